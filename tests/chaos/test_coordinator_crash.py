@@ -125,7 +125,7 @@ def test_acknowledgement_before_replication_is_found_by_fencing() -> None:
 
 
 def test_death_at_the_acknowledgement_loses_nothing_with_the_guard() -> None:
-    """The same moment with the guard on: the high watermark had passed the record."""
+    """With the guard on, the high watermark has passed the record when its leader is killed."""
     played = Played(*SMALL, "faults=[]")
     killed: list[str] = []
 

@@ -67,15 +67,15 @@ def cut_us(played: Played) -> int:
     return next(row.time_us for row in played.rows if row.kind == TraceKind.FAULT_INJECTED)
 
 
-def gone_s(played: Played) -> dict[str, float]:
+def left_after_s(played: Played) -> dict[str, float]:
     """Return for each reader how many seconds after the cut it left the old coordinator."""
-    gone: dict[str, float] = {}
+    left: dict[str, float] = {}
     for row in played.rows:
         if row.kind == TraceKind.COORDINATOR_UNKNOWN and row.group == "readers":
             after_us = row.time_us - cut_us(played)
             if after_us > 0 and row.peer == "broker-0":  # the old coordinator
-                gone.setdefault(row.node, after_us / SECOND_US)
-    return gone
+                left.setdefault(row.node, after_us / SECOND_US)
+    return left
 
 
 @pytest.mark.slow
@@ -91,12 +91,12 @@ def test_members_leave_a_cut_coordinator_once_it_has_uncommitted_writes() -> Non
     assert java.results.verdict is Verdict.PASS
 
     # Without the switch the readers stay until the cut ends. The topic has two partitions.
-    assert all(CUT_S < after_s < CUT_S + 3 for after_s in gone_s(scala).values())
+    assert all(CUT_S < after_s < CUT_S + 3 for after_s in left_after_s(scala).values())
     assert scala.report("ownership").measured["overlapping_partitions"] == 2
 
     # With the switch: up to 2 s until the next heartbeat, then 5 s of waiting.
-    assert sorted(gone_s(java)) == ["consumer-readers-0", "consumer-readers-1"]
-    assert all(5 <= after_s <= 8 for after_s in gone_s(java).values())
+    assert sorted(left_after_s(java)) == ["consumer-readers-0", "consumer-readers-1"]
+    assert all(5 <= after_s <= 8 for after_s in left_after_s(java).values())
     assert java.report("ownership").measured["overlaps"] == 0
 
 

@@ -24,7 +24,7 @@ def test_requests_are_carried_out_once_and_repeated_and_other_requests_pass() ->
     broker and the member that never return.
     """
     rows: list[TraceRow] = []
-    run = play(load_experiment(str(SCHEDULE)).experiment, 1, observers=(rows.append,))
+    run = play(load_experiment(str(SCHEDULE)).experiment, seed=1, observers=(rows.append,))
 
     lost = [(row.api, row.error) for row in rows if row.kind == TraceKind.RESPONSE_LOST]
     assert lost == [

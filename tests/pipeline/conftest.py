@@ -14,5 +14,5 @@ def analysed(analysis: Analysis) -> AnalysedRuns:
 
 @pytest.fixture(scope="session")
 def random_runs(analysis: Analysis) -> tuple[AnalysedRun, ...]:
-    """Return random and small real runs, which are analysed once, for the oracles."""
+    """Return random and small real runs, analysed once, to compare tables with their oracles."""
     return analysis.random

@@ -5,8 +5,8 @@ group. A kill during a shutdown and a refused election are findings only if noth
 no fault is in force, and none has ended in the last SETTLING_S.
 
 `steady_cluster()` has the rows of brokers 0 to 2 in a steady state from 10 s on; broker-0 leads
-OFFSETS_0. `rows.elected(21, "broker-1", [1, 2])` adds the election of a leader of OFFSETS_0 with
-its ISR; "" stands for no leader. The outcome NOTHING_SEEN means that the run had no case to judge.
+OFFSETS_0. `rows.elected(21, "broker-1", isr=[1, 2])` adds the election of a leader of OFFSETS_0 at
+21 s; "" stands for no leader. The outcome NOTHING_SEEN means that the run had no case to judge.
 """
 
 import pytest
@@ -82,7 +82,7 @@ def test_broker_without_leaderships_and_isrs_may_stop() -> None:
     """The controller has moved the leadership to broker-1, and broker-0 is not in the ISR."""
     rows = steady_cluster()
     shut_down(rows, 20)
-    rows.elected(21, "broker-1", [1, 2])
+    rows.elected(21, "broker-1", isr=[1, 2])
     stopped(rows, 22)
     report = check(rows)
     assert report.outcome is CheckOutcome.PASS
@@ -107,7 +107,7 @@ def test_broker_that_stops_as_leader_or_in_an_isr_is_found(
     """Kafka's controller first moves leaders away, and removes the broker from the ISRs."""
     rows = steady_cluster()
     shut_down(rows, 20)
-    rows.elected(21, leader, isr)
+    rows.elected(21, leader, isr=isr)
     stopped(rows, 22)
     assert [finding.summary for finding in check(rows).findings] == [summary]
 
@@ -116,7 +116,7 @@ def test_last_replica_in_sync_may_stop_once_its_partition_has_no_leader() -> Non
     """The ISR keeps its last replica, because only a replica of the ISR may lead the partition."""
     rows = steady_cluster()
     shut_down(rows, 20)
-    rows.elected(21, "", [0])
+    rows.elected(21, "", isr=[0])
     stopped(rows, 22)
     assert check(rows).outcome is CheckOutcome.PASS
 
@@ -167,7 +167,7 @@ def test_requested_leader_that_leads_passes() -> None:
     """broker-1 is elected soon after the order."""
     rows = steady_cluster()
     move(rows, 20)
-    rows.elected(20.1, "broker-1", [0, 1, 2])
+    rows.elected(20.1, "broker-1", isr=[0, 1, 2])
     rows.stage(30, "liveness")
     report = check(rows)
     assert report.outcome is CheckOutcome.PASS
@@ -178,7 +178,7 @@ def test_requested_leader_that_is_never_elected_is_found() -> None:
     """broker-2 is elected in place of broker-1, and the order was not refused."""
     rows = steady_cluster()
     move(rows, 20)
-    rows.elected(20.1, "broker-2", [0, 1, 2])
+    rows.elected(20.1, "broker-2", isr=[0, 1, 2])
     rows.stage(30, "liveness")
     (finding,) = check(rows).findings
     assert finding.summary == "leadership_move-0 was not refused, and broker-1 was never elected"
@@ -245,6 +245,7 @@ def group_in(state: str | None) -> Rows:
 
 
 def order_group(rows: Rows, time_s: float, fault: str) -> None:
+    """Give an order about group `g`, such as `delete_group`."""
     rows.fault(time_s, "broker-0", fault=fault, groups=["g"], momentary=True)
 
 
@@ -312,7 +313,7 @@ def test_order_about_a_group_that_loads_or_is_in_a_fault_is_not_judged() -> None
     """In the first trace the coordinator changes before the answer; in the second a link is cut."""
     moved = group_in("Stable")
     order_group(moved, 20, "delete_group")
-    moved.elected(20.1, "broker-1", [0, 1, 2])
+    moved.elected(20.1, "broker-1", isr=[0, 1, 2])
     group_refused(moved, 22, "delete_group", "REQUEST_TIMED_OUT")
     cut = group_in("Stable")
     another_fault(cut, 15)
@@ -344,7 +345,7 @@ def topic_deleted(rows: Rows, time_s: float) -> None:
     rows.add(time_s, "controller-100", TraceKind.TOPIC_DELETED, detail=detail)
 
 
-def test_deletion_of_a_topic_that_is_refused_in_peace_is_found() -> None:
+def test_deletion_of_a_topic_that_is_refused_while_nothing_is_broken_is_found() -> None:
     """Planted bug: the controller takes a topic that exists for an unknown one."""
     rows = steady_cluster()
     delete_topic(rows, 20)
@@ -356,7 +357,10 @@ def test_deletion_of_a_topic_that_is_refused_in_peace_is_found() -> None:
 
 @pytest.mark.parametrize("deleted_s", [15, 20.5])
 def test_deletion_of_a_topic_that_is_deleted_may_be_refused(deleted_s: float) -> None:
-    """It was deleted before, or by the first request of the order, whose answer was lost."""
+    """The topic was deleted before the order, or by the order's first request.
+
+    The answer to the first request was lost, so the controller was asked again and refused.
+    """
     rows = steady_cluster()
     if deleted_s < 20:
         topic_deleted(rows, deleted_s)

@@ -37,24 +37,24 @@ def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
 def two_commits() -> Rows:
     """Return rows of C0, which is assigned t-0 and commits 100, then 200, at broker-0 (epoch 0)."""
     rows = Rows()
-    rows.leads(0.1, "broker-0", 0, 0)
+    rows.leads(0.1, "broker-0", leader_epoch=0, log_end=0)
     rows.assigned(1, C0)
-    rows.committed(2, C0, 100)
-    rows.committed(3, C0, 200)
+    rows.committed(2, C0, offset=100)
+    rows.committed(3, C0, offset=200)
     return rows
 
 
 def verify(rows: Rows, time_s: float, offset: int, peer: str = "broker-1") -> None:
     """Let the run's last stage fetch the committed offset; `peer` answers with `offset`."""
     rows.stage(time_s, "verifying")
-    rows.fetched(time_s + 0.1, "admin-0", offset, peer=peer, cause="verification")
+    rows.fetched(time_s + 0.1, "admin-0", offset=offset, peer=peer, cause="verification")
 
 
 def test_last_acknowledged_commit_returned_passes() -> None:
     """broker-1 takes over at 4 s and has both commits."""
     rows = two_commits()
-    rows.leads(4, "broker-1", 1, 2)
-    verify(rows, 10, 200)
+    rows.leads(4, "broker-1", leader_epoch=1, log_end=2)
+    verify(rows, 10, offset=200)
 
     report = check(rows)
 
@@ -66,8 +66,8 @@ def test_last_acknowledged_commit_returned_passes() -> None:
 def test_older_commit_returned_after_a_failover_is_found_with_its_evidence() -> None:
     """Planted bug: broker-0 acknowledged 200 before broker-1 had it; broker-1 has only 100."""
     rows = two_commits()
-    rows.leads(4, "broker-1", 1, 1)
-    verify(rows, 10, 100)
+    rows.leads(4, "broker-1", leader_epoch=1, log_end=1)
+    verify(rows, 10, offset=100)
 
     report = check(rows)
 
@@ -89,9 +89,9 @@ def test_older_commit_returned_after_a_failover_is_found_with_its_evidence() -> 
 def test_offset_without_a_commit_is_found_also_before_the_first_commit() -> None:
     """Planted bug: a load that drops tombstones restores offsets deleted before the run."""
     rows = Rows()
-    rows.leads(0.1, "broker-0", 0, 0)
+    rows.leads(0.1, "broker-0", leader_epoch=0, log_end=0)
     rows.assigned(1, C0)
-    rows.fetched(1.1, C0, 17)
+    rows.fetched(1.1, C0, offset=17)
 
     report = check(rows)
 
@@ -105,11 +105,11 @@ def test_offset_whose_commit_becomes_known_later_passes() -> None:
     This may happen, because a coordinator also loads records above the high watermark.
     """
     rows = Rows()
-    rows.leads(0.1, "broker-0", 0, 0)
+    rows.leads(0.1, "broker-0", leader_epoch=0, log_end=0)
     rows.assigned(1, C0)
     rows.assigned(1.1, C1)
-    rows.fetched(1.2, C1, 17)
-    rows.commit_failed(2, C0, 17, "REQUEST_TIMED_OUT")
+    rows.fetched(1.2, C1, offset=17)
+    rows.commit_failed(2, C0, offset=17, error="REQUEST_TIMED_OUT")
 
     assert check(rows).outcome is not CheckOutcome.VIOLATED
 
@@ -117,7 +117,7 @@ def test_offset_whose_commit_becomes_known_later_passes() -> None:
 def test_commit_that_vanished_altogether_is_found() -> None:
     """Planted bug: a load that swallowed its error leaves the group without offsets."""
     rows = two_commits()
-    verify(rows, 10, -1)
+    verify(rows, 10, offset=-1)
 
     report = check(rows)
 
@@ -131,7 +131,7 @@ def test_offset_that_was_deleted_may_be_missing_or_come_back(cause: str) -> None
     for returned in (-1, 200):
         rows = two_commits()
         rows.offset_removed(4, cause=cause)
-        verify(rows, 10, returned)
+        verify(rows, 10, offset=returned)
         assert check(rows).outcome is CheckOutcome.PASS, returned
 
 
@@ -142,9 +142,9 @@ def test_commit_of_an_administrator_counts_like_any_other() -> None:
     """
     for returned, outcome in ((50, CheckOutcome.PASS), (200, CheckOutcome.VIOLATED)):
         rows = two_commits()
-        rows.admin_commit(4, 0, "NONE")
-        rows.admin_commit(5, 50, "NONE")
-        verify(rows, 10, returned)
+        rows.admin_commit(4, offset=0, error="NONE")
+        rows.admin_commit(5, offset=50, error="NONE")
+        verify(rows, 10, offset=returned)
         assert check(rows).outcome is outcome, returned
 
 
@@ -153,16 +153,16 @@ def test_unanswered_commit_of_an_administrator_may_count(error: str) -> None:
     """The coordinator may or may not have carried out the commit."""
     for returned in (50, 200):
         rows = two_commits()
-        rows.admin_commit(4, 50, error)
-        verify(rows, 10, returned)
+        rows.admin_commit(4, offset=50, error=error)
+        verify(rows, 10, offset=returned)
         assert check(rows).outcome is CheckOutcome.PASS, returned
 
 
 def test_refused_commit_of_an_administrator_does_not_count() -> None:
     """The coordinator refuses the commit, because the group has members."""
     rows = two_commits()
-    rows.admin_commit(4, 50, "UNKNOWN_MEMBER_ID")
-    verify(rows, 10, 50)
+    rows.admin_commit(4, offset=50, error="UNKNOWN_MEMBER_ID")
+    verify(rows, 10, offset=50)
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
@@ -174,14 +174,14 @@ def test_offset_after_the_deletion_is_not_excused_by_it() -> None:
     """
     rows = two_commits()
     rows.offset_removed(4)
-    rows.committed(5, C0, 300)
-    rows.committed(6, C0, 400)
-    verify(rows, 10, -1)
+    rows.committed(5, C0, offset=300)
+    rows.committed(6, C0, offset=400)
+    verify(rows, 10, offset=-1)
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
     rows = two_commits()
     rows.offset_removed(4)
-    verify(rows, 10, 100)
+    verify(rows, 10, offset=100)
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
@@ -196,18 +196,20 @@ def test_offset_after_the_deletion_is_not_excused_by_it() -> None:
 def test_deletion_takes_acknowledged_offsets_that_wait_for_their_marker(
     transactional: bool, stored: bool, outcome: CheckOutcome
 ) -> None:
-    """The deletion of t-1's offset has a row, that of t-0's pending one has none.
+    """A deletion also takes offsets that wait for their transaction's marker, without a row.
 
-    An offset that the marker has made count would have a row of its own.
+    The only row of the deletion is about t-1. It excuses the loss of t-0's offset only if this was
+    pending, which needs a transactional group. A stored offset would have a row of its own.
     """
     rows = two_commits()
     if stored:
-        rows.commit_stored(3.5, "broker-0", f"{C0}-id", 1, 1, offset=200)
+        rows.commit_stored(3.5, "broker-0", f"{C0}-id", generation=1, append_id=1, offset=200)
+        # The marker stores the offset, so that there is no append of a commit.
         rows.rows[-1] = msgspec.structs.replace(rows.rows[-1], correlation_id=None)
     cause = "deleted by an administrator"
     removed = TraceKind.OFFSET_REMOVED
     rows.add(4, "broker-0", removed, group="g", partition="t-1", cause=cause)
-    verify(rows, 10, -1, peer="broker-0")
+    verify(rows, 10, offset=-1, peer="broker-0")
 
     topic = ("__transaction_state-0",) if transactional else ()
     expected = replace(CONTEXT.groups["g"], transaction_partitions=topic)
@@ -222,7 +224,7 @@ def test_expired_offset_of_a_live_group_is_found() -> None:
     """The cleanup must not remove offsets of a live group, so an expiry is no excuse."""
     rows = two_commits()
     rows.offset_removed(4, cause="expired")
-    verify(rows, 10, -1)
+    verify(rows, 10, offset=-1)
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
@@ -233,16 +235,16 @@ def test_expired_offset_of_a_live_group_is_found() -> None:
 def test_offset_may_expire_once_its_group_was_empty_for_long(
     empty_s: float, outcome: CheckOutcome, is_loaded: bool
 ) -> None:
-    """`offsets.retention.minutes` is 1; a failover to broker-1 does not begin it anew."""
+    """`offsets.retention.minutes` is 1. A failover to broker-1 does not begin the minute anew."""
     rows = two_commits()
     rows.group_state(4, "broker-0", "PreparingRebalance", "Empty")
     remover = "broker-0"
     if is_loaded:
         remover = "broker-1"
-        rows.leads(20, remover, 1, 2)
+        rows.leads(20, remover, leader_epoch=1, log_end=2)
         rows.group_loaded(20, remover, state="Empty")
     rows.offset_removed(4 + empty_s, cause="expired", node=remover)
-    verify(rows, 100, -1)
+    verify(rows, 100, offset=-1)
 
     checker = DurableCommits(replace(CONTEXT, offsets_retention_us=60_000_000))
     for row in rows.rows:
@@ -253,7 +255,7 @@ def test_offset_may_expire_once_its_group_was_empty_for_long(
 def test_value_without_a_commit_is_found() -> None:
     """Planted bug: a coordinator stores one partition's offset under another partition."""
     rows = two_commits()
-    verify(rows, 10, 777)
+    verify(rows, 10, offset=777)
 
     report = check(rows)
 
@@ -265,21 +267,21 @@ def test_value_without_a_commit_is_found() -> None:
 def test_commit_sent_before_a_loss_of_data_may_be_acknowledged_after_it(
     answered_before_s: float, findings: int
 ) -> None:
-    """broker-0 loses its disk as the last replica in sync, and leads again at 5 s.
+    """broker-0 loses power as the last replica in sync, and leads again at 5 s.
 
     broker-1 led before, and was paused: at 7 s it acknowledges a commit that broker-0 had. A commit
     sent at 6 s or later, after the loss, must not be missing.
     """
     rows = Rows()
     rows.assigned(1, C0)
-    rows.committed(2, C0, 100)
-    rows.elected(2.5, "broker-0", [0])
+    rows.committed(2, C0, offset=100)
+    rows.elected(2.5, "broker-0", isr=[0])
     rows.add(4, "driver", TraceKind.NODE_KILLED, peer="broker-0", cause="power loss")
-    rows.elected(5, "broker-0", [0])
+    rows.elected(5, "broker-0", isr=[0])
     if answered_before_s > 5:
-        rows.committed(answered_before_s, C0, 150)
-    rows.committed(7, C0, 200, peer="broker-1")
-    verify(rows, 10, -1, peer="broker-0")
+        rows.committed(answered_before_s, C0, offset=150)
+    rows.committed(7, C0, offset=200, peer="broker-1")
+    verify(rows, 10, offset=-1, peer="broker-0")
 
     assert check(rows).findings_total == findings
 
@@ -288,7 +290,7 @@ def test_loss_seen_by_the_next_owner_is_found_without_a_verification() -> None:
     """C1 takes over t-0 and fetches 100."""
     rows = two_commits()
     rows.assigned(5, C1)
-    rows.fetched(5.1, C1, 100)
+    rows.fetched(5.1, C1, offset=100)
 
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
@@ -296,8 +298,8 @@ def test_loss_seen_by_the_next_owner_is_found_without_a_verification() -> None:
 def test_clients_own_rewind_passes() -> None:
     """C0 commits 50 after 200. The newest commit is the last, not the largest."""
     rows = two_commits()
-    rows.committed(4, C0, 50)
-    verify(rows, 10, 50)
+    rows.committed(4, C0, offset=50)
+    verify(rows, 10, offset=50)
 
     assert check(rows).outcome is CheckOutcome.PASS
 
@@ -305,8 +307,8 @@ def test_clients_own_rewind_passes() -> None:
 def test_value_before_a_rewind_returned_is_found() -> None:
     """C0 commits 50 after 200, and 200 is returned."""
     rows = two_commits()
-    rows.committed(4, C0, 50)
-    verify(rows, 10, 200)
+    rows.committed(4, C0, offset=50)
+    verify(rows, 10, offset=200)
 
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
@@ -315,8 +317,8 @@ def test_value_before_a_rewind_returned_is_found() -> None:
 def test_timed_out_commit_may_or_may_not_be_returned(returned: int) -> None:
     """The coordinator may or may not have stored 300; the checker cannot know."""
     rows = two_commits()
-    rows.commit_failed(9, C0, 300, "REQUEST_TIMED_OUT")
-    verify(rows, 10, returned)
+    rows.commit_failed(9, C0, offset=300, error="REQUEST_TIMED_OUT")
+    verify(rows, 10, offset=returned)
 
     report = check(rows)
 
@@ -333,9 +335,9 @@ def test_failed_commit_is_replaced_by_a_later_acknowledged_commit(
     So the record of 300 is in the log before that of 400, or not at all.
     """
     rows = two_commits()
-    rows.commit_failed(4, C0, 300, error)
-    rows.committed(5, C0, 400)
-    verify(rows, 10, 300)
+    rows.commit_failed(4, C0, offset=300, error=error)
+    rows.committed(5, C0, offset=400)
+    verify(rows, 10, offset=300)
 
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
@@ -347,9 +349,9 @@ def test_commit_that_its_client_gave_up_may_take_effect_behind_a_newer_one(error
     A broker that was paused may read this request from its socket after the request for 400.
     """
     rows = two_commits()
-    rows.commit_failed(4, C0, 300, error)
-    rows.committed(5, C0, 400)
-    verify(rows, 10, 300)
+    rows.commit_failed(4, C0, offset=300, error=error)
+    rows.committed(5, C0, offset=400)
+    verify(rows, 10, offset=300)
 
     report = check(rows)
 
@@ -369,9 +371,9 @@ def test_commit_that_died_with_its_broker_is_no_excuse(killed_s: float) -> None:
         if time_s == killed_s:
             rows.add(time_s, "driver", TraceKind.NODE_KILLED, peer="broker-0")
         else:
-            rows.commit_failed(time_s, C0, 300, "DISCONNECTED")
-    rows.committed(5, C0, 400, peer="broker-1")
-    verify(rows, 10, 300)
+            rows.commit_failed(time_s, C0, offset=300, error="DISCONNECTED")
+    rows.committed(5, C0, offset=400, peer="broker-1")
+    verify(rows, 10, offset=300)
 
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
@@ -380,9 +382,9 @@ def test_kill_long_before_a_commit_was_given_up_does_not_bound_it() -> None:
     """The request of 4 s went to the restarted broker, which may carry it out later."""
     rows = two_commits()
     rows.add(1.5, "driver", TraceKind.NODE_KILLED, peer="broker-0")
-    rows.commit_failed(4, C0, 300, "DISCONNECTED")
-    rows.committed(5, C0, 400)
-    verify(rows, 10, 300)
+    rows.commit_failed(4, C0, offset=300, error="DISCONNECTED")
+    rows.committed(5, C0, offset=400)
+    verify(rows, 10, offset=300)
 
     assert check(rows).outcome is CheckOutcome.PASS
 
@@ -393,10 +395,10 @@ def test_value_whose_committer_gives_up_later_is_no_loss() -> None:
     So at the fetch, at 10.1 s, the trace does not show yet who committed 300.
     """
     rows = two_commits()
-    rows.leads(8, "broker-1", 1, 3)
+    rows.leads(8, "broker-1", leader_epoch=1, log_end=3)
     rows.assigned(10, C1)
-    rows.fetched(10.1, C1, 300, peer="broker-1")
-    rows.commit_failed(33, C0, 300, "TIMED_OUT")
+    rows.fetched(10.1, C1, offset=300, peer="broker-1")
+    rows.commit_failed(33, C0, offset=300, error="TIMED_OUT")
     rows.stage(50, "stopping")
 
     assert check(rows).outcome is CheckOutcome.PASS
@@ -410,7 +412,7 @@ def test_value_without_a_committer_in_time_is_reported_during_the_run() -> None:
     """
     rows = two_commits()
     rows.assigned(10, C1)
-    rows.fetched(10.1, C1, 300)
+    rows.fetched(10.1, C1, offset=300)
     checker = DurableCommits(CONTEXT)
     for row in rows.rows:
         checker.observe(row)
@@ -431,17 +433,17 @@ def split_with_a_commit_on_each_side(*, acknowledged: bool) -> Rows:
     is assigned t-0 by broker-1, fetches 200 and commits 250.
     """
     rows = two_commits()
-    rows.leads(11, "broker-1", 1, 2)
+    rows.leads(11, "broker-1", leader_epoch=1, log_end=2)
     if acknowledged:
-        rows.committed(12, C0, 300, peer="broker-0")
-        rows.committed(40, C0, 500, peer="broker-0")
+        rows.committed(12, C0, offset=300, peer="broker-0")
+        rows.committed(40, C0, offset=500, peer="broker-0")
     else:
-        rows.commit_failed(17, C0, 300, "REQUEST_TIMED_OUT", peer="broker-0")
-        rows.commit_failed(45, C0, 500, "REQUEST_TIMED_OUT", peer="broker-0")
+        rows.commit_failed(17, C0, offset=300, error="REQUEST_TIMED_OUT", peer="broker-0")
+        rows.commit_failed(45, C0, offset=500, error="REQUEST_TIMED_OUT", peer="broker-0")
     rows.assigned(56, C1)
-    rows.fetched(56.1, C1, 200, peer="broker-1")
-    rows.committed(58, C1, 250, peer="broker-1")
-    verify(rows, 100, 250)
+    rows.fetched(56.1, C1, offset=200, peer="broker-1")
+    rows.committed(58, C1, offset=250, peer="broker-1")
+    verify(rows, 100, offset=250)
     return rows
 
 
@@ -466,8 +468,8 @@ def test_split_network_in_which_both_sides_acknowledge_is_found() -> None:
 def test_definite_failure_does_not_count_as_written() -> None:
     """COORDINATOR_LOAD_IN_PROGRESS means that nothing was appended."""
     rows = two_commits()
-    rows.commit_failed(4, C0, 300, "COORDINATOR_LOAD_IN_PROGRESS")
-    verify(rows, 10, 300)
+    rows.commit_failed(4, C0, offset=300, error="COORDINATOR_LOAD_IN_PROGRESS")
+    verify(rows, 10, offset=300)
 
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
@@ -479,8 +481,8 @@ def test_commit_acknowledged_while_the_fetch_was_in_flight_may_be_missing() -> N
     """
     rows = two_commits()
     rows.stage(10, "verifying")
-    rows.committed(10.05, C0, 300)
-    rows.fetched(10.1, "admin-0", 200, cause="verification")
+    rows.committed(10.05, C0, offset=300)
+    rows.fetched(10.1, "admin-0", offset=200, cause="verification")
 
     assert check(rows).outcome is CheckOutcome.PASS
 
@@ -493,10 +495,10 @@ def test_fetch_request_bounds_the_start_of_a_fetch() -> None:
     rows = Rows()
     rows.assigned(1, C1)
     rows.assigned(1, C0)
-    rows.committed(2, C0, 100)
-    rows.committed(3, C0, 200)
+    rows.committed(2, C0, offset=100)
+    rows.committed(3, C0, offset=200)
     rows.add(4, C1, TraceKind.REQUEST_SENT, api="OffsetFetch", group="g", peer="broker-0")
-    rows.fetched(4.1, C1, 100)
+    rows.fetched(4.1, C1, offset=100)
 
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
@@ -509,9 +511,9 @@ def test_either_of_two_owners_overlapping_commits_may_be_returned() -> None:
     rows = Rows()
     rows.assigned(1, C0)
     rows.assigned(1, C1)
-    rows.committed(2, C0, 200)
-    rows.committed(2.1, C1, 150)
-    verify(rows, 10, 200)
+    rows.committed(2, C0, offset=200)
+    rows.committed(2.1, C1, offset=150)
+    verify(rows, 10, offset=200)
 
     assert check(rows).outcome is CheckOutcome.PASS
 
@@ -520,8 +522,8 @@ def test_next_owners_commit_replaces_the_previous_owners() -> None:
     """C1 was assigned t-0 after C0's last commit, so C1's commit is certainly later."""
     rows = two_commits()
     rows.assigned(4, C1)
-    rows.committed(5, C1, 250)
-    verify(rows, 10, 200)
+    rows.committed(5, C1, offset=250)
+    verify(rows, 10, offset=200)
 
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
@@ -532,10 +534,10 @@ def test_stale_answer_of_a_replaced_coordinator_is_counted_and_excused() -> None
     broker-0 answers C1 with 200, although 300 was committed at its successor, broker-1.
     """
     rows = two_commits()
-    rows.leads(4, "broker-1", 1, 2)
-    rows.committed(5, C0, 300, peer="broker-1")
+    rows.leads(4, "broker-1", leader_epoch=1, log_end=2)
+    rows.committed(5, C0, offset=300, peer="broker-1")
     rows.assigned(6, C1)
-    rows.fetched(6.1, C1, 200, peer="broker-0")
+    rows.fetched(6.1, C1, offset=200, peer="broker-0")
 
     report = check(rows)
 
@@ -551,24 +553,24 @@ def test_replaced_coordinator_may_answer_a_verification_shortly_after_healing(
 ) -> None:
     """broker-0 has 5 s after the healing to learn of broker-1's election; the fetch is at 60 s."""
     rows = two_commits()
-    rows.leads(4, "broker-1", 1, 2)
-    rows.committed(5, C0, 300, peer="broker-1")
+    rows.leads(4, "broker-1", leader_epoch=1, log_end=2)
+    rows.committed(5, C0, offset=300, peer="broker-1")
     rows.stage(healed_s, "liveness")
-    verify(rows, 60, 200, peer="broker-0")
+    verify(rows, 60, offset=200, peer="broker-0")
 
     assert check(rows).outcome is outcome
 
 
 def abort_transaction(rows: Rows, time_s: float, offset: int) -> None:
     """Abort C0's transaction that commits `offset`, and answer C0."""
-    rows.commit_failed(time_s, C0, offset, "TRANSACTION_ABORTED")
+    rows.commit_failed(time_s, C0, offset=offset, error="TRANSACTION_ABORTED")
 
 
 def test_offset_of_an_aborted_transaction_returned_is_found() -> None:
     """Planted bug: an abort marker that commits the pending offset."""
     rows = two_commits()
-    abort_transaction(rows, 4, 300)
-    verify(rows, 10, 300)
+    abort_transaction(rows, 4, offset=300)
+    verify(rows, 10, offset=300)
 
     report = check(rows)
 
@@ -579,8 +581,8 @@ def test_offset_of_an_aborted_transaction_returned_is_found() -> None:
 def test_aborted_transaction_leaves_the_earlier_commit() -> None:
     """200, the commit before the transaction, is returned."""
     rows = two_commits()
-    abort_transaction(rows, 4, 300)
-    verify(rows, 10, 200)
+    abort_transaction(rows, 4, offset=300)
+    verify(rows, 10, offset=200)
 
     report = check(rows)
 
@@ -606,8 +608,8 @@ def test_marker_stored_behind_its_answer_is_the_same_commit() -> None:
         generation=1,
         cause="transaction of producer 0",
     )
-    rows.committed(4, C0, 250)
-    verify(rows, 10, 200)
+    rows.committed(4, C0, offset=250)
+    verify(rows, 10, offset=200)
 
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
@@ -618,7 +620,7 @@ def test_commit_stored_while_its_member_died_may_be_returned() -> None:
     rows.add(
         4, "broker-0", TraceKind.COMMIT_STORED, group="g", partition="t-0", offset=300, member="m"
     )
-    verify(rows, 10, 300)
+    verify(rows, 10, offset=300)
 
     assert check(rows).outcome is CheckOutcome.PASS
 
@@ -627,7 +629,7 @@ def test_unknown_value_after_the_kill_of_a_member_is_no_violation() -> None:
     """C0 may have committed 333 shortly before the kill, without a row in the trace."""
     rows = two_commits()
     rows.add(4, "driver", TraceKind.NODE_KILLED, peer=C0)
-    verify(rows, 10, 333)
+    verify(rows, 10, offset=333)
 
     report = check(rows)
 
@@ -639,7 +641,7 @@ def test_run_without_commits_reports_that_nothing_was_judged() -> None:
     """The only fetch returns no offset (-1), and no commit precedes it."""
     rows = Rows()
     rows.assigned(1, C0)
-    rows.fetched(1.1, C0, -1)
+    rows.fetched(1.1, C0, offset=-1)
 
     report = check(rows)
 
@@ -665,7 +667,7 @@ def test_loss_of_the_last_commit_is_found_with_any_clocks(clock_error_us: int) -
     count as a commit of its own, which could come after 200 and would excuse the loss of 200.
     """
     rows = Rows()
-    rows.leads(0.1, "broker-0", 0, 0)
+    rows.leads(0.1, "broker-0", leader_epoch=0, log_end=0)
     rows.assigned(1, C0)
     for stored_s, offset in ((2.0, 100), (2.2, 200)):
         rows.add(
@@ -678,9 +680,9 @@ def test_loss_of_the_last_commit_is_found_with_any_clocks(clock_error_us: int) -
             member=f"{C0}-id",
             generation=1,
         )
-        rows.committed(stored_s + 0.0003, C0, offset)
-    rows.leads(4, "broker-1", 1, 1)
-    verify(rows, 10, 100)
+        rows.committed(stored_s + 0.0003, C0, offset=offset)
+    rows.leads(4, "broker-1", leader_epoch=1, log_end=1)
+    verify(rows, 10, offset=100)
 
     report = check(rows, clock_error_us)
 

@@ -3,10 +3,10 @@
 Fencing: once a new leader has taken over, the old leader acknowledges no append that the new
 leader's log lacks. All rows are about one partition of `__consumer_offsets`, OFFSETS_0.
 
-- `rows.leads(1, "broker-0", 4, 138)`: at 1 s broker 0 becomes leader in epoch 4, with a log that
-  ends at offset 138.
-- `rows.appended(3, "broker-0", 4, 196)`: at 3 s it appends at offset 196 in epoch 4, and
-  acknowledges the append 2 ms later.
+- `rows.leads(1, "broker-0", leader_epoch=4, log_end=138)`: at 1 s broker 0 becomes leader in epoch
+  4, with a log that ends at offset 138.
+- `rows.appended(3, "broker-0", leader_epoch=4, base_offset=196)`: at 3 s broker 0 appends at offset
+  196 in epoch 4, and acknowledges the append 2 ms later.
 
 An attempt is an append in an older epoch that begins, or still waits, after another leader was
 elected. A zombie is a replaced leader that does not know this yet. "Planted bug" in a docstring
@@ -32,17 +32,17 @@ def check(rows: Rows, context: CheckContext | None = None) -> CheckReport:
 
 def failover(rows: Rows, log_end: int) -> None:
     """Broker 0 acknowledges the offsets 0 to 11 in epoch 0; broker 1 takes over at `log_end`."""
-    rows.leads(1, "broker-0", 0, 0)
-    rows.appended(2, "broker-0", 0, 0, records=10)
-    rows.appended(3, "broker-0", 0, 10, records=2)
-    rows.leads(9, "broker-1", 1, log_end)
+    rows.leads(1, "broker-0", leader_epoch=0, log_end=0)
+    rows.appended(2, "broker-0", leader_epoch=0, base_offset=0, records=10)
+    rows.appended(3, "broker-0", leader_epoch=0, base_offset=10, records=2)
+    rows.leads(9, "broker-1", leader_epoch=1, log_end=log_end)
 
 
 def test_failover_whose_log_holds_every_acknowledged_append_passes() -> None:
     """In an ordinary failover the new leader was in the ISR."""
     rows = Rows()
     failover(rows, log_end=12)
-    rows.appended(10, "broker-1", 1, 12)
+    rows.appended(10, "broker-1", leader_epoch=1, base_offset=12)
 
     report = check(rows)
 
@@ -58,15 +58,15 @@ def test_append_acknowledged_in_a_later_epoch_of_its_leader_belongs_to_that_epoc
     tests/corpus/append_that_waited_through_two_elections.yaml plays such a run.
     """
     rows = Rows()
-    rows.leads(1, "broker-0", 4, 138)
-    rows.leads(2, "broker-1", 5, 189)
-    waiting = rows.append_started(3, "broker-0", 4, 196)
-    rows.leads(4, "broker-0", 8, 199)
-    rows.append_completed(4.1, "broker-0", 4, 196, waiting)
+    rows.leads(1, "broker-0", leader_epoch=4, log_end=138)
+    rows.leads(2, "broker-1", leader_epoch=5, log_end=189)
+    waiting = rows.append_started(3, "broker-0", leader_epoch=4, base_offset=196)
+    rows.leads(4, "broker-0", leader_epoch=8, log_end=199)
+    rows.append_completed(4.1, "broker-0", leader_epoch=4, base_offset=196, append_id=waiting)
 
     assert check(rows).findings_total == 0
 
-    rows.leads(9, "broker-1", 9, 190)
+    rows.leads(9, "broker-1", leader_epoch=9, log_end=190)
     (finding,) = check(rows).findings
     assert "acknowledged in epoch 8 from offset 196 is missing from the log of epoch 9" in (
         finding.summary
@@ -76,9 +76,9 @@ def test_append_acknowledged_in_a_later_epoch_of_its_leader_belongs_to_that_epoc
 def test_zombie_that_never_leads_again_must_not_acknowledge() -> None:
     """As above, but broker-0 does not lead again, and only a leader may acknowledge."""
     rows = Rows()
-    rows.leads(1, "broker-0", 4, 138)
-    rows.leads(2, "broker-1", 5, 189)
-    rows.appended(3, "broker-0", 4, 196)
+    rows.leads(1, "broker-0", leader_epoch=4, log_end=138)
+    rows.leads(2, "broker-1", leader_epoch=5, log_end=189)
+    rows.appended(3, "broker-0", leader_epoch=4, base_offset=196)
 
     assert check(rows).findings_total == 1
 
@@ -98,10 +98,10 @@ def elected(rows: Rows, time_s: float, broker: str, epoch: int) -> None:
 def test_failover_without_an_attempt_of_the_old_leader_reports_fencing_as_untested() -> None:
     """All appends of the old leader ended before the election: fencing had nothing to prevent."""
     rows = Rows()
-    elected(rows, 0.5, "broker-0", 0)
+    elected(rows, 0.5, "broker-0", epoch=0)
     failover(rows, log_end=12)
-    elected(rows, 8.9, "broker-1", 1)
-    rows.appended(10, "broker-1", 1, 12)
+    elected(rows, 8.9, "broker-1", epoch=1)
+    rows.appended(10, "broker-1", leader_epoch=1, base_offset=12)
 
     report = check(rows)
 
@@ -115,12 +115,14 @@ def test_append_of_a_deposed_leader_is_an_attempt(begun_s: float) -> None:
     rows = Rows()
     failover(rows, log_end=12)
     if begun_s < 9:
-        append = rows.append_started(begun_s, "broker-0", 0, 12)
-        elected(rows, 9, "broker-1", 1)
+        append = rows.append_started(begun_s, "broker-0", leader_epoch=0, base_offset=12)
+        elected(rows, 9, "broker-1", epoch=1)
     else:
-        elected(rows, 9, "broker-1", 1)
-        append = rows.append_started(begun_s, "broker-0", 0, 12)
-    rows.append_completed(14, "broker-0", 0, 12, append, error="REQUEST_TIMED_OUT")
+        elected(rows, 9, "broker-1", epoch=1)
+        append = rows.append_started(begun_s, "broker-0", leader_epoch=0, base_offset=12)
+    rows.append_completed(
+        14, "broker-0", leader_epoch=0, base_offset=12, append_id=append, error="REQUEST_TIMED_OUT"
+    )
 
     report = check(rows)
 
@@ -132,9 +134,9 @@ def test_append_of_a_leader_that_was_not_replaced_is_no_attempt() -> None:
     """Neither an own newer epoch of broker-0 nor an epoch without a leader replaces broker-0."""
     rows = Rows()
     failover(rows, log_end=12)
-    elected(rows, 9, "broker-0", 1)
-    elected(rows, 9.1, "", 2)
-    rows.append_started(10, "broker-0", 0, 12)
+    elected(rows, 9, "broker-0", epoch=1)
+    elected(rows, 9.1, "", epoch=2)
+    rows.append_started(10, "broker-0", leader_epoch=0, base_offset=12)
 
     assert check(rows).seen[OLD_EPOCH_ATTEMPTS] == 0
 
@@ -143,8 +145,8 @@ def test_attempt_within_the_clocks_error_is_not_counted() -> None:
     """The append begins 4 ms after the election: uncertain, if clocks may differ by 5 ms."""
     rows = Rows()
     failover(rows, log_end=12)
-    elected(rows, 9, "broker-1", 1)
-    rows.append_started(9.004, "broker-0", 0, 12)
+    elected(rows, 9, "broker-1", epoch=1)
+    rows.append_started(9.004, "broker-0", leader_epoch=0, base_offset=12)
 
     assert check(rows).seen[OLD_EPOCH_ATTEMPTS] == 1
     assert check(rows, CheckContext(clock_error_us=5_000)).seen[OLD_EPOCH_ATTEMPTS] == 0
@@ -171,19 +173,19 @@ def append_overtaken_by_another_leader(cut_to: int) -> tuple[Rows, int]:
     """
     rows = Rows()
     failover(rows, log_end=12)
-    waiting = rows.append_started(8.5, "broker-0", 0, 12, records=2)
-    elected(rows, 8.9, "broker-1", 1)
-    truncated(rows, 9.5, "broker-0", 1, cut_to, 14)
+    waiting = rows.append_started(8.5, "broker-0", leader_epoch=0, base_offset=12, records=2)
+    elected(rows, 8.9, "broker-1", epoch=1)
+    truncated(rows, 9.5, "broker-0", epoch=1, to=cut_to, end=14)
     return rows, waiting
 
 
 def test_append_acknowledged_after_its_own_broker_truncated_it_is_found() -> None:
     """broker-0 leads again when it acknowledges, but other records have the append's offsets."""
     rows, waiting = append_overtaken_by_another_leader(cut_to=12)
-    rows.appended(10, "broker-1", 1, 12, records=3)
-    rows.leads(11, "broker-0", 2, 15)
-    rows.append_completed(11.1, "broker-0", 0, 12, waiting)
-    rows.appended(12, "broker-0", 2, 15)
+    rows.appended(10, "broker-1", leader_epoch=1, base_offset=12, records=3)
+    rows.leads(11, "broker-0", leader_epoch=2, log_end=15)
+    rows.append_completed(11.1, "broker-0", leader_epoch=0, base_offset=12, append_id=waiting)
+    rows.appended(12, "broker-0", leader_epoch=2, base_offset=15)
 
     (finding,) = check(rows).findings
 
@@ -206,10 +208,17 @@ def test_truncation_above_an_append_or_of_a_failed_one_passes() -> None:
     In the second trace its records are truncated, and it fails with an error, as it must.
     """
     kept, waiting = append_overtaken_by_another_leader(cut_to=14)
-    kept.leads(11, "broker-0", 2, 15)
-    kept.append_completed(11.1, "broker-0", 0, 12, waiting)
+    kept.leads(11, "broker-0", leader_epoch=2, log_end=15)
+    kept.append_completed(11.1, "broker-0", leader_epoch=0, base_offset=12, append_id=waiting)
     failed, waiting = append_overtaken_by_another_leader(cut_to=12)
-    failed.append_completed(9.6, "broker-0", 0, 12, waiting, error="NOT_LEADER_OR_FOLLOWER")
+    failed.append_completed(
+        9.6,
+        "broker-0",
+        leader_epoch=0,
+        base_offset=12,
+        append_id=waiting,
+        error="NOT_LEADER_OR_FOLLOWER",
+    )
 
     assert check(kept).findings_total == 0
     assert check(failed).findings_total == 0
@@ -218,8 +227,8 @@ def test_truncation_above_an_append_or_of_a_failed_one_passes() -> None:
 def test_offsets_that_are_used_again_after_a_truncation_may_be_acknowledged() -> None:
     """The append of epoch 2 has the offset of the truncated one, but is another append."""
     rows, _ = append_overtaken_by_another_leader(cut_to=12)
-    rows.leads(11, "broker-0", 2, 12)
-    rows.appended(11.5, "broker-0", 2, 12, records=2)
+    rows.leads(11, "broker-0", leader_epoch=2, log_end=12)
+    rows.appended(11.5, "broker-0", leader_epoch=2, base_offset=12, records=2)
 
     assert check(rows).findings_total == 0
 
@@ -236,8 +245,8 @@ def test_lost_append_is_reported_with_the_truncation_that_lost_it() -> None:
         leader_epoch=1,
         detail={"isr": [1, 2]},
     )
-    truncated(rows, 9.5, "broker-0", 1, 10, 12)
-    rows.appended(10, "broker-1", 1, 10)
+    truncated(rows, 9.5, "broker-0", epoch=1, to=10, end=12)
+    rows.appended(10, "broker-1", leader_epoch=1, base_offset=10)
 
     (finding,) = check(rows).findings
 
@@ -276,8 +285,8 @@ def test_append_acknowledged_by_a_zombie_after_the_later_epoch_began_is_found() 
     """Planted bug: no high watermark gate, so the old leader acknowledges alone."""
     rows = Rows()
     failover(rows, log_end=12)
-    rows.appended(10, "broker-1", 1, 12)
-    rows.appended(11, "broker-0", 0, 12)
+    rows.appended(10, "broker-1", leader_epoch=1, base_offset=12)
+    rows.appended(11, "broker-0", leader_epoch=0, base_offset=12)
 
     report = check(rows)
 
@@ -292,10 +301,10 @@ def test_append_begun_after_the_later_epochs_first_acknowledged_one_is_found() -
     epoch 0 may begin and be acknowledged.
     """
     rows = Rows()
-    rows.leads(1, "broker-0", 0, 0)
-    rows.leads(2, "broker-1", 1, 20)
-    rows.appended(3, "broker-1", 1, 20)
-    rows.appended(4, "broker-0", 0, 12)
+    rows.leads(1, "broker-0", leader_epoch=0, log_end=0)
+    rows.leads(2, "broker-1", leader_epoch=1, log_end=20)
+    rows.appended(3, "broker-1", leader_epoch=1, base_offset=20)
+    rows.appended(4, "broker-0", leader_epoch=0, base_offset=12)
 
     report = check(rows)
 
@@ -309,10 +318,10 @@ def test_late_append_within_the_clock_error_is_no_violation() -> None:
     Between machines whose clocks are 5 ms apart this order means nothing.
     """
     rows = Rows()
-    rows.leads(1, "broker-0", 0, 0)
-    rows.leads(2, "broker-1", 1, 20)
-    rows.appended(3, "broker-1", 1, 20)
-    rows.appended(3.003, "broker-0", 0, 12)
+    rows.leads(1, "broker-0", leader_epoch=0, log_end=0)
+    rows.leads(2, "broker-1", leader_epoch=1, log_end=20)
+    rows.appended(3, "broker-1", leader_epoch=1, base_offset=20)
+    rows.appended(3.003, "broker-0", leader_epoch=0, base_offset=12)
 
     assert check(rows, CheckContext(clock_error_us=5_000)).findings == ()
 
@@ -320,8 +329,8 @@ def test_late_append_within_the_clock_error_is_no_violation() -> None:
 def test_two_leaders_of_one_epoch_are_found() -> None:
     """Planted bug: the controller elects twice without a new epoch."""
     rows = Rows()
-    rows.leads(1, "broker-0", 3, 5)
-    rows.leads(2, "broker-1", 3, 5)
+    rows.leads(1, "broker-0", leader_epoch=3, log_end=5)
+    rows.leads(2, "broker-1", leader_epoch=3, log_end=5)
 
     report = check(rows)
 
@@ -336,9 +345,11 @@ def test_failed_append_truncated_by_the_later_epoch_passes() -> None:
     """
     rows = Rows()
     failover(rows, log_end=12)
-    lost = rows.append_started(10, "broker-0", 0, 12)
-    rows.append_completed(15, "broker-0", 0, 12, lost, error="REQUEST_TIMED_OUT")
-    rows.appended(16, "broker-1", 1, 12)
+    lost = rows.append_started(10, "broker-0", leader_epoch=0, base_offset=12)
+    rows.append_completed(
+        15, "broker-0", leader_epoch=0, base_offset=12, append_id=lost, error="REQUEST_TIMED_OUT"
+    )
+    rows.appended(16, "broker-1", leader_epoch=1, base_offset=12)
 
     report = check(rows)
 
@@ -350,8 +361,8 @@ def test_same_leader_again_in_a_later_epoch_passes() -> None:
     """broker-0 may lead again, because its log has all appends that were acknowledged."""
     rows = Rows()
     failover(rows, log_end=12)
-    rows.leads(20, "broker-0", 2, 12)
-    rows.appended(21, "broker-0", 2, 12)
+    rows.leads(20, "broker-0", leader_epoch=2, log_end=12)
+    rows.appended(21, "broker-0", leader_epoch=2, base_offset=12)
 
     assert check(rows).findings == ()
 
@@ -359,8 +370,8 @@ def test_same_leader_again_in_a_later_epoch_passes() -> None:
 def test_run_without_a_later_epoch_reports_that_nothing_was_judged() -> None:
     """A check that saw no failover proves nothing, so its outcome must not be a pass."""
     rows = Rows()
-    rows.leads(1, "broker-0", 0, 0)
-    rows.appended(2, "broker-0", 0, 0)
+    rows.leads(1, "broker-0", leader_epoch=0, log_end=0)
+    rows.appended(2, "broker-0", leader_epoch=0, base_offset=0)
 
     report = check(rows)
 
@@ -383,7 +394,7 @@ def test_data_partitions_are_not_judged() -> None:
 def test_violation_is_reported_once_during_the_run_and_completely_at_its_end() -> None:
     """A user must learn of a violation early, but all lost appends are known only at the end.
 
-    The second append is lost after the report. The finding at the end has both.
+    The second append is lost after the first report. The finding at the end has both appends.
     """
     reported: list[Finding] = []
     checker = Fencing(CheckContext())
@@ -394,7 +405,7 @@ def test_violation_is_reported_once_during_the_run_and_completely_at_its_end() -
     assert [finding.summary.partition(" is ")[0] for finding in reported] == [
         f"{OFFSETS_0}: 1 append acknowledged in epoch 0 from offset 10"
     ]
-    rows.appended(10, "broker-0", 0, 12)
+    rows.appended(10, "broker-0", leader_epoch=0, base_offset=12)
     report = checker.finish()
 
     assert len(reported) == 1
@@ -405,9 +416,9 @@ def test_violation_is_reported_once_during_the_run_and_completely_at_its_end() -
 def test_unload_of_an_older_epoch_than_the_loaded_one_is_found() -> None:
     """KAFKA-10614: such an unload removes groups from the broker that coordinates them."""
     rows = Rows()
-    rows.unloaded(1, "broker-0", 1)
-    rows.load_completed(2, "broker-0", 2)
-    rows.unloaded(3, "broker-0", 1)
+    rows.unloaded(1, "broker-0", leader_epoch=1)
+    rows.load_completed(2, "broker-0", leader_epoch=2)
+    rows.unloaded(3, "broker-0", leader_epoch=1)
 
     (finding,) = check(rows).findings
 
@@ -420,9 +431,9 @@ def test_unload_of_an_older_epoch_than_the_loaded_one_is_found() -> None:
 def test_load_of_an_older_epoch_than_the_unloaded_one_is_found() -> None:
     """The broker would serve a partition that another one leads."""
     rows = Rows()
-    rows.load_completed(1, "broker-0", 2)
-    rows.unloaded(2, "broker-0", 3)
-    rows.load_completed(3, "broker-0", 2)
+    rows.load_completed(1, "broker-0", leader_epoch=2)
+    rows.unloaded(2, "broker-0", leader_epoch=3)
+    rows.load_completed(3, "broker-0", leader_epoch=2)
 
     (finding,) = check(rows).findings
     assert "broker-0 loaded it as of epoch 2 after it had unloaded it in epoch 3" in finding.summary
@@ -431,11 +442,11 @@ def test_load_of_an_older_epoch_than_the_unloaded_one_is_found() -> None:
 def test_loads_and_unloads_in_the_order_of_epochs_pass() -> None:
     """Only a load or unload for an older epoch than the same process knows would be a finding."""
     rows = Rows()
-    rows.load_completed(1, "broker-0", 2)
-    rows.load_completed(1, "broker-1", 1)  # another broker
-    rows.unloaded(2, "broker-0", 3)
-    rows.unloaded(3, "broker-0", 3)  # a repetition
-    rows.unloaded(3.5, "broker-0", 2)  # late, but there is nothing left to unload
+    rows.load_completed(1, "broker-0", leader_epoch=2)
+    rows.load_completed(1, "broker-1", leader_epoch=1)  # another broker
+    rows.unloaded(2, "broker-0", leader_epoch=3)
+    rows.unloaded(3, "broker-0", leader_epoch=3)  # a repetition
+    rows.unloaded(3.5, "broker-0", leader_epoch=2)  # late, but there is nothing left to unload
     unloaded = TraceKind.UNLOAD_COMPLETED
     # Another partition; a deleted partition, which has no epoch; a new process of the broker.
     rows.add(4, "broker-0", unloaded, partition=f"{CONSUMER_OFFSETS}-1", leader_epoch=0)
@@ -473,7 +484,7 @@ def test_leader_that_the_controller_did_not_elect_is_found(
             peer=elected,
             detail={"isr": [1, 2], "reason": "test"},
         )
-    rows.leads(2, "broker-1", 1, 0)
+    rows.leads(2, "broker-1", leader_epoch=1, log_end=0)
 
     assert not check(rows).findings
     found = check(rows, CheckContext(in_virtual_time=True)).findings
@@ -487,7 +498,7 @@ def test_leader_that_the_controller_did_not_elect_is_found(
 def test_leader_that_was_never_unfenced_is_found() -> None:
     """Planted bug: a controller that elects a fenced broker."""
     rows = Rows()
-    rows.leads(2, "broker-1", 1, 0)
+    rows.leads(2, "broker-1", leader_epoch=1, log_end=0)
 
     (finding,) = check(rows, CheckContext(in_virtual_time=True)).findings
 

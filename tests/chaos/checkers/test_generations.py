@@ -28,10 +28,10 @@ def check(rows: Rows) -> CheckReport:
 def stable_group() -> Rows:
     """Return rows of group g at broker 0: generation 1, M0 with t-0 and M1 with t-1."""
     rows = Rows()
-    rows.load_started(0.1, "broker-0", 0)
+    rows.load_started(0.1, "broker-0", leader_epoch=0)
     rows.member_added(1, "broker-0", M0)
     rows.member_added(1.1, "broker-0", M1)
-    rows.generation_started(4, "broker-0", 1, (M0, M1))
+    rows.generation_started(4, "broker-0", generation=1, members=(M0, M1))
     rows.assigned(4.1, C0, names=["t-0"], peer="broker-0")
     rows.assigned(4.1, C1, names=["t-1"], peer="broker-0")
     return rows
@@ -39,15 +39,17 @@ def stable_group() -> Rows:
 
 def commit(rows: Rows, time_s: float, member: str, generation: int) -> None:
     """Let broker 0 accept a commit (it begins the append), and store it 2 ms later."""
-    append_id = rows.append_started(time_s, "broker-0", 0, 5)
-    rows.commit_stored(time_s + 0.002, "broker-0", member, generation, append_id)
+    append_id = rows.append_started(time_s, "broker-0", leader_epoch=0, base_offset=5)
+    rows.commit_stored(
+        time_s + 0.002, "broker-0", member, generation=generation, append_id=append_id
+    )
 
 
 def test_commits_of_current_members_pass() -> None:
     """Each of the two members commits once in its generation."""
     rows = stable_group()
-    commit(rows, 5, M0, 1)
-    commit(rows, 5.1, M1, 1)
+    commit(rows, 5, M0, generation=1)
+    commit(rows, 5.1, M1, generation=1)
 
     report = check(rows)
 
@@ -59,8 +61,8 @@ def test_commits_of_current_members_pass() -> None:
 def test_commit_of_an_older_generation_is_found() -> None:
     """Planted bug: with `generation_check` off a member that missed a rebalance commits."""
     rows = stable_group()
-    rows.generation_started(10, "broker-0", 2, (M0, M1))
-    commit(rows, 11, M0, 1)
+    rows.generation_started(10, "broker-0", generation=2, members=(M0, M1))
+    commit(rows, 11, M0, generation=1)
 
     report = check(rows)
 
@@ -77,8 +79,8 @@ def test_commit_of_a_removed_member_is_found_with_its_removal() -> None:
     """Planted bug: the coordinator does not check that the committer is a member."""
     rows = stable_group()
     rows.member_removed(8, "broker-0", M1)
-    rows.generation_started(10, "broker-0", 2, (M0,))
-    commit(rows, 11, M1, 2)
+    rows.generation_started(10, "broker-0", generation=2, members=(M0,))
+    commit(rows, 11, M1, generation=2)
 
     report = check(rows)
 
@@ -91,10 +93,10 @@ def test_commit_of_a_removed_member_is_found_with_its_removal() -> None:
 def test_commit_accepted_before_a_rebalance_and_stored_after_it_passes() -> None:
     """A commit may wait up to 5 s for the high watermark. It is judged by when it was accepted."""
     rows = stable_group()
-    append_id = rows.append_started(9.9, "broker-0", 0, 5)
+    append_id = rows.append_started(9.9, "broker-0", leader_epoch=0, base_offset=5)
     rows.member_removed(9.95, "broker-0", M0, "leave")
-    rows.generation_started(10, "broker-0", 2, (M1,))
-    rows.commit_stored(12, "broker-0", M0, 1, append_id)
+    rows.generation_started(10, "broker-0", generation=2, members=(M1,))
+    rows.commit_stored(12, "broker-0", M0, generation=1, append_id=append_id)
 
     assert check(rows).outcome is CheckOutcome.PASS
 
@@ -104,7 +106,7 @@ def test_member_of_the_old_generation_that_rejoins_may_still_commit() -> None:
     rows = stable_group()
     rows.add(9, "broker-0", TraceKind.REBALANCE_STARTED, group="g", generation=1)
     rows.group_state(9, "broker-0", "Stable", "PreparingRebalance", generation=1)
-    commit(rows, 9.1, M0, 1)
+    commit(rows, 9.1, M0, generation=1)
 
     assert check(rows).outcome is CheckOutcome.PASS
 
@@ -115,7 +117,7 @@ def pending(rows: Rows, time_s: float, member: str, generation: int) -> None:
         time_s + 0.002,
         "broker-0",
         TraceKind.TXN_COMMIT_PENDING,
-        correlation_id=rows.append_started(time_s, "broker-0", 0, 5),
+        correlation_id=rows.append_started(time_s, "broker-0", leader_epoch=0, base_offset=5),
         group="g",
         member=member,
         partition="t-0",
@@ -127,9 +129,9 @@ def pending(rows: Rows, time_s: float, member: str, generation: int) -> None:
 def test_commit_in_a_transaction_is_judged_at_its_acceptance() -> None:
     """The commit is accepted at 5 s, in generation 1; the transaction's marker comes at 7 s."""
     rows = stable_group()
-    pending(rows, 5, M0, 1)
+    pending(rows, 5, M0, generation=1)
     rows.member_removed(6, "broker-0", M0)
-    rows.generation_started(6.1, "broker-0", 2, (M1,))
+    rows.generation_started(6.1, "broker-0", generation=2, members=(M1,))
     rows.add(
         7,
         "broker-0",
@@ -150,8 +152,8 @@ def test_commit_in_a_transaction_is_judged_at_its_acceptance() -> None:
 def test_commit_in_a_transaction_of_an_older_generation_is_found() -> None:
     """Planted bug: TxnOffsetCommit of a member that missed a rebalance (KIP-447)."""
     rows = stable_group()
-    rows.generation_started(10, "broker-0", 2, (M0, M1))
-    pending(rows, 11, M0, 1)
+    rows.generation_started(10, "broker-0", generation=2, members=(M0, M1))
+    pending(rows, 11, M0, generation=1)
 
     report = check(rows)
 
@@ -165,19 +167,19 @@ def test_simple_consumer_may_commit_only_to_an_empty_group() -> None:
     rows.member_removed(8, "broker-0", M0)
     rows.member_removed(8, "broker-0", M1)
     rows.group_state(8, "broker-0", "PreparingRebalance", "Empty", generation=2)
-    commit(rows, 9, "", -1)
+    commit(rows, 9, "", generation=-1)
     assert check(rows).outcome is CheckOutcome.PASS
 
     rows = stable_group()
-    commit(rows, 9, "", -1)
+    commit(rows, 9, "", generation=-1)
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
 def test_generation_that_decreases_is_found() -> None:
     """Planted bug: a counter that is reset when the group becomes Empty."""
     rows = stable_group()
-    rows.generation_started(10, "broker-0", 2, (M0, M1))
-    rows.generation_started(20, "broker-0", 1, (M0, M1))
+    rows.generation_started(10, "broker-0", generation=2, members=(M0, M1))
+    rows.generation_started(20, "broker-0", generation=1, members=(M0, M1))
 
     report = check(rows)
 
@@ -188,7 +190,7 @@ def test_generation_that_decreases_is_found() -> None:
 def test_generation_that_begins_twice_is_found() -> None:
     """Planted bug: a join phase that completes without an increment."""
     rows = stable_group()
-    rows.generation_started(10, "broker-0", 1, (M0, M1))
+    rows.generation_started(10, "broker-0", generation=1, members=(M0, M1))
 
     report = check(rows)
 
@@ -201,7 +203,7 @@ def test_deleted_group_counts_from_the_beginning() -> None:
     rows = stable_group()
     rows.group_state(8, "broker-0", "Empty", "Dead", generation=2)
     rows.member_added(9, "broker-0", M0)
-    rows.generation_started(12, "broker-0", 1, (M0,))
+    rows.generation_started(12, "broker-0", generation=1, members=(M0,))
     rows.assigned(12.1, C0, names=["t-0", "t-1"], peer="broker-0")
 
     assert check(rows).outcome is CheckOutcome.PASS
@@ -216,7 +218,7 @@ def test_answer_of_a_deleted_group_is_distinguished_from_its_namesake() -> None:
     rows = stable_group()
     rows.group_state(8, "broker-0", "Empty", "Dead", generation=2)
     rows.member_added(9, "broker-0", "new")
-    rows.generation_started(12, "broker-0", 1, ("new",))
+    rows.generation_started(12, "broker-0", generation=1, members=("new",))
     rows.assigned(12.1, C0, names=["t-0", "t-1"], peer="broker-0", member="new")
     rows.assigned(13, C1, names=["t-1"], peer="broker-0", member=M1)
 
@@ -232,13 +234,13 @@ def test_both_sides_of_a_split_brain_may_have_equal_generations() -> None:
     rows = stable_group()
     # The old coordinator, broker 0, goes on with the generations 2 to 7.
     for number in range(2, 8):
-        rows.generation_started(10 + number, "broker-0", number, (M0, M1))
+        rows.generation_started(10 + number, "broker-0", generation=number, members=(M0, M1))
     # The new one, broker 1, loads generation 1, expires both members, and starts generation 2.
-    rows.load_started(17.9, "broker-1", 1)
+    rows.load_started(17.9, "broker-1", leader_epoch=1)
     rows.group_loaded(18, "broker-1", generation=1, members=(M0, M1))
     rows.member_removed(63, "broker-1", M0)
     rows.member_removed(63, "broker-1", M1)
-    rows.generation_started(63.1, "broker-1", 2, ("late-id",))
+    rows.generation_started(63.1, "broker-1", generation=2, members=("late-id",))
     # In both generations 2 the partitions are assigned.
     rows.assigned(64, "consumer-g-2", names=["t-0", "t-1"], generation=2, peer="broker-1")
     rows.assigned(64.1, C0, names=["t-0"], generation=2, peer="broker-0")
@@ -253,7 +255,7 @@ def test_both_sides_of_a_split_brain_may_have_equal_generations() -> None:
 def test_partition_assigned_to_two_members_of_one_generation_is_found() -> None:
     """Planted bug: an assignor that shares a partition."""
     rows = stable_group()
-    rows.generation_started(10, "broker-0", 2, (M0, M1))
+    rows.generation_started(10, "broker-0", generation=2, members=(M0, M1))
     rows.assigned(10.1, C0, names=["t-0", "t-1"], generation=2, peer="broker-0")
     rows.assigned(10.1, C1, names=["t-1"], generation=2, peer="broker-0")
 
@@ -275,7 +277,7 @@ def test_generation_loaded_by_a_new_coordinator_keeps_its_assignment() -> None:
     M0 has t-0 in generation 1, and the new coordinator assigns t-0 to M1.
     """
     rows = stable_group()
-    rows.load_started(17.9, "broker-1", 1)
+    rows.load_started(17.9, "broker-1", leader_epoch=1)
     rows.group_loaded(18, "broker-1", generation=1, members=(M0, M1))
     rows.assigned(19, C1, names=["t-0"], generation=1, peer="broker-1")
 
@@ -292,10 +294,10 @@ def test_generation_of_a_lost_group_differs_from_a_later_one_of_the_same_number(
     """
     for member, outcome in (("new-id", CheckOutcome.PASS), (M1, CheckOutcome.VIOLATED)):
         rows = stable_group()
-        rows.load_started(20, "broker-0", 4)
+        rows.load_started(20, "broker-0", leader_epoch=4)
         if member == "new-id":
-            rows.generation_started(25, "broker-0", 1, ("new-id",))
-        rows.load_started(40, "broker-1", 6)
+            rows.generation_started(25, "broker-0", generation=1, members=("new-id",))
+        rows.load_started(40, "broker-1", leader_epoch=6)
         rows.group_loaded(40.1, "broker-1", generation=1, members=(member,))
         rows.add(
             41,
@@ -314,16 +316,16 @@ def test_generation_of_a_lost_group_differs_from_a_later_one_of_the_same_number(
 def test_restarted_static_member_keeps_its_partitions() -> None:
     """The restart changes the member id, but neither the generation nor the partitions."""
     rows = Rows()
-    rows.load_started(0.1, "broker-0", 0)
+    rows.load_started(0.1, "broker-0", leader_epoch=0)
     rows.member_added(1, "broker-0", "old", instance="i-0")
-    rows.generation_started(4, "broker-0", 1, ("old",))
+    rows.generation_started(4, "broker-0", generation=1, members=("old",))
     rows.assigned(4.1, C0, names=["t-0"], peer="broker-0", member="old")
     # The restart: the id `new` replaces the id `old` in generation 1.
     replaced = "static member i-0 replaced"
     rows.member_removed(20, "broker-0", "old", replaced, instance="i-0")
     rows.member_added(20, "broker-0", "new", generation=1, instance="i-0")
     rows.assigned(20.1, C0, names=["t-0"], peer="broker-0", member="new")
-    commit(rows, 21, "new", 1)
+    commit(rows, 21, "new", generation=1)
 
     report = check(rows)
 
@@ -334,12 +336,12 @@ def test_restarted_static_member_keeps_its_partitions() -> None:
 def test_commits_at_a_coordinator_that_has_loaded_the_group_are_judged() -> None:
     """A commit is judged by the members that were loaded. After an unload no members are known."""
     rows = Rows()
-    rows.load_started(0.1, "broker-0", 0)
+    rows.load_started(0.1, "broker-0", leader_epoch=0)
     rows.group_loaded(0.2, "broker-0", generation=7, members=(M0,))
-    commit(rows, 1, M0, 7)
-    commit(rows, 2, M1, 7)  # M1 is no member: the one finding
-    rows.unloaded(3, "broker-0", 1)
-    commit(rows, 4, M0, 7)
+    commit(rows, 1, M0, generation=7)
+    commit(rows, 2, M1, generation=7)  # M1 is no member: the one finding
+    rows.unloaded(3, "broker-0", leader_epoch=1)
+    commit(rows, 4, M0, generation=7)
 
     report = check(rows)
 

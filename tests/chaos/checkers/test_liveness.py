@@ -18,10 +18,11 @@ from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
 
 C0, C1 = "consumer-g-0", "consumer-g-1"
-"""The two members of group `g`; their member ids are `consumer-g-0-id` and `consumer-g-1-id`."""
+"""The two consumers of group `g`; their member ids are `consumer-g-0-id` and `consumer-g-1-id`."""
 TRANSACTIONS = "__transaction_state-1"
 """The partition of the members' transaction coordinator, in tests with transactions."""
 LIVENESS_BOUND_US = 60_000_000
+"""The time in which a group must become live after the healing."""
 
 
 def check(
@@ -82,8 +83,8 @@ def finish(rows: Rows, verifying_s: float) -> Rows:
 def test_group_that_commits_again_after_healing_passes() -> None:
     """The slower member commits 0.3 s after healing."""
     rows = healed_group()
-    rows.committed(40.2, C0, 1)
-    rows.committed(40.3, C1, 1)
+    rows.committed(40.2, C0, offset=1)
+    rows.committed(40.3, C1, offset=1)
 
     report = check(finish(rows, 41))
 
@@ -94,7 +95,7 @@ def test_group_that_commits_again_after_healing_passes() -> None:
 def test_member_that_never_commits_again_is_found() -> None:
     """Planted bug: a client that stays with a dead coordinator (similar to KAFKA-12890)."""
     rows = healed_group()
-    rows.committed(40.2, C0, 1)
+    rows.committed(40.2, C0, offset=1)
 
     report = check(finish(rows, 100))
 
@@ -118,8 +119,8 @@ def test_group_stuck_in_a_rebalance_is_found() -> None:
 def test_group_that_recovered_too_late_is_found() -> None:
     """C1 commits at 105 s, and the bound ends at 100 s."""
     rows = healed_group()
-    rows.committed(40.2, C0, 1)
-    rows.committed(105, C1, 1)
+    rows.committed(40.2, C0, offset=1)
+    rows.committed(105, C1, offset=1)
 
     assert check(finish(rows, 106)).outcome is CheckOutcome.VIOLATED
 
@@ -150,10 +151,10 @@ def test_group_that_does_not_commit_only_needs_to_be_stable() -> None:
 def test_old_coordinator_that_unloads_late_does_not_matter() -> None:
     """broker-0 unloads the group (state Dead) after broker-1 has loaded it."""
     rows = healed_group()
-    rows.load_completed(40.1, "broker-1", 1)
+    rows.load_completed(40.1, "broker-1", leader_epoch=1)
     rows.group_state(40.15, "broker-0", "Stable", "Dead")
-    rows.committed(40.2, C0, 1)
-    rows.committed(40.3, C1, 1)
+    rows.committed(40.2, C0, offset=1)
+    rows.committed(40.3, C1, offset=1)
 
     assert check(finish(rows, 41)).outcome is CheckOutcome.PASS
 
@@ -169,7 +170,7 @@ def test_broker_elected_again_before_it_learned_of_another_coordinates_without_a
     Corpus: `coordinator_elected_again_before_it_heard_of_another`.
     """
     rows = healed_group()
-    rows.load_completed(40.05, "broker-1", 1)
+    rows.load_completed(40.05, "broker-1", leader_epoch=1)
     rows.add(
         40.1,
         "broker-0",
@@ -180,8 +181,8 @@ def test_broker_elected_again_before_it_learned_of_another_coordinates_without_a
         detail={"known_epoch": 2},
     )
     rows.group_state(40.15, "broker-1", "PreparingRebalance", "Dead")
-    rows.committed(40.2, C0, 1)
-    rows.committed(40.3, C1, 1)
+    rows.committed(40.2, C0, offset=1)
+    rows.committed(40.3, C1, offset=1)
 
     is_live = check(finish(rows, 101)).outcome is CheckOutcome.PASS
     assert is_live is (cause == "already loaded or loading")
@@ -190,9 +191,9 @@ def test_broker_elected_again_before_it_learned_of_another_coordinates_without_a
 def test_group_that_its_newest_coordinator_does_not_have_is_found() -> None:
     """Planted bug: broker-2 loads the partition without the group, which broker-1 still has."""
     rows = healed_group()
-    rows.load_completed(40.1, "broker-2", 2)
-    rows.committed(40.2, C0, 1)
-    rows.committed(40.3, C1, 1)
+    rows.load_completed(40.1, "broker-2", leader_epoch=2)
+    rows.committed(40.2, C0, offset=1)
+    rows.committed(40.3, C1, offset=1)
 
     report = check(finish(rows, 101))
 
@@ -204,7 +205,7 @@ def test_member_without_partitions_need_not_commit() -> None:
     """C1 has no partition, so it has nothing to commit."""
     rows = healed_group()
     rows.assigned(40.1, C1, partitions=0)
-    rows.committed(40.2, C0, 1)
+    rows.committed(40.2, C0, offset=1)
 
     assert check(finish(rows, 41)).outcome is CheckOutcome.PASS
 
@@ -221,7 +222,7 @@ def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
         rows.add(36, "broker-1", TraceKind.MEMBER_ADDED, group="g", member="new", cause="replaced")
         if lost:
             rows.group_loaded(37, "broker-2", members=["old", f"{C1}-id"])
-        rows.committed(40.2, C1, 1)
+        rows.committed(40.2, C1, offset=1)
         rows.add(
             41,
             C0,
@@ -232,7 +233,7 @@ def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
             detail={"from": "STABLE", "to": "UNJOINED"},
         )
         if lost:
-            rows.load_completed(37.1, "broker-2", 2)
+            rows.load_completed(37.1, "broker-2", leader_epoch=2)
             rows.group_state(42, "broker-2", "CompletingRebalance", "Stable")
 
         report = check(finish(rows, 85 if lost else 101))
@@ -246,7 +247,7 @@ def fenced_after_it_was_stable() -> Rows:
     Its SyncGroup was answered, so the coordinator must have stored the new id.
     """
     rows = healed_group()
-    rows.load_completed(8, "broker-1", 1)
+    rows.load_completed(8, "broker-1", leader_epoch=1)
     rows.add(36, "broker-1", TraceKind.MEMBER_ADDED, group="g", member="new", cause="replaced")
     rows.member_state(36.5, C0, "STABLE", member="new")
     return rows
@@ -255,9 +256,9 @@ def fenced_after_it_was_stable() -> Rows:
 def fence_at_the_next_coordinator(rows: Rows) -> CheckReport:
     """Let broker-2 load the group with the old id and fence C0; return the report."""
     rows.group_loaded(42, "broker-2", members=["old", f"{C1}-id"])
-    rows.load_completed(42, "broker-2", 2)
+    rows.load_completed(42, "broker-2", leader_epoch=2)
     rows.member_state(42.5, C0, "UNJOINED", member="new", cause="left", error="FENCED_INSTANCE_ID")
-    rows.committed(43, C1, 1)
+    rows.committed(43, C1, offset=1)
     # Both ids are heard, so that no session ends without a removal.
     for member in ("old", f"{C1}-id"):
         rows.session_restarted(80, "broker-2", member)
@@ -320,7 +321,7 @@ def test_group_is_judged_without_a_consumer_that_an_error_has_stopped() -> None:
     """The ended application is the only finding: the rest of the group is live without it."""
     rows = healed_group()
     end_application(rows, 41, "UNKNOWN_SERVER_ERROR")
-    rows.committed(42, C1, 1)
+    rows.committed(42, C1, offset=1)
 
     assert check(finish(rows, 110)).findings_total == 1
 
@@ -329,7 +330,7 @@ def test_consumer_without_an_offset_and_with_reset_none_is_excused() -> None:
     """`auto.offset.reset=none` asks for this error where there is no committed offset."""
     rows = healed_group()
     end_application(rows, 41, "NO_OFFSET_FOR_PARTITION")
-    rows.committed(42, C1, 1)
+    rows.committed(42, C1, offset=1)
 
     report = check(finish(rows, 110))
 
@@ -342,7 +343,7 @@ def test_consumer_that_is_refused_by_a_group_with_room_is_found() -> None:
     """The group has two consumers, which do not exceed group.max.size."""
     rows = healed_group()
     end_application(rows, 41, "GROUP_MAX_SIZE_REACHED")
-    rows.committed(42, C1, 1)
+    rows.committed(42, C1, offset=1)
 
     assert check(finish(rows, 110)).findings_total == 1
 
@@ -352,7 +353,7 @@ def test_refusal_of_a_consumer_is_excused_by_different_assignors(same_assignors:
     """A group refuses a consumer only if another one supports other assignors."""
     rows = healed_group()
     end_application(rows, 41, "INCONSISTENT_GROUP_PROTOCOL")
-    rows.committed(42, C1, 1)
+    rows.committed(42, C1, offset=1)
 
     report = check(finish(rows, 110), same_assignors=same_assignors)
 
@@ -366,8 +367,8 @@ def test_consumer_that_is_stopped_or_loses_its_generation_is_no_finding() -> Non
     rows = healed_group()
     rows.member_state(41, C0, "UNJOINED", before="STABLE", cause="error", error="UNKNOWN_MEMBER_ID")
     rows.member_state(42, C0, "STABLE")
-    rows.committed(42, C0, 1)
-    rows.committed(42, C1, 1)
+    rows.committed(42, C0, offset=1)
+    rows.committed(42, C1, offset=1)
     rows.member_state(43, C0, "UNJOINED", before="STABLE", cause="left")
 
     assert check(finish(rows, 110)).findings_total == 0
@@ -474,7 +475,7 @@ def test_static_member_that_a_replaced_coordinator_fences_is_not_expected(
     if old_coordinator == "is dead":
         rows.add(35.5, "driver", TraceKind.NODE_KILLED, peer="broker-2")
     rows.add(36, "broker-1", TraceKind.MEMBER_ADDED, group="g", member="new", cause="replaced")
-    rows.committed(40.2, C1, 1)
+    rows.committed(40.2, C1, offset=1)
     rows.add(
         41,
         C0,
@@ -502,7 +503,7 @@ def test_run_that_never_healed_is_inconclusive() -> None:
 def test_killed_member_that_was_not_restarted_is_not_expected() -> None:
     """The group must be live without C1."""
     rows = healed_group()
-    rows.committed(40.2, C0, 1)
+    rows.committed(40.2, C0, offset=1)
     rows.add(40.5, "driver", TraceKind.NODE_KILLED, peer=C1)
 
     report = check(finish(rows, 100))
@@ -517,8 +518,8 @@ def test_restarted_member_must_become_live() -> None:
     In the second trace the new process never joins.
     """
     rows = healed_group()
-    rows.committed(40.2, C0, 1)
-    rows.committed(40.3, C1, 1)
+    rows.committed(40.2, C0, offset=1)
+    rows.committed(40.3, C1, offset=1)
     rows.group_state(40.35, "broker-1", "Stable", "PreparingRebalance")
     rows.add(40.4, "driver", TraceKind.NODE_KILLED, peer=C1)
     rows.add(40.5, C1, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "consumer"})
@@ -530,7 +531,7 @@ def test_restarted_member_must_become_live() -> None:
     rows = healed_group()
     rows.add(40.1, "driver", TraceKind.NODE_KILLED, peer=C1)
     rows.add(40.15, C1, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "consumer"})
-    rows.committed(40.2, C0, 1)
+    rows.committed(40.2, C0, offset=1)
 
     report = check(finish(rows, 110))
 
@@ -541,12 +542,12 @@ def test_restarted_member_must_become_live() -> None:
 def test_late_member_is_expected_once_it_was_started() -> None:
     """C1 is a late member. In the first trace it never starts; in the second it starts at 38 s."""
     rows = healed_group()
-    rows.committed(40.2, C0, 1)
+    rows.committed(40.2, C0, offset=1)
     assert check(finish(rows, 110), late=(C1,)).outcome is CheckOutcome.PASS
 
     rows = healed_group()
     rows.add(38, C1, TraceKind.NODE_STARTED, detail={"role": "consumer"})
-    rows.committed(40.2, C0, 1)
+    rows.committed(40.2, C0, offset=1)
     assert check(finish(rows, 110), late=(C1,)).outcome is CheckOutcome.VIOLATED
 
 
@@ -566,7 +567,7 @@ def test_member_whose_partition_has_no_leader_need_not_commit() -> None:
     """Both members own t-0. C1 cannot read t-0, so it has nothing to commit."""
     rows = healed_group()
     rows.add(30, "controller-100", TraceKind.LEADER_ELECTED, partition="t-0", peer="")
-    rows.committed(40.2, C0, 1)
+    rows.committed(40.2, C0, offset=1)
 
     report = check(finish(rows, 110))
 
@@ -585,7 +586,7 @@ def test_partition_without_a_possible_leader_elected_is_found() -> None:
     rows.add(
         30, "controller-100", TraceKind.LEADER_ELECTED, partition="t-0", peer="", detail=no_leader
     )
-    rows.committed(40.2, C0, 1)
+    rows.committed(40.2, C0, offset=1)
     rows.add(41, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-2")
 
     report = check(finish(rows, 110))
@@ -602,7 +603,7 @@ def test_partition_whose_last_replica_in_sync_is_stopping_need_have_no_leader() 
     rows.add(
         30, "controller-100", TraceKind.LEADER_ELECTED, partition="t-0", peer="", detail=no_leader
     )
-    rows.committed(40.2, C0, 1)
+    rows.committed(40.2, C0, offset=1)
 
     report = check(finish(rows, 110))
 
@@ -678,17 +679,17 @@ def test_member_that_its_coordinator_does_not_have_is_found() -> None:
     healing.
     """
     rows = healed_group()
-    rows.generation_started(40.5, "broker-1", 2, (f"{C0}-id",))
+    rows.generation_started(40.5, "broker-1", generation=2, members=(f"{C0}-id",))
     rows.group_state(40.6, "broker-1", "CompletingRebalance", "Stable", generation=2)
-    rows.committed(41, C0, 1)
-    rows.committed(41, C1, 1)
+    rows.committed(41, C0, offset=1)
+    rows.committed(41, C1, offset=1)
 
     report = check(finish(rows, 110), commits=False)
 
     assert report.outcome is CheckOutcome.PASS
 
     rows = Rows()
-    rows.generation_started(30, "broker-1", 2, (f"{C0}-id",))
+    rows.generation_started(30, "broker-1", generation=2, members=(f"{C0}-id",))
     rows.group_state(30.6, "broker-1", "CompletingRebalance", "Stable", generation=2)
     for consumer in (C0, C1):
         rows.member_state(1, consumer, "STABLE")
@@ -729,7 +730,7 @@ def test_group_that_waits_for_the_session_of_a_dead_member_proves_nothing_yet() 
 
     def rejoining(*, verifying_s: float) -> CheckReport:
         rows = Rows()
-        rows.generation_started(30, "broker-1", 2, (f"{C0}-id", "old-id"))
+        rows.generation_started(30, "broker-1", generation=2, members=(f"{C0}-id", "old-id"))
         rows.add(35, "driver", TraceKind.NODE_KILLED, peer=C1)
         rows.add(36, C1, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "consumer"})
         rows.group_state(37, "broker-1", "Stable", "PreparingRebalance")
@@ -905,7 +906,7 @@ def test_finding_of_a_group_names_the_transactions_and_partitions_that_block_it(
 def test_finding_names_the_waiting_request() -> None:
     """C1 waits for two answers. Only the JoinGroup is named: a Fetch may wait for half a second."""
     rows = healed_group()
-    rows.committed(40.2, C0, 1)
+    rows.committed(40.2, C0, offset=1)
     for api, waited_us in (("JoinGroup", 30_000_000), ("Fetch", 400_000)):
         rows.add(
             100,
@@ -960,8 +961,8 @@ def test_unreadable_offsets_of_a_live_group_are_found(comes_back: bool) -> None:
     """
     rows = healed_group()
     if comes_back:
-        rows.committed(40.2, C0, 1)
-        rows.committed(40.3, C1, 1)
+        rows.committed(40.2, C0, offset=1)
+        rows.committed(40.3, C1, offset=1)
     rows.stage(100, "verifying")
     rows.add(
         101,
@@ -993,9 +994,9 @@ def test_commits_that_do_not_restart_a_session_are_found(api: str, is_found: boo
     rows.session_restarted(41, "broker-1", f"{C0}-id", api=api)
     rows.session_restarted(41.1, "broker-1", f"{C0}-id")
     for time_s in (42, 43):
-        rows.commit_stored(time_s, "broker-1", f"{C0}-id", 1, 7)
-    rows.committed(43.2, C0, 1)
-    rows.committed(43.3, C1, 1)
+        rows.commit_stored(time_s, "broker-1", f"{C0}-id", generation=1, append_id=7)
+    rows.committed(43.2, C0, offset=1)
+    rows.committed(43.3, C1, offset=1)
 
     report = check(finish(rows, 44))
 
@@ -1022,7 +1023,7 @@ def test_group_that_has_just_lost_a_dead_member_has_time_to_settle(
     """
     rows = healed_group()
     rows.member_removed(removed_s, "broker-1", member, "session expiry")
-    rows.committed(96, C0, 1)
+    rows.committed(96, C0, offset=1)
 
     report = check(finish(rows, 100))
 

@@ -6,7 +6,7 @@ a member before it; any other is a finding. NOTHING_SEEN: the run had no failove
 
 A session is 45 s. A zombie is a replaced coordinator that does not know this yet. "Planted bug" in
 a docstring names a bug that the situation would show. "Corpus" names a file of tests/corpus, which
-plays such a run. Citations name files of docs/kafka.
+plays such a run. Citations such as BEHAVIOUR 6.6 name a file of docs/kafka and a section.
 """
 
 from dataclasses import replace
@@ -115,7 +115,7 @@ def test_first_generation_on_the_new_coordinator_is_found() -> None:
     rows = Rows()
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable", generation=3)
     rows.fault(10, "broker-0")
-    rows.load_completed(18, "broker-1", 1)
+    rows.load_completed(18, "broker-1", leader_epoch=1)
     rows.add(19, "broker-1", TraceKind.GENERATION_STARTED, group="g", generation=1)
 
     assert check(rows).outcome is CheckOutcome.VIOLATED
@@ -185,7 +185,9 @@ def test_abandoned_member_id_may_expire(heard_s: float | None, outcome: CheckOut
     early, and is found.
     """
     rows = Rows()
-    rows.generation_started(4, "broker-0", 4, [f"{C0}-a", f"{C1}-b", f"{C1}-former"])
+    rows.generation_started(
+        4, "broker-0", generation=4, members=[f"{C0}-a", f"{C1}-b", f"{C1}-former"]
+    )
     rows.group_state(4.1, "broker-0", "CompletingRebalance", "Stable", generation=4)
     if heard_s is not None:
         rows.session_restarted(heard_s, "broker-0", f"{C1}-former", generation=4)
@@ -220,7 +222,7 @@ def test_rebalance_before_any_fault_is_not_judged() -> None:
     rows = Rows()
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
     rebalance(rows, 5)
-    rows.generation_started(6, "broker-1", 2, [f"{C0}-a", f"{C1}-b"])
+    rows.generation_started(6, "broker-1", generation=2, members=[f"{C0}-a", f"{C1}-b"])
     rows.group_state(6, "broker-1", "CompletingRebalance", "Stable", generation=2)
     rows.fault(10, "broker-0")
 
@@ -236,7 +238,7 @@ def test_rebalance_at_a_zombie_does_not_count() -> None:
     Its rebalance does not concern the group, which broker-1 coordinates.
     """
     rows = stable_group_loses_its_coordinator()
-    rows.load_completed(18, "broker-1", 1)
+    rows.load_completed(18, "broker-1", leader_epoch=1)
     rows.add(
         30,
         "broker-0",
@@ -274,11 +276,11 @@ def attached_to_the_old_coordinator(*, expired_s: float) -> Rows:
     broker 1 loads the group at 18 s, and expires a member at `expired_s`.
     """
     rows = Rows()
-    rows.load_completed(1, "broker-0", 0)
+    rows.load_completed(1, "broker-0", leader_epoch=0)
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
     rows.fault(10, "broker-0", fault="cut")
     rows.group_loaded(18, "broker-1")
-    rows.load_completed(18, "broker-1", 1)
+    rows.load_completed(18, "broker-1", leader_epoch=1)
     rows.member_removed(expired_s, "broker-1", "m")
     rebalance(rows, expired_s, RebalanceCause.SESSION_EXPIRY)
     return rows
@@ -320,7 +322,7 @@ def test_silence_of_a_stable_member_in_a_healthy_cluster_is_found(
     """
     rows = stable_group_loses_its_coordinator()
     rows.member_state(4.1, C0, "STABLE", before="COMPLETING_REBALANCE", member="m")
-    rows.load_completed(18, "broker-1", 1)
+    rows.load_completed(18, "broker-1", leader_epoch=1)
     rows.healed(20, "broker-0")
     rows.member_removed(expired_s, "broker-1", "m")
     rebalance(rows, expired_s, RebalanceCause.SESSION_EXPIRY)
@@ -347,7 +349,7 @@ def test_expiry_is_right_if_no_request_of_the_member_arrived_for_a_session(
     `life` is the incarnation of the broker's process.
     """
     rows = Rows()
-    rows.load_completed(1, "broker-1", 0)
+    rows.load_completed(1, "broker-1", leader_epoch=0)
     rows.group_state(4, "broker-1", "CompletingRebalance", "Stable")
     rows.fault(10, "broker-1", fault="pause")
     rows.session_restarted(heard_s, broker, member, api=api, incarnation=life)
@@ -365,9 +367,9 @@ def test_expiry_is_right_if_no_request_of_the_member_arrived_for_a_session(
 def test_early_expiry_is_found_without_a_fault_and_at_a_replaced_coordinator() -> None:
     """A session must never end early: there is no fault here, and broker-0 is replaced."""
     rows = Rows()
-    rows.load_completed(1, "broker-0", 0)
+    rows.load_completed(1, "broker-0", leader_epoch=0)
     rows.group_loaded(2, "broker-1")
-    rows.load_completed(2, "broker-1", 1)
+    rows.load_completed(2, "broker-1", leader_epoch=1)
     rows.session_restarted(20, "broker-0", "m")
     rows.member_removed(30, "broker-0", "m")
 
@@ -389,7 +391,7 @@ def test_member_has_the_rebalance_timeout_to_rejoin(lasted_s: int, is_right: boo
     The rebalance timeout is 300 s.
     """
     rows = Rows()
-    rows.load_completed(1, "broker-0", 0)
+    rows.load_completed(1, "broker-0", leader_epoch=0)
     rows.add(20, "broker-0", TraceKind.REBALANCE_STARTED, group="g", generation=1, cause="join")
     rows.member_removed(20 + lasted_s, "broker-0", "m", "did not rejoin")
 
@@ -470,11 +472,11 @@ def test_member_behind_a_cut_excuses_only_its_own_group() -> None:
 def test_move_of_the_coordinator_that_rebalances_is_found() -> None:
     """Planted bug: an unload tells the members to rejoin (REBALANCE_IN_PROGRESS)."""
     rows = Rows()
-    rows.load_completed(1, "broker-0", 0)
+    rows.load_completed(1, "broker-0", leader_epoch=0)
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
     rows.fault(10, "broker-0", fault="leadership_move", momentary=True)
     rows.group_loaded(10.1, "broker-1")
-    rows.load_completed(10.1, "broker-1", 1)
+    rows.load_completed(10.1, "broker-1", leader_epoch=1)
     rebalance(rows, 10.5)
 
     assert check(rows).outcome is CheckOutcome.VIOLATED
@@ -535,11 +537,11 @@ def test_id_removed_by_another_coordinator_may_expire_where_it_is_loaded_again()
     expires at broker-1.
     """
     rows = Rows()
-    rows.load_completed(1, "broker-0", 0)
-    rows.generation_started(3, "broker-0", 1, [f"{C0}-1234", f"{C1}-1234"])
+    rows.load_completed(1, "broker-0", leader_epoch=0)
+    rows.generation_started(3, "broker-0", generation=1, members=[f"{C0}-1234", f"{C1}-1234"])
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
     # broker-1 takes over with both members.
-    rows.load_completed(9, "broker-1", 1)
+    rows.load_completed(9, "broker-1", leader_epoch=1)
     rows.group_loaded(9, "broker-1", members=[f"{C0}-1234", f"{C1}-1234"])
     rows.fault(10, "broker-2")
     # The old coordinator removes the id, and the new one expires it a session after its load.
@@ -559,11 +561,11 @@ def test_removed_member_that_the_next_coordinator_loads_may_return_as_a_new_one(
     The consumer knows that it was removed, and joins under a new id.
     """
     rows = Rows()
-    rows.load_completed(1, "broker-0", 0)
+    rows.load_completed(1, "broker-0", leader_epoch=0)
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
     rows.member_removed(5, "broker-0", f"{C0}-1234")
     # broker-1 takes over, and loads the removed member.
-    rows.load_completed(9, "broker-1", 1)
+    rows.load_completed(9, "broker-1", leader_epoch=1)
     rows.group_loaded(9, "broker-1", members=[f"{C0}-1234", f"{C1}-1234"])
     rows.fault(10, "broker-2")
     # Its consumer joins as a new member.
@@ -586,7 +588,7 @@ def test_removed_member_that_the_next_coordinator_loads_may_return_as_a_new_one(
 def test_rebalance_interrupted_by_a_failover_may_begin_again() -> None:
     """The members are rejoining, and the next coordinator loads the group as Stable."""
     rows = Rows()
-    rows.load_completed(1, "broker-0", 0)
+    rows.load_completed(1, "broker-0", leader_epoch=0)
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
     rows.add(
         5,
@@ -598,7 +600,7 @@ def test_rebalance_interrupted_by_a_failover_may_begin_again() -> None:
     )
     rows.group_state(5, "broker-0", "Stable", "PreparingRebalance")
     # The failover: broker-1 loads the group as it was before the rebalance.
-    rows.load_completed(9, "broker-1", 1)
+    rows.load_completed(9, "broker-1", leader_epoch=1)
     rows.group_loaded(9, "broker-1")
     rows.fault(10, "broker-2")
     rebalance(rows, 11)
@@ -612,8 +614,8 @@ def test_member_left_out_of_a_generation_may_return() -> None:
     When it reaches broker-1 again, it is refused and joins anew.
     """
     rows = Rows()
-    rows.load_completed(1, "broker-1", 0)
-    rows.generation_started(2, "broker-1", 2, [f"{C1}-id"])
+    rows.load_completed(1, "broker-1", leader_epoch=0)
+    rows.generation_started(2, "broker-1", generation=2, members=[f"{C1}-id"])
     rows.group_state(2, "broker-1", "CompletingRebalance", "Stable", generation=2)
     rows.fault(10, "broker-0")
     rows.add(11, C0, TraceKind.COORDINATOR_FOUND, group="g", peer="broker-1")
@@ -632,8 +634,8 @@ def test_member_left_out_of_a_generation_may_learn_it_from_an_earlier_coordinato
     broker-1 already has generation 2, without C0, when this answer arrives.
     """
     rows = Rows()
-    rows.load_completed(1, "broker-1", 0)
-    rows.generation_started(2, "broker-1", 2, [f"{C1}-id"])
+    rows.load_completed(1, "broker-1", leader_epoch=0)
+    rows.generation_started(2, "broker-1", generation=2, members=[f"{C1}-id"])
     rows.group_state(2, "broker-1", "CompletingRebalance", "Stable", generation=2)
     rows.fault(10, "broker-0")
     rows.add(11, C0, TraceKind.COORDINATOR_FOUND, group="g", peer="broker-0")
@@ -657,8 +659,8 @@ def test_live_member_that_its_coordinator_refuses_is_found(
 ) -> None:
     """Only a removal by broker-1, or a rebalance that the member missed, excuses the refusal."""
     rows = Rows()
-    rows.load_completed(1, "broker-1", 0)
-    rows.generation_started(3, "broker-1", 1, [f"{C0}-id", f"{C1}-id"])
+    rows.load_completed(1, "broker-1", leader_epoch=0)
+    rows.generation_started(3, "broker-1", generation=1, members=[f"{C0}-id", f"{C1}-id"])
     rows.group_state(3, "broker-1", "CompletingRebalance", "Stable")
     rows.fault(10, "broker-0")
     rows.add(11, C0, TraceKind.COORDINATOR_FOUND, group="g", peer="broker-1")
@@ -682,15 +684,15 @@ def test_member_of_a_lost_generation_may_be_refused(
     Corpus: `members_of_a_generation_lost_with_a_disk`.
     """
     rows = Rows()
-    rows.elected(0.5, "broker-1", [1])
-    rows.load_completed(1, "broker-1", 0)
-    rows.generation_started(3, "broker-1", 2, [f"{C0}-id", f"{C1}-id"])
+    rows.elected(0.5, "broker-1", isr=[1])
+    rows.load_completed(1, "broker-1", leader_epoch=0)
+    rows.generation_started(3, "broker-1", generation=2, members=[f"{C0}-id", f"{C1}-id"])
     rows.group_state(3, "broker-1", "CompletingRebalance", "Stable", generation=2)
     # broker-1, alone in the ISR, loses power and leads again. It loads the group without C0.
     if is_lost:
         rows.add(4, "driver", TraceKind.NODE_KILLED, peer="broker-1", cause=KillCause.POWER_LOSS)
-    rows.elected(6, "broker-1", [1])
-    rows.load_completed(7, "broker-1", 1)
+    rows.elected(6, "broker-1", isr=[1])
+    rows.load_completed(7, "broker-1", leader_epoch=1)
     rows.group_loaded(7, "broker-1", members=[f"{C1}-id"])
     rows.fault(10, "broker-0")
     # C0 finds its coordinator, and is refused.
@@ -705,7 +707,7 @@ def test_group_with_a_started_member_that_has_not_joined_is_not_judged() -> None
     """C1 has started and still looks for its coordinator. Its join will need a rebalance."""
     rows = Rows()
     rows.add(2, C1, TraceKind.NODE_STARTED)
-    rows.generation_started(3, "broker-1", 2, [f"{C0}-id"])
+    rows.generation_started(3, "broker-1", generation=2, members=[f"{C0}-id"])
     rows.group_state(3, "broker-1", "CompletingRebalance", "Stable", generation=2)
     rows.fault(10, "broker-0")
     rebalance(rows, 12)
@@ -756,11 +758,11 @@ def test_member_removed_by_a_broker_before_it_was_elected_again_may_return_as_a_
     member was heard at 40 s, the expiry at 50 s is early, and is found.
     """
     rows = Rows()
-    rows.load_completed(1, "broker-0", 0)
+    rows.load_completed(1, "broker-0", leader_epoch=0)
     rows.group_loaded(1, "broker-0", members=["member-0-1234", f"{C1}-1234"])
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
     # broker-1 leads in epoch 1. broker-0 does not hear of this.
-    rows.load_completed(5, "broker-1", 1)
+    rows.load_completed(5, "broker-1", leader_epoch=1)
     rows.group_loaded(5, "broker-1", members=["member-0-1234", f"{C1}-1234"])
     if heard:
         rows.session_restarted(40, "broker-0", "member-0-1234")
@@ -793,9 +795,9 @@ def test_member_unknown_to_a_zombie_may_return_as_a_new_one(asked: str, api: str
     """
     rows = Rows()
     if asked == "one that had heard":
-        rows.unloaded(0.5, "broker-2", 1)
-    rows.load_completed(0.6, "broker-2", 0)
-    rows.load_completed(1, "broker-1", 1)
+        rows.unloaded(0.5, "broker-2", leader_epoch=1)
+    rows.load_completed(0.6, "broker-2", leader_epoch=0)
+    rows.load_completed(1, "broker-1", leader_epoch=1)
     rows.group_loaded(1, "broker-1", members=["c-1234", f"{C1}-1234"])
     rows.group_state(4, "broker-1", "CompletingRebalance", "Stable")
     rows.fault(6, "broker-0")

@@ -43,11 +43,11 @@ def split(rows: Rows, *, loaded_s: float = 7.1) -> None:
 
     broker 1 loads the group at `loaded_s`. C0, the owner of t-0, stays with broker 0.
     """
-    rows.load_completed(-20, "broker-0", 0)
+    rows.load_completed(-20, "broker-0", leader_epoch=0)
     rows.assigned(-15, C0, names=["t-0"], peer="broker-0")
     rows.fault(0, "broker-0", fault="cut")
     rows.group_loaded(loaded_s, "broker-1", members=[f"{C0}-id"])
-    rows.load_completed(loaded_s, "broker-1", 1)
+    rows.load_completed(loaded_s, "broker-1", leader_epoch=1)
 
 
 def split_brain(*, assigned_s: float = 52.169, lost_s: float = 83.05) -> Rows:
@@ -222,7 +222,7 @@ def paused_member(*, expired_s: float, heard_s: float) -> Rows:
     C1 gets its partition 3 s after that. At `heard_s` C0 gets an error and loses the partition.
     """
     rows = Rows()
-    rows.load_completed(0.5, "broker-0", 0)
+    rows.load_completed(0.5, "broker-0", leader_epoch=0)
     rows.assigned(1, C0, names=["t-0"], peer="broker-0")
     rows.fault(10, C0, fault="pause", members_survive=False)
     rows.add(10.01, "driver", TraceKind.NODE_PAUSED, peer=C0)
@@ -260,7 +260,7 @@ def test_member_expired_in_time_may_be_overtaken_long_after_the_fault(
     The time of the expiry counts, not the time of the assignment, which is 80 s in both cases.
     """
     rows = Rows()
-    rows.load_completed(0.5, "broker-0", 0)
+    rows.load_completed(0.5, "broker-0", leader_epoch=0)
     rows.assigned(1, C0, names=["t-0"], peer="broker-0")
     rows.fault(10, "broker-1", fault="cut")
     rows.healed(60, "broker-1", fault="cut")
@@ -315,7 +315,7 @@ def test_broker_that_waits_for_its_old_session_counts_as_down(
     """
     rows = Rows()
     rows.add(0.1, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
-    rows.load_completed(0.5, "broker-0", 0)
+    rows.load_completed(0.5, "broker-0", leader_epoch=0)
     rows.assigned(1, C0, names=["t-0"], peer="broker-0")
     rows.add(10, "driver", TraceKind.NODE_KILLED, peer="broker-1")
     rows.member_removed(60, "broker-0", f"{C0}-id")
@@ -368,7 +368,7 @@ def test_overlap_is_not_counted_while_the_group_has_no_coordinator() -> None:
     rows.add(60, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS_0, peer="")
     rows.healed(61, "broker-0", fault="cut")
     rows.add(90, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS_0, peer="broker-0")
-    rows.load_completed(90.2, "broker-0", 2)
+    rows.load_completed(90.2, "broker-0", leader_epoch=2)
     rows.revoked(93, C0, lost=True)
 
     assert check(rows).outcome is CheckOutcome.PASS
@@ -448,7 +448,7 @@ def test_figures_are_available_during_the_overlap() -> None:
 def test_member_removed_before_the_load_has_no_session_at_the_new_coordinator() -> None:
     """The old coordinator expired C0 and stored a generation without it, which broker-1 loads."""
     rows = Rows()
-    rows.load_completed(-20, "broker-0", 0)
+    rows.load_completed(-20, "broker-0", leader_epoch=0)
     rows.assigned(-15, C0, names=["t-0"], peer="broker-0")
     # C0 is cut off, and its old coordinator expires it.
     rows.fault(0, C0, fault="cut", members_survive=False)
@@ -456,7 +456,7 @@ def test_member_removed_before_the_load_has_no_session_at_the_new_coordinator() 
     # The old coordinator crashes, and the new one assigns C0's partition soon after its load.
     rows.fault(46, "broker-0")
     rows.group_loaded(54, "broker-1", members=[f"{C1}-id"])
-    rows.load_completed(54, "broker-1", 1)
+    rows.load_completed(54, "broker-1", leader_epoch=1)
     rows.assigned(57, C1, names=["t-0"], generation=3, peer="broker-1")
     rows.revoked(70, C0, lost=True)
 
@@ -481,15 +481,15 @@ def test_overlap_that_the_log_explains_may_begin_at_the_load(
       assignment: a static member that did not rejoin.
     """
     rows = Rows()
-    rows.load_completed(-20, "broker-0", 0)
+    rows.load_completed(-20, "broker-0", leader_epoch=0)
     rows.assigned(-15, C0, names=["t-0"], generation=1, peer="broker-0")
     # broker-1 loads the group with C0, and much later loads it again in epoch 2.
     rows.fault(-10, "broker-0")
     rows.group_loaded(0, "broker-1", members=[f"{C0}-id"])
-    rows.load_completed(0, "broker-1", 1)
+    rows.load_completed(0, "broker-1", leader_epoch=1)
     if groups:
         rows.group_loaded(54, "broker-1", generation=3, members=[f"{C0}-id", f"{C1}-id"])
-    rows.load_completed(54, "broker-1", 2)
+    rows.load_completed(54, "broker-1", leader_epoch=2)
     rows.assigned(54.1, C1, names=["t-0"], generation=generation, peer="broker-1")
     rows.revoked(54.2, C0, lost=True)
 

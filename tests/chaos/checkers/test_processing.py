@@ -33,11 +33,11 @@ def group_that_commits() -> Rows:
     """Return rows of C0, which reads t-0 from the beginning and commits 10, then 20."""
     rows = Rows()
     rows.assigned(1, C0)
-    rows.position_reset(1.1, C0, 0, "earliest")
-    rows.consumed(2, C0, 0, 9)
-    rows.committed(2.1, C0, 10)
-    rows.consumed(3, C0, 10, 19)
-    rows.committed(3.1, C0, 20)
+    rows.position_reset(1.1, C0, offset=0, cause="earliest")
+    rows.consumed(2, C0, first=0, last=9)
+    rows.committed(2.1, C0, offset=10)
+    rows.consumed(3, C0, first=10, last=19)
+    rows.committed(3.1, C0, offset=20)
     return rows
 
 
@@ -45,14 +45,14 @@ def reassign_to_c1(rows: Rows, time_s: float, offset: int, cause: str = "committ
     """Move t-0 from C0 to C1, which begins at `offset`."""
     rows.revoked(time_s, C0)
     rows.assigned(time_s + 0.1, C1, generation=2)
-    rows.position_reset(time_s + 0.2, C1, offset, cause)
+    rows.position_reset(time_s + 0.2, C1, offset=offset, cause=cause)
 
 
 def test_group_that_processes_everything_passes() -> None:
     """A rebalance gives the partition to C1, which continues at the committed offset 20."""
     rows = group_that_commits()
     reassign_to_c1(rows, 4, 20)
-    rows.consumed(5, C1, 20, 29)
+    rows.consumed(5, C1, first=20, last=29)
 
     report = check(rows)
 
@@ -69,9 +69,9 @@ def test_group_that_processes_everything_passes() -> None:
 def test_commit_beyond_the_processed_records_is_found_with_the_committer() -> None:
     """Planted bug: an application that commits before it processes, and dies in between."""
     rows = group_that_commits()
-    rows.committed(3.5, C0, 30)
+    rows.committed(3.5, C0, offset=30)
     reassign_to_c1(rows, 4, 30)
-    rows.consumed(5, C1, 30, 39)
+    rows.consumed(5, C1, first=30, last=39)
 
     report = check(rows)
 
@@ -92,7 +92,7 @@ def test_commit_beyond_the_processed_records_is_found_with_the_committer() -> No
 def test_commit_beyond_the_last_processed_record_is_found() -> None:
     """No member continues at 30, but the commit alone says that all records before 30 are done."""
     rows = group_that_commits()
-    rows.committed(3.5, C0, 30)
+    rows.committed(3.5, C0, offset=30)
 
     report = check(rows)
 
@@ -103,7 +103,7 @@ def test_commit_beyond_the_last_processed_record_is_found() -> None:
 def test_dropped_records_are_found() -> None:
     """Planted bug: a fetcher moves its position past records that it has not returned."""
     rows = group_that_commits()
-    rows.consumed(4, C0, 25, 29)
+    rows.consumed(4, C0, first=25, last=29)
 
     report = check(rows)
 
@@ -118,9 +118,9 @@ def test_gap_that_a_member_processes_later_is_no_violation() -> None:
     """
     rows = group_that_commits()
     rows.assigned(3.9, C1)
-    rows.position_reset(4, C1, 30, "committed")
-    rows.consumed(5, C1, 30, 39)
-    rows.consumed(6, C0, 20, 29)
+    rows.position_reset(4, C1, offset=30, cause="committed")
+    rows.consumed(5, C1, first=30, last=39)
+    rows.consumed(6, C0, first=20, last=29)
 
     assert check(rows).outcome is CheckOutcome.PASS
 
@@ -129,14 +129,14 @@ def test_records_before_the_first_commit_may_be_skipped() -> None:
     """The group never committed before C0 died, so C1 starts from the latest offset again."""
     rows = Rows()
     rows.assigned(1, C0)
-    rows.position_reset(1.1, C0, 50, "latest")
-    rows.consumed(2, C0, 50, 59)
+    rows.position_reset(1.1, C0, offset=50, cause="latest")
+    rows.consumed(2, C0, first=50, last=59)
     rows.add(2.5, "driver", TraceKind.NODE_KILLED, peer=C0)
     # C1 skips the records 60 to 79.
     rows.assigned(3, C1)
-    rows.position_reset(3.1, C1, 80, "latest")
-    rows.consumed(4, C1, 80, 89)
-    rows.committed(4.1, C1, 90)
+    rows.position_reset(3.1, C1, offset=80, cause="latest")
+    rows.consumed(4, C1, first=80, last=89)
+    rows.committed(4.1, C1, offset=90)
 
     assert check(rows).outcome is not CheckOutcome.VIOLATED
 
@@ -145,10 +145,10 @@ def test_reset_to_latest_of_a_group_that_never_commits_is_counted() -> None:
     """The configuration asks for the reset, so the report only counts the skipped records."""
     rows = Rows()
     rows.assigned(1, C0)
-    rows.position_reset(1.1, C0, 50, "latest")
-    rows.consumed(2, C0, 50, 59)
+    rows.position_reset(1.1, C0, offset=50, cause="latest")
+    rows.consumed(2, C0, first=50, last=59)
     reassign_to_c1(rows, 3, 80, "latest")
-    rows.consumed(5, C1, 80, 89)
+    rows.consumed(5, C1, first=80, last=89)
 
     report = check(rows)
 
@@ -160,7 +160,7 @@ def test_reset_to_latest_after_a_lost_commit_is_found_as_a_reset() -> None:
     """Planted bug: a coordinator that forgets offsets; the client then resets as configured."""
     rows = group_that_commits()
     reassign_to_c1(rows, 4, 80, "latest")
-    rows.consumed(5, C1, 80, 89)
+    rows.consumed(5, C1, first=80, last=89)
 
     report = check(rows)
 
@@ -177,10 +177,10 @@ def test_duplicates_are_counted_by_the_member_that_processed_the_record_before()
     C0 has processed 0 to 24, of them 15 to 19 twice (5 records); C1 repeats 10 to 24 (15 records).
     """
     rows = group_that_commits()
-    rows.position_reset(4, C0, 15)
-    rows.consumed(4.1, C0, 15, 24)
+    rows.position_reset(4, C0, offset=15)
+    rows.consumed(4.1, C0, first=15, last=24)
     reassign_to_c1(rows, 5, 10)
-    rows.consumed(6, C1, 10, 29)
+    rows.consumed(6, C1, first=10, last=29)
 
     report = check(rows)
 
@@ -195,13 +195,13 @@ def test_duplicates_of_a_split_brain_are_counted_separately() -> None:
     """Two owners process the same records while both own the partition: 0 to 99, and 100 to 109."""
     rows = Rows()
     rows.assigned(1, C0)
-    rows.position_reset(1.1, C0, 0, "earliest")
-    rows.consumed(2, C0, 0, 99)
+    rows.position_reset(1.1, C0, offset=0, cause="earliest")
+    rows.consumed(2, C0, first=0, last=99)
     rows.assigned(50, C1, generation=2)
-    rows.position_reset(50.1, C1, 0, "earliest")
-    rows.consumed(51, C1, 0, 99)
-    rows.consumed(52, C0, 100, 109)
-    rows.consumed(52.1, C1, 100, 109)
+    rows.position_reset(50.1, C1, offset=0, cause="earliest")
+    rows.consumed(51, C1, first=0, last=99)
+    rows.consumed(52, C0, first=100, last=109)
+    rows.consumed(52.1, C1, first=100, last=109)
 
     report = check(rows)
 
@@ -237,11 +237,11 @@ def test_commit_of_a_member_that_died_before_it_wrote_its_rows_is_no_violation()
     The commit of 30 is stored, so the member has processed them.
     """
     rows = group_that_commits()
-    rows.commit_stored(3.5, "broker-0", f"{C0}-id", 1, 1, offset=30)
+    rows.commit_stored(3.5, "broker-0", f"{C0}-id", generation=1, append_id=1, offset=30)
     rows.add(3.6, "driver", TraceKind.NODE_KILLED, peer=C0)
     rows.assigned(50, C1, generation=2)
-    rows.position_reset(50.1, C1, 30)
-    rows.consumed(51, C1, 30, 39)
+    rows.position_reset(50.1, C1, offset=30)
+    rows.consumed(51, C1, first=30, last=39)
 
     report = check(rows)
 
@@ -256,10 +256,10 @@ def test_records_skipped_by_an_administrator_are_counted_and_no_violation() -> N
     """
     rows = group_that_commits()
     rows.revoked(4, C0)
-    rows.commit_stored(5, "broker-0", "", -1, 1, offset=50)
+    rows.commit_stored(5, "broker-0", "", generation=-1, append_id=1, offset=50)
     rows.assigned(6, C1, generation=2)
-    rows.position_reset(6.1, C1, 50)
-    rows.consumed(7, C1, 50, 59)
+    rows.position_reset(6.1, C1, offset=50)
+    rows.consumed(7, C1, first=50, last=59)
 
     report = check(rows)
 
@@ -269,15 +269,19 @@ def test_records_skipped_by_an_administrator_are_counted_and_no_violation() -> N
 
 @pytest.mark.parametrize("stored", [False, True])
 def test_deletion_takes_offsets_that_wait_for_their_marker(stored: bool) -> None:
-    """The deletion of another partition's offset is the only row of it."""
+    """A deletion also takes offsets that wait for their transaction's marker, without a row.
+
+    The only row of the deletion is about t-1. If the commit of t-0 was stored, the deletion would
+    have a row about t-0, too, so that C1's reset at 80 is found.
+    """
     rows = group_that_commits()
     if stored:
-        rows.commit_stored(3.2, "broker-0", f"{C0}-id", 1, 1, offset=20)
+        rows.commit_stored(3.2, "broker-0", f"{C0}-id", generation=1, append_id=1, offset=20)
     cause = "deleted by an administrator"
     removed = TraceKind.OFFSET_REMOVED
     rows.add(3.5, "broker-0", removed, group="g", partition="t-1", cause=cause)
     reassign_to_c1(rows, 4, 80, "latest")
-    rows.consumed(5, C1, 80, 89)
+    rows.consumed(5, C1, first=80, last=89)
 
     expected = replace(CONTEXT.groups["g"], transaction_partitions=("__transaction_state-0",))
     checker = Processing(replace(CONTEXT, groups={"g": expected}))
@@ -293,10 +297,10 @@ def test_records_skipped_beyond_an_administrators_offset_are_found() -> None:
     """The set offset, 50, excuses only the records before it, not 50 to 54."""
     rows = group_that_commits()
     rows.revoked(4, C0)
-    rows.commit_stored(5, "broker-0", "", -1, 1, offset=50)
+    rows.commit_stored(5, "broker-0", "", generation=-1, append_id=1, offset=50)
     rows.assigned(6, C1, generation=2)
-    rows.position_reset(6.1, C1, 55)
-    rows.consumed(7, C1, 55, 59)
+    rows.position_reset(6.1, C1, offset=55)
+    rows.consumed(7, C1, first=55, last=59)
 
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
@@ -308,10 +312,10 @@ def test_member_that_commits_an_administrators_offset_did_not_skip_to_it() -> No
     """
     rows = group_that_commits()
     rows.revoked(4, C0)
-    rows.commit_stored(5, "broker-0", "", -1, 1, offset=50)
+    rows.commit_stored(5, "broker-0", "", generation=-1, append_id=1, offset=50)
     rows.assigned(6, C1, generation=2)
-    rows.position_reset(6.1, C1, 50)
-    rows.committed(6.2, C1, 50)
+    rows.position_reset(6.1, C1, offset=50)
+    rows.committed(6.2, C1, offset=50)
 
     report = check(rows)
 
@@ -326,16 +330,16 @@ def test_offset_that_an_administrator_committed_first_binds_no_group() -> None:
     """
     rows = Rows()
     rows.assigned(1, C0)
-    rows.position_reset(1.1, C0, 50, "latest")
-    rows.consumed(2, C0, 50, 59)
+    rows.position_reset(1.1, C0, offset=50, cause="latest")
+    rows.consumed(2, C0, first=50, last=59)
     rows.revoked(3, C0)
     # The administrator commits 0 (no member id, generation -1), and deletes the offset.
-    rows.commit_stored(4, "broker-0", "", -1, 1, offset=0)
+    rows.commit_stored(4, "broker-0", "", generation=-1, append_id=1, offset=0)
     rows.offset_removed(5)
     # The group starts from the latest offset again.
     rows.assigned(6, C1, generation=2)
-    rows.position_reset(6.1, C1, 80, "latest")
-    rows.consumed(7, C1, 80, 89)
+    rows.position_reset(6.1, C1, offset=80, cause="latest")
+    rows.consumed(7, C1, first=80, last=89)
 
     assert check(rows).outcome is CheckOutcome.PASS
 
@@ -346,14 +350,17 @@ def test_offset_that_an_administrator_committed_first_binds_no_group() -> None:
 def test_records_skipped_after_an_expiry_are_no_violation(
     empty_s: float, outcome: CheckOutcome
 ) -> None:
-    """`offsets.retention.minutes` is 1; what expired earlier than that was lost."""
+    """`offsets.retention.minutes` is 1, so an offset that expires after 50 s is lost.
+
+    The group is Empty from 5 s on, and the offset expires `empty_s` later.
+    """
     rows = group_that_commits()
     rows.revoked(4, C0)
     rows.group_state(5, "broker-0", "PreparingRebalance", "Empty")
     rows.offset_removed(5 + empty_s, cause="expired")
     rows.assigned(80, C1, generation=2)
-    rows.position_reset(80.1, C1, 50, "latest")
-    rows.consumed(81, C1, 50, 59)
+    rows.position_reset(80.1, C1, offset=50, cause="latest")
+    rows.consumed(81, C1, first=50, last=59)
 
     assert check(rows, retention_s=60).outcome is outcome
 
@@ -363,10 +370,10 @@ def test_records_that_an_administrator_may_have_skipped_are_no_violation(error: 
     """The request had no answer, or its append timed out: it may have been carried out."""
     rows = group_that_commits()
     rows.revoked(4, C0)
-    rows.admin_commit(5, 50, error)
+    rows.admin_commit(5, offset=50, error=error)
     rows.assigned(6, C1, generation=2)
-    rows.position_reset(6.1, C1, 50)
-    rows.consumed(7, C1, 50, 59)
+    rows.position_reset(6.1, C1, offset=50)
+    rows.consumed(7, C1, first=50, last=59)
 
     assert check(rows).outcome is CheckOutcome.PASS
 
@@ -375,10 +382,10 @@ def test_records_skipped_to_a_refused_offset_are_found() -> None:
     """The administrator's commit was refused, so nothing explains why C1 begins at 50."""
     rows = group_that_commits()
     rows.revoked(4, C0)
-    rows.admin_commit(5, 50, "UNKNOWN_MEMBER_ID")
+    rows.admin_commit(5, offset=50, error="UNKNOWN_MEMBER_ID")
     rows.assigned(6, C1, generation=2)
-    rows.position_reset(6.1, C1, 50)
-    rows.consumed(7, C1, 50, 59)
+    rows.position_reset(6.1, C1, offset=50)
+    rows.consumed(7, C1, first=50, last=59)
 
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
@@ -390,11 +397,11 @@ def test_unanswered_commit_promises_nothing() -> None:
     """
     rows = Rows()
     rows.assigned(1, C0)
-    rows.position_reset(1.1, C0, 0, "latest")
-    rows.consumed(2, C0, 0, 9)
-    rows.admin_commit(2.5, 0, "REQUEST_TIMED_OUT")
+    rows.position_reset(1.1, C0, offset=0, cause="latest")
+    rows.consumed(2, C0, first=0, last=9)
+    rows.admin_commit(2.5, offset=0, error="REQUEST_TIMED_OUT")
     reassign_to_c1(rows, 3, 80, "latest")
-    rows.consumed(5, C1, 80, 89)
+    rows.consumed(5, C1, first=80, last=89)
 
     report = check(rows)
 
@@ -407,7 +414,7 @@ def test_reset_to_latest_after_a_deletion_follows_the_configuration() -> None:
     rows = group_that_commits()
     rows.offset_removed(3.5)
     reassign_to_c1(rows, 4, 80, "latest")
-    rows.consumed(5, C1, 80, 89)
+    rows.consumed(5, C1, first=80, last=89)
 
     report = check(rows)
 
@@ -436,10 +443,10 @@ def test_reset_to_latest_after_a_deletion_is_found_if_members_had_committed_sinc
     rows.revoked(3.3, C0)
     rows.offset_removed(3.5)
     rows.assigned(3.6, C0, generation=1, member="new")
-    rows.consumed(3.6, C0, 20, 29)
-    rows.commit_stored(3.7, "broker-0", member, 1, 1, offset=30)
+    rows.consumed(3.6, C0, first=20, last=29)
+    rows.commit_stored(3.7, "broker-0", member, generation=1, append_id=1, offset=30)
     reassign_to_c1(rows, 4, 80, "latest")
-    rows.consumed(5, C1, 80, 89)
+    rows.consumed(5, C1, first=80, last=89)
 
     assert check(rows).outcome is outcome
 

@@ -5,8 +5,8 @@ while it processes records that wait. The checker has a bound for each: BOUND_S 
 and READING_S without progress.
 
 The group g has the members C0 and C1 and the partitions t-0 and t-1. `rows.revoked(31, C0)` takes
-all partitions from C0; `rows.consumed(35, C0, 0, 0)` lets C0 process the record 0 of t-0. "Planted
-bug" in a docstring names a bug that the situation would show.
+all partitions from C0; `rows.consumed(35, C0, first=0, last=0)` lets C0 process record 0 of t-0.
+"Planted bug" in a docstring names a bug that the situation would show.
 """
 
 from chaos.checkers.context import CheckContext, GroupExpectation
@@ -109,7 +109,7 @@ def test_partitions_that_stay_with_a_dead_member_are_found() -> None:
     report = check(end(rows, 20 + BOUND_S + 1))
 
     assert report.outcome is CheckOutcome.VIOLATED
-    # BOUND_S + 1
+    # 44 s is BOUND_S + 1.
     assert "t-1 of g has had no reader for 44 s" in report.findings[0].summary
     assert (report.findings[0].group, report.findings[0].partition) == ("g", "t-1")
 
@@ -163,11 +163,11 @@ def test_stopped_member_is_no_reader() -> None:
 def test_reader_without_progress_is_found() -> None:
     """Planted bug: a fetch session that forgets a partition."""
     rows = group()
-    produced(rows, 20, 0)
+    produced(rows, 20, offset=0)
 
     report = check(end(rows, 20 + READING_S + 1))
 
-    # READING_S + 1
+    # 22 s is READING_S + 1.
     assert "t-0: no member of g has read on from 0 for 22 s" in report.findings[0].summary
 
 
@@ -198,8 +198,8 @@ def then_without_progress(rows: Rows, *, fetched_at_s: int | None = None) -> Row
     rows.assigned(5, C1, names=["t-1"])
     rows.stage(10, "steady")
     if fetched_at_s is not None:
-        rows.fetched(fetched_at_s, C0, 0)
-    produced(rows, 20, 0)
+        rows.fetched(fetched_at_s, C0, offset=0)
+    produced(rows, 20, offset=0)
     # A transaction may also have to time out (10 s), and be cleaned up within two intervals of 5 s.
     return end(rows, 20 + READING_S + 10 + 2 * 5 + 1)
 
@@ -228,11 +228,11 @@ def test_excuse_needs_lost_data_and_a_missing_offset() -> None:
 def test_reader_with_progress_passes() -> None:
     """Each processed record restarts the bound; without waiting records there is no bound."""
     rows = group()
-    produced(rows, 20, 0)
-    produced(rows, 21, 1)
-    rows.consumed(35, C0, 0, 0)
+    produced(rows, 20, offset=0)
+    produced(rows, 21, offset=1)
+    rows.consumed(35, C0, first=0, last=0)
     # 50 s is too late for the record produced at 21 s, but in time after the progress at 35 s.
-    rows.consumed(50, C0, 1, 1)
+    rows.consumed(50, C0, first=1, last=1)
 
     assert check(end(rows, 200)).outcome is CheckOutcome.PASS
 
@@ -246,7 +246,7 @@ def test_run_waits_for_a_reader_and_its_first_step() -> None:
     rows = group()
     rows.revoked(30, C1)
     rows.stage(40, "liveness")
-    produced(rows, 41, 0)
+    produced(rows, 41, offset=0)
     readers = checker()
     for row in rows.rows:
         readers.observe(row)
@@ -257,7 +257,7 @@ def test_run_waits_for_a_reader_and_its_first_step() -> None:
     assert readers.unsettled(300_000_000) == ()  # both bounds have ended
 
     later = Rows()
-    later.consumed(43, C0, 0, 0)
+    later.consumed(43, C0, first=0, last=0)
     later.assigned(44, C1, names=["t-1"], generation=2)
     for row in later.rows:
         readers.observe(row)

@@ -85,7 +85,7 @@ def cluster() -> Rows:
     rows = Rows()
     for broker in range(3):
         rows.add(0.1, "controller-0", TraceKind.BROKER_UNFENCED, peer=f"broker-{broker}")
-    elected(rows, 1, T0, 0, [0, 1, 2])
+    elected(rows, 1, T0, leader=0, isr=[0, 1, 2])
     return rows
 
 
@@ -99,9 +99,9 @@ def end(rows: Rows, time_s: float) -> Rows:
 def test_isr_that_is_complete_in_time_passes() -> None:
     """The report has the time from healing (40 s) to the complete ISR (43 s)."""
     rows = cluster()
-    change_isr(rows, 20, T0, [0, 1])
+    change_isr(rows, 20, T0, brokers=[0, 1])
     rows.stage(40, "liveness")
-    change_isr(rows, 43, T0, [0, 1, 2])
+    change_isr(rows, 43, T0, brokers=[0, 1, 2])
 
     report = check(end(rows, 50))
 
@@ -112,7 +112,7 @@ def test_isr_that_is_complete_in_time_passes() -> None:
 def test_replica_that_stays_out_of_the_isr_is_found() -> None:
     """Planted bug: a leader that never proposes to expand its ISR."""
     rows = cluster()
-    change_isr(rows, 20, T0, [0, 1])
+    change_isr(rows, 20, T0, brokers=[0, 1])
     rows.stage(40, "liveness")
 
     report = check(end(rows, 71))
@@ -125,9 +125,9 @@ def test_replica_that_stays_out_of_the_isr_is_found() -> None:
 def test_replica_that_returns_too_late_is_found() -> None:
     """The bound is part of the promise: the ISR is complete at 72 s, 2 s too late."""
     rows = cluster()
-    change_isr(rows, 20, T0, [0, 1])
+    change_isr(rows, 20, T0, brokers=[0, 1])
     rows.stage(40, "liveness")
-    change_isr(rows, 72, T0, [0, 1, 2])
+    change_isr(rows, 72, T0, brokers=[0, 1, 2])
 
     assert check(end(rows, 73)).outcome is CheckOutcome.VIOLATED
 
@@ -135,7 +135,7 @@ def test_replica_that_returns_too_late_is_found() -> None:
 def test_run_that_ends_within_the_bound_judges_nothing() -> None:
     """The run stops at 50 s: the ISR is not complete, but has 20 s left."""
     rows = cluster()
-    change_isr(rows, 20, T0, [0, 1])
+    change_isr(rows, 20, T0, brokers=[0, 1])
     rows.stage(40, "liveness")
 
     report = check(end(rows, 50))
@@ -147,7 +147,7 @@ def test_run_that_ends_within_the_bound_judges_nothing() -> None:
 def test_replica_of_a_fenced_broker_is_not_expected() -> None:
     """broker-2 stays fenced after the healing, so its replica need not return."""
     rows = cluster()
-    change_isr(rows, 20, T0, [0, 1])
+    change_isr(rows, 20, T0, brokers=[0, 1])
     rows.add(20, "controller-0", TraceKind.BROKER_FENCED, peer="broker-2")
     rows.stage(40, "liveness")
 
@@ -157,7 +157,7 @@ def test_replica_of_a_fenced_broker_is_not_expected() -> None:
 def test_bound_counts_from_the_unfencing_of_the_replica() -> None:
     """A broker that returns at 60 s has the whole 30 s from then on, until 90 s."""
     rows = cluster()
-    change_isr(rows, 20, T0, [0, 1])
+    change_isr(rows, 20, T0, brokers=[0, 1])
     rows.add(20, "controller-0", TraceKind.BROKER_FENCED, peer="broker-2")
     rows.stage(40, "liveness")
     rows.add(60, "controller-0", TraceKind.BROKER_UNFENCED, peer="broker-2")
@@ -174,7 +174,7 @@ def test_bound_counts_from_the_unfencing_of_the_replica() -> None:
 def test_partition_without_a_leader_is_found() -> None:
     """Planted bug: no leader is elected when a member of the ISR returns."""
     rows = cluster()
-    elected(rows, 20, T0, None, [1], epoch=1)
+    elected(rows, 20, T0, leader=None, isr=[1], epoch=1)
     rows.stage(40, "liveness")
 
     report = check(end(rows, 71))
@@ -190,7 +190,7 @@ def test_preferred_leader_that_does_not_return_is_found(recovery_s: int, outcome
     that waits only 30 s cannot judge it.
     """
     rows = cluster()
-    elected(rows, 20, T0, 1, [0, 1, 2], epoch=1)
+    elected(rows, 20, T0, leader=1, isr=[0, 1, 2], epoch=1)
     rows.stage(40, "liveness")
 
     report = check(end(rows, 90), checker(balance_s=5, recovery_s=recovery_s))
@@ -203,9 +203,9 @@ def test_preferred_leader_that_does_not_return_is_found(recovery_s: int, outcome
 def test_preferred_leader_that_returns_passes() -> None:
     """`auto.leader.rebalance.enable` demands that broker-0, the first replica, leads again."""
     rows = cluster()
-    elected(rows, 20, T0, 1, [0, 1, 2], epoch=1)
+    elected(rows, 20, T0, leader=1, isr=[0, 1, 2], epoch=1)
     rows.stage(40, "liveness")
-    elected(rows, 44, T0, 0, [0, 1, 2], epoch=2)
+    elected(rows, 44, T0, leader=0, isr=[0, 1, 2], epoch=2)
 
     assert check(end(rows, 90), checker(balance_s=5)).outcome is CheckOutcome.PASS
 
@@ -248,7 +248,7 @@ def test_transaction_of_a_partition_without_its_last_replica_is_not_awaited() ->
     rows = cluster()
     transaction(rows, 20, "Ongoing")
     rows.add(30, "controller-0", TraceKind.BROKER_FENCED, peer="broker-1")
-    elected(rows, 30, TXN, None, [1], epoch=1)
+    elected(rows, 30, TXN, leader=None, isr=[1], epoch=1)
     rows.stage(40, "liveness")
 
     report = check(end(rows, 300))
@@ -271,10 +271,10 @@ def test_decided_transaction_waits_for_a_partition_that_takes_its_markers(
     3. Two replicas are left, so the transaction must end.
     """
     rows = cluster()
-    elected(rows, 15, OFFSETS_0, 1, [1, *isr[1:]])
+    elected(rows, 15, OFFSETS_0, leader=1, isr=[1, *isr[1:]])
     transaction(rows, 20, "PrepareCommit")
     rows.add(30, "controller-0", TraceKind.BROKER_FENCED, peer="broker-1")
-    elected(rows, 30, OFFSETS_0, leader, isr, epoch=1)
+    elected(rows, 30, OFFSETS_0, leader=leader, isr=isr, epoch=1)
     rows.stage(40, "liveness")
 
     report = check(end(rows, 300), checker(min_insync_replicas=2))
@@ -382,7 +382,7 @@ def test_offset_that_a_load_found_stable_is_not_awaited() -> None:
     rows = cluster()
     pending(rows, 20)
     transaction(rows, 21, "CompleteCommit", before="PrepareCommit")
-    rows.load_started(30, "broker-1", 2)
+    rows.load_started(30, "broker-1", leader_epoch=2)
     rows.group_loaded(30.1, "broker-1")
     rows.stage(40, "liveness")
 
@@ -392,7 +392,7 @@ def test_offset_that_a_load_found_stable_is_not_awaited() -> None:
 def test_run_that_never_heals_judges_nothing() -> None:
     """Judgement begins at healing, and the run was interrupted before."""
     rows = cluster()
-    change_isr(rows, 20, T0, [0])
+    change_isr(rows, 20, T0, brokers=[0])
 
     report = check(end(rows, 300))
 
@@ -416,7 +416,7 @@ def test_producer_without_acknowledged_records_is_found(
     rows.stage(40, "liveness")
     if not is_whole:
         rows.add(41, "controller-0", TraceKind.BROKER_FENCED, peer="broker-2")
-        change_isr(rows, 41, T0, [0, 1])
+        change_isr(rows, 41, T0, brokers=[0, 1])
     if acknowledged:
         rows.add(
             45,

@@ -63,9 +63,9 @@ def lose(rows: Rows, time_s: float, loss: str) -> None:
         case "broker":
             rows.add(time_s, "controller", TraceKind.BROKER_FENCED, peer="broker-2", detail={})
         case "leader":
-            rows.elected(time_s, "broker-1", [0, 1, 2])
+            rows.elected(time_s, "broker-1", isr=[0, 1, 2])
         case "no leader":
-            rows.elected(time_s, "", [0])
+            rows.elected(time_s, "", isr=[0])
         case "replica":
             change_isr(rows, time_s, [0, 1])
         case "log":
@@ -128,7 +128,7 @@ def test_client_losses_before_the_steady_state_are_no_violation(loss: str) -> No
 
 
 @pytest.mark.parametrize(("isr", "is_found"), [([2], False), ([1], True)])
-def test_clients_of_a_partition_that_nobody_may_lead_are_not_judged(
+def test_clients_of_a_partition_that_no_broker_may_lead_are_not_judged(
     isr: list[int], is_found: bool
 ) -> None:
     """OFFSETS_0 has no leader from 25 s on, so C0 cannot find its coordinator.
@@ -139,7 +139,7 @@ def test_clients_of_a_partition_that_nobody_may_lead_are_not_judged(
     rows = steady_cluster()
     rows.fault(20, "broker-2", fault="node_loss", nodes=["broker-2"], momentary=True)
     rows.add(25, "controller", TraceKind.BROKER_FENCED, peer="broker-2", detail={})
-    rows.elected(25, "", isr)
+    rows.elected(25, "", isr=isr)
     lose(rows, 100, "lookup")
 
     assert bool(check(rows).findings) is is_found
@@ -151,9 +151,9 @@ def test_preferred_leader_may_lead_again() -> None:
     For the settling time the move also explains losses.
     """
     rows = after_a_fault()
-    rows.elected(40, "broker-1", [0, 1, 2])
+    rows.elected(40, "broker-1", isr=[0, 1, 2])
     # The fault's settling time has ended at 90 s. broker-0 is the preferred leader.
-    rows.elected(120, "broker-0", [0, 1, 2])
+    rows.elected(120, "broker-0", isr=[0, 1, 2])
     lose(rows, 121, "coordinator")
 
     assert check(rows).outcome is CheckOutcome.PASS
@@ -174,7 +174,7 @@ def test_commit_may_fail_because_of_a_rebalance(error: str) -> None:
 def test_commit_with_too_much_metadata_may_fail(has_long_metadata: bool) -> None:
     """A commit whose metadata fits must not be refused for it."""
     rows = steady_cluster()
-    rows.commit_failed(15, C0, 1, "OFFSET_METADATA_TOO_LARGE")
+    rows.commit_failed(15, C0, offset=1, error="OFFSET_METADATA_TOO_LARGE")
 
     report = check(rows, has_long_metadata=has_long_metadata)
 
@@ -197,7 +197,7 @@ def test_replica_that_returns_is_no_loss() -> None:
     """broker-2 returns to the ISR. Nor is a second election of the same leader a loss."""
     rows = after_a_fault()
     change_isr(rows, 25, [0, 1])  # during the fault
-    rows.elected(140, "broker-0", [0, 1])
+    rows.elected(140, "broker-0", isr=[0, 1])
     change_isr(rows, 150, [0, 1, 2])
 
     assert check(rows).outcome is CheckOutcome.PASS
@@ -236,14 +236,14 @@ def test_no_loss_is_judged_in_real_time() -> None:
 
 @pytest.mark.parametrize(("lasted_s", "is_right"), [(14, False), (16, True)])
 def test_replica_keeps_its_lag_time_after_an_election(lasted_s: int, is_right: bool) -> None:
-    """Planted bug: a new leader takes every follower for lagging. Faults do not explain this.
+    """Planted bug: a new leader takes every follower for lagging. A fault does not excuse this.
 
     A leader must give a follower `replica.lag.time.max.ms` (30 s). Because clocks drift, the
     checker demands only half of it, 15 s.
     """
     rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
-    rows.elected(22, "broker-1", [0, 1, 2])
+    rows.elected(22, "broker-1", isr=[0, 1, 2])
     change_isr(rows, 22 + lasted_s, [0, 1])
 
     findings = check(rows).findings
@@ -262,7 +262,7 @@ def test_replica_whose_broker_is_fenced_may_leave_at_once() -> None:
     """
     rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
-    rows.elected(22, "broker-1", [1, 2])
+    rows.elected(22, "broker-1", isr=[1, 2])
     lose(rows, 23, "broker")  # broker-2 is fenced
     change_isr(rows, 23, [1])
     change_isr(rows, 24, [0, 1])  # broker-0 was in no ISR at the election

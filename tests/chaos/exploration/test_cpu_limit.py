@@ -1,7 +1,9 @@
-"""A run that never ends is a failure of the lab, and its worker plays the next seed.
+"""A run that never ends is a failure of this project, and not of Kafka.
 
-A timer of the operating system (ITIMER_PROF) counts the CPU time of a run. At its end the signal
-SIGPROF raises RunNeverEnds in the main thread.
+An exploration plays many runs, each with a schedule of faults that a seed draws from a space. A
+worker process plays one seed after the other. A timer of the operating system (ITIMER_PROF) counts
+the CPU time of a run. When the limit is reached, the signal SIGPROF raises RunNeverEnds in the main
+thread, so that the worker can play the next seed.
 """
 
 import signal
@@ -44,6 +46,7 @@ def test_seed_of_an_endless_run_is_broken(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(batches, "play", play)
     monkeypatch.setattr(batches, "limited_cpu", lambda: limited_cpu(0.05))
 
+    # Any space and any seed, here 7: `play` does not play them.
     run = batches.play_seed(packaged_space("standard"), 7)
 
     assert (run.seed, run.result) == (7, PlayResult.BROKEN)
@@ -51,7 +54,10 @@ def test_seed_of_an_endless_run_is_broken(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_other_threads_have_no_limit() -> None:
-    """Python runs signal handlers in the main thread only, so the work here is not interrupted."""
+    """In another thread `limited_cpu` sets no timer, so that no signal interrupts the work.
+
+    Python runs signal handlers in the main thread only: they could not end this thread's work.
+    """
     ended = []
 
     def work() -> None:

@@ -35,6 +35,7 @@ from tests.support.builders.injecting import Injecting
 
 
 def fault(kind: str, source: object, destination: object, **args: object) -> dict[str, Any]:
+    """Return a fault as an experiment file has it; `source` and `destination` are its two ends."""
     return {"at": "1s", "fault": kind, "from": source, "to": destination, "args": args}
 
 

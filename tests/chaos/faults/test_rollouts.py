@@ -2,8 +2,9 @@
 
 A rollout replaces the members of a group by successors, a scaling changes their number. A place is
 the node name of a member; the spare places 4 and 5 are empty at first. `lost` has places that the
-operation left empty, `joined` extra places that it filled. With surge a successor takes a free
-place, not its predecessor's. The first tests drive an operation alone, on a fake cluster.
+operation left empty, `joined` extra places that it filled. Both are ordered sets: the values of the
+dicts mean nothing. With surge a successor takes a free place, not its predecessor's. The first
+tests drive an operation alone, on a fake cluster.
 """
 
 from collections.abc import Sequence
@@ -41,7 +42,7 @@ class Cluster:
     stopping_takes_us: int | None = 0
     time_us: int = 0
     acts: list[tuple[int, str, str]] = field(default_factory=list)
-    fewest_up: int = 99  # more than there are members
+    fewest_up: int = 99  # more than there are members: the first status replaces it
     most_up: int = 0
     _down_at_us: dict[NodeName, int] = field(default_factory=dict)
 
@@ -103,9 +104,9 @@ async def _drive(work: Rollout | Scaling, cluster: Cluster, until_us: int | None
         next_us = await work.step(cast(Runtime, cluster), cluster.status())
         if next_us is None or (until_us is not None and next_us > until_us):
             return
-        assert next_us > cluster.time_us, "it must not ask for the same moment for ever"
+        assert next_us > cluster.time_us, "a step must ask for a later moment"
         cluster.time_us = next_us
-    raise AssertionError("it never ends")
+    raise AssertionError("the operation never ends")
 
 
 def drive(work: Rollout | Scaling, cluster: Cluster, *, until_us: int | None = None) -> None:
@@ -219,14 +220,14 @@ def test_member_that_does_not_stop_is_killed_after_its_grace_period() -> None:
 def test_place_that_another_operation_takes_counts_as_replaced(*, asked_by_another: bool) -> None:
     """Two rollouts of one group: the other's successor starts between two steps of this one.
 
-    So this rollout never sees the place empty, and must not wait until it does. In the second case
+    So this rollout never sees the place empty, and must not wait for that. With `asked_by_another`
     the other rollout, not this one, has asked the member to stop.
     """
     cluster = of_four(stopping_takes_us=None)
     if asked_by_another:
         cluster.states[PLACES[3]] = NodeState.STOPPING
     deploy = rollout(grace_us=10 * S)
-    # Until just after or just before the end of the grace period, at which this rollout kills.
+    # At the end of the grace period, 10 s, this rollout kills a member that it has asked to stop.
     drive(deploy, cluster, until_us=9 * S if asked_by_another else 10 * S)
     cluster.states[PLACES[3]] = NodeState.UP  # the other rollout's successor
     cluster.stopping_takes_us = 0
@@ -256,7 +257,7 @@ def test_readiness_after_a_time_makes_the_next_wait() -> None:
 
 
 def test_readiness_of_each_successor_has_its_own_time() -> None:
-    """`ready_after_us` has a time for each successor; nobody waits for the last one."""
+    """`ready_after_us` has a time for each successor; no member waits for the last one."""
     cluster = of_four()
     drive(rollout(ready_when_assigned=False, ready_after_us=(20 * S, 1 * S, 8 * S, 0)), cluster)
     stops = [at for at, what, _ in cluster.acts if what == "term"]
@@ -269,6 +270,7 @@ def test_interrupted_rollout_restores_the_size_of_its_group() -> None:
     A member that stops or is down is missing, unless its successor is up in a spare place.
     """
     for spare, until, filled in (
+        # A successor starts 5 s after the stop of its predecessor.
         ((), 2, (PLACES[3],)),  # the first is down
         ((), 7, (PLACES[2],)),  # its successor is up, the second is down
         (PLACES[4:5], 2, ()),  # no member is stopped before the first successor is up
@@ -284,7 +286,7 @@ def test_interrupted_rollout_restores_the_size_of_its_group() -> None:
 def test_interrupted_roll_back_counts_members_that_were_not_replaced() -> None:
     """The second successor never starts, so after 60 s the rollout is rolled back.
 
-    72 s is in the middle of that. The filled places must give the group four members again.
+    72 s is in the middle of the roll-back. The filled places must give the group four members.
     """
     cluster, deploy = of_four(), rollout(broken_from=1, rolls_back=True)
     drive(deploy, cluster, until_us=72 * S)
@@ -360,6 +362,7 @@ def scaling(to: int, **changes: Any) -> Scaling:  # noqa: ANN401
 
 
 def test_group_is_scaled_down_by_steps_the_last_member_first() -> None:
+    """From four members to two: one member stops every 10 s."""
     cluster, work = of_four(), scaling(2)
     drive(work, cluster)
     assert cluster.acts == [(0, "term", "3"), (10, "term", "2")]
@@ -397,7 +400,10 @@ def test_group_of_the_requested_size_is_unchanged() -> None:
 
 
 def act(fault: str, *, spare: int = 0, instance: str | None = None, **args: object) -> Experiment:
-    """Return a quick experiment in which a group is replaced or scaled."""
+    """Return a quick experiment in which the members of readers are replaced or scaled.
+
+    `instance` is the pattern of the members' group.instance.id; None: they are dynamic members.
+    """
     made = quick_experiment(
         faults=[{"at": "1s", "fault": fault, "target": "members(readers)", "args": args}]
     )
@@ -408,7 +414,8 @@ def act(fault: str, *, spare: int = 0, instance: str | None = None, **args: obje
     return msgspec.structs.replace(made, groups={"readers": group})
 
 
-def generations(run: VirtualRun) -> int:
+def last_generation(run: VirtualRun) -> int:
+    """Return the number of the last generation, which counts the rebalances of the run."""
     started = [row for row in run.rows if row.kind == TraceKind.GENERATION_STARTED]
     return max((row.generation or 0 for row in started), default=0)
 
@@ -430,8 +437,8 @@ def test_dynamic_members_rebalance_for_each_other_and_static_ones_do_not() -> No
     """A static member keeps its assignment over a restart, so generation 1 is the only one."""
     dynamic = play_virtual(act("rollout", start_up="1s"), seed=3)
     static = play_virtual(act("rollout", start_up="1s", instance="reader-{index}"), seed=3)
-    assert generations(dynamic) >= 3
-    assert generations(static) == 1
+    assert last_generation(dynamic) >= 3
+    assert last_generation(static) == 1
 
 
 def test_rollout_past_its_deadline_is_undone_at_the_end() -> None:

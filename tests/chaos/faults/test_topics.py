@@ -28,7 +28,7 @@ def deletion(topic: str = "archive") -> dict[str, Any]:
     return {"at": "1s", "fault": "delete_topic", "target": "controller", "args": {"topic": topic}}
 
 
-def test_topic_is_deleted_and_expected_no_more() -> None:
+def test_deleted_topic_is_no_longer_expected() -> None:
     """The fault affects the topic's partitions, and no group."""
     run = Injecting(made_of=experiment(topics=TOPICS, faults=[deletion()]))
 
@@ -43,7 +43,10 @@ def test_topic_is_deleted_and_expected_no_more() -> None:
 
 
 def test_refused_deletion_is_a_miss() -> None:
-    """An order without an answer may have been carried out: the topic is expected no more."""
+    """The controller refuses the order. The run no longer expects the topic all the same.
+
+    An earlier request of the order may have deleted the topic, if its answer was lost.
+    """
     run = Injecting(made_of=experiment(topics=TOPICS, faults=[deletion()]))
     unknown = "UNKNOWN_TOPIC_OR_PARTITION"
     run.runtime.admin_answer = TopicDeletionFailed(f"archive: {unknown}", unknown)
@@ -89,7 +92,9 @@ def test_run_with_a_deleted_topic_passes() -> None:
     rows: list[TraceRow] = []
 
     run = play(
-        quick_experiment(topics=TOPICS, faults=[crash, deletion()]), 7, observers=(rows.append,)
+        quick_experiment(topics=TOPICS, faults=[crash, deletion()]),
+        seed=7,
+        observers=(rows.append,),
     )
 
     assert run.result is PlayResult.PASS, (run.findings, run.reasons)

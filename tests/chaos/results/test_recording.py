@@ -48,8 +48,8 @@ class SmallDisk:
         self._room -= done
         return done
 
-    def give_up(self) -> bool:
-        """Free the reserve, as RunDisk does."""
+    def free_reserve(self) -> bool:
+        """Free the reserve, as RunDisk does; return False if it was free already."""
         freed, self._reserve = self._reserve, 0
         self._room += freed
         return freed > 0
@@ -68,7 +68,7 @@ def play_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayOn:
     def play(room: int, reserve: int) -> tuple[int, PastRun]:
         disk = SmallDisk(room, reserve)
         monkeypatch.setattr(recording, "write_bytes", disk.write)
-        monkeypatch.setattr(recording.RunDisk, "free_reserve", disk.give_up)
+        monkeypatch.setattr(recording.RunDisk, "free_reserve", disk.free_reserve)
         monkeypatch.setattr(
             ParquetTraceWriter,
             "__init__",

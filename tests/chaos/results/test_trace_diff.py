@@ -91,7 +91,7 @@ def test_row_counts_as_before_the_steady_state_until_that_is_reached() -> None:
 
 
 def test_steps_are_equal_if_only_times_numbers_and_repetitions_differ() -> None:
-    """These differences do not count, because they follow from the times of messages.
+    """Differences that follow from the times of messages do not count.
 
     They are: a row before the steady state, a watermark, an offset, a failure that is repeated.
     """

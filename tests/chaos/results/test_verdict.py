@@ -54,6 +54,7 @@ def test_verdict_of_checks_faults_and_reasons(
     )
 
     assert reached is verdict
+    # A violation needs no reasons, but keeps those of the run.
     assert bool(reasons) == (verdict is Verdict.UNKNOWN or bool(unknown_because))
 
 

@@ -26,8 +26,8 @@ SAFETY = ("fencing", "durable_commits")
 def broken_rows() -> list[TraceRow]:
     """Return rows that violate fencing: two brokers lead one partition in the same epoch, 0."""
     rows = Rows()
-    rows.leads(1, "broker-0", 0, 0)
-    rows.leads(2, "broker-1", 0, 0)
+    rows.leads(1, "broker-0", leader_epoch=0, log_end=0)
+    rows.leads(2, "broker-1", leader_epoch=0, log_end=0)
     return list(rows.rows)
 
 

@@ -57,8 +57,8 @@ CRASH = InjectRequest(fault="crash", target="coordinator-of(readers)", duration=
 class ScriptedOrders:
     """The orders of a run: requests at times of the run's clock, in microseconds.
 
-    A real run takes its orders from a mailbox. `answered_at_us` has the time of each answer, by the
-    number of its request.
+    A real run takes its orders from a mailbox. `asked` has the requests that the run has taken,
+    `answered_at_us` the time of each answer, by the number of its request.
     """
 
     def __init__(self, runtime: FakeRuntime, script: dict[int, Request]) -> None:
@@ -114,8 +114,8 @@ class Standing:
         self.plan = plan
         self.duration_us = duration_us
         self.directory: RunDirectory | None = None
-        self.served_at_us: list[int] = []
-        self.serving: list[str] = []
+        self.served_at_us: list[int] = []  # when the brokers began to serve
+        self.serving: list[str] = []  # the run enters and leaves the context `while_serving`
 
     def observe(self, row: TraceRow) -> None:
         self.rows.append(row)
@@ -423,7 +423,8 @@ def test_late_members_that_were_not_started_are_not_awaited() -> None:
     standing.execute()
     assert standing.runtime.acts.count("start consumer-readers-1") == 1
     assert standing.runtime.nodes[_consumer(2)] is NodeState.NOT_STARTED
-    assert standing.runtime.time_us < 25 * SECOND_US  # the run was live at once
+    # The group is live soon after the healing: the run does not wait for the member of 1 h.
+    assert standing.runtime.time_us < 25 * SECOND_US
 
 
 def _consumer(index: int) -> NodeName:
@@ -503,7 +504,8 @@ def test_findings_about_a_group_with_outside_members_do_not_count() -> None:
     standing.runtime.at[4 * SECOND_US] = find
     standing.runtime.at[8 * SECOND_US] = find
     standing.execute()
-    assert standing.runtime.time_us < 21 * SECOND_US  # the group is live with one member more
+    # The group counts as live with one member more, so the run ends soon after `down`.
+    assert standing.runtime.time_us < 21 * SECOND_US
     violation_rows = [row for row in standing.rows if row.kind == TraceKind.VIOLATION]
     assert [detail_of(row)["summary"] for row in violation_rows] == [f"at {4 * SECOND_US}"]
     assert standing.run.unjudged_groups() == ("readers",)

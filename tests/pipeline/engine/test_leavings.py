@@ -1,4 +1,4 @@
-"""Files of Spark that a killed process of ours left are removed, all others are kept."""
+"""Spark's files are removed if the process that owned them was killed, and kept otherwise."""
 
 from pathlib import Path
 

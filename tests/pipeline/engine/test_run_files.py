@@ -9,7 +9,10 @@ from tests.support.builders.trace_builder import parse_trace, write_run
 
 
 def test_trace_of_an_earlier_version_is_set_aside_with_its_reason(tmp_path: Path) -> None:
-    """Its causes are free text, so that no table could give a cause."""
+    """In an earlier version causes were free text, from which no table can give a cause.
+
+    A file without the column `cause_text` is of that version.
+    """
     run = write_run(tmp_path / "run", parse_trace("1 driver run_stage stage=steady\n"), files=2)
     old = run / "events" / "0.parquet"
     pq.write_table(pq.read_table(old).drop_columns(["cause_text"]), old)

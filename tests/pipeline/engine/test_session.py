@@ -1,4 +1,4 @@
-"""Spark as a user meets it: quiet, without files in the working directory, ended at the end.
+"""Spark's session as a user meets it: no output, no files left, no process left.
 
 The fixture `spark` is a session in this process, and skips the test where there is no Java. SCRIPT
 opens a session of its own in another process; there `folder` has Spark's working files, and
@@ -61,7 +61,7 @@ def test_session_is_quiet_and_leaves_nothing_behind(spark: SparkSession, tmp_pat
 def test_session_without_java_names_the_version_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The message precedes that of the JVM's launcher, which is hard to understand."""
+    """The session is refused before the JVM's launcher prints its message, which explains less."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaMissing, match="Install Java 17"), spark_session():
         pytest.fail("a session without Java")
@@ -98,6 +98,7 @@ def test_partition_for_in_spark_is_kafkas(spark: SparkSession) -> None:
         "消费组",
         "😀grp",
     ]
+    # `count` is the number of offsets partitions; Kafka's default is 50.
     columns = [
         offsets_partition_of(F.lit(name), F.lit(count)) for name in names for count in (50, 5, 3)
     ]

@@ -1,4 +1,4 @@
-"""`compute` runs steps in threads, each after its inputs, and ends all of them when one fails.
+"""`compute` runs steps in threads, each after its inputs; if one fails, it ends all others.
 
 A step computes a DataFrame from those of its inputs, which are other steps or given sources.
 `carry_out` then caches, collects or writes the frame, and returns the one that later steps read.

@@ -1,4 +1,4 @@
-"""Both ways of storing tables give equal tables."""
+"""Tables of small runs and of large runs, which are stored in two ways, are equal."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -64,8 +64,8 @@ def test_tables_of_large_runs_equal_those_of_small_ones(
     """Small runs are computed in one partition, large runs in several.
 
     In several partitions, a step that relies on the order of rows would have another result.
-    Several runs share a partition, and code that relies on that (`LONG_WORK`) must keep them apart.
-    The first run, whose folder has the tables of all, has a name that reads as a pattern.
+    Several runs share a partition, and the computation must keep them apart. The first run, whose
+    folder has the tables of all, has a name that reads as a pattern.
     """
     # Now every run counts as large, so that a FileStore stores the tables.
     monkeypatch.setattr(tables, "SHORT_WORK_ROWS", 0)

@@ -20,7 +20,7 @@ CRASH = """
 
 
 def gap(text: str) -> tuple[int, int | None, int | None]:
-    """Return beginning, end and length of the only partition's gap."""
+    """Return beginning, end and length of the gap of the only partition around the fault."""
     rows = availability_of(Trace(parse_trace(CRASH + text)))
     (row,) = (row for row in rows if row["subject_kind"] == "partition")
     return row["before_us"], row["after_us"], row["gap_us"]

@@ -60,7 +60,7 @@ def test_time_after_the_death_of_the_last_owner_lasts_until_the_end() -> None:
 @pytest.mark.parametrize(
     ("processed_s", "waited_us"),
     [
-        (4.9, 0),  # shorter than a second, the usual interval of polls
+        (4.9, 0),  # 0.9 s: shorter than a second, the usual interval of polls
         (5.0, 1_000_000),
         (9.0, 5_000_000),
     ],
@@ -107,7 +107,10 @@ WORK = """
 def test_processing_of_a_batch_is_no_wait(
     batches: tuple[tuple[str, int, int], ...], waited_us: int
 ) -> None:
-    """A batch is (time at which its processing ended, first offset, microseconds of work)."""
+    """A batch is (second at which its processing ended, first offset, microseconds of work).
+
+    The trace has one row per batch, written when its processing ended.
+    """
     found = partition(
         WORK
         + "".join(

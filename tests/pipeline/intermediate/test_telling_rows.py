@@ -1,4 +1,4 @@
-"""Kinds of rows that the tables do not read."""
+"""Kinds of trace rows (NO_TABLES_KINDS) that are skipped, because no table reads them."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ _TRANSFORMS = [
 
 @pytest.mark.parametrize("kind", NO_TABLES_KINDS, ids=str)
 def test_no_transform_reads_a_skipped_kind(kind: TraceKind) -> None:
-    """Such a transform would find no rows, and its table would be empty without an error."""
+    """A transform that reads a skipped kind would find no rows, and give an empty table."""
     assert _TRANSFORMS
     readers = [path.name for path in _TRANSFORMS if f"TraceKind.{kind.name}" in path.read_text()]
     assert readers == []

@@ -80,7 +80,7 @@ def built(
 
 
 def table(found: Section, heading: str) -> TextTable:
-    """Return the table whose first heading that is."""
+    """Return the table whose first heading is `heading`."""
     (shown,) = [
         part for part in found.parts if isinstance(part, TextTable) and part.headings[0] == heading
     ]
@@ -112,7 +112,8 @@ def test_group_of_the_fault_is_listed_with_the_notices_of_its_members() -> None:
         "1 of 4",
         "9.00 s",
     )
-    assert "noticed by" not in text(built(fault_summary(TABLES))), "the phases' section has it"
+    # The section about phases has the sentence about notices.
+    assert "noticed by" not in text(built(fault_summary(TABLES)))
 
 
 def test_group_with_a_member_that_never_recovered_has_no_length() -> None:

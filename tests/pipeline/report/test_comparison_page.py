@@ -111,8 +111,8 @@ def test_page_compares_figures_and_settings_and_links_the_runs_reports(tmp_path:
     links = re.findall(r'href="([^"#:]+)"', html)
     assert links == ["../runs/x/1/report.html"], "a run without a report has no link"
     assert (written.parent / links[0]).read_text() == "its report"
-    for said in ("8.00 s", "17.00 s", "detect p50", TIMEOUT, "comparison-figures", "x/2"):
-        assert said in html
+    for text in ("8.00 s", "17.00 s", "detect p50", TIMEOUT, "comparison-figures", "x/2"):
+        assert text in html
     # The mark of a difference: the rows of the median and of the maximum of `detect` have it.
     assert html.count("\N{BLACK DIAMOND} detect") == 2
     assert "2 runs in 2 columns." in html

@@ -1,8 +1,8 @@
 """The first screen: its answers for each kind of run, and its four figures.
 
-A function `page_...` returns the first screens of one kind of run as text. The last test compares
-all these texts with words/first_screens.txt, which a person has reviewed. Its docstring says what
-the text must make clear.
+A function `page_...` returns the first screens of one kind of run as text, and its docstring says
+what the text must make clear. The last test compares all these texts with words/first_screens.txt,
+which a person has reviewed.
 """
 
 import re
@@ -73,7 +73,8 @@ def _screens(*firsts: Headline) -> str:
         for question, answer in first.answers:
             # Paragraphs become lines, and all tags but <b> disappear.
             text = re.sub(r"<(?!/?b>)[^>]*>", "", re.sub(r"</p> ?<p>", "\n  ", answer))
-            lines += [question, f"  {text.replace(chr(160), ' ').strip()}"]
+            text = text.replace("\N{NO-BREAK SPACE}", " ")
+            lines += [question, f"  {text.strip()}"]
         lines.append("")
     return "\n".join(lines)
 

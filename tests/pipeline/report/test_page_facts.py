@@ -21,7 +21,7 @@ pytestmark = [
 ]
 RUNS = (*RECIPES, *SCHEDULES)
 READ = ("interrupted", "violated", "transactions")
-"""Runs whose words are kept: together they have every section, and most kinds of sentence."""
+"""Runs whose words are recorded: together they have every section, and most kinds of sentence."""
 SEVERAL = ("overlap", "violated")
 """Runs of the page that compares runs."""
 

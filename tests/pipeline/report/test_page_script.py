@@ -213,8 +213,8 @@ def test_invalid_chart_is_reported_in_its_place_and_the_others_are_drawn(
 ) -> None:
     """The other charts of the page must work."""
     html = report_html(report_input(), (_sections,))
-    # Put a specification that Vega refuses (7) in front of that of lane-one, which becomes the
-    # value of the key `x`; then close the added brace.
+    # Give lane-one a specification that Vega refuses (7). The chart's own data become the value of
+    # the unused key `x`; the second replacement closes the added brace.
     broken = html.replace('id="lane-one-data">{', 'id="lane-one-data">{"spec":7,"data":{},"x":{', 1)
     assert broken != html
     broken = broken.replace(

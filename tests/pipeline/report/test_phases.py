@@ -46,7 +46,7 @@ SETTINGS = Settings(
 
 
 def tables(fault: str = "crash-0") -> dict[str, list[Row]]:
-    """Return a crash that moved one offsets partition with twelve members."""
+    """Return the tables of a crash that moved one offsets partition, with twelve members."""
     members = [f"c-{place}" for place in range(12)]
     return {
         "broker_phases": [broker_phase(*BROKER, fault=fault)],
@@ -59,10 +59,7 @@ def tables(fault: str = "crash-0") -> dict[str, list[Row]]:
 
 
 def built(*faults: FaultSummary, rows: dict[str, list[Row]]) -> Section:
-    """Return the section of a run with these faults.
-
-    `rows` are the tables, by name.
-    """
+    """Return the section of a run with these faults; `rows` are its tables, by name."""
     found = phases_section(report_input(run_facts(), run_summary(faults=faults), rows))
     assert found is not None
     return found
@@ -101,6 +98,7 @@ def test_chains_are_side_by_side_and_never_added_up() -> None:
 
 
 def _plain(text: str) -> str:
+    """Return the text with a plain space between a number and its unit."""
     return text.replace("\N{NO-BREAK SPACE}", " ")
 
 

@@ -1,8 +1,8 @@
 """The rebalances of a run: their reasons, causes, costs and durations.
 
-`rebalance` makes a table row, by default of c-0's session expiry 45 s after the fault crash-0 of 10
-s. `rebalances_of` makes an entry of the summary, which counts the rebalances of one reason after
-one fault.
+`rebalance` makes a table row. By default c-0's session expires at 55 s, 45 s after the fault
+crash-0. `rebalances_of` makes an entry of the summary, which counts the rebalances of one reason
+after one fault. The groups of a fault have twelve members; only sentences mention the number.
 """
 
 from collections.abc import Sequence
@@ -23,15 +23,16 @@ from tests.support.builders.report_rows import (
 
 def built(rows: Sequence[Row], *faults: FaultSummary) -> Section:
     """Return the section of a run with these rebalances."""
-    found = rebalances_section(report_input(None, run_summary(faults=faults), {"rebalances": rows}))
+    summary = run_summary(faults=faults)
+    found = rebalances_section(report_input(summary=summary, tables={"rebalances": rows}))
     assert found is not None
     return found
 
 
 def text(found: Section) -> str:
-    """Return all paragraphs."""
-    sentence = " ".join(part.html for part in found.parts if isinstance(part, Paragraph))
-    return sentence.replace("\N{NO-BREAK SPACE}", " ")
+    """Return all paragraphs; a plain space separates a number from its unit."""
+    paragraphs = " ".join(part.html for part in found.parts if isinstance(part, Paragraph))
+    return paragraphs.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def table(found: Section) -> TextTable:
@@ -46,7 +47,10 @@ def test_run_without_groups_and_faults_has_no_section() -> None:
 
 
 def test_failover_without_a_rebalance_is_reported() -> None:
-    """A failover without a rebalance is the good outcome, which many readers do not expect."""
+    """A failover without a rebalance is the good outcome, which many readers do not expect.
+
+    The run's only rebalance precedes the fault.
+    """
     start = rebalance(fault=None, reason="join", removed=[], started_us=1 * S)
     found = built([start], fault_summary(members=12))
     assert "No rebalance after a fault" in text(found)
@@ -72,6 +76,7 @@ def test_rebalance_has_its_reason_and_that_of_the_client() -> None:
         "1.00 s",
         "1.00 s",
     )
+    # In seconds: from the row's `started_us` to its `stable_us`, 900 us after 56 s.
     assert 'href="#lane-rebalances" data-from="55.0" data-to="56.0009"' in str(cells[0])
 
 
@@ -85,7 +90,8 @@ def test_rebalance_without_a_result_has_no_length() -> None:
     rows = table(built([stuck, last], fault_summary(rebalances=(rebalances_of(count=2),)))).rows
     assert rows[0][-1] == "not stored (REQUEST_TIMED_OUT)"
     assert rows[1][-2:] == (None, "never")
-    assert rows[1][5] == "1 to none"  # the run ended before a new generation
+    generations = 5  # the index of this column
+    assert rows[1][generations] == "1 to none"  # the run ended before a new generation
 
 
 def test_faults_with_and_without_rebalances_are_listed_separately() -> None:
@@ -101,7 +107,7 @@ def test_faults_with_and_without_rebalances_are_listed_separately() -> None:
 
 
 def test_many_rebalances_are_summed_up_and_folded() -> None:
-    """More than MAX_ONE_BY_ONE rebalances: one line, one strip of lengths, a folded table."""
+    """More than MAX_ONE_BY_ONE (12) rebalances: one line, a chart of lengths, a folded table."""
     rows = [rebalance(started_us=(55 + n) * S) for n in range(MAX_ONE_BY_ONE + 1)]
     many = rebalances_of(count=len(rows), last_us=67 * S)
     found = built(rows, fault_summary(members=12, rebalances=(many,)))

@@ -1,6 +1,6 @@
 """Strips: one line per phase, with a dot for each member's time on a logarithmic axis.
 
-A strip must be right about 0, the error between clocks, and missing values, and small in the page.
+A strip must be right about 0, the error between clocks, and missing values; its data must be small.
 A place is a position on the axis from 0 to 1. `bound_us` is the error between clocks: a time below
 it is not known. The note counts the members without a time, by reason.
 
@@ -44,7 +44,7 @@ def test_axis_shows_20_us_beside_8_s_and_begins_at_0() -> None:
     assert 0 < axis.place(20) < 0.2
     assert 0.9 < axis.place(8 * S) < 1
     steps = [axis.place(10 * time) - axis.place(time) for time in (1_000, 10_000, 100_000)]
-    assert max(steps) - min(steps) < 0.01, "ten times as long is one step, whatever the size"
+    assert max(steps) - min(steps) < 0.01, "a time ten times as long is always one step further"
 
 
 def test_axis_converts_places_back_into_values() -> None:
@@ -70,8 +70,9 @@ def test_few_members_have_a_dot_each_and_many_are_counted_in_bars() -> None:
 
 def test_dots_of_equal_values_do_not_hide_one_another() -> None:
     """Members that wait for the same event have equal lengths."""
-    rows = strip_rows([strip(*[8 * S] * 12)], axis_over([strip(8 * S)]))
-    heights = [row["y"] for row in rows if row["mark"] == "dot"]
+    twelve = strip(*[8 * S] * 12)
+    rows = strip_rows([twelve], axis_over([twelve]))
+    heights = [row["y"] for row in rows if row["mark"] == "dot"]  # pixels
     assert len(set(heights)) == 12
     # Dots may take 13 pixels above the line of their strip and 13 below.
     assert max(heights) - min(heights) <= 2 * 13

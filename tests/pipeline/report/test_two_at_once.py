@@ -134,7 +134,7 @@ SPLIT: dict[str, list[Row]] = {
 
 
 def built(tables: dict[str, list[Row]], **summary: Any) -> Section | None:  # noqa: ANN401
-    """Return the section of a run with these rows."""
+    """Return the section of a run with these rows; `summary` are fields of its summary."""
     facts = run_facts(settings=(EXPIRY,))
     return two_at_once_section(report_input(facts, run_summary(**summary), tables))
 

@@ -22,7 +22,7 @@ MS = 1_000
 
 
 def crash(detect_us: int, *gaps_us: int, **changes: object) -> FaultSummary:
-    """Return a crash with one offsets partition that moved and some members."""
+    """Return a crash of twelve members; `gaps_us` are their times without a commit."""
     values = {"detect": [detect_us], "commit gap": list(gaps_us)}
     given: dict[str, object] = {"members": 12, "members_kept": 12, "partitions_moved": 1}
     return fault_summary(values=values, **given | changes)  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ def test_missing_value_is_not_zero() -> None:
     )
     found = compare_runs([summary_of("x/1", joined), summary_of("x/2", crash(8 * S))])
     assert row(found, "join p50").texts == ("700 ms", None)
-    assert row(found, "join p50").differs, "a rebalance is what one wants to see marked"
+    assert row(found, "join p50").differs, "only one run had a rebalance: a difference"
 
 
 def test_full_comparison_has_every_figure_and_counts_zeros() -> None:

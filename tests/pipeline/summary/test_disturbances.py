@@ -72,7 +72,11 @@ def directory(tmp_path: Path) -> Path:
 def test_time_is_disturbed_if_it_shares_a_moment(
     from_us: int | None, until_us: int | None, disturbed: bool
 ) -> None:
-    """A machine was away from 24 to 36 s; a figure without samples has no time at all."""
+    """A machine was away from 24 to 36 s.
+
+    The time of a figure is open if the figure was measured until the run's end (`until_us` None). A
+    figure without samples has no time at all.
+    """
     away = Disturbance(from_us=24 * S, until_us=36 * S, sentence="")
     assert is_disturbed([away], from_us, until_us) == disturbed
 

@@ -4,10 +4,14 @@ The stories are the traces `traces/talk.txt` and `traces/crash.txt`, with times 
 is made by a function. In `talk` broker-1 coordinates group g until 40 s and broker-2 after it; the
 fault crash-0 at 20 s kills c-1.
 
-`analysed.table(run, name, columns)` returns a table's rows by the values of these columns. Columns
-of an exchange (a request with its answer) are `named`, the coordinator that the answer names;
-`repeats`, the number of equal exchanges that the row stands for; `purpose`, the use of the
-connection.
+`analysed.table(run, name, columns)` returns a table's rows by the values of these columns. A row of
+`messages` is an exchange, that is, a request with its answer. Some of its columns:
+
+- `named`: the coordinator that the answer names
+- `repeats`: number of equal exchanges that the row stands for
+- `purpose`: the use of the connection
+- `sent_us`, `received_us`, `answered_us`, `ended_us`: moments at the sender, twice at the receiver,
+  and at the sender again; None: not traced
 """
 
 import pytest
@@ -62,8 +66,8 @@ def test_messages_around_a_fault_include_waiting_and_unanswered_ones(
 ) -> None:
     """The window is from a second before the fault to a second after the group is stable again.
 
-    Times are of both sides; the JoinGroups wait for c-1 until its session ends, and c-1's heartbeat
-    is answered to a dead process. A commit in flight at the start of the window belongs to it.
+    The JoinGroups wait until the session of c-1 ends at 30 s. c-1's heartbeat is answered, but c-1
+    is dead by then. A commit in flight at the start of the window belongs to the window.
     """
     rows = analysed.table("talk", "messages", "from_node", "api", "sent_us")
     columns = ("correlation_id", "received_us", "answered_us", "ended_us", "outcome")
@@ -71,6 +75,7 @@ def test_messages_around_a_fault_include_waiting_and_unanswered_ones(
     assert found == {
         ("c-0", "OffsetCommit", 18_500_000): [3, None, None, 19_300_000, "NONE"],
         ("c-0", "OffsetCommit", 20_600_000): [4, None, None, 20_620_000, "NONE"],
+        # The star keeps the values of a long row on two lines.
         ("c-0", "Heartbeat", 21_200_000): [
             *(2, 21_210_000, 21_210_000, 21_220_000),
             "REBALANCE_IN_PROGRESS",
@@ -119,10 +124,11 @@ def test_equal_messages_are_one_row_unless_they_change_the_group(
 
 
 def test_messages_of_many_clients_are_bounded_to_whole_exchanges(analysed: AnalysedRuns) -> None:
-    """A fault keeps 400 of 602 rows: the first of each kind, then one client after the other.
+    """The table keeps 400 of 602 rows of a fault: whole clients, in the order described here.
 
-    Clients with most of these first rows are kept first: c-000 with four, c-077 with two (its
-    refused JoinGroup and its LeaveGroup). The others follow in the order of their names.
+    The first row of each kind is always kept. Clients with most of these first rows are kept first:
+    c-000 with four, c-077 with two (its refused JoinGroup and its LeaveGroup). The others follow in
+    the order of their names.
     """
     rows = read_table(analysed.directories["crowd"], "messages")
     assert CLIENTS * PER_CLIENT > len(rows) == 400
@@ -152,7 +158,7 @@ def test_verdicts_list_the_checks_with_their_run(analysed: AnalysedRuns) -> None
     """`findings` counts all, not only those in the file; the seed is the run's."""
     rows = analysed.table("talk", "verdicts", "check")
     columns = ("outcome", "findings", "note", "verdict", "runtime", "seed", "experiment")
-    of_run = ["violated", "ray", 11, "talk"]
+    of_run = ["violated", "ray", 11, "talk"]  # the last four columns, equal in each row of a run
     assert {key: [row[column] for column in columns] for key, row in rows.items()} == {
         ("fencing",): ["nothing_seen", 0, "no epoch moved", *of_run],
         ("ownership",): ["violated", 3, "", *of_run],

@@ -31,7 +31,10 @@ S = 1_000_000
 def _rows(
     table: dict[tuple[object, ...], TableRow], *columns: str
 ) -> dict[object, Sequence[object]]:
-    """Return each row's values of `columns`, by its key; a key of one column is that value."""
+    """Return each row's values of `columns`, by its key.
+
+    A key of one column is that column's value, and not a tuple.
+    """
     return {
         key[0] if len(key) == 1 else key: [row[column] for column in columns]
         for key, row in table.items()
@@ -283,7 +286,7 @@ def test_rebalance_names_joined_and_removed_members_and_its_reason(analysed: Ana
 def test_rebalances_that_cannot_store_an_assignment_are_marked(analysed: AnalysedRuns) -> None:
     """A failed append of an assignment is the reason of the next rebalance.
 
-    The row of the rebalance has the error of the append. (MEASURED_FAILOVER two-lineages)
+    The row of the rebalance has the error of the append (MEASURED_FAILOVER two-lineages).
     """
     rows = analysed.table("stuck", "rebalances", "started_us", "reason")
     columns = ("generation", "new_generation", "store_error", "removed", "added", "stable_us")
@@ -347,9 +350,11 @@ def test_summary_of_a_split_brain_has_both_sides(analysed: AnalysedRuns) -> None
     ]
     assert fault.rebalances[0].after_us == 20 * S
     assert fault.noticed_by == (("REQUEST_TIMED_OUT", 1),)
+    # One member (c-0) left the old coordinator after two of its commits had timed out there.
     two_timeouts, one_member = 2, 1
     assert fault.left_after == ((two_timeouts, one_member),)
-    assert fault.told_by_old == 1  # broker-2 named itself to c-0
+    # The old coordinator, broker-2, named itself to one member (c-0).
+    assert fault.told_by_old == 1
     # A row's cells: members with a value, members without one, median, two percentiles that need
     # more members, maximum.
     by_name = {row[0]: row[1:] for row in fault.rows("client")}

@@ -1,10 +1,10 @@
-"""The tables runs, groups, bad_rows, commits, processing and metrics of random traces.
+"""Spark's tables of runs, groups, bad rows, commits, requests, records and metrics.
 
-Spark's transforms compute each table. The oracle is `pipeline/in_memory`: the same tables in plain
-Python. `check_table(runs, table, oracle, key)` compares the two row by row for all runs, and
-returns the rows of the random ones. The assertions after it make sure that the random traces had
-the cases in which the two could differ. The last argument has the columns that identify a row of a
-run. A few of the runs are real ones.
+Each table equals its oracle: the same table computed in plain Python (`pipeline/in_memory`). The
+runs are random ones and a few real ones. `check_table(runs, table, oracle, key)` compares the two
+tables of each run, row by row, and returns the rows of the random runs; the columns of `key`
+identify a row. The assertions after it make sure that the random runs had the cases in which the
+two could differ.
 """
 
 import pyarrow.parquet as pq

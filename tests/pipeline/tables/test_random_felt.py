@@ -1,5 +1,8 @@
 """Spark's tables `felt_partitions` and `felt_groups` equal their oracles in plain Python.
 
+The two tables have what a group's users notice of a run: time without an owner, waiting records
+(lag), repeated records, and members removed needlessly (`sent_away`).
+
 The runs are random ones and a few real ones. `check_table` compares the two tables of each run, row
 by row, and returns the rows of the random runs; its last argument names the columns that identify a
 row. The assertions after it make sure that the random runs have the cases that the docstring names.

@@ -1,8 +1,8 @@
-"""Owners, overlaps and duplicates of random traces, against a model in plain Python.
+"""Spark's tables of owners, overlaps and repeated records equal a model in plain Python.
 
-The traces have cases that no hand-written story has. Members are assigned partitions that they own
-already, revoke partitions of others, die while they are paused, and process partitions that they
-never owned.
+The random traces have cases that no hand-written story has. Members are assigned partitions that
+they own already, revoke partitions of others, die while they are paused, and process partitions
+that they never owned.
 """
 
 import pytest
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 @pytest.fixture(scope="module")
 def runs(random_runs: tuple[AnalysedRun, ...]) -> list[tuple[Owned, AnalysedRun]]:
-    """Return the runs of owners alone, as the model and as Spark compute them."""
+    """Return the random runs of `owners/`: what the model computes, and what Spark analysed."""
     return [(owned_by(run.rows), run) for run in random_runs if run.run.startswith("owners/")]
 
 

@@ -1,4 +1,7 @@
-"""The table `verdicts` of random documents against plain Python."""
+"""Spark's table `verdicts` equals its oracle in plain Python.
+
+Its columns come from two documents of a run, manifest.json and results.json.
+"""
 
 import pytest
 
@@ -22,4 +25,4 @@ def test_verdicts_of_random_documents_equal_the_oracle(
     assert len(rows) > 40
     for column in ("check", "verdict", "experiment"):
         assert any(row[column] is None for row in rows), column
-    assert {run.run for run in random_runs} > {row["run"] for row in rows}  # some have neither
+    assert {run.run for run in random_runs} > {row["run"] for row in rows}  # some have no row

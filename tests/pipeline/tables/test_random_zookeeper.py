@@ -1,9 +1,9 @@
-"""The tables of ZooKeeper, and `offset_rewinds`, computed by Spark, against an oracle in Python.
+"""Spark's tables of ZooKeeper, and `offset_rewinds`, equal their oracles in plain Python.
 
 `check_table` compares a table with its oracle in `pipeline/in_memory`, for random runs and a few
-real ones, and returns the rows of the random runs. Its last argument names the columns that
-identify a row. The assertions after it make sure that each case occurs in these rows, so that the
-comparison covers the case. docs/TABLES.md explains the columns. Ids such as ZK-74 are rules of
+real ones. It returns the rows of the random runs. Its last argument names the columns that identify
+a row. The assertions after it make sure that each case occurs in these rows, so that the comparison
+covers the case. docs/TABLES.md explains the columns. Ids such as ZK-74 are rules of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 
 - An attempt: a consumer tries once to own all partitions that the plan gives it. After too many

@@ -1,6 +1,7 @@
-"""Every table against small traces worked out by hand, all runs analysed at once.
+"""This file compares every table with small traces worked out by hand.
 
-The traces are commented text files with times in seconds. The tables are read back without Spark.
+The traces are commented text files with times in seconds. Spark analyses all runs at once; the
+tests read the tables back without Spark. docs/TABLES.md explains every column.
 
 - `traces/crash.txt`: `broker-2`, the coordinator of `group-1`, is killed at 12 s; `broker-0` loads
   the group at 19.782 s. `consumer-0` stays a member, `consumer-1` has to join again.
@@ -8,9 +9,10 @@ The traces are commented text files with times in seconds. The tables are read b
   over at 8.2 s and is killed at 30 s. The run is interrupted at 33 s.
 
 `analysed.table(run, name, columns)` returns a table's rows by the values of these columns. A tenure
-is the time in which a broker coordinates an offsets partition; the phases of a failover (notice,
-rediscover, accept, join, sync of a member; detect, publish, load wait, load of a broker) are
-lengths between two moments. Numbers in brackets name sections of docs/kafka.
+is the time in which a broker coordinates an offsets partition. A phase is the length between two
+moments of a failover. A broker's phases: detect, publish, load wait, load. A member's phases:
+notice, rediscover, accept, join, sync. Brackets such as (BEHAVIOUR 2.0) name a page of docs/kafka
+and a section of it.
 """
 
 from collections.abc import Sequence
@@ -30,7 +32,10 @@ P2 = "__consumer_offsets-2"
 def _rows(
     table: dict[tuple[object, ...], TableRow], *columns: str
 ) -> dict[object, Sequence[object]]:
-    """Return each row's values of `columns`, by its key; a key of one column is that value."""
+    """Return each row's values of `columns`, by its key.
+
+    A key of one column is that column's value, and not a tuple.
+    """
     return {
         key[0] if len(key) == 1 else key: [row[column] for column in columns]
         for key, row in table.items()
@@ -40,7 +45,8 @@ def _rows(
 def test_broker_phases_of_a_crash_follow_the_elected_leader(analysed: AnalysedRuns) -> None:
     """Three elections follow the fault; only that of `broker-0` ends the phase `detect`.
 
-    The election of 12.001 s elects no leader. The one of 35 s is later than the first new leader.
+    The election of 12.001 s elects no leader. The election of 35 s comes after `broker-0` became
+    leader, so the failover is over by then.
     Each phase is the difference of two moments:
     detect = decided - fault, publish = applied - decided,
     load wait = load_started - applied, load = active - load_started.
@@ -88,6 +94,8 @@ def test_client_phases_of_a_waiting_member_ignore_heartbeats_answered_while_load
 
     A broker that is still loading answers heartbeats with NONE, so such an answer proves nothing
     (BEHAVIOUR 2.0). Four lookups: two named the dead broker-2 (stale), one failed, one succeeded.
+    `unknown_us` is when the member marked its coordinator unknown, `named_us` when an answer named
+    the new one.
     """
     row = analysed.table("crash", "client_phases", "consumer")[("consumer-0",)]
     row.pop("run")
@@ -110,6 +118,7 @@ def test_client_phases_of_a_waiting_member_ignore_heartbeats_answered_while_load
         "sync_us": None,
         "attempts": 4,
         "stale_answers": 2,
+        # No request waited for the old coordinator, or was answered by it after the failover.
         "longest_wait_us": None,
         "noticed_by": None,
         "self_answers": 0,
@@ -138,7 +147,8 @@ def test_client_phases_that_never_end_are_null_and_count_every_lookup(
 ) -> None:
     """After the second fault no lookup finds the new coordinator before the run ends.
 
-    One lookup fails, one names broker-1, which is dead: 2 attempts, 1 stale answer.
+    One lookup fails, one names broker-1, which is dead: 2 attempts, 1 stale answer. `notice` after
+    f1 is 15.1 s, because the member waits so long for an answer of the paused coordinator.
     """
     rows = analysed.table("pause", "client_phases", "fault")
     columns = ("notice_us", "rediscover_us", "accept_us", "attempts", "stale_answers")
@@ -171,6 +181,7 @@ def test_coordinator_tenures_of_a_split_brain_overlap(analysed: AnalysedRuns) ->
         5: ["broker-1", 8_200_000, 30_000_000, "killed", 12_000_000],
     }
     assert _rows(rows, "paused_us", "paused_from_us", "paused_to_us", "cut_us") == {
+        # The last value, `cut_us`, is the time in which the broker was cut off from others.
         4: [15_009_000, 5_001_000, 20_010_000, 0],
         5: [0, None, None, 0],
     }
@@ -179,10 +190,11 @@ def test_coordinator_tenures_of_a_split_brain_overlap(analysed: AnalysedRuns) ->
 
 
 def test_availability_of_a_crash_per_member_partition_and_group(analysed: AnalysedRuns) -> None:
-    """An acknowledgement in flight at the kill ends no gap; a gap without an end has no length.
+    """A gap is the time without a success; a gap without an end has no length.
 
-    The acknowledgement that consumer-0 received at 12.001 s was on its way at the kill (12 s). The
-    gap begins at 12.001 s and ends with the first commit at the new coordinator, at 19.9 s.
+    The acknowledgement that consumer-0 received at 12.001 s was on its way at the kill (12 s), so
+    it does not end the gap. The gap begins there and ends with the first commit at the new
+    coordinator, at 19.9 s.
     """
     rows = analysed.table("crash", "availability", "subject_kind", "subject")
     assert _rows(rows, "gap_us", "before_us", "after_us") == {
@@ -215,7 +227,7 @@ def test_availability_with_two_coordinators_has_no_time_without_one(
 def test_rebalances_have_their_cause_and_the_fault_before(analysed: AnalysedRuns) -> None:
     """The rebalance of 20.022 s is cut short by that of 20.05 s, so it never became stable.
 
-    The group's first rebalance precedes every fault and has none.
+    The group's first rebalance precedes every fault, so its `fault` is None.
     """
     rows = analysed.table("crash", "rebalances", "cause")
     columns = ("fault", "member", "generation", "started_us", "joined_us", "stable_us", "length_us")
@@ -245,6 +257,7 @@ def test_faults_have_their_blast_radius_and_window(analysed: AnalysedRuns) -> No
         "until_us": 40_000_000,
         "groups": ["group-1"],
         "partitions": [P2, "orders-2"],
+        # Only a fault of links has a time in force and two ends (`from_nodes`, `to_nodes`).
         "in_force_us": None,
         "in_force_until_us": None,
         "nodes": ["broker-2"],
@@ -271,7 +284,10 @@ def test_groups_find_their_partition_by_load_or_by_name(analysed: AnalysedRuns) 
 
 
 def test_interrupted_runs_end_with_their_last_event(analysed: AnalysedRuns) -> None:
-    """A complete run ends with its stage `stopping`; `pause` has none and ends at 33 s."""
+    """A complete run ends with its stage `stopping`; `pause` has none and ends at 33 s.
+
+    The odd name of the folder of `pause` must not be taken for a pattern or a column.
+    """
     columns = ("steady_us", "end_us", "completed")
     assert _rows(analysed.table("crash", "runs", "run"), *columns) == {
         "crash/1": [10_000_000, 40_000_000, True]
@@ -314,8 +330,8 @@ def test_analysis_leaves_only_the_tables(analysed: AnalysedRuns) -> None:
 def test_summary_of_a_crash_has_the_lines_of_its_story(analysed: AnalysedRuns) -> None:
     """The cells of a line: samples, missing, median, p90, p99, maximum.
 
-    A percentile is empty if there are too few samples for it. `notice` was 27 and 30 ms, which is
-    below the clocks' error of 40 ms that the manifest names.
+    A percentile is empty if there are too few samples for it. The median of two is the lower one.
+    `notice` was 27 and 30 ms, which is below the clocks' error of 40 ms that the manifest names.
     """
     fault = analysed.fault("crash", "f1")
     assert fault.rows("broker") == (
@@ -345,13 +361,19 @@ def test_summary_of_a_crash_has_the_lines_of_its_story(analysed: AnalysedRuns) -
         "1 rebalance: leave of consumer-0",
     ]
     assert (fault.partitions_moved, fault.members) == (1, 2)
-    assert (fault.members_kept, fault.members_kept_id) == (1, 1)  # consumer-0
-    # No commit timed out at the old coordinator, and it named itself to no member.
-    assert (fault.left_after, fault.told_by_old) == ((), 0)
+    # consumer-0 kept its member id (`members_kept_id`) and its generation (`members_kept`).
+    assert (fault.members_kept, fault.members_kept_id) == (1, 1)
+    # No member left the old coordinator after timeouts of commits there.
+    assert fault.left_after == ()
+    # The old coordinator named itself to no member.
+    assert fault.told_by_old == 0
 
 
 def test_summary_of_two_faults_keeps_them_apart(analysed: AnalysedRuns) -> None:
-    """Faults are in time order, each with its own figures; a torn manifest has no clock error."""
+    """Faults are in time order, each with its own figures.
+
+    The manifest of `pause` was cut off in the middle, so the error between clocks is unknown (0).
+    """
     summary = analysed.summaries["pause"]
     assert [fault.fault for fault in summary.faults] == ["f1", "f2"]
     assert [fault.members_kept for fault in summary.faults] == [1, 0]

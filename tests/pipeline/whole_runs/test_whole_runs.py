@@ -41,7 +41,10 @@ def _copied(run: Path, base: Path) -> Path:
 
 
 def _read_whole(run: Path, base: Path) -> tuple[Path, RunSummary | None]:
-    """Copy a run and analyse the copy whole; None: only the transforms can read the run."""
+    """Copy a run and analyse the copy whole.
+
+    Without a summary (None), only the transforms can read the run.
+    """
     copy = _copied(run, base)
     (files,) = find_run_files([copy])
     return copy, analyze_whole(files)
@@ -123,7 +126,7 @@ def test_each_run_of_one_call_is_read_whole_or_transformed_as_needed(
         for name in TABLE_NAMES:
             found, expected = read_table(copy, name), read_table(run, name)
             assert sorted(found, key=repr) == sorted(expected, key=repr), f"{name} of {run}"
-    # Spark's start, three runs, the tables of the spoiled run, its summary.
+    # A step each: Spark's start, three runs, the tables of the spoiled run, its summary.
     assert seen[-1].total == 1 + 3 + len(TABLE_NAMES) + 1
     assert seen[-1].done == seen[-1].total
     assert [progress.done for progress in seen] == sorted(progress.done for progress in seen)

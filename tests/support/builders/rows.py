@@ -80,37 +80,56 @@ class Rows:
         self,
         time_s: float,
         node: str,
-        epoch: int,
+        leader_epoch: int,
         log_end: int,
         *,
         partition: str = OFFSETS_0,
     ) -> None:
-        """Make `node` leader in leader epoch `epoch`; its log ends at `log_end`."""
+        """Make `node` leader in `leader_epoch`; its log ends at `log_end`."""
         self.add(
             time_s,
             node,
             TraceKind.BECAME_LEADER,
             partition=partition,
-            leader_epoch=epoch,
+            leader_epoch=leader_epoch,
             offset=log_end,
         )
 
     def append_started(
-        self, time_s: float, node: str, epoch: int, base: int, records: int = 1
+        self, time_s: float, node: str, leader_epoch: int, base_offset: int, records: int = 1
     ) -> int:
-        """Let `node` append a batch at offset `base`; return the append id."""
+        """Let `node` append a batch at `base_offset`; return the append id."""
         self._last_append_id += 1
         self._append(
-            time_s, node, TraceKind.APPEND_STARTED, epoch, base, self._last_append_id, records
+            time_s,
+            node,
+            TraceKind.APPEND_STARTED,
+            leader_epoch,
+            base_offset,
+            self._last_append_id,
+            records,
         )
         return self._last_append_id
 
     def append_completed(
-        self, time_s: float, node: str, epoch: int, base: int, append_id: int, error: str = "NONE"
+        self,
+        time_s: float,
+        node: str,
+        leader_epoch: int,
+        base_offset: int,
+        append_id: int,
+        error: str = "NONE",
     ) -> None:
         """Acknowledge append `append_id`, or let it fail with `error`."""
         self._append(
-            time_s, node, TraceKind.APPEND_COMPLETED, epoch, base, append_id, 1, error=error
+            time_s,
+            node,
+            TraceKind.APPEND_COMPLETED,
+            leader_epoch,
+            base_offset,
+            append_id,
+            1,
+            error=error,
         )
 
     def _append(
@@ -118,8 +137,8 @@ class Rows:
         time_s: float,
         node: str,
         kind: TraceKind,
-        epoch: int,
-        base: int,
+        leader_epoch: int,
+        base_offset: int,
         append_id: int,
         records: int,
         error: str | None = None,
@@ -129,17 +148,19 @@ class Rows:
             node,
             kind,
             partition=OFFSETS_0,
-            leader_epoch=epoch,
-            offset=base,
+            leader_epoch=leader_epoch,
+            offset=base_offset,
             correlation_id=append_id,
             error=error,
             detail={"records": records},
         )
 
-    def appended(self, time_s: float, node: str, epoch: int, base: int, records: int = 1) -> None:
+    def appended(
+        self, time_s: float, node: str, leader_epoch: int, base_offset: int, records: int = 1
+    ) -> None:
         """Add an append that begins at `time_s` and is acknowledged 2 ms later."""
-        append_id = self.append_started(time_s, node, epoch, base, records)
-        self.append_completed(time_s + 0.002, node, epoch, base, append_id)
+        append_id = self.append_started(time_s, node, leader_epoch, base_offset, records)
+        self.append_completed(time_s + 0.002, node, leader_epoch, base_offset, append_id)
 
     def assigned(
         self,
@@ -303,27 +324,34 @@ class Rows:
             },
         )
 
-    def load_started(self, time_s: float, node: str, epoch: int) -> None:
+    def load_started(self, time_s: float, node: str, leader_epoch: int) -> None:
         """Let `node` begin to load the groups of the offsets partition from its log."""
         self.add(
-            time_s, node, TraceKind.LOAD_STARTED, partition=OFFSETS_0, leader_epoch=epoch, detail={}
+            time_s,
+            node,
+            TraceKind.LOAD_STARTED,
+            partition=OFFSETS_0,
+            leader_epoch=leader_epoch,
+            detail={},
         )
 
-    def load_completed(self, time_s: float, node: str, epoch: int) -> None:
+    def load_completed(self, time_s: float, node: str, leader_epoch: int) -> None:
         """Let `node` complete the load, after which it coordinates the groups of the partition."""
         self.add(
             time_s,
             node,
             TraceKind.LOAD_COMPLETED,
             partition=OFFSETS_0,
-            leader_epoch=epoch,
+            leader_epoch=leader_epoch,
             offset=10,
             detail={"records": 10, "bytes": 1_000, "groups": 1},
         )
 
-    def unloaded(self, time_s: float, node: str, epoch: int) -> None:
+    def unloaded(self, time_s: float, node: str, leader_epoch: int) -> None:
         """Let `node` unload the offsets partition."""
-        self.add(time_s, node, TraceKind.UNLOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=epoch)
+        self.add(
+            time_s, node, TraceKind.UNLOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=leader_epoch
+        )
 
     def member_added(
         self,

@@ -3,9 +3,9 @@
 With acks=all a record is acknowledged when all replicas in sync have it. producer-0 writes to t-0
 with acks=all, producer-1 with acks=1.
 
-- `produced(rows, 5, 10, 2)` acknowledges the records 10 and 11 at 5 s.
-- `rows.leads(6, "broker-1", 1, 12, partition="t-0")` lets broker-1 lead in epoch 1 from 6 s on,
-  with a log that ends at offset 12.
+- `produced(rows, 5, offset=10, count=2)` acknowledges the records 10 and 11 at 5 s.
+- `rows.leads(6, "broker-1", leader_epoch=1, log_end=12, partition="t-0")` lets broker-1 lead in
+  epoch 1 from 6 s on, with a log that ends at offset 12.
 """
 
 import pytest
@@ -56,9 +56,9 @@ def led_with(log_end: int, *, acknowledged_s: float = 5, producer: str = "produc
     broker-1 takes over at 6 s, with a log that ends at `log_end`.
     """
     rows = Rows()
-    produced(rows, 4, 8, 2)
-    produced(rows, acknowledged_s, 10, 2, producer)
-    rows.leads(6, "broker-1", 1, log_end, partition=T0)
+    produced(rows, 4, offset=8, count=2)
+    produced(rows, acknowledged_s, offset=10, count=2, producer=producer)
+    rows.leads(6, "broker-1", leader_epoch=1, log_end=log_end, partition=T0)
     rows.rows.sort(key=lambda row: row.time_us)
     return rows
 
@@ -98,10 +98,10 @@ def test_leader_of_an_ended_epoch_that_takes_over_late_is_not_judged() -> None:
     By then broker-2 leads in epoch 3, and has acknowledged records 10 and 11.
     """
     rows = Rows()
-    produced(rows, 4, 8, 2)
-    rows.leads(5, "broker-2", 3, 10, partition=T0)
-    produced(rows, 6, 10, 2)
-    rows.leads(7, "broker-0", 2, 10, partition=T0)
+    produced(rows, 4, offset=8, count=2)
+    rows.leads(5, "broker-2", leader_epoch=3, log_end=10, partition=T0)
+    produced(rows, 6, offset=10, count=2)
+    rows.leads(7, "broker-0", leader_epoch=2, log_end=10, partition=T0)
 
     assert not check(rows).findings
 
@@ -113,12 +113,12 @@ def test_records_may_be_lost_with_the_last_replica_in_sync() -> None:
     rows.add(
         1, "controller-0", TraceKind.LEADER_ELECTED, partition=T0, peer="broker-1", detail=elected
     )
-    produced(rows, 4, 8, 2)
+    produced(rows, 4, offset=8, count=2)
     rows.add(5, "driver", TraceKind.NODE_KILLED, peer="broker-1", cause="power loss")
     rows.add(
         6, "controller-0", TraceKind.LEADER_ELECTED, partition=T0, peer="broker-1", detail=elected
     )
-    rows.leads(6.1, "broker-1", 2, 0, partition=T0)
+    rows.leads(6.1, "broker-1", leader_epoch=2, log_end=0, partition=T0)
 
     assert not check(rows).findings
 
@@ -127,21 +127,21 @@ def test_topic_that_is_made_again_begins_at_offset_0() -> None:
     """The records of the deleted topic need not be in the log of the new one."""
     rows = led_with(12)
     rows.add(7, "controller-0", TraceKind.TOPIC_DELETED, detail={"topic": "t"})
-    rows.leads(8, "broker-1", 0, 0, partition=T0)
+    rows.leads(8, "broker-1", leader_epoch=0, log_end=0, partition=T0)
 
     assert not check(rows).findings
 
 
 def acknowledged_twice(producer: str = "producer-0") -> Rows:
-    """Records 8 and 9 are acknowledged at 4 s, records 9 and 10 at 5 s."""
+    """Return rows in which records 8 and 9 are acknowledged at 4 s, and 9 and 10 at 5 s."""
     rows = Rows()
-    produced(rows, 4, 8, 2)
-    produced(rows, 5, 9, 2, producer)
+    produced(rows, 4, offset=8, count=2)
+    produced(rows, 5, offset=9, count=2, producer=producer)
     return rows
 
 
 def test_offset_that_is_acknowledged_twice_is_found() -> None:
-    """Planted bug: a batch with new records counts as a repetition of the one before."""
+    """A bug that this would show: a batch of new records counts as a repetition of the last one."""
     (finding,) = check(acknowledged_twice()).findings
     assert finding.summary == (
         "t-0: records 9 to 10 were acknowledged to producer-0, and at the same offsets others "
@@ -157,25 +157,26 @@ def test_offset_may_be_given_again_after_a_loss_with_the_last_replica() -> None:
     rows.add(
         1, "controller-0", TraceKind.LEADER_ELECTED, partition=T0, peer="broker-1", detail=elected
     )
-    produced(rows, 4, 8, 2)
+    produced(rows, 4, offset=8, count=2)
     rows.add(5, "driver", TraceKind.NODE_KILLED, peer="broker-1", cause="power loss")
     rows.add(
         6, "controller-0", TraceKind.LEADER_ELECTED, partition=T0, peer="broker-1", detail=elected
     )
-    produced(rows, 7, 8, 2)
+    produced(rows, 7, offset=8, count=2)
     assert not check(rows).findings
 
 
 def test_offset_of_a_record_with_acks_1_may_be_given_again() -> None:
+    """A leader may acknowledge such a record alone, and then lose it."""
     assert not check(acknowledged_twice("producer-1")).findings
 
 
 def test_offsets_of_a_topic_that_was_deleted_are_given_again() -> None:
     """Also if the row of the last acknowledgement comes after the one of the deletion."""
     rows = Rows()
-    produced(rows, 4, 0, 2)
+    produced(rows, 4, offset=0, count=2)
     rows.add(5, "controller-0", TraceKind.TOPIC_DELETED, detail={"topic": "t"})
-    produced(rows, 6, 0, 2)
+    produced(rows, 6, offset=0, count=2)
     assert not check(rows).findings
 
 

@@ -1,7 +1,9 @@
-"""What a member reads, delivers and commits in one assignment, as `processing` judges it.
+"""The check `processing` judges what a member reads, delivers and commits in one assignment.
 
-Each test of a violation is a bug of a consumer that the group as a whole may survive unnoticed: its
-records are processed once more, or another member's work hides the gap.
+An assignment lasts from the row that gives C0 its partitions to their revocation or loss. A
+position is the offset from which a member reads on. Each violation here is a bug of a consumer that
+the group as a whole may survive unnoticed: records are processed once more, or another member's
+work hides the gap. The checker waits `commit_patience_us` (5 s) for a commit.
 """
 
 from dataclasses import replace
@@ -47,35 +49,35 @@ def claim_of(rows: Rows) -> str:
 
 
 def begun(offset: int = 10) -> Rows:
-    """C0 is assigned t-0, whose committed offset is `offset`."""
+    """Return rows of C0, which is assigned t-0 and begins at the committed offset `offset`."""
     rows = Rows()
     rows.assigned(1, C0)
-    rows.fetched(1.1, C0, offset)
-    rows.position_reset(1.1, C0, offset)
+    rows.fetched(1.1, C0, offset=offset)
+    rows.position_reset(1.1, C0, offset=offset)
     return rows
 
 
 def assigned_again(rows: Rows, time_s: float) -> None:
-    """C0 commits 20, and gets t-0 again in generation 2."""
-    rows.committed(time_s, C0, 20)
+    """Let C0 commit 20, revoke t-0, and get it again in generation 2."""
+    rows.committed(time_s, C0, offset=20)
     rows.revoked(time_s + 0.1, C0)
     rows.assigned(time_s + 0.2, C0, generation=2)
 
 
-# -- where a place begins ------------------------------------------------------------------------
+# -- positions -----------------------------------------------------------------------------------
 
 
 def test_member_that_reads_on_from_its_committed_offset_passes() -> None:
-    """Two assignments; in the second the leader does not have the position, which is reset."""
+    """C0 has two assignments. In the second, the leader's log lacks C0's position: it is reset."""
     rows = begun()
-    rows.consumed(2, C0, 10, 14)
-    rows.consumed(3, C0, 15, 19)
+    rows.consumed(2, C0, first=10, last=14)
+    rows.consumed(3, C0, first=15, last=19)
     assigned_again(rows, 4)
-    rows.fetched(4.3, C0, 20)
-    rows.position_reset(4.3, C0, 20)
-    rows.consumed(5, C0, 20, 29)
-    rows.position_reset(6, C0, 0, "earliest")
-    rows.consumed(7, C0, 0, 4)
+    rows.fetched(4.3, C0, offset=20)
+    rows.position_reset(4.3, C0, offset=20)
+    rows.consumed(5, C0, first=20, last=29)
+    rows.position_reset(6, C0, offset=0, cause="earliest")
+    rows.consumed(7, C0, first=0, last=4)
 
     assert check(rows).outcome is not CheckOutcome.VIOLATED
 
@@ -84,23 +86,24 @@ def test_member_without_a_committed_offset_begins_where_the_reset_policy_says() 
     """The coordinator answered -1: nothing is committed."""
     rows = Rows()
     rows.assigned(1, C0)
-    rows.fetched(1.1, C0, -1)
-    rows.position_reset(1.2, C0, 7, "latest")
-    rows.consumed(2, C0, 7, 9)
+    rows.fetched(1.1, C0, offset=-1)
+    rows.position_reset(1.2, C0, offset=7, cause="latest")
+    rows.consumed(2, C0, first=7, last=9)
 
     assert check(rows).outcome is not CheckOutcome.VIOLATED
 
 
 def test_offset_fetched_in_an_earlier_assignment_is_found() -> None:
-    """A pending OffsetFetch serves the next generation: another member may have committed since.
+    """The answer to an OffsetFetch of generation 1 is used in generation 2.
 
-    Kafka's PendingCommittedOffsetRequest.sameRequest compares the generation for this reason.
+    Another member may have committed since then. Kafka's PendingCommittedOffsetRequest.sameRequest
+    compares the generation for this reason.
     """
     rows = begun()
     rows.revoked(1.2, C0)
-    rows.fetched(1.3, C0, 10)
+    rows.fetched(1.3, C0, offset=10)
     rows.assigned(2, C0, generation=2)
-    rows.position_reset(2.1, C0, 10)
+    rows.position_reset(2.1, C0, offset=10)
 
     assert claim_of(rows) == (
         f"{C0} began at the committed offset 10, but it fetched none in this assignment"
@@ -108,11 +111,11 @@ def test_offset_fetched_in_an_earlier_assignment_is_found() -> None:
 
 
 def test_position_that_is_not_the_fetched_offset_is_found() -> None:
-    """The offset of one partition is set in another."""
+    """Such a bug: the consumer uses another partition's offset, here 12 instead of 10."""
     rows = Rows()
     rows.assigned(1, C0)
-    rows.fetched(1.1, C0, 10)
-    rows.position_reset(1.1, C0, 12)
+    rows.fetched(1.1, C0, offset=10)
+    rows.position_reset(1.1, C0, offset=12)
 
     assert claim_of(rows) == (
         f"{C0} began at the committed offset 12, but it fetched 10 in this assignment"
@@ -120,11 +123,11 @@ def test_position_that_is_not_the_fetched_offset_is_found() -> None:
 
 
 def test_reset_although_an_offset_is_committed_is_found() -> None:
-    """With `earliest` nothing is lost, and every record is processed again."""
+    """With `earliest` no record is lost, but every record is processed again."""
     rows = Rows()
     rows.assigned(1, C0)
-    rows.fetched(1.1, C0, 10)
-    rows.position_reset(1.1, C0, 0, "earliest")
+    rows.fetched(1.1, C0, offset=10)
+    rows.position_reset(1.1, C0, offset=0, cause="earliest")
 
     assert claim_of(rows) == (
         f"{C0} began at 0 (earliest), although it had fetched the committed offset 10"
@@ -135,7 +138,7 @@ def test_reset_before_the_committed_offset_is_known_is_found() -> None:
     """A failed OffsetFetch is no answer that nothing is committed."""
     rows = Rows()
     rows.assigned(1, C0)
-    rows.position_reset(1.1, C0, 0, "earliest")
+    rows.position_reset(1.1, C0, offset=0, cause="earliest")
 
     assert claim_of(rows) == (
         f"{C0} began at 0 (earliest), and had not fetched the committed offset in this assignment"
@@ -143,11 +146,11 @@ def test_reset_before_the_committed_offset_is_known_is_found() -> None:
 
 
 def test_committed_offset_in_the_middle_of_an_assignment_is_found() -> None:
-    """A position that is known is not looked up again."""
+    """A member looks up the committed offset only while it has no position."""
     rows = begun()
-    rows.consumed(2, C0, 10, 19)
-    rows.fetched(3, C0, 10)
-    rows.position_reset(3, C0, 10)
+    rows.consumed(2, C0, first=10, last=19)
+    rows.fetched(3, C0, offset=10)
+    rows.position_reset(3, C0, offset=10)
 
     assert claim_of(rows) == f"{C0} went from 20 to a committed offset, 10"
 
@@ -157,28 +160,28 @@ def test_committed_offset_in_the_middle_of_an_assignment_is_found() -> None:
 
 @pytest.mark.parametrize(("first", "last"), [(15, 24), (25, 29)])
 def test_records_that_do_not_follow_the_last_ones_are_found(first: int, last: int) -> None:
-    """Repeated or left out, by one member in one assignment; another one has processed all."""
+    """C0 repeats records, or leaves some out, in one assignment. C1 has processed all of them."""
     rows = begun()
-    rows.consumed(2, C0, 10, 19)
+    rows.consumed(2, C0, first=10, last=19)
     rows.assigned(2.1, C1)
-    rows.fetched(2.2, C1, 10)
-    rows.position_reset(2.2, C1, 10)
-    rows.consumed(2.3, C1, 10, 29)
-    rows.consumed(3, C0, first, last)
+    rows.fetched(2.2, C1, offset=10)
+    rows.position_reset(2.2, C1, offset=10)
+    rows.consumed(2.3, C1, first=10, last=29)
+    rows.consumed(3, C0, first=first, last=last)
 
     assert claim_of(rows) == f"{C0} got records {first} to {last} while its position was 20"
 
 
 def test_records_of_a_fetch_from_before_the_rebalance_are_found() -> None:
     """C0 never committed, so its second assignment begins at 0; the late answer has 20 to 29."""
-    rows = begun(0)
-    rows.consumed(2, C0, 0, 19)
-    rows.commit_failed(2.1, C0, 20, "TIMED_OUT")
+    rows = begun(offset=0)
+    rows.consumed(2, C0, first=0, last=19)
+    rows.commit_failed(2.1, C0, offset=20, error="TIMED_OUT")
     rows.revoked(3, C0)
     rows.assigned(3.1, C0, generation=2)
-    rows.fetched(3.2, C0, 0)
-    rows.position_reset(3.2, C0, 0)
-    rows.consumed(3.3, C0, 20, 29)
+    rows.fetched(3.2, C0, offset=0)
+    rows.position_reset(3.2, C0, offset=0)
+    rows.consumed(3.3, C0, first=20, last=29)
 
     assert claim_of(rows) == f"{C0} got records 20 to 29 while its position was 0"
 
@@ -187,38 +190,38 @@ def test_records_of_a_fetch_from_before_the_rebalance_are_found() -> None:
 def test_records_of_a_partition_that_is_gone_are_found(lost: bool) -> None:
     """The fetched records of a revoked partition must not reach the application."""
     rows = begun()
-    rows.consumed(2, C0, 10, 19)
-    rows.committed(2.5, C0, 20)
+    rows.consumed(2, C0, first=10, last=19)
+    rows.committed(2.5, C0, offset=20)
     rows.revoked(3, C0, lost=lost)
-    rows.consumed(4, C0, 20, 29)
+    rows.consumed(4, C0, first=20, last=29)
 
     assert claim_of(rows) == f"{C0} got records 20 to 29 of it, which was not assigned to it"
 
 
 def test_position_of_a_partition_that_is_gone_is_found() -> None:
-    """A ListOffsets from before the rebalance."""
+    """Such a bug: the late answer to a ListOffsets sets a position after the revocation."""
     rows = begun()
     rows.revoked(3, C0)
-    rows.position_reset(4, C0, 0, "earliest")
+    rows.position_reset(4, C0, offset=0, cause="earliest")
 
     assert claim_of(rows) == f"{C0} set a position, 0, in it, which was not assigned to it"
 
 
 def test_records_from_before_a_reset_may_be_processed_after_it() -> None:
-    """The application had got 20 to 24 already when the answer reset the position."""
+    """C0's application already had the records 20 to 24 when the answer reset the position."""
     rows = begun()
-    rows.consumed(2, C0, 10, 19)
-    rows.position_reset(3, C0, 0, "earliest")
-    rows.consumed(3.1, C0, 20, 24)
-    rows.consumed(4, C0, 0, 9)
+    rows.consumed(2, C0, first=10, last=19)
+    rows.position_reset(3, C0, offset=0, cause="earliest")
+    rows.consumed(3.1, C0, first=20, last=24)
+    rows.consumed(4, C0, first=0, last=9)
 
     assert check(rows).outcome is not CheckOutcome.VIOLATED
 
 
 def test_new_process_of_a_member_begins_anew() -> None:
-    """Its rows have another incarnation; the killed one never revoked its partition."""
+    """The new process has another incarnation. The killed one never revoked its partition."""
     rows = begun()
-    rows.consumed(2, C0, 10, 19)
+    rows.consumed(2, C0, first=10, last=19)
     rows.add(3, "driver", TraceKind.NODE_KILLED, peer=C0)
     again = {"group": "g", "partition": "t-0", "incarnation": 1}
     rows.add(
@@ -238,10 +241,10 @@ def test_new_process_of_a_member_begins_anew() -> None:
 
 
 def test_in_real_time_nothing_of_this_is_judged() -> None:
-    """Rows may be missing there, and real producers write markers into topics."""
+    """In real time rows may be missing. Also, real producers write markers, which take offsets."""
     rows = begun()
-    rows.consumed(2, C0, 10, 19)
-    rows.consumed(3, C0, 15, 24)
+    rows.consumed(2, C0, first=10, last=19)
+    rows.consumed(3, C0, first=15, last=24)
 
     in_real_time = replace(CONTEXT, in_virtual_time=False)
     assert check(rows, in_real_time).outcome is not CheckOutcome.VIOLATED
@@ -251,11 +254,11 @@ def test_in_real_time_nothing_of_this_is_judged() -> None:
 
 
 def test_commit_of_records_that_were_not_delivered_is_found() -> None:
-    """C0 goes on, and so no record is lost; had it died, records 20 to 24 would be."""
+    """C0 goes on, so that no record is lost. If C0 died, records 20 to 24 would be lost."""
     rows = begun()
-    rows.consumed(2, C0, 10, 19)
-    rows.committed(3, C0, 25)
-    rows.consumed(4, C0, 20, 29)
+    rows.consumed(2, C0, first=10, last=19)
+    rows.committed(3, C0, offset=25)
+    rows.consumed(4, C0, first=20, last=29)
 
     assert claim_of(rows) == (
         f"{C0} committed 25 in generation 1, in which its positions were 10 to 20"
@@ -263,10 +266,10 @@ def test_commit_of_records_that_were_not_delivered_is_found() -> None:
 
 
 def test_commit_of_an_older_assignment_in_a_new_generation_is_found() -> None:
-    """The partition belongs to another member by now, whose commit is undone."""
+    """t-0 belongs to another member in generation 2, whose commit C0's commit would undo."""
     rows = begun()
-    rows.consumed(2, C0, 10, 19)
-    rows.committed(2.1, C0, 20)
+    rows.consumed(2, C0, first=10, last=19)
+    rows.committed(2.1, C0, offset=20)
     rows.revoked(3, C0)
     rows.assigned(3.1, C0, generation=2, names=["t-1"])
     rows.add(
@@ -284,15 +287,15 @@ def test_commit_of_an_older_assignment_in_a_new_generation_is_found() -> None:
 
 
 def test_commit_that_waited_for_the_coordinator_is_excused() -> None:
-    """Kafka's commitAsync names its generation when the lookup has ended.
+    """Kafka's commitAsync names its generation only when the lookup of the coordinator has ended.
 
-    Two lookups were in flight; the group rebalanced when the first had ended, the commit waited for
-    the other one.
+    C0 begins the commit in generation 1 while it looks for its coordinator. The group rebalances
+    before the commit is sent, so that it names generation 2.
     """
     rows = begun()
-    rows.consumed(2, C0, 10, 19)
+    rows.consumed(2, C0, first=10, last=19)
     rows.add(2.1, C0, TraceKind.COORDINATOR_UNKNOWN, group="g", peer="broker-0")
-    rows.committed(2.5, C0, 20)
+    rows.committed(2.5, C0, offset=20)
     rows.revoked(3, C0)
     rows.assigned(3.1, C0, generation=2, names=["t-1"])
     rows.add(
@@ -313,13 +316,13 @@ def test_commit_that_waited_for_the_coordinator_is_excused() -> None:
 
 
 def test_answer_to_a_commit_may_come_after_the_rebalance() -> None:
-    """It counts for the generation that the commit named."""
+    """The row of the answer has the generation that the commit named, which is 1."""
     rows = begun()
-    rows.consumed(2, C0, 10, 19)
-    rows.commit_failed(2.1, C0, 20, "REQUEST_TIMED_OUT")
+    rows.consumed(2, C0, first=10, last=19)
+    rows.commit_failed(2.1, C0, offset=20, error="REQUEST_TIMED_OUT")
     rows.revoked(3, C0)
     rows.assigned(3.1, C0, generation=2, names=["t-1"])
-    rows.committed(4, C0, 20)
+    rows.committed(4, C0, offset=20)
 
     assert check(rows).outcome is not CheckOutcome.VIOLATED
 
@@ -330,58 +333,58 @@ def test_answer_to_a_commit_may_come_after_the_rebalance() -> None:
 def test_revocation_without_a_commit_is_found() -> None:
     """The next owner processes 10 to 19 again, although nothing had failed."""
     rows = begun()
-    rows.consumed(2, C0, 10, 19)
+    rows.consumed(2, C0, first=10, last=19)
     rows.revoked(3, C0)
 
     assert claim_of(rows) == f"{C0} revoked it at position 20 without a commit"
 
 
 def test_revocation_after_an_older_commit_is_found() -> None:
-    """The answer to a commit in flight; the one that includes 15 to 19 is missing."""
+    """The commit of 15 was in flight. A commit that includes the records 15 to 19 is missing."""
     rows = begun()
-    rows.consumed(2, C0, 10, 14)
-    rows.consumed(2.1, C0, 15, 19)
-    rows.committed(2.2, C0, 15)
+    rows.consumed(2, C0, first=10, last=14)
+    rows.consumed(2.1, C0, first=15, last=19)
+    rows.committed(2.2, C0, offset=15)
     rows.revoked(3, C0)
 
     assert claim_of(rows) == f"{C0} revoked it at position 20 after a commit of 15"
 
 
 def test_revocation_after_a_failed_commit_passes() -> None:
-    """The member has tried; delivery is at least once."""
+    """A failed commit is an attempt. Kafka promises delivery at least once, not exactly once."""
     rows = begun()
-    rows.consumed(2, C0, 10, 19)
-    rows.commit_failed(2.2, C0, 20, "COMMIT_FAILED")
+    rows.consumed(2, C0, first=10, last=19)
+    rows.commit_failed(2.2, C0, offset=20, error="COMMIT_FAILED")
     rows.revoked(3, C0)
 
     assert check(rows).outcome is not CheckOutcome.VIOLATED
 
 
 def test_revocation_after_a_long_wait_passes() -> None:
-    """No coordinator was found, or no answer came: such a commit ends without a row."""
+    """5 s after the records, a commit may have ended without a row: no coordinator, no answer."""
     rows = begun()
-    rows.consumed(2, C0, 10, 19)
+    rows.consumed(2, C0, first=10, last=19)
     rows.revoked(7, C0)
 
     assert check(rows).outcome is not CheckOutcome.VIOLATED
 
 
 def test_lost_partitions_and_groups_that_never_commit_need_no_commit() -> None:
-    """A member that lost its generation cannot commit."""
+    """A member that lost its generation cannot commit; by settings, a group may never commit."""
     lost = begun()
-    lost.consumed(2, C0, 10, 19)
+    lost.consumed(2, C0, first=10, last=19)
     lost.revoked(3, C0, lost=True)
     assert check(lost).outcome is not CheckOutcome.VIOLATED
 
     rows = begun()
-    rows.consumed(2, C0, 10, 19)
+    rows.consumed(2, C0, first=10, last=19)
     rows.revoked(3, C0)
     never = {"g": replace(CONTEXT.groups["g"], commits=False)}
     assert check(rows, replace(CONTEXT, groups=never)).outcome is not CheckOutcome.VIOLATED
 
 
 def test_position_without_records_needs_no_commit() -> None:
-    """The committed offset is the position already."""
+    """C0 processes no record, so its position is still the committed offset."""
     rows = begun()
     rows.revoked(3, C0)
 

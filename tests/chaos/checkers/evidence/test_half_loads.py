@@ -26,7 +26,7 @@ def test_load_is_partial_if_it_ends_before_the_log_and_its_leader_is_replaced(
 ) -> None:
     """If the leader is not replaced, an early end of the load has another reason: no excuse."""
     rows = Rows()
-    rows.leads(1, "broker-0", 1, 12)  # leader epoch 1, log end offset 12
+    rows.leads(1, "broker-0", leader_epoch=1, log_end=12)
     rows.add(
         2,
         "controller-100",
@@ -60,7 +60,7 @@ def test_second_load_of_an_epoch_does_not_continue_the_first() -> None:
     A second one occurs if a broker hears of an old leadership again, after it has lost its log.
     """
     rows = Rows()
-    rows.leads(1, "broker-0", 1, 12)
+    rows.leads(1, "broker-0", leader_epoch=1, log_end=12)
     loads = HalfLoads()
     # The first load of epoch 1 reads the whole log, to 12. The second one ends at 0.
     for time_s, read_to in ((2, 12), (5, 0)):

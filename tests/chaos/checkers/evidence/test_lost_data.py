@@ -4,9 +4,10 @@ If the only replica in sync loses power or its disk, Kafka may elect it again. T
 election, because the replica is in sync, but its log is gone. Checkers excuse this loss. The file
 tests/corpus/power_loss_of_the_last_replica_in_sync.yaml plays such a run.
 
-The rows are made by hand: `rows.leads(5.1, "broker-0", 3, 0)` lets broker 0 lead in epoch 3, with a
-log that ends at offset 0. A fetched offset of -1 means that the group has no committed offset. In
-the stage "verifying", at the end of a run, the committed offsets are fetched once more.
+The rows are made by hand: `rows.leads(5.1, "broker-0", leader_epoch=3, log_end=0)` lets broker 0
+lead in epoch 3, with a log that ends at offset 0. A fetched offset of -1 means that the group has
+no committed offset. In the stage "verifying", at the end of a run, the committed offsets are
+fetched once more.
 """
 
 from dataclasses import replace
@@ -74,22 +75,22 @@ def last_replica_lost(
     in between, and broker 0 fetches the log again before it leads.
     """
     rows = Rows()
-    elected(rows, 0.1, "broker-0", 0, [0, 1])
-    rows.leads(0.2, "broker-0", 0, 0)
+    elected(rows, 0.1, "broker-0", epoch=0, isr=[0, 1])
+    rows.leads(0.2, "broker-0", leader_epoch=0, log_end=0)
     rows.assigned(1, "consumer-0", peer="broker-0")
-    rows.appended(2, "broker-0", 0, 0)
-    rows.committed(2.1, "consumer-0", 7, peer="broker-0")
+    rows.appended(2, "broker-0", leader_epoch=0, base_offset=0)
+    rows.committed(2.1, "consumer-0", offset=7, peer="broker-0")
 
     damaged(rows, 3, "broker-0", how)
     if left_isr:
-        elected(rows, 4, "broker-1", 1, [1])
-        rows.leads(4.1, "broker-1", 1, 1)
-        elected(rows, 4.5, "broker-1", 2, [1, 0])
-    elected(rows, 5, "broker-0", 3, list(isr))
-    rows.leads(5.1, "broker-0", 3, 0)
+        elected(rows, 4, "broker-1", epoch=1, isr=[1])
+        rows.leads(4.1, "broker-1", leader_epoch=1, log_end=1)
+        elected(rows, 4.5, "broker-1", epoch=2, isr=[1, 0])
+    elected(rows, 5, "broker-0", epoch=3, isr=list(isr))
+    rows.leads(5.1, "broker-0", leader_epoch=3, log_end=0)
 
     rows.stage(6, "verifying")
-    rows.fetched(6.1, "consumer-0", -1, peer="broker-0", cause="verification")
+    rows.fetched(6.1, "consumer-0", offset=-1, peer="broker-0", cause="verification")
     return rows
 
 
@@ -129,12 +130,12 @@ def test_data_that_a_replica_must_keep_is_found_when_lost(
     assert check(checker(CONTEXT), rows).findings_total == 1
 
 
-def test_commits_after_the_loss_are_promised_again() -> None:
-    """The group continues in the new log, which is undamaged. So offset 9 must not be lost."""
+def test_commits_after_the_loss_must_not_be_lost() -> None:
+    """The group continues in the new log, which is undamaged: offset 9 must be kept."""
     rows = last_replica_lost()
-    rows.committed(7, "consumer-0", 9, peer="broker-0")
+    rows.committed(7, "consumer-0", offset=9, peer="broker-0")
     rows.stage(9, "verifying")
-    rows.fetched(9.1, "consumer-0", -1, peer="broker-0", cause="verification")
+    rows.fetched(9.1, "consumer-0", offset=-1, peer="broker-0", cause="verification")
 
     report = check(DurableCommits(CONTEXT), rows)
 
@@ -155,11 +156,11 @@ def transaction_over_a_loss(began_s: float, partition: str) -> Rows:
         msgspec.structs.replace(row, partition=partition) if row.partition == OFFSETS_0 else row
         for row in rows.rows
     ]
-    rows.committed(began_s, "consumer-0", 8, peer="broker-0")
+    rows.committed(began_s, "consumer-0", offset=8, peer="broker-0")
     rows.rows.sort(key=lambda row: row.time_us)
-    rows.committed(7, "consumer-0", 9, peer="broker-0")
+    rows.committed(7, "consumer-0", offset=9, peer="broker-0")
     rows.stage(9, "verifying")
-    rows.fetched(9.1, "consumer-0", -1, peer="broker-0", cause="verification")
+    rows.fetched(9.1, "consumer-0", offset=-1, peer="broker-0", cause="verification")
     return rows
 
 
@@ -193,8 +194,8 @@ def test_election_that_loses_data_is_named_with_its_epoch() -> None:
 def test_records_between_a_lost_commit_and_the_latest_may_be_skipped() -> None:
     """Without its lost commit the group starts from the latest offset, as configured."""
     rows = last_replica_lost()
-    rows.position_reset(7, "consumer-0", 40, "latest")
-    rows.consumed(8, "consumer-0", 40, 41)
+    rows.position_reset(7, "consumer-0", offset=40, cause="latest")
+    rows.consumed(8, "consumer-0", first=40, last=41)
 
     report = check(Processing(CONTEXT), rows)
 
@@ -225,7 +226,7 @@ def test_rebalance_of_a_group_that_lost_its_members_is_needed(*, fault_before_lo
     Another fault before the load changes nothing.
     """
     rows = Rows()
-    elected(rows, 0.1, "broker-0", 0, [0])
+    elected(rows, 0.1, "broker-0", epoch=0, isr=[0])
     rows.add(0.2, "broker-0", TraceKind.LOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=0)
     rows.add(
         1,
@@ -236,7 +237,7 @@ def test_rebalance_of_a_group_that_lost_its_members_is_needed(*, fault_before_lo
         detail={"from": "CompletingRebalance", "to": "Stable"},
     )
     damaged(rows, 3, "broker-0", "power loss")
-    elected(rows, 5, "broker-0", 1, [0])
+    elected(rows, 5, "broker-0", epoch=1, isr=[0])
     if fault_before_load:
         rows.fault(5.1, "broker-1")
     rows.add(5.2, "broker-0", TraceKind.LOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=1)

@@ -6,7 +6,7 @@ Such a consumer is stranded. The trace of most tests, in seconds:
 - 15: broker-0 and broker-1 are fenced, so metadata lists only broker-2.
 - 20: broker-2 is lost for good.
 - 30: broker-0 and broker-1 are unfenced.
-- until the end at 120: C0 asks nobody but broker-2. C1 goes on.
+- until the end at 120: C0 asks only broker-2. C1 goes on.
 """
 
 import pytest
@@ -89,7 +89,7 @@ def stranded_member(
     rows.add(
         41, "producer-0", TraceKind.RECORDS_PRODUCED, partition="t-0", offset=0, detail={"count": 1}
     )
-    rows.committed(42, C1, 1)
+    rows.committed(42, C1, offset=1)
     for time_s in range(22, last_lookup_s + 1):
         if time_s == returns_s:
             rows.add(time_s, "driver", TraceKind.NODE_STARTED, peer="broker-2")
@@ -108,7 +108,7 @@ def check(checker: Checker, rows: Rows) -> CheckReport:
 
 
 def test_reader_that_knows_only_a_lost_broker_is_excused() -> None:
-    """t-0, which C0 owns, has a record that nobody reads. C0 is excused."""
+    """t-0, which C0 owns, has a record that no member reads. C0 is excused."""
     report = check(Readers(CONTEXT), stranded_member())
 
     assert report.outcome is CheckOutcome.PASS

@@ -99,7 +99,7 @@ def test_violation_of_a_run_names_the_fault_the_silence_and_the_election() -> No
     """
     findings: list[Finding] = []
     schedule = load_experiment("tests/corpus/two_coordinators_after_a_cut_from_the_controller.yaml")
-    play(schedule.experiment, 1, on_finding=findings.append)
+    play(schedule.experiment, seed=1, on_finding=findings.append)
     kinds = [(point.kind, point.api) for point in findings[0].led_to]
 
     assert kinds[0] == ("fault_injected", None)

@@ -4,7 +4,7 @@ A lane is one chart of the report's time line. `cells` returns columns of a char
 names of one letter:
 
 - `r`: row; `a`, `b`: begin and end in seconds; `d`: length; `l`: label
-- `p`: part of a fault
+- `p`: part of a fault (its injection, its time in force, its healing)
 - of a tenure, `c`: commits; `x`: reason of its end
 - of a load, `n`: records read; `g`: time that it waited
 
@@ -45,9 +45,10 @@ def test_fault_lane_of_a_crash_has_its_parts() -> None:
         ("crash-0", "in force", 11.5, 36.25, "24.75 s"),
         ("crash-0", "being healed", 36.25, 37.0, "750 ms"),
     ]
-    # Before the steady state, until the last healing, and after it.
+    # The run has three stages: before the steady state, until the last healing, and after it.
     assert cells(chart, "run", "a", "b") == [(0.0, 6.0), (6.0, 37.0), (37.0, 60.0)]
-    assert cells(chart, "faults", "a", "b") == [(11.25, 37.0)], "the band behind every lane"
+    # A coloured band behind every lane shows the time of the fault.
+    assert cells(chart, "faults", "a", "b") == [(11.25, 37.0)]
 
 
 def test_labels_of_momentary_faults_end_where_the_next_begins() -> None:
@@ -162,6 +163,7 @@ def test_coordinator_lane_of_two_coordinators_has_a_row_each_and_one_for_the_ove
     assert older == OFFSETS_2
     assert newer != older
     assert label == "broker-2 · leader epoch 0 · cut off 30.00 s"
+    # The part of the tenure in which broker-2 was cut off.
     assert cells(chart, "stalled", "r", "a", "b") == [(OFFSETS_2, 9.0, 39.0)]
     ((row, a, b, text),) = cells(chart, "twice", "r", "a", "b", "l")
     assert row not in {older, newer}

@@ -4,7 +4,7 @@ The lane is a chart of all partitions; its detail is a chart of the rows that th
 `rows` and `cells` return the data of a chart, whose columns have names of one letter:
 
 - `r`: row; `a`, `b`: begin and end in seconds
-- `m`: member; `w`, `e`: coordinator and its leader epoch; `c`: fill
+- `m`: member; `w`, `e`: coordinator and its leader epoch; `c`: fill (colour or pattern)
 - `h`: range of partitions that a reader picks
 - `t`: 1 for remarkable rows, which are shown first
 - `q`: number of the row among the rows of its member
@@ -143,7 +143,7 @@ def test_ownership_rows_of_many_partitions_show_the_remarkable_first() -> None:
     assert detail.picks[0].options[0].startswith("0: two owners")
     top = [owner for owner in rows(detail, "owners") if owner["t"]]
     assert any(str(owner["r"]).startswith("orders-999") for owner in top)
-    # The partition with two owners has two rows.
+    # The partition with two owners has two rows, so there is one row more than partitions.
     assert len({owner["r"] for owner in top}) <= ownership.ROWS_AT_ONCE + 1
     assert [overlap["t"] for overlap in rows(detail, "twice")] == [1]
 

@@ -18,7 +18,7 @@ from pipeline.report.lanes.spans import (
 
 
 def test_slots_of_touching_intervals_share_a_row() -> None:
-    """A tenure that ends when the next begins is no overlap, and must not look like one."""
+    """Two intervals of which one ends when the other begins must not look like an overlap."""
     assert slots([(10, 20), (0, 10), (20, 30)]) == [0, 0, 0]
 
 

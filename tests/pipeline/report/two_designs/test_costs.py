@@ -1,4 +1,4 @@
-"""The cost of one change (a join, a death) for a group, by the tables; the formula of the reads.
+"""The cost of one change (a join, a death) for a group: by the tables, and by a formula.
 
 `old` is the group on ZooKeeper, `new` the one with a coordinator (`builders.two_designs`). By
 default each has two members; a third joins at JOIN_US, and one partition of each group then changes
@@ -54,6 +54,7 @@ def test_requests_and_notifications_of_a_change_are_those_of_its_window() -> Non
     old, new = both_costs()
 
     counts = old.counts
+    # `two_design_tables` has these numbers of each kind in the window of the join.
     assert (counts.notifications, counts.reads, counts.writes) == (2, 54, 18)
     assert (counts.plans, counts.views, counts.failed, counts.gave_up) == (3, 1, 0, 0)
     assert counts.requests is None

@@ -28,7 +28,7 @@ def test_runs_without_a_group_on_zookeeper_have_no_sides() -> None:
 
 
 def test_sides_are_named_by_group_then_by_size_then_by_run() -> None:
-    """A side's title has only what its neighbours' titles need to differ: group, size, run."""
+    """A side's title has only what distinguishes it from the other titles: group, size, run."""
     run = (two_design_facts(), two_design_tables())
     larger = two_design_facts()
     # With the late member the groups have ten.

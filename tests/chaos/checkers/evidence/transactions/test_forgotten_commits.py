@@ -9,8 +9,8 @@ Kafka itself forgets a commit in this case, which the checker excuses:
 4. The marker that ends the transaction finds no pending offset, so the committed offset stays as it
    was before the transaction.
 
-`rows.committed(2, C0, 3)` adds the row of an acknowledged commit: at 2 s, by C0, of offset 3 in
-t-0. `rows.fetched` adds the answer to a member that asks for the committed offset.
+`rows.committed(2, C0, offset=3)` adds the row of an acknowledged commit: at 2 s, by C0, of offset 3
+in t-0. `rows.fetched` adds the answer to a member that asks for the committed offset.
 """
 
 from chaos.checkers.context import CheckContext, GroupExpectation
@@ -42,13 +42,14 @@ def lost_commit(*, failed_s: float | None, node: str = "broker-0", ends: bool = 
     """
     rows = Rows()
     rows.assigned(1, C0)
-    rows.committed(2, C0, 3)
+    rows.committed(2, C0, offset=3)
 
     # The transaction begins. A first append may fail; then an offset is pending.
     state(rows, 10, "Empty", "Ongoing")
     if failed_s is not None:
-        # leader epoch 0, base offset 20, append id 1
-        rows.append_completed(failed_s, node, 0, 20, 1, error="REQUEST_TIMED_OUT")
+        rows.append_completed(
+            failed_s, node, leader_epoch=0, base_offset=20, append_id=1, error="REQUEST_TIMED_OUT"
+        )
     rows.add(
         12,
         "broker-0",
@@ -61,7 +62,7 @@ def lost_commit(*, failed_s: float | None, node: str = "broker-0", ends: bool = 
 
     # The decision, its acknowledgement, and the ends in the group and of the whole transaction.
     state(rows, 13, "Ongoing", "PrepareCommit")
-    rows.committed(13.01, C0, 5)
+    rows.committed(13.01, C0, offset=5)
     if ends:
         rows.add(
             13.02,
@@ -73,7 +74,7 @@ def lost_commit(*, failed_s: float | None, node: str = "broker-0", ends: bool = 
     state(rows, 13.1, "PrepareCommit", "CompleteCommit")
 
     rows.assigned(14, C0)
-    rows.fetched(14.1, C0, 3)
+    rows.fetched(14.1, C0, offset=3)
     return rows
 
 

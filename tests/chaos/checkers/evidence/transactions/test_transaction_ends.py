@@ -233,7 +233,7 @@ def late_end(rows: Rows, *, loaded_s: float) -> Rows:
     """
     decided(rows, 10, ABORT)
     decided(rows, 10.1, "CompleteAbort")
-    rows.load_completed(loaded_s, "broker-0", 3)
+    rows.load_completed(loaded_s, "broker-0", leader_epoch=3)
     pending(rows, 11)
     decided(rows, 11.1, COMMIT)
     completed(rows, 11.2, committed=False)
@@ -259,7 +259,7 @@ def test_late_end_may_follow_the_completion_of_the_next_transaction() -> None:
     pending(rows, 11)
     decided(rows, 11.1, COMMIT)
     decided(rows, 11.2, "CompleteCommit")
-    rows.load_completed(18, "broker-0", 3)
+    rows.load_completed(18, "broker-0", leader_epoch=3)
     completed(rows, 18, committed=False)
 
     report = check(rows)
