@@ -42,6 +42,7 @@ for command in COMMANDS:
     helps[command] = output.getvalue()
 print(json.dumps({"helps": helps, "imported": "ray" in sys.modules}))
 """
+# The environment of a computer without Java, which Spark needs.
 NO_JAVA = {"PATH": "/nonexistent", "JAVA_HOME": None}
 
 

@@ -56,7 +56,7 @@ def test_groups_of_a_running_cluster_are_queried_and_changed_during_a_failover(
         # The coordinator is dead, and perhaps unnoticed: this query waits for the next one.
         code, described = ask(command_line, "describe", "--group", GROUP, "--why")
         (past,) = command_line.runs()
-        check_described(code, described, coordinator_before(past.journal()[0].node))
+        check_described(code, described, broker_id(past.journal()[0].node))
         assert stat.S_IMODE((past.path / FILE_NAME).stat().st_mode) == 0o600
         check_refused(command_line)
         check_changed(command_line)
@@ -88,8 +88,8 @@ def test_groups_of_a_running_cluster_are_queried_and_changed_during_a_failover(
     check_no_process_is_left(command_line)
 
 
-def coordinator_before(node: str | None) -> int:
-    """Return the id of the killed broker."""
+def broker_id(node: str | None) -> int:
+    """Return the id in a broker's node name."""
     assert node is not None
     return int(node.removeprefix("broker-"))
 

@@ -22,6 +22,7 @@ from scripts.compiled import hot_sources, missing_for_build
 from tests.architecture.test_layers import ROOT, tracked_files
 
 SEEDS = 20
+"""Number of seeds that both forms of the modules play."""
 SOURCE = ("protocol", "hot.py")
 """Path of the made-up hot module of a small checkout."""
 
@@ -139,7 +140,7 @@ def test_hot_module_does_not_wait_in_a_handler() -> None:
     """No `await` or `yield` stands in an `except` or `finally` block of a hot module.
 
     Python keeps the exception that a handler treats in the coroutine, mypyc in the thread:
-    1. A compiled coroutine waits in its handler, and its run ends: nobody resumes the coroutine.
+    1. A compiled coroutine waits in its handler, and its run ends: it is never resumed.
     2. Its exception stays the one that the thread treats.
     3. Each later exception of the process refers to it, as its context. With every such run the
        chain of contexts grows, and each `raise` walks it: after 600 runs a search took four times

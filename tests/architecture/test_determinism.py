@@ -26,6 +26,7 @@ PROCESSES = (
 
 
 def _run(process: tuple[str, tuple[str, ...]]) -> dict[str, str]:
+    """Play all scenarios in a process of PROCESSES, and return their digests."""
     hash_seed, options = process
     command = [
         sys.executable,

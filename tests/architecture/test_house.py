@@ -56,6 +56,7 @@ def test_path_of_a_crash_is_what_the_code_calls(house: House) -> None:
 
 
 def _function(place: str) -> ast.AST:
+    """Return the function that `place` names, such as `package.module:Class.method`."""
     module, _, qualified = place.partition(":")
     node: ast.AST = ast.parse((ROOT / (module.replace(".", "/") + ".py")).read_text())
     for part in qualified.split("."):

@@ -1,6 +1,7 @@
 """A scenario of Kafka's coordinators has one home: the one test file that quotes its sentence.
 
-The number of a scenario alone tells a reader nothing. If two files tested one scenario, a change of
+A scenario is a case of Kafka's own tests, with an id such as GC-004. The id alone tells a reader
+nothing. If two files tested one scenario, a change of
 the scenario would be made in one of them and forgotten in the other.
 """
 

@@ -1,4 +1,7 @@
-"""Tests that share a Ray, a Spark or a module's fixtures run in one process of `pytest -n`."""
+"""Tests that share a Ray, a Spark or a module's fixtures run in one process of `pytest -n`.
+
+Such tests are a group of xdist, the plugin that runs tests in several processes.
+"""
 
 import pytest
 

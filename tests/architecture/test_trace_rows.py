@@ -60,7 +60,7 @@ def test_rows_of_runs_with_every_fault_conform_to_the_table() -> None:
         play(experiment, seed, observers=(rows.append,))
     # These runs have the kinds of rows and faults that the schedules lack.
     rows += run_ensemble(expiry_of_a_session).rows
-    rows += GroupLab(2, 8, late_from=1).run(owner_whose_deletes_are_lost).rows
+    rows += GroupLab(members=2, partitions=8, late_from=1).run(owner_whose_deletes_are_lost).rows
     rows += play_virtual(pause_and_election_of_the_preferred_leader(), seed=7).rows
     rows += play_virtual(deploy_of_a_smaller_group(), seed=7).rows
     rows += play_virtual(faults_of_machines(), seed=7).rows
@@ -86,7 +86,7 @@ async def expiry_of_a_session(lab: EnsembleRun) -> None:
 
     await watcher.subscribe_child_changes("/consumers", ignore)
     await lab.cut(["client-0"], lab.servers)
-    await lab.runtime.sleep(10_000_000)
+    await lab.runtime.sleep(10_000_000)  # 10 s: longer than the owner's session
 
 
 async def owner_whose_deletes_are_lost(lab: GroupLab) -> None:

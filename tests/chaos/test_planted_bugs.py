@@ -484,7 +484,8 @@ class HastyConsumer(ConsumerNode):
         await super()._process(records)
 
 
-def hasty(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+def build_hasty_consumers(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+    """Build a HastyConsumer for each consumer, and the usual node for any other specification."""
     if isinstance(spec, ConsumerSpec):
         return HastyConsumer(host, cluster, spec)
     return build_node(spec, cluster, host)
@@ -508,7 +509,7 @@ def test_commit_before_processing_is_found_when_the_member_dies_in_between() -> 
 
     played = play(
         small(after_faults="15s", group=readers(process_us=40_000)),
-        build=hasty,
+        build=build_hasty_consumers,
         on_row=kill_after_a_hasty_commit,
     )
 

@@ -15,7 +15,10 @@ class Given:
 
 
 def test_command_gets_the_fields_of_the_dataclass_as_one_and_others_by_name() -> None:
-    """The help remains click's, from the command's own docstring."""
+    """`as_one` gathers `--count` and `--json`, the fields of Given, into the argument `where`.
+
+    The help remains click's, from the command's own docstring.
+    """
     seen: list[tuple[Given, str]] = []
 
     @click.command()

@@ -11,7 +11,7 @@ from coordlab.own_packages import package_root
 def test_a_package_of_the_same_name_from_elsewhere_is_refused_with_its_place(
     tmp_path: Path,
 ) -> None:
-    """The folders have plain names: another distribution may have one, first on the path."""
+    """Our packages have plain names. Another distribution may have one, earlier on the path."""
     foreign = tmp_path / "pipeline"
     foreign.mkdir()
     (foreign / "__init__.py").write_text("")

@@ -1,4 +1,4 @@
-"""The call of the program: printed commands begin with the same words."""
+"""Commands that the program prints begin with the words by which the user has called it."""
 
 import subprocess
 import sys

@@ -40,6 +40,6 @@ def test_sigterm_cancels_the_main_task_of_a_running_loop(handler: signal.Handler
 
 
 def test_sigterm_outside_of_any_loop_is_a_keyboard_interrupt() -> None:
-    """One example is the time in which Spark analyses."""
+    """No loop runs, for example, while Spark analyses a run."""
     with terminate_as_ctrl_c(), pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGTERM)

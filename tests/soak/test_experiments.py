@@ -2,10 +2,10 @@
 
 A seed of an experiment draws the start times of its nodes, and with them the phase of every timer.
 All seeds must pass; a few are played again in another process, which must give the same results.
-Results are kept.
-`load_or_compute` returns the kept result of a key if the code is unchanged, and otherwise computes
-it; `say` prints a line of the soak's record. A digest is a hash over all rows of a trace: equal
-digests mean equal runs.
+
+Results are kept. `load_or_compute` returns the kept result of a key if the code is unchanged,
+and otherwise computes it; `say` prints a line of the soak's record. A digest is a hash over all
+rows of a trace: equal digests mean equal runs.
 """
 
 import json

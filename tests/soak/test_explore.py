@@ -47,7 +47,7 @@ def test_drawn_schedules_of_the_standard_space_break_no_promise() -> None:
     assert results["findings"] == []
     # Runs in which the tool failed, seeds without a result, rechecked seeds with another digest.
     assert (results["broken"], results["lost"], results["rechecks"]["different"]) == ([], {}, [])
-    # An unfinished search fails the test, so that nobody takes it for a result.
+    # An unfinished search fails the test, so that it is not taken for a result.
     if results["seeds"] < DRAWN:
         pytest.fail(f"{results['seeds']:,} of {DRAWN:,} seeds are done: once more goes on")
     # One run of twenty is played a second time.

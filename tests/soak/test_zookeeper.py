@@ -101,7 +101,7 @@ KILL = {
 }
 """MEASURED_ZOOKEEPER 1 and 2."""
 READS_AROUND = 4
-"""Extra reads of a round: it is open which of two members reads a list first."""
+"""Extra reads of a round of attempts: chance decides which of two members reads a list first."""
 
 
 async def newcomer(lab: GroupLab) -> None:
@@ -155,7 +155,7 @@ def cost_of(lab: GroupLab) -> Change:
 
 def test_views_have_the_details_of_the_figures() -> None:
     """The harness computes the figures from these rows."""
-    lab = GroupLab(2, 2, late_from=1).run(newcomer)
+    lab = GroupLab(members=2, partitions=2, late_from=1).run(newcomer)
     views = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.change_began_us)
     assert {len(detail_of(view)["members"]) for view in views} == {2}
 

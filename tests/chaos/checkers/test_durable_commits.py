@@ -405,7 +405,7 @@ def test_value_whose_committer_gives_up_later_is_no_loss() -> None:
 
 
 def test_value_without_a_committer_in_time_is_reported_during_the_run() -> None:
-    """Nobody is known to have committed 300, which C1 fetches at 10.1 s.
+    """No client is known to have committed 300, which C1 fetches at 10.1 s.
 
     A client may still wait for the answer to such a commit, for its request timeout of 30 s. After
     40.1 s none can, so the first row after that reports the finding.

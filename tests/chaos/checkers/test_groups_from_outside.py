@@ -74,7 +74,7 @@ def play_two_groups(faults: list[dict[str, object]]) -> tuple[Experiment, list[T
         faults=faults,
     )
     rows: list[TraceRow] = []
-    run = play(experiment, 3, observers=[rows.append])
+    run = play(experiment, seed=3, observers=[rows.append])
     assert run.result is PlayResult.PASS, run.reasons
     return experiment, rows
 

@@ -61,7 +61,7 @@ def test_generation_whose_assignment_was_never_stored_is_unused() -> None:
 
 def test_a_crash_of_the_coordinator_costs_an_election_and_a_load() -> None:
     """Members that lose their coordinator, and must look it up again, are counted as well."""
-    played = play(small(CRASH), 1)
+    played = play(small(CRASH), seed=1)
     assert played.result is PlayResult.PASS
     assert played.effort["leaders_elected"] > 0
     assert played.effort["loads"] > 0

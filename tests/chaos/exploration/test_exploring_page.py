@@ -22,5 +22,5 @@ def test_space_of_the_page_can_be_drawn_from(tmp_path: Path) -> None:
 def test_recipe_of_the_page_switches_the_guard_off() -> None:
     """The recipe overrides the standard space, so that every draw has it."""
     (override,) = re.findall(r"--var (cluster\.guards\.\S+) --stop-after", PAGE.read_text())
-    drawn = draw(load_space("standard", [override]), 0)
+    drawn = draw(load_space("standard", [override]), seed=0)
     assert not drawn.cluster.guards.high_watermark_gate

@@ -29,11 +29,11 @@ def with_bug(name: str, experiment: Experiment, seed: int) -> PlayedRun:
 
 def test_commit_that_counts_although_it_failed_is_found_by_the_first_seed() -> None:
     """The planted bug: a closing member treats its last commit as acknowledged in any case."""
-    experiment = draw(packaged_space("operations"), 0)
+    experiment = draw(packaged_space("operations"), seed=0)
     run = with_bug(FAILED, experiment, 0)
     assert run.result is PlayResult.VIOLATED
     assert {finding.signature.check for finding in run.findings} == {"durable_commits"}
-    assert play(experiment, 0).result is PlayResult.PASS
+    assert play(experiment, seed=0).result is PlayResult.PASS
 
 
 def busy_members(fault: str, **more: object) -> Experiment:
@@ -59,7 +59,7 @@ def test_records_skipped_at_close_are_found_by_a_rollout_and_not_by_a_crash(name
     run = with_bug(name, rollout, 3)
     assert run.result is PlayResult.VIOLATED, run.reasons
     assert {finding.signature.check for finding in run.findings} == {"processing"}
-    assert play(rollout, 3).result is PlayResult.PASS
+    assert play(rollout, seed=3).result is PlayResult.PASS
     crash = busy_members("crash", target="member(readers, 1)", duration="1s")
     assert with_bug(name, crash, 3).result is PlayResult.PASS
 

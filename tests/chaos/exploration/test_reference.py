@@ -30,7 +30,7 @@ from chaos.exploration.space_definition import Minimum
 def test_reference_has_the_sizes_that_its_speed_is_quoted_for() -> None:
     """A smaller cluster would be faster, and its speed could not be compared with earlier ones."""
     space = load_space("reference")
-    experiment = draw(space, 0)
+    experiment = draw(space, seed=0)
 
     assert (experiment.cluster.brokers, experiment.cluster.controllers) == (3, 1)
     assert {name: group.members for name, group in experiment.groups.items()} == {

@@ -73,7 +73,7 @@ def test_own_space_is_read_from_its_path(tmp_path: Path) -> None:
     space = load_space(written(tmp_path))
 
     assert (space.name, space.question) == ("small", "Is anything broken?")
-    assert draw(space, 7).name == "small-7"
+    assert draw(space, seed=7).name == "small-7"
 
 
 def test_space_lists_the_reasons_for_which_a_run_may_be_inconclusive(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_zombie_is_a_finding_where_its_group_asks_for_one_owner() -> None:
 
     A zombie is a consumer that has lost its ZooKeeper session and keeps processing.
     """
-    played = play(load_experiment(str(ZOMBIE)).experiment, 1)
+    played = play(load_experiment(str(ZOMBIE)).experiment, seed=1)
 
     assert played.result is PlayResult.VIOLATED
     assert {finding.signature.check for finding in played.findings} == {CHECK}
@@ -37,7 +37,7 @@ def test_zombie_is_no_finding_where_no_group_asks() -> None:
     unasked = load_experiment(str(ZOMBIE), ["groups.old.must_hold=[]"]).experiment
     assert asked.faults == unasked.faults
 
-    assert play(unasked, 1).result is PlayResult.PASS
+    assert play(unasked, seed=1).result is PlayResult.PASS
 
 
 def test_split_view_is_a_finding_where_its_group_asks_for_one_owner() -> None:
@@ -49,7 +49,7 @@ def test_split_view_is_a_finding_where_its_group_asks_for_one_owner() -> None:
     rows: list[TraceRow] = []
     experiment = load_experiment(str(SPLIT_VIEW)).experiment
 
-    played = play(experiment, 86, observers=(rows.append,))
+    played = play(experiment, seed=86, observers=(rows.append,))
 
     assert len(experiment.faults) == 1
     assert {finding.signature.check for finding in played.findings} == {CHECK}

@@ -460,7 +460,7 @@ def test_scaled_group_is_live_with_its_present_members() -> None:
         (entry,) = run.results.faults
         assert run.results.reasons == (), experiment.faults
         assert entry.resolved["started"] == started
-        assert play(experiment, 3).result is PlayResult.PASS
+        assert play(experiment, seed=3).result is PlayResult.PASS
 
 
 def test_place_of_a_late_member_is_reserved_for_the_plan() -> None:

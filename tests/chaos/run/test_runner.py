@@ -282,8 +282,8 @@ def test_fault_that_hits_nothing_makes_the_verdict_unknown() -> None:
 def test_missed_steady_state_names_the_groups_whose_applications_may_miss_polls() -> None:
     """500 records of 10 ms and a poll of 50 ms take 5.05 s; `max.poll.interval.ms` is 5 s.
 
-    `explore` plays many runs. It may be told to accept this one reason for a run that proves
-    nothing, so the reason has its own words.
+    A space of `explore` may accept this one reason for a run that proves nothing. So the reason has
+    its own words.
     """
     slow = {
         "members": 2,

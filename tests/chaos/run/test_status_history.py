@@ -8,7 +8,8 @@ from cluster.runtime import ClusterStatus, MemberStatus, PartitionStatus
 from protocol.ids import BrokerId, NodeName, TopicPartition
 
 
-def member(consumed: int, committed: int) -> MemberStatus:
+def member(*, consumed: int, committed: int) -> MemberStatus:
+    """Return a member's totals: records consumed, commits acknowledged."""
     return MemberStatus(
         group_id="readers",
         member_id="m",
@@ -36,11 +37,14 @@ def test_totals_of_a_killed_member_are_kept_across_incarnations() -> None:
     In both histories c-0 is killed after 90 records. `away`: c-0 does not answer, and c-1 has 60,
     together 150. `back`: c-0 has 10 in its second incarnation, and c-1 has 80, together 180.
     """
-    away = history_of({"c-0": member(90, 9), "c-1": member(50, 5)}, {"c-1": member(60, 6)})
+    away = history_of(
+        {"c-0": member(consumed=90, committed=9), "c-1": member(consumed=50, committed=5)},
+        {"c-1": member(consumed=60, committed=6)},
+    )
     back = history_of(
-        {"c-0": member(90, 9), "c-1": member(50, 5)},
-        {"c-0": member(4, 0), "c-1": member(70, 7)},
-        {"c-0": member(10, 1), "c-1": member(80, 8)},
+        {"c-0": member(consumed=90, committed=9), "c-1": member(consumed=50, committed=5)},
+        {"c-0": member(consumed=4, committed=0), "c-1": member(consumed=70, committed=7)},
+        {"c-0": member(consumed=10, committed=1), "c-1": member(consumed=80, committed=8)},
     )
 
     assert (away.records_consumed, away.commits_acknowledged) == (150, 15)

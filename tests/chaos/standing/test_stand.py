@@ -1,6 +1,6 @@
 """A standing run as a library: orders from another thread, the local runtime, a directory.
 
-A standing run continues until it is told to end. A mailbox passes requests of other threads to the
+A standing run continues until a request ends it. A mailbox passes requests of other threads to the
 run's loop; its `ask` returns a future. RefusalKind.ENDING: the cluster takes no orders, because it
 has not started yet or is ending.
 """

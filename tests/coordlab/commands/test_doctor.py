@@ -30,9 +30,10 @@ ROCKY = {"ID": "rocky", "ID_LIKE": "rhel"}
 
 
 class Fake:
-    """A machine whose /proc, control groups and home are folders that a test fills."""
+    """A machine whose /proc, control groups and home are folders that a test fills.
 
-    # The fields of `machine` replace the calls with which the doctor asks the real system.
+    The functions among the fields of `machine` replace calls to the real system.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.proc, self.cgroup, self.home = folder / "proc", folder / "cgroup", folder / "home"

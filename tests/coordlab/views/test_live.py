@@ -1,4 +1,8 @@
-"""A live view: a panel on a terminal, lines elsewhere, nothing beside a JSON document."""
+"""A live view: a panel on a terminal, lines elsewhere, nothing beside a JSON document.
+
+The progress of these tests is a number, which `render` shows in the panel and `lines` as that many
+lines.
+"""
 
 import io
 

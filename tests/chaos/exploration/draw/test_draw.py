@@ -39,6 +39,7 @@ from chaos.targets.registry import TARGET_KINDS, split_target
 from tests.support.builders.packaged_spaces import packaged_space
 
 SEEDS = 300
+"""Number of seeds whose experiments are looked at: enough to draw rare values several times."""
 # A program that prints the digests of this module, for another process.
 DIGESTS = """
 import json
@@ -59,6 +60,7 @@ def on_zookeeper() -> Space:
 
 @cache
 def drawn() -> tuple[Experiment, ...]:
+    """Return the experiment of each seed, drawn once for all tests."""
     return tuple(draw(standard(), seed) for seed in range(SEEDS))
 
 
@@ -217,7 +219,7 @@ def test_patterns_of_zookeeper_draw_no_faults_without_a_group_on_it() -> None:
         standard().faults, kinds={}, patterns=dict.fromkeys(names, 1), kept=1.0, lost=0.0
     )
 
-    assert len(names) == 8
+    assert len(names) == 8  # the patterns of ZooKeeper
     assert all(draw(replace(standard(), faults=faults), seed).faults == () for seed in range(8))
 
 

@@ -115,8 +115,8 @@ class Explored:
         deadly: dict[int, int] | None = None,
     ) -> None:
         self.written: list[ExplorationRecord] = []
-        self.tally = Tally(10)
-        self.guidance = Guidance(share, 0, block=block)
+        self.tally = Tally(recheck_percent=10)
+        self.guidance = Guidance(share, first_seed=0, block=block)
         for record in before:
             self.tally.take(record)
             self.guidance.take(record)
@@ -209,7 +209,7 @@ def test_block_waits_only_for_the_block_before_the_last() -> None:
     The seeds begin at 1,000. At first the second block is played, and the first one but for its
     last seed.
     """
-    guidance = Guidance(0.5, 1_000)
+    guidance = Guidance(share=0.5, first_seed=1_000)
 
     def played(seeds: range) -> PlayedSeeds:
         runs = tuple(PlayedRun(seed=seed, result=PlayResult.PASS) for seed in seeds)

@@ -1,8 +1,8 @@
-"""Each coverage mark on a story of its own.
+"""Each coverage mark is reached by the last row of a story of its own.
 
 A coverage mark is the name of a rare situation; CoverageMarks finds the marks that a run reached. A
-story is a short list of trace rows that are a second apart. The last row of a story reaches its
-mark; the rows before do not. `chaos/exploration/marks` describes each mark. A zombie is a
+story is a short list of trace rows that are a second apart. Each function below makes one row, and
+its docstring is what the row reports. `chaos/exploration/marks` describes each mark. A zombie is a
 coordinator that was replaced and does not know this yet.
 
 The stories are about group `g`, whose members are the consumers C0 and C1. Its offsets partition is
@@ -293,36 +293,42 @@ KILLED, PAUSED, RESUMED = TraceKind.NODE_KILLED, TraceKind.NODE_PAUSED, TraceKin
 FAILED, STORED = TraceKind.COMMIT_FAILED, TraceKind.COMMIT_STORED
 STALE = "stale leader epoch"
 
-FIRST: tuple[StoryRow, ...] = (elected(B0, 0), leads(B0, 0), loaded(B0, 0))
+FIRST: tuple[StoryRow, ...] = (elected(B0, epoch=0), leads(B0, epoch=0), loaded(B0, epoch=0))
 """Broker 0 leads and coordinates in epoch 0."""
-MOVED: tuple[StoryRow, ...] = (*FIRST, elected(B1, 1))
+MOVED: tuple[StoryRow, ...] = (*FIRST, elected(B1, epoch=1))
 """The controller elected broker 1 in epoch 1; broker 0 does not know of the election."""
-A_SESSION: tuple[StoryRow, ...] = tuple(high_watermark(B2, end) for end in range(SESSION_TIMEOUT_S))
+A_SESSION: tuple[StoryRow, ...] = tuple(
+    high_watermark(B2, offset=end) for end in range(SESSION_TIMEOUT_S)
+)
 """Ten rows, so ten seconds: the session timeout of CONTEXT. The rows do not matter otherwise."""
 
 STORIES: dict[str, tuple[StoryRow, ...]] = {
     "elected_in_join_phase": (
         *FIRST,
         state(B0, "Stable", "PreparingRebalance"),
-        elected(B1, 1),
+        elected(B1, epoch=1),
     ),
     "elected_in_sync_phase": (
         *FIRST,
         state(B0, "PreparingRebalance", "CompletingRebalance"),
-        elected(B1, 1),
+        elected(B1, epoch=1),
     ),
-    "append_in_flight_at_election": (*FIRST, append(B0, 0, 0), elected(B1, 1)),
-    "elected_while_loading": (*MOVED, loading(B1, 1), elected(B2, 2)),
-    "moved_three_times_in_a_session": (*MOVED, elected(B2, 2), elected(B0, 3)),
-    "leader_came_back": (*MOVED, elected(B0, 2)),
-    "loaded_with_append_pending": (*FIRST, append(B0, 0, 0), loaded(B1, 1)),
-    "loaded_above_high_watermark": (*FIRST, high_watermark(B1, 4), loaded(B1, 1, 5)),
-    "load_waited_long": (*FIRST, loading(B1, 1, wait_us=1_500_000)),
-    "stale_load_refused": (ignored(TraceKind.LOAD_IGNORED, B0, 1, STALE),),
-    "stale_unload_refused": (ignored(TraceKind.UNLOAD_IGNORED, B0, 1, STALE),),
+    "append_in_flight_at_election": (*FIRST, append(B0, epoch=0, base=0), elected(B1, epoch=1)),
+    "elected_while_loading": (*MOVED, loading(B1, epoch=1), elected(B2, epoch=2)),
+    "moved_three_times_in_a_session": (*MOVED, elected(B2, epoch=2), elected(B0, epoch=3)),
+    "leader_came_back": (*MOVED, elected(B0, epoch=2)),
+    "loaded_with_append_pending": (*FIRST, append(B0, epoch=0, base=0), loaded(B1, epoch=1)),
+    "loaded_above_high_watermark": (
+        *FIRST,
+        high_watermark(B1, offset=4),
+        loaded(B1, epoch=1, end=5),
+    ),
+    "load_waited_long": (*FIRST, loading(B1, epoch=1, wait_us=1_500_000)),
+    "stale_load_refused": (ignored(TraceKind.LOAD_IGNORED, B0, epoch=1, cause=STALE),),
+    "stale_unload_refused": (ignored(TraceKind.UNLOAD_IGNORED, B0, epoch=1, cause=STALE),),
     "led_again_without_unload": (
         *FIRST,
-        ignored(TraceKind.LOAD_IGNORED, B0, 2, "already loaded or loading"),
+        ignored(TraceKind.LOAD_IGNORED, B0, epoch=2, cause="already loaded or loading"),
     ),
     "unloaded_in_join_phase": (
         state(B0, "Stable", "PreparingRebalance"),
@@ -337,44 +343,44 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
         state(B0, "Empty", "Dead", "unloaded"),
     ),
     "loaded_empty": (group_loaded(B0, 3, state="Empty"),),
-    "generation_lost": (generation(B0, 2), group_loaded(B1, 1, "m0")),
-    "generation_begun_twice": (generation(B0, 2), generation(B1, 2)),
-    "two_coordinators": (*MOVED, loaded(B1, 1)),
-    "assigned_beside_old_coordinator": (*MOVED, loaded(B1, 1), assigned(C0, B1, "t-0")),
-    "committed_beside_old_coordinator": (*MOVED, loaded(B1, 1), commit(STORED, B1, 7)),
-    "zombie_appended_late": (*MOVED, *A_SESSION, append(B0, 0, 3)),
+    "generation_lost": (generation(B0, number=2), group_loaded(B1, 1, "m0")),
+    "generation_begun_twice": (generation(B0, number=2), generation(B1, number=2)),
+    "two_coordinators": (*MOVED, loaded(B1, epoch=1)),
+    "assigned_beside_old_coordinator": (*MOVED, loaded(B1, epoch=1), assigned(C0, B1, "t-0")),
+    "committed_beside_old_coordinator": (*MOVED, loaded(B1, epoch=1), commit(STORED, B1, offset=7)),
+    "zombie_appended_late": (*MOVED, *A_SESSION, append(B0, epoch=0, base=3)),
     "zombie_acknowledged_nothing": (
         *MOVED,
-        append(B0, 0, 3),
-        append_completed(B0, 0, 3, "REQUEST_TIMED_OUT"),
+        append(B0, epoch=0, base=3),
+        append_completed(B0, epoch=0, base=3, error="REQUEST_TIMED_OUT"),
     ),
     "zombie_rebalanced": (*MOVED, rebalance(B0)),
-    "rebalance_soon_after_load": (*MOVED, group_loaded(B1, 1), loaded(B1, 1), rebalance(B1)),
+    "rebalance_soon_after_load": (*MOVED, group_loaded(B1, 1), loaded(B1, epoch=1), rebalance(B1)),
     "expired_after_load": (group_loaded(B1, 1, "m0"), removed("m0", node=B1)),
     "assignment_not_stored": (rebalance(B0, RebalanceCause.ASSIGNMENT_NOT_STORED),),
-    "log_truncated": (*MOVED, truncated(B0, 3)),
+    "log_truncated": (*MOVED, truncated(B0, end=3)),
     "unacknowledged_append_truncated": (
-        append(B0, 0, 5),
-        append_completed(B0, 0, 5, "NOT_LEADER_OR_FOLLOWER"),
-        truncated(B0, 5),
+        append(B0, epoch=0, base=5),
+        append_completed(B0, epoch=0, base=5, error="NOT_LEADER_OR_FOLLOWER"),
+        truncated(B0, end=5),
     ),
-    "truncated_below_what_was_loaded": (loaded(B0, 1, 9), truncated(B0, 8)),
-    "high_watermark_fell": (high_watermark(B0, 5), high_watermark(B0, 4)),
-    "new_leader_behind": (*FIRST, high_watermark(B1, 5), leads(B1, 1, 6)),
+    "truncated_below_what_was_loaded": (loaded(B0, epoch=1, end=9), truncated(B0, end=8)),
+    "high_watermark_fell": (high_watermark(B0, offset=5), high_watermark(B0, offset=4)),
+    "new_leader_behind": (*FIRST, high_watermark(B1, offset=5), leads(B1, epoch=1, end=6)),
     "disk_lost_records": (
         (B0, TraceKind.LOG_RECOVERED, {"partition": OFFSETS_0, "cause": "power loss"}),
     ),
     "commit_under_min_isr": (
-        elected(B0, 0, isr=(0,)),
-        commit(FAILED, C0, 5, "COORDINATOR_NOT_AVAILABLE"),
+        elected(B0, epoch=0, isr=(0,)),
+        commit(FAILED, C0, offset=5, error="COORDINATOR_NOT_AVAILABLE"),
     ),
-    "no_leader": (*FIRST, elected("", 1)),
-    "leader_after_none": (*FIRST, elected("", 1), elected(B0, 2)),
+    "no_leader": (*FIRST, elected("", epoch=1)),
+    "leader_after_none": (*FIRST, elected("", epoch=1), elected(B0, epoch=2)),
     "coordinator_fenced_while_running": (*FIRST, controller(TraceKind.BROKER_FENCED, B0)),
     "woke_up_deposed": (
         *FIRST,
         driver(PAUSED, B0),
-        elected(B1, 1),
+        elected(B1, epoch=1),
         driver(RESUMED, B0),
     ),
     "restarted_before_fenced": (driver(KILLED, B0), (B0, TraceKind.NODE_STARTED, {})),
@@ -402,7 +408,7 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
     "leader_out_before_sync": (
         *FIRST,
         member_state(C0, "m0", "STABLE"),
-        generation(B0, 2, leader="m0"),
+        generation(B0, number=2, leader="m0"),
         state(B0, "PreparingRebalance", "CompletingRebalance"),
         driver(KILLED, C0),
     ),
@@ -417,7 +423,7 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
         state(B0, "PreparingRebalance", "CompletingRebalance"),
         replaced("m1"),
     ),
-    "first_generation_among_faults": (driver(KILLED, B1), generation(B0, 1)),
+    "first_generation_among_faults": (driver(KILLED, B1), generation(B0, number=1)),
     "living_follower_left_the_isr": (*FIRST, isr_changed(0, 1)),
     "lost_JoinGroup_MEMBER_ID_REQUIRED": (lost_response("JoinGroup", "MEMBER_ID_REQUIRED"),),
     "lost_JoinGroup": (lost_response("JoinGroup", "NONE"),),
@@ -426,7 +432,7 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
     "lost_InitProducerId": (lost_response("InitProducerId", "NONE"),),
     "coordinator_named_two_elections_late": (
         *MOVED,
-        elected(B2, 2),
+        elected(B2, epoch=2),
         client(C0, TraceKind.COORDINATOR_FOUND, peer=B0),
     ),
     "silent_coordinator_doubted": (
@@ -443,11 +449,11 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
     "commit_of_the_dead_stored": (
         member_state(C0, "m0", "STABLE"),
         driver(KILLED, C0),
-        commit(STORED, B0, 5, member="m0"),
+        commit(STORED, B0, offset=5, member="m0"),
     ),
     "timed_out_commit_came_true": (
-        commit(FAILED, C0, 5, "TIMED_OUT"),
-        commit(TraceKind.OFFSETS_FETCHED, C1, 5),
+        commit(FAILED, C0, offset=5, error="TIMED_OUT"),
+        commit(TraceKind.OFFSETS_FETCHED, C1, offset=5),
     ),
     "transaction_timed_out": (
         transaction(B0, "Ongoing", "PrepareEpochFence", "transaction.timeout.ms passed"),
@@ -459,13 +465,13 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
         transaction(B0, "Ongoing", "PrepareCommit"),
         transaction(B1, "PrepareCommit", "CompleteCommit", "every marker is written"),
     ),
-    "group_loaded_with_an_open_transaction": (pending(B0), loaded(B1, 1)),
+    "group_loaded_with_an_open_transaction": (pending(B0), loaded(B1, epoch=1)),
     "marker_after_the_group_moved": (pending(B0), completed(B1)),
     "offsets_of_a_transaction_aborted": (completed(B0, committed=False),),
     "members_taken_out": (rebalance(B0, RebalanceCause.LEAVE, "member was removed by an admin"),),
     "group_deleted": (deleted_group(B0),),
     "group_deleted_in_a_transaction": (pending(B0), deleted_group(B0)),
-    "deleted_group_came_back": (deleted_group(B0), generation(B0, 1)),
+    "deleted_group_came_back": (deleted_group(B0), generation(B0, number=1)),
     "offsets_deleted": (
         (
             B0,
@@ -476,7 +482,7 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
     "offsets_expired": (
         (B0, TraceKind.OFFSET_REMOVED, {"group": "g", "partition": "t-0", "cause": "expired"}),
     ),
-    "metadata_too_large": (commit(FAILED, C0, 5, "OFFSET_METADATA_TOO_LARGE"),),
+    "metadata_too_large": (commit(FAILED, C0, offset=5, error="OFFSET_METADATA_TOO_LARGE"),),
     "refused_for_its_assignors": (
         (C0, TraceKind.MEMBER_STATE, {"group": "g", "error": "INCONSISTENT_GROUP_PROTOCOL"}),
     ),
@@ -501,7 +507,7 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
     "two_operations_on_one_group": (operation("rollout"), operation("scale")),
     "offsets_perhaps_reset": (ordered_commit("TIMED_OUT"),),
     **{
-        f"commit_failed_{error}": (commit(FAILED, C0, 5, error),)
+        f"commit_failed_{error}": (commit(FAILED, C0, offset=5, error=error),)
         for error in (
             "COORDINATOR_LOAD_IN_PROGRESS",
             "COORDINATOR_NOT_AVAILABLE",
@@ -548,15 +554,15 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
     # A crash is no operation.
     "coordinator_moved_in_an_operation": (operation("crash"), group_loaded(B1, 1)),
     # The last election keeps the leader.
-    "moved_three_times_in_a_session": (*MOVED, elected(B2, 2), elected(B2, 3)),
+    "moved_three_times_in_a_session": (*MOVED, elected(B2, epoch=2), elected(B2, epoch=3)),
     # The wait is short.
-    "load_waited_long": (*FIRST, loading(B1, 1, wait_us=500_000)),
+    "load_waited_long": (*FIRST, loading(B1, epoch=1, wait_us=500_000)),
     # The rebalance is one second later than in the story.
     "rebalance_soon_after_load": (
         *MOVED,
         group_loaded(B1, 1),
-        loaded(B1, 1),
-        high_watermark(B2, 1),
+        loaded(B1, epoch=1),
+        high_watermark(B2, offset=1),
         rebalance(B1),
     ),
     # Only one election is missed.
@@ -568,43 +574,48 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
     "commit_of_the_dead_stored": (
         member_state(C0, "m0", "STABLE"),
         driver(KILLED, C1),
-        commit(STORED, B0, 5, member="m0"),
+        commit(STORED, B0, offset=5, member="m0"),
     ),
     # The join phase is over.
     "elected_in_join_phase": (
         *FIRST,
         state(B0, "Stable", "PreparingRebalance"),
         state(B0, "PreparingRebalance", "CompletingRebalance"),
-        elected(B1, 1),
+        elected(B1, epoch=1),
     ),
     # The append is completed before the election.
     "append_in_flight_at_election": (
         *FIRST,
-        append(B0, 0, 0),
-        append_completed(B0, 0, 0, "NONE"),
-        elected(B1, 1),
+        append(B0, epoch=0, base=0),
+        append_completed(B0, epoch=0, base=0, error="NONE"),
+        elected(B1, epoch=1),
     ),
     # The broker that would complete the append is dead.
     "loaded_with_append_pending": (
         *FIRST,
-        append(B0, 0, 0),
+        append(B0, epoch=0, base=0),
         driver(KILLED, B0),
-        loaded(B1, 1),
+        loaded(B1, epoch=1),
     ),
     # The old coordinator has unloaded the partition.
     "two_coordinators": (
         *MOVED,
         (B0, TraceKind.UNLOAD_COMPLETED, {"partition": OFFSETS_0, "leader_epoch": 1}),
-        loaded(B1, 1),
+        loaded(B1, epoch=1),
     ),
     # The old leader appends at once; the late append is the new leader's.
-    "zombie_appended_late": (*MOVED, append(B0, 0, 3), *A_SESSION, append(B1, 1, 3)),
+    "zombie_appended_late": (
+        *MOVED,
+        append(B0, epoch=0, base=3),
+        *A_SESSION,
+        append(B1, epoch=1, base=3),
+    ),
     # The append began before the election.
     "zombie_acknowledged_nothing": (
         *FIRST,
-        append(B0, 0, 3),
-        elected(B1, 1),
-        append_completed(B0, 0, 3, "NOT_LEADER_OR_FOLLOWER"),
+        append(B0, epoch=0, base=3),
+        elected(B1, epoch=1),
+        append_completed(B0, epoch=0, base=3, error="NOT_LEADER_OR_FOLLOWER"),
     ),
     # B1 is not the coordinator, and B0 is paused when it is fenced.
     "coordinator_fenced_while_running": (
@@ -625,7 +636,7 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
         replaced("m1"),
     ),
     # Only a consumer is dead.
-    "first_generation_among_faults": (driver(KILLED, C1), generation(B0, 1)),
+    "first_generation_among_faults": (driver(KILLED, C1), generation(B0, number=1)),
     # B2 is dead, and B1 is fenced, when it leaves.
     "living_follower_left_the_isr": (
         *FIRST,
@@ -642,7 +653,7 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
     # The transaction is over.
     "group_deleted_in_a_transaction": (pending(B0), completed(B0), deleted_group(B0)),
     # No administrator has deleted the group.
-    "deleted_group_came_back": (state(B0, "Empty", "Dead"), generation(B0, 1)),
+    "deleted_group_came_back": (state(B0, "Empty", "Dead"), generation(B0, number=1)),
     # The producer aborts.
     "transaction_timed_out": (transaction(B0, "Ongoing", "PrepareAbort"),),
     # Each coordinator ends the transaction that it began to end.
@@ -654,7 +665,7 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
         transaction(B1, "PrepareCommit", "CompleteCommit"),
     ),
     # The transaction is over.
-    "group_loaded_with_an_open_transaction": (pending(B0), completed(B0), loaded(B1, 1)),
+    "group_loaded_with_an_open_transaction": (pending(B0), completed(B0), loaded(B1, epoch=1)),
     # The marker is another producer's.
     "marker_after_the_group_moved": (pending(B0, producer_id=7), completed(B1)),
     # The transaction is committed.
@@ -667,9 +678,9 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
     ),
     # A later commit of the same offset was stored.
     "timed_out_commit_came_true": (
-        commit(FAILED, C0, 5, "TIMED_OUT"),
-        commit(STORED, B0, 5),
-        commit(TraceKind.OFFSETS_FETCHED, C1, 5),
+        commit(FAILED, C0, offset=5, error="TIMED_OUT"),
+        commit(STORED, B0, offset=5),
+        commit(TraceKind.OFFSETS_FETCHED, C1, offset=5),
     ),
 }
 """By mark, a similar story that does not reach it."""
