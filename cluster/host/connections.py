@@ -79,6 +79,8 @@ class Endpoint:
         self.send_frame = send_frame
         self.check_answer: Callable[[AnyRequest, AnyResponse], None] | None = None
         """Check of each answer against its request before it is sent; None: no check."""
+        self.before_request: Callable[[AnyRequest], None] | None = None
+        """Called with each request before the handler gets it; None: no call."""
         # The incarnation in the high bits makes the ids of different incarnations distinct: a late
         # frame for an earlier incarnation finds no connection, never a wrong one.
         self._next_connection_id = host.incarnation << _INCARNATION_SHIFT
@@ -378,6 +380,8 @@ class Endpoint:
         host = self.host
         if host.traces_messages:
             host.trace(server_event(TraceKind.REQUEST_RECEIVED, envelope, peer=connection.peer))
+        if self.before_request is not None:
+            self.before_request(envelope.body)
         self._handler(
             IncomingRequest(
                 request_id=request_id,

@@ -30,6 +30,7 @@ from cluster.runtime import (
 )
 from cluster.spec import ClusterSpec, starts_later
 from cluster.virtual.clock import NodeClock
+from cluster.virtual.controller_checks import ControllerChecks
 from cluster.virtual.host import LogSink, VirtualHost
 from cluster.virtual.lives import VirtualLife, VirtualLives
 from cluster.virtual.loop import Deadlock, VirtualLoop
@@ -96,6 +97,7 @@ class VirtualRuntime(VirtualLives, Runtime):
         """True until the first violation: further checks would only repeat it."""
         self._checks_answers = invariants_every is not None
         self._replica_checks = ReplicaChecks(self._lives, spec)
+        self._controller_checks = ControllerChecks(self._lives)
         self._invariants_every = invariants_every or 0
         self._nodes_due_at = self._invariants_every
         """Value of `events_run` at which the nodes check themselves next."""
@@ -249,6 +251,7 @@ class VirtualRuntime(VirtualLives, Runtime):
         """Check an answer of a node before it leaves. Raises: InvariantViolation."""
         check_answer(request, response)
         self._replica_checks.answered(node, request, response)
+        self._controller_checks.answered(node, request, response)
 
     def _before_exit(self, life: VirtualLife) -> None:
         """Have a node check itself at the end of its orderly stop. Raises: InvariantViolation."""
@@ -282,6 +285,8 @@ class VirtualRuntime(VirtualLives, Runtime):
         if self._checks_answers:
             host.endpoint.check_answer = partial(self._check_answer, name)
             self._replica_checks.cleanings.watch(host, storage)
+            if any(controller.name == name for controller in self._cluster.controllers):
+                host.endpoint.before_request = partial(self._controller_checks.received, name)
         return host
 
     def _node_failed(self, host: VirtualHost, what: str, error: BaseException) -> None:

@@ -1,0 +1,310 @@
+"""Checks of the controller's answers: controlled shutdowns, elections, reassignments.
+
+Each check states Kafka's rule anew, from the requests that the controller got, its metadata before
+and after the request, and the brokers' own state. In virtual time all of these are in one process.
+A controller answers in the call in which it gets the request, so that nothing happens in between.
+
+- Active broker: unfenced, and not in a controlled shutdown.
+- Shutdown offset: offset of the last metadata record of a controlled shutdown's beginning. The
+  broker may stop once each active broker has reported this offset in a heartbeat.
+Source: Kafka `BrokerHeartbeatManager`, `ReplicationControlManager`.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from cluster.broker.node import BrokerNode
+from cluster.controller.metadata_image import MetadataImage, PartitionRegistration
+from cluster.controller.node import ControllerNode
+from cluster.virtual.lives import VirtualLife
+from protocol.api import AnyRequest, AnyResponse
+from protocol.errors import ErrorCode, InvariantViolation
+from protocol.ids import BrokerEpoch, BrokerId, NodeName, TopicPartition, broker_name
+from protocol.messages.admin import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ElectionType,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
+from protocol.messages.controller import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+
+_UNKNOWN_OFFSET = -1
+"""Offset of a broker that has sent no heartbeat to this incarnation of the controller."""
+
+
+class ControllerChecks:
+    """The checks of the answers of a run's controllers.
+
+    Call `received` with each request before the controller handles it, and `answered` with each
+    answer before it leaves.
+    """
+
+    def __init__(self, lives: Mapping[NodeName, VirtualLife]) -> None:
+        self._lives = lives
+        self._node: ControllerNode | None = None
+        """The controller whose heartbeats are in the next two fields: it knows of no others."""
+        self._reported: dict[BrokerId, int] = {}
+        """Metadata offset in the last heartbeat of each broker."""
+        self._shutdowns: dict[tuple[BrokerId, BrokerEpoch], int] = {}
+        """Shutdown offset of each broker incarnation whose controlled shutdown has begun."""
+        self._was_fenced = False
+        """True if the sender of the present heartbeat was fenced before it."""
+        self._led_before = False
+        """True if the sender of the present heartbeat led a partition before it."""
+        self._partitions_before: dict[TopicPartition, PartitionRegistration] = {}
+        """All partitions before the present ElectLeaders."""
+
+    def received(self, name: NodeName, request: AnyRequest) -> None:
+        """Note the metadata before a controller handles a request."""
+        # By type first: this sees every request to a controller, and most are Fetches.
+        kind = type(request)
+        if kind is not BrokerHeartbeatRequest and kind is not ElectLeadersRequest:
+            return
+        node = self._lives[name].node
+        if not isinstance(node, ControllerNode):
+            return
+        if node is not self._node:
+            self._node = node
+            self._reported.clear()
+            self._shutdowns.clear()
+        match request:
+            case BrokerHeartbeatRequest(want_shut_down=True):
+                broker_id = BrokerId(request.broker_id)
+                broker = node.image.brokers.get(broker_id)
+                self._was_fenced = broker is None or broker.fenced
+                self._led_before = any(_led_by(broker_id, node.image))
+            case ElectLeadersRequest():
+                self._partitions_before = dict(node.image.partitions())
+            case _:
+                pass
+
+    def answered(self, name: NodeName, request: AnyRequest, response: AnyResponse) -> None:
+        """Check an answer of a controller. Raises: InvariantViolation."""
+        kind = type(request)
+        if (
+            kind is not BrokerHeartbeatRequest
+            and kind is not ElectLeadersRequest
+            and kind is not AlterPartitionReassignmentsRequest
+        ):
+            return
+        node = self._lives[name].node
+        if not isinstance(node, ControllerNode):
+            return
+        match request, response:
+            case BrokerHeartbeatRequest(), BrokerHeartbeatResponse():
+                if response.error_code is ErrorCode.NONE:
+                    self._heartbeat_answered(node.image, request, response)
+            case ElectLeadersRequest(), ElectLeadersResponse():
+                if response.error_code is ErrorCode.NONE:
+                    self._election_answered(node.image, request, response)
+            case AlterPartitionReassignmentsRequest(), AlterPartitionReassignmentsResponse():
+                if response.error_code is ErrorCode.NONE:
+                    _check_reassigned(node.image, request, response)
+            case _:
+                pass
+
+    # -- controlled shutdowns -----------------------------------------------------------------
+
+    def _heartbeat_answered(
+        self,
+        image: MetadataImage,
+        request: BrokerHeartbeatRequest,
+        response: BrokerHeartbeatResponse,
+    ) -> None:
+        """Note the reported offset; check the answer to a broker that wants to stop."""
+        broker_id = BrokerId(request.broker_id)
+        self._reported[broker_id] = request.current_metadata_offset
+        if not request.want_shut_down:
+            return
+        life = (broker_id, BrokerEpoch(request.broker_epoch))
+        shutdown_offset = None if self._was_fenced else self._shutdowns.get(life)
+        for partition in _led_by(broker_id, image):
+            raise InvariantViolation(
+                "a broker that wants to stop leads nothing",
+                f"{broker_name(broker_id)} still leads {partition} in the controller's metadata "
+                f"after a heartbeat that asks for a controlled shutdown",
+            )
+        ignorant = (
+            None
+            if shutdown_offset is None
+            else self._find_ignorant_broker(image, broker_id, shutdown_offset)
+        )
+        if response.should_shut_down:
+            if shutdown_offset is not None:
+                self._check_learnt(image, broker_id, shutdown_offset, ignorant)
+            elif self._led_before and not (self._was_fenced or request.want_fence):
+                raise InvariantViolation(
+                    "a leader begins a controlled shutdown before it may stop",
+                    f"{broker_name(broker_id)} may stop at its first request, in which it still "
+                    "led partitions",
+                )
+            self._shutdowns.pop(life, None)
+        elif shutdown_offset is not None:
+            if ignorant is None:
+                raise InvariantViolation(
+                    "a controlled shutdown ends once all active brokers have learnt of it",
+                    f"{broker_name(broker_id)} may not stop, although it leads nothing and each "
+                    f"active broker has reported offset {shutdown_offset}: {self._reported}",
+                )
+        elif self._was_fenced or not self._led_before:
+            raise InvariantViolation(
+                "a broker without leaderships may stop at once",
+                f"{broker_name(broker_id)} may not stop, although it was fenced or led nothing",
+            )
+        else:
+            self._shutdowns[life] = image.end_offset - 1
+
+    def _find_ignorant_broker(
+        self, image: MetadataImage, stopping: BrokerId, shutdown_offset: int
+    ) -> BrokerId | None:
+        """Return an active broker that has not reported the shutdown offset, None without one."""
+        return next(
+            (
+                broker_id
+                for broker_id in self._active_brokers(image)
+                if broker_id != stopping
+                and self._reported.get(broker_id, _UNKNOWN_OFFSET) < shutdown_offset
+            ),
+            None,
+        )
+
+    def _active_brokers(self, image: MetadataImage) -> Iterator[BrokerId]:
+        # A shutdown that an earlier incarnation of the controller began counts from the broker's
+        # next heartbeat on: until then this controller waits for the broker's offset, too.
+        for broker_id, broker in image.brokers.items():
+            if not broker.fenced and (broker_id, broker.broker_epoch) not in self._shutdowns:
+                yield broker_id
+
+    def _check_learnt(
+        self,
+        image: MetadataImage,
+        stopping: BrokerId,
+        shutdown_offset: int,
+        ignorant: BrokerId | None,
+    ) -> None:
+        """Check that no active broker takes the stopping broker for a leader any more."""
+        name = "a broker stops once all active brokers know its new leaders"
+        if ignorant is not None:
+            raise InvariantViolation(
+                name,
+                f"{broker_name(stopping)} may stop, but {broker_name(ignorant)} has reported "
+                f"offset {self._reported.get(ignorant, _UNKNOWN_OFFSET)} of {shutdown_offset}",
+            )
+        for broker_id in self._active_brokers(image):
+            life = self._lives.get(broker_name(broker_id))
+            broker = None if life is None else life.node
+            if (
+                broker_id == stopping
+                or not isinstance(broker, BrokerNode)
+                # A new incarnation, which the controller does not know yet, serves nothing.
+                or broker.broker_epoch != image.brokers[broker_id].broker_epoch
+            ):
+                continue
+            for partition, _ in image.partitions():
+                known = broker.metadata.image.partition(partition)
+                replica = broker.partitions.get((partition.topic, partition.partition))
+                if (known is not None and known.leader == stopping) or (
+                    replica is not None and replica.leader_id == stopping
+                ):
+                    raise InvariantViolation(
+                        name,
+                        f"{broker_name(stopping)} may stop, but {broker_name(broker_id)} still "
+                        f"has it as the leader of {partition}",
+                    )
+
+    # -- elections ----------------------------------------------------------------------------
+
+    def _election_answered(
+        self, image: MetadataImage, request: ElectLeadersRequest, response: ElectLeadersResponse
+    ) -> None:
+        """Check each partition's answer against its leader before and after the request."""
+        if request.election_type != ElectionType.PREFERRED:
+            raise InvariantViolation(
+                "only preferred elections are held", f"{request} was answered without an error"
+            )
+        answers = {
+            TopicPartition(topic.topic, result.partition_id): result.error_code
+            for topic in response.replica_election_results
+            for result in topic.partition_result
+        }
+        before, self._partitions_before = self._partitions_before, {}
+        if request.topic_partitions is None:
+            # Partitions whose preferred replica led already are left out of this answer.
+            answers = dict.fromkeys(before, ErrorCode.ELECTION_NOT_NEEDED) | answers
+        for partition, error in answers.items():
+            expected = _expected_answer(image, before.get(partition))
+            if error is not expected:
+                raise InvariantViolation(
+                    "an election's answer fits the metadata",
+                    f"{partition}: expected {expected.name}, got {error.name}; before the request "
+                    f"{before.get(partition)}",
+                )
+            if error is ErrorCode.NONE or error is ErrorCode.ELECTION_NOT_NEEDED:
+                _check_elected(partition, before[partition], image.partition(partition), error)
+
+
+def _expected_answer(image: MetadataImage, before: PartitionRegistration | None) -> ErrorCode:
+    """Return the error of a preferred election in a partition that was so before the request.
+
+    An election changes no broker, so `image` may be that of after the request.
+    """
+    if before is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    preferred = before.replicas[0]
+    if before.leader == preferred:
+        return ErrorCode.ELECTION_NOT_NEEDED
+    broker = image.brokers.get(preferred)
+    may_lead = (
+        preferred in before.isr
+        and broker is not None
+        and not broker.fenced
+        and not broker.in_controlled_shutdown
+    )
+    return ErrorCode.NONE if may_lead else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+
+def _check_elected(
+    partition: TopicPartition,
+    before: PartitionRegistration,
+    after: PartitionRegistration | None,
+    error: ErrorCode,
+) -> None:
+    """Check that the preferred replica leads, in a new epoch if it was elected just now."""
+    epoch = before.leader_epoch + (error is ErrorCode.NONE)
+    if after is None or after.leader != before.replicas[0] or after.leader_epoch != epoch:
+        raise InvariantViolation(
+            "an election's answer fits the metadata",
+            f"{partition}: {error.name}, expected leader {before.replicas[0]} in epoch {epoch}, "
+            f"got {after}",
+        )
+
+
+def _check_reassigned(
+    image: MetadataImage,
+    request: AlterPartitionReassignmentsRequest,
+    response: AlterPartitionReassignmentsResponse,
+) -> None:
+    """Check that each partition has the replicas that the controller has agreed to."""
+    errors = {
+        TopicPartition(topic.name, answer.partition_index): answer.error_code
+        for topic in response.responses
+        for answer in topic.partitions
+    }
+    for topic in request.topics:
+        for target in topic.partitions:
+            partition = TopicPartition(topic.name, target.partition_index)
+            stored = image.partition(partition)
+            if errors[partition] is ErrorCode.NONE and (
+                stored is None or stored.replicas != target.replicas
+            ):
+                raise InvariantViolation(
+                    "an agreed reassignment is in the metadata",
+                    f"{partition}: expected the replicas {target.replicas}, got {stored}",
+                )
+
+
+def _led_by(broker_id: BrokerId, image: MetadataImage) -> Iterator[TopicPartition]:
+    """Yield the partitions that a broker leads."""
+    for partition, registration in image.partitions():
+        if registration.leader == broker_id:
+            yield partition

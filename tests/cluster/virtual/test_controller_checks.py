@@ -1,0 +1,175 @@
+"""Checks of the controller's answers in virtual time: planted bugs of its decisions.
+
+`reason_of(...)` plays three brokers, one group and a producer, with a patched method. A run is
+BROKEN if an invariant is violated; the reason names it.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from msgspec import structs
+
+from chaos.exploration.play import PlayResult, play
+from cluster.broker.control.metadata_fetcher import MetadataFetcher
+from cluster.controller import administration
+from cluster.controller.broker_control import BrokerControl
+from cluster.controller.broker_liveness import BrokerLiveness
+from cluster.controller.election import elect_preferred_leader
+from cluster.controller.metadata_image import MetadataImage
+from protocol.errors import ErrorCode
+from protocol.ids import BrokerId
+from protocol.records.metadata import PartitionChangeRecord
+from tests.support.worlds.planted import small
+
+SHUTDOWN: dict[str, object] = {
+    "at": "2s",
+    "fault": "controlled_shutdown",
+    "target": "coordinator-of(readers)",
+    "duration": "5s",
+}
+MOVE: dict[str, object] = {
+    "at": "2s",
+    "fault": "leadership_move",
+    "target": "coordinator-of(readers)",
+}
+
+
+def reason_of(*faults: dict[str, object], publish_us: int = 30_000) -> str:
+    """Play until an invariant is violated; a broker publishes metadata in `publish_us`."""
+    of = small(*faults)
+    costs = structs.replace(of.cluster.costs, publish_us=publish_us)
+    played = play(structs.replace(of, cluster=structs.replace(of.cluster, costs=costs)), 1)
+    assert played.result is PlayResult.BROKEN, played.reasons
+    return played.reasons[0]
+
+
+def test_sound_run_has_no_violation() -> None:
+    """The controller permits a shutdown, restarts during another one, and holds elections."""
+    restart: dict[str, object] = {
+        "at": "20020ms",
+        "fault": "crash",
+        "target": "controller",
+        "duration": "3s",
+    }
+    again = {**SHUTDOWN, "at": "20s"}
+    played = play(small(SHUTDOWN, {**MOVE, "at": "9s"}, again, restart), 1)
+    assert played.result is PlayResult.PASS, played.reasons
+
+
+# -- controlled shutdowns --
+
+
+def test_shutdown_that_waits_for_the_fastest_broker_only_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: the highest offset counts, in place of the lowest. broker-2 is cut off."""
+    cut: dict[str, object] = {
+        "at": "1s",
+        "fault": "cut",
+        "from": "broker(2)",
+        "to": ["controller"],
+        "duration": "5s",
+    }
+
+    def highest(self: BrokerLiveness) -> int | None:
+        active = [s for s in self._sessions.values() if s.shutdown_offset is None]
+        return max((session.metadata_offset for session in active), default=None)
+
+    monkeypatch.setattr(BrokerLiveness, "lowest_active_offset", highest)
+    assert "a broker stops once all active brokers know its new leaders" in reason_of(cut, SHUTDOWN)
+
+
+def test_shutdown_that_waits_for_no_broker_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: the controller forgets that the shutdown has begun."""
+    monkeypatch.setattr(BrokerLiveness, "begin_controlled_shutdown", lambda *_: None)
+    assert "a broker stops once all active brokers know its new leaders" in reason_of(SHUTDOWN)
+
+
+def test_broker_that_reports_metadata_that_it_does_not_have_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: brokers report a higher offset than that of the metadata they act on."""
+    monkeypatch.setattr(MetadataFetcher, "applied_offset", 10_000)
+    assert "still has it as the leader of" in reason_of(SHUTDOWN, publish_us=500_000)
+
+
+def test_shutdown_that_never_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: the controller takes no broker for one that has learnt of the shutdown."""
+    monkeypatch.setattr(BrokerLiveness, "_all_have_learnt", lambda *_: False)
+    reason = reason_of(SHUTDOWN)
+    assert "a controlled shutdown ends once all active brokers have learnt of it" in reason
+
+
+@pytest.mark.parametrize(
+    ("leads", "name"),
+    [
+        (False, "a leader begins a controlled shutdown before it may stop"),
+        (True, "a controlled shutdown ends once all active brokers have learnt of it"),
+    ],
+)
+def test_controller_that_miscounts_leaderships_is_found(
+    monkeypatch: pytest.MonkeyPatch, *, leads: bool, name: str
+) -> None:
+    """Planted bug: every broker counts as leader of a partition, or none does."""
+    monkeypatch.setattr(MetadataImage, "has_leaderships", lambda *_: leads)
+    assert name in reason_of(SHUTDOWN)
+
+
+def test_broker_without_leaderships_that_must_wait_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: every broker counts as a leader. broker-0 leads nothing since its crash."""
+    monkeypatch.setattr(MetadataImage, "has_leaderships", lambda *_: True)
+    crash = {**SHUTDOWN, "fault": "crash", "target": "broker(0)"}
+    assert "a broker without leaderships may stop at once" in reason_of(
+        crash, {**SHUTDOWN, "at": "20s", "target": "broker(0)"}
+    )
+
+
+def test_broker_that_keeps_its_leaderships_in_a_shutdown_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: a controlled shutdown changes no ISR and no leader."""
+    monkeypatch.setattr(BrokerControl, "_remove_from_isrs", lambda *_: None)
+    assert "a broker that wants to stop leads nothing" in reason_of(SHUTDOWN)
+
+
+# -- elections and reassignments --
+
+
+def test_available_preferred_leader_that_is_refused_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: only a broker that may not lead is elected."""
+
+    def elect(*partition: object, is_acceptable_leader: Callable[[BrokerId], bool]) -> object:
+        return elect_preferred_leader(
+            *partition,  # type: ignore[arg-type]
+            is_acceptable_leader=lambda broker: not is_acceptable_leader(broker),
+        )
+
+    monkeypatch.setattr(administration, "elect_preferred_leader", elect)
+    assert "expected NONE, got PREFERRED_LEADER_NOT_AVAILABLE" in reason_of(MOVE)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED])
+def test_election_that_is_answered_and_not_held_is_found(
+    monkeypatch: pytest.MonkeyPatch, code: ErrorCode
+) -> None:
+    """Planted bug: the controller answers without a new leader in its metadata."""
+    monkeypatch.setattr(administration, "_elect", lambda *_: code)
+    reason = reason_of(MOVE)
+    assert "an election's answer fits the metadata" in reason
+    assert code.name in reason
+
+
+def test_reassignment_that_is_agreed_to_and_not_stored_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: the record of a reassignment has the present replicas."""
+
+    def without_replicas(**fields: object) -> object:
+        return PartitionChangeRecord(**{**fields, "replicas": None})  # type: ignore[arg-type]
+
+    monkeypatch.setattr(administration, "PartitionChangeRecord", without_replicas)
+    assert "an agreed reassignment is in the metadata" in reason_of(MOVE)
