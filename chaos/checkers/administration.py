@@ -23,10 +23,11 @@ Orders about a group (GROUP_ORDERS):
 5. An order that is given while nothing is broken is carried out, or refused with an error that fits
    the group's state (`_fits`). It gets its answer within the order's time limit, unless another
    fault begins or a leader changes in between.
+6. An order that is carried out has its effect on the group (`evidence.orders.group_effects`).
 
 Deletions of topics:
 
-6. A deletion that is ordered while nothing is broken is carried out, unless the topic was deleted
+7. A deletion that is ordered while nothing is broken is carried out, unless the topic was deleted
    before.
 
 Orders are faults of the run's plan: `row.cause` is the fault's id. A fault that does nothing has
@@ -47,6 +48,12 @@ from chaos.checkers.context import HEALED_STAGE, CheckContext, detail_of
 from chaos.checkers.evidence.board import Evidence
 from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS
 from chaos.checkers.evidence.faults_in_force import FAULT_KINDS
+from chaos.checkers.evidence.orders.group_effects import (
+    EFFECT_KINDS,
+    GROUP_ORDERS,
+    REMOVE_MEMBERS,
+    GroupEffects,
+)
 from chaos.checkers.evidence.replicas import REPLICA_KINDS
 from cluster.broker.node import CONTROLLED_SHUTDOWN_TIMEOUT_US
 from protocol.errors import ErrorCode
@@ -58,9 +65,6 @@ DELETE_TOPIC = "delete_topic"
 LEADERSHIP_MOVE = "leadership_move"
 PREFERRED_LEADER_ELECTION = "preferred_leader_election"
 _ELECTIONS = frozenset({LEADERSHIP_MOVE, PREFERRED_LEADER_ELECTION})
-REMOVE_MEMBERS = "remove_members"
-GROUP_ORDERS = frozenset({REMOVE_MEMBERS, "delete_group", "delete_offsets", "reset_offsets"})
-"""Faults that are orders about a group."""
 _WITHOUT_MEMBERS = frozenset({None, "Empty", "Dead"})
 """States of a group that has no members; None if its coordinator does not know it."""
 _REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance"})
@@ -88,7 +92,8 @@ class Administration(Checker):
         "a broker that ends its controlled shutdown leads no partition and is in no ISR beside "
         "another replica, and an election that an administrator orders is held or refused; while "
         "nothing is broken, shutdowns end, no election is refused, and an order about a group is "
-        "answered as the group's state asks for (all judged in virtual time)"
+        "answered as the group's state asks for; an order that is carried out has its effect (all "
+        "judged in virtual time)"
     )
     kinds = frozenset(
         {
@@ -99,6 +104,7 @@ class Administration(Checker):
             *FAULT_KINDS,
             *REPLICA_KINDS,
             *COORDINATOR_KINDS,
+            *EFFECT_KINDS,
         }
     )
 
@@ -112,6 +118,7 @@ class Administration(Checker):
         self._shutdowns: dict[str, _Order] = {}  # by broker
         self._elections: dict[str, _Order] = {}  # by fault id
         self._group_order: _Order | None = None  # the last one; the plan waits for its answer
+        self._effects = GroupEffects(context)  # of the last order about a group
         self._topic_orders: dict[str, _Order] = {}  # by fault id
         self._deleted_topics: dict[str, None] = {}
         self._leader_changed_us = 0
@@ -127,10 +134,15 @@ class Administration(Checker):
         """Follow orders, their outcomes and the faults between them; judge each outcome."""
         if self._is_over or not self.context.in_virtual_time:
             return
+        if row.kind in EFFECT_KINDS:
+            self._effects.observe(row)
+            return
         match row.kind:
             case TraceKind.RUN_STAGE:
                 stage = detail_of(row).get("stage")
-                self._is_healed = self._is_healed or stage == HEALED_STAGE
+                if stage == HEALED_STAGE:
+                    self._is_healed = True
+                    self._judge_group_effects()
                 self._is_over = stage == "stopping"
             case TraceKind.FAULT_INJECTED:
                 self._injected(row)
@@ -161,7 +173,7 @@ class Administration(Checker):
         self._was_nothing_broken = self._is_nothing_broken_before(row)
         for order in self._shutdowns.values():
             order.must_succeed = False  # this fault may prevent the end of the shutdown
-        self._group_order = None  # a new fault: the former order has ended
+        self._judge_group_effects()  # a new fault: the former order has ended
         detail = detail_of(row)
         if detail.get("fault") in _ELECTIONS:
             self._elections[row.cause or ""] = _Order(row, self._was_nothing_broken)
@@ -174,6 +186,12 @@ class Administration(Checker):
             (group_id,) = detail["groups"]
             self._group_orders += 1
             self._group_order = _Order(row, self._was_nothing_broken, self._state(group_id))
+            self._effects.begin(
+                group_id,
+                str(detail["fault"]),
+                self._coordinators.coordinator(group_id),
+                self._coordinators.members(group_id),
+            )
 
     def _is_nothing_broken_before(self, fault: TraceRow) -> bool:
         """Return True if no other fault was in force, and the last one had settled."""
@@ -207,7 +225,9 @@ class Administration(Checker):
         """Judge an order that was not carried out; other faults that hit nothing are no orders."""
         if self._group_order is not None and self._group_order.row.cause == row.cause:
             self._judge_group_order(self._group_order, row)
+            self._group_order = None
             return
+        self._judge_group_effects()  # another fault's turn: the order has ended
         order = self._topic_orders.pop(row.cause or "", None)
         if order is not None:
             # It may be deleted although the answer to the first request was lost.
@@ -248,6 +268,22 @@ class Administration(Checker):
                 f"{refused.cause}: {detail.get('fault')} of {group_id} met {', '.join(misfits)} "
                 f"while the group was {order.state or 'not there'}, although nothing was broken",
                 [order.row, refused],
+                group=group_id,
+            )
+
+    def _judge_group_effects(self) -> None:
+        """Report the last order about a group if it was carried out and has no effect (rule 6)."""
+        order, self._group_order = self._group_order, None
+        if order is None:
+            return
+        missing = self._effects.find_missing(is_undisturbed=order.must_succeed)
+        if missing is not None:
+            detail = detail_of(order.row)
+            (group_id,) = detail["groups"]
+            self.report_finding(
+                f"{order.row.cause}: {detail.get('fault')} of {group_id} was carried out, but "
+                f"{missing}",
+                [order.row],
                 group=group_id,
             )
 

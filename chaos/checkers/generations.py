@@ -1,5 +1,8 @@
 """Generations: only their members commit, their numbers grow, no two members share a partition.
 
+A member names, in the rows of its partitions, the member id and the generation that its last join
+gave it; and gives up partitions as the member that got them.
+
 A tenure is the time in which one broker incarnation (one life of its process) coordinates one
 partition of `__consumer_offsets` in one leader epoch. Two tenures may use the same generation
 numbers: in a split brain each coordinator continues to count from the state that it loaded
@@ -31,6 +34,8 @@ KEPT_GENERATIONS = 8
 """Kept generations of a lineage with their owners; no member lags so many generations behind."""
 KEPT_NAMESAKES = 4
 """Kept generations of one group that have the same number at one broker, the newest ones."""
+STABLE = "STABLE"
+"""State of a member from the end of its join on."""
 DEAD = "Dead"
 EMPTY = "Empty"
 
@@ -99,7 +104,8 @@ class Generations(Checker):
     name = "generations"
     promise = (
         "commits are accepted only from members of the current generation, generations never go "
-        "back within one coordinator's life, and no two members own a partition in one generation"
+        "back within one coordinator's life, no two members own a partition in one generation, and "
+        "a member gets and gives up partitions in the generation that it has joined"
     )
     kinds = frozenset(
         {
@@ -114,6 +120,9 @@ class Generations(Checker):
             TraceKind.COMMIT_STORED,
             TraceKind.TXN_COMMIT_PENDING,
             TraceKind.PARTITIONS_ASSIGNED,
+            TraceKind.PARTITIONS_REVOKED,
+            TraceKind.PARTITIONS_LOST,
+            TraceKind.MEMBER_STATE,
         }
     )
 
@@ -135,6 +144,8 @@ class Generations(Checker):
         self._begun: dict[tuple[str, int], dict[int, Lineage]] = {}
         # (group, lineage) -> generation -> owners of partitions
         self._owners: dict[tuple[str, Lineage], dict[int, _Owners]] = {}
+        self._joins: dict[Life, TraceRow] = {}  # consumer -> its last row MEMBER_STATE to STABLE
+        self._assigned: dict[Life, TraceRow] = {}  # consumer -> its last PARTITIONS_ASSIGNED
         self._seen = {
             "offsets_judged": 0,
             "offsets_of_simple_consumers": 0,
@@ -157,7 +168,14 @@ class Generations(Checker):
             case TraceKind.UNLOAD_COMPLETED:
                 self._end_tenure(row)
             case TraceKind.PARTITIONS_ASSIGNED:
+                self._check_identity(row, self._joins)
+                self._assigned[row.node, row.incarnation] = row
                 self._check_owners(row)
+            case TraceKind.PARTITIONS_REVOKED | TraceKind.PARTITIONS_LOST:
+                self._check_identity(row, self._assigned)
+            case TraceKind.MEMBER_STATE:
+                if detail_of(row).get("to") == STABLE:
+                    self._joins[row.node, row.incarnation] = row
             case _:
                 if row.group is not None:
                     self._observe_group(row, row.group)
@@ -402,6 +420,25 @@ class Generations(Checker):
                     partition=partition,
                 )
             owners.owner_of[partition] = (owner, row)
+
+    def _check_identity(self, row: TraceRow, known: dict[Life, TraceRow]) -> None:
+        """Report partitions that a consumer gets or gives up as another member than in `known`.
+
+        A consumer takes an assignment only if no answer has reset its generation since the join,
+        and gives its partitions up before the next JoinGroup.
+        Source: Kafka AbstractCoordinator.joinGroupIfNeeded.
+        """
+        before = known.get((row.node, row.incarnation))
+        if before is None:
+            return  # the trace lacks the beginning of the membership
+        if (row.member, row.generation) != (before.member, before.generation):
+            did = "gets" if row.kind == TraceKind.PARTITIONS_ASSIGNED else "gives up"
+            self.report_finding(
+                f"{row.node} {did} partitions as {row.member or 'nobody'} in generation "
+                f"{row.generation}, but is {before.member} in generation {before.generation}",
+                [before, row],
+                group=row.group,
+            )
 
     def _rows_of_beginning(
         self, group_id: str, lineage: Lineage, generation: int

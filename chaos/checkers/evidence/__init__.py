@@ -7,5 +7,6 @@ Reading order:
   to a finding), and `board` (all of them together);
 - facts of a single checker: `session_ends`, `late_notices`, `enough_replicas`, `commit_registers`,
   `intervals`, `acknowledged_records`, `deliveries`;
-- `transactions`: the folder of all evidence on transactions, shared or not.
+- `transactions`: the folder of all evidence on transactions, shared or not;
+- `orders`: the folder of evidence on an administrator's orders, for `administration`.
 """

@@ -324,6 +324,54 @@ def test_order_about_a_group_that_loads_or_is_in_a_fault_is_not_judged() -> None
         assert check(rows).findings == ()
 
 
+@pytest.mark.parametrize("is_healed", [False, True])
+def test_order_that_is_carried_out_without_an_effect_is_found(*, is_healed: bool) -> None:
+    """The order ends before the next fault, or before the stage in which all faults are healed."""
+    rows = group_in("Empty")
+    order_group(rows, 20, "delete_group")
+    if is_healed:
+        rows.stage(25, "liveness")
+    else:
+        another_fault(rows, 25)
+    (finding,) = check(rows).findings
+    assert finding.summary == (
+        "delete_group-0: delete_group of g was carried out, but the group was not deleted"
+    )
+    assert [row.kind for row in finding.evidence] == [TraceKind.FAULT_INJECTED]
+
+
+def test_order_that_is_carried_out_passes_with_its_effect() -> None:
+    """The coordinator removes the group before it answers."""
+    rows = group_in("Empty")
+    order_group(rows, 20, "delete_group")
+    rows.group_state(20.1, "broker-0", "Empty", "Dead", cause="deleted by an administrator")
+    another_fault(rows, 25)
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_order_that_is_refused_or_has_no_end_needs_no_effect() -> None:
+    """The first order is refused, which fits the group; the run ends during the second one."""
+    rows = group_in("Stable")
+    order_group(rows, 20, "delete_group")
+    group_refused(rows, 20.1, "delete_group", "NON_EMPTY_GROUP")
+    another_fault(rows, 25)
+    order_group(rows, 26, "reset_offsets")
+    rows.stage(26.1, "stopping")
+    assert check(rows).findings == ()
+
+
+def test_members_of_a_disturbed_coordinator_need_not_be_removed() -> None:
+    """After an election the order may reach another coordinator than the one with the members."""
+    for is_disturbed in (False, True):
+        rows = group_in(None)
+        rows.generation_started(12, "broker-0", 1, ("m-0",))
+        order_group(rows, 20, "remove_members")
+        if is_disturbed:
+            rows.elected(20.1, "broker-1", [0, 1, 2])
+        another_fault(rows, 25)
+        assert bool(check(rows).findings) is not is_disturbed
+
+
 # -- deletions of topics --
 
 

@@ -25,7 +25,15 @@ def two_owners(suite: CheckSuite) -> Rows:
     rows = Rows(suite.observe)
     rows.assigned(1, READER, "readers")
     rows.assigned(2, "consumer-readers-1", "readers")
-    rows.add(5, READER, TraceKind.PARTITIONS_REVOKED, group="readers", detail={"partitions": []})
+    rows.add(
+        5,
+        READER,
+        TraceKind.PARTITIONS_REVOKED,
+        group="readers",
+        member=f"{READER}-id",
+        generation=1,
+        detail={"partitions": []},
+    )
     return rows
 
 

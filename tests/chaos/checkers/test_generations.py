@@ -5,6 +5,8 @@ has one owner, and the next generation has a greater number. "Planted bug" in a 
 bug that the situation would show.
 """
 
+import pytest
+
 from chaos.checkers.context import CheckContext, GroupExpectation
 from chaos.checkers.generations import Generations
 from protocol.trace import TraceKind
@@ -353,3 +355,57 @@ def test_commits_at_a_coordinator_that_has_loaded_the_group_are_judged() -> None
 def test_run_without_members_reports_that_nothing_was_judged() -> None:
     """Without members nothing can break the promise, so the outcome must not be a pass."""
     assert check(Rows()).outcome is CheckOutcome.NOTHING_SEEN
+
+
+# -- members in their own rows --
+
+
+def joined(rows: Rows, time_s: float, generation: int) -> None:
+    """Let consumer 0 complete a join."""
+    rows.member_state(time_s, C0, "STABLE", before="COMPLETING_REBALANCE", generation=generation)
+
+
+def test_partitions_of_the_joined_generation_pass() -> None:
+    """The member gets and gives up partitions in generation 1, then gets some in generation 2."""
+    rows = stable_group()
+    joined(rows, 5, 1)
+    rows.assigned(5, C0, names=["t-0"], peer="broker-0")
+    rows.revoked(9, C0)
+    rows.generation_started(10, "broker-0", 2, (M0, M1))
+    joined(rows, 10.1, 2)
+    rows.assigned(10.1, C0, names=["t-0"], generation=2, peer="broker-0")
+    rows.revoked(12, C0, lost=True, generation=2)
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+@pytest.mark.parametrize(("member", "generation"), [(M0, 1), ("", -1), (M1, 2)])
+def test_assignment_under_another_generation_than_the_joined_one_is_found(
+    member: str, generation: int
+) -> None:
+    """Planted bug: a member keeps the identity of an earlier join, or takes none at all."""
+    rows = stable_group()
+    joined(rows, 10.1, 2)
+    rows.assigned(10.2, C0, generation=generation, member=member)
+
+    (finding,) = check(rows).findings
+
+    assert finding.summary == (
+        f"{C0} gets partitions as {member or 'nobody'} in generation {generation}, but is {M0} in "
+        "generation 2"
+    )
+    assert [row.kind for row in finding.evidence] == [
+        TraceKind.MEMBER_STATE,
+        TraceKind.PARTITIONS_ASSIGNED,
+    ]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_partitions_given_up_under_another_generation_are_found(*, lost: bool) -> None:
+    """Planted bug: the row of a revocation names the generation of the next join."""
+    rows = stable_group()
+    rows.revoked(6, C0, lost=lost, generation=2)
+
+    (finding,) = check(rows).findings
+
+    assert "gives up partitions as" in finding.summary

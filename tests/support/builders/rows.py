@@ -192,7 +192,9 @@ class Rows:
             detail={"partitions": assigned_names},
         )
 
-    def revoked(self, time_s: float, consumer: str, *, lost: bool = False) -> None:
+    def revoked(
+        self, time_s: float, consumer: str, *, lost: bool = False, generation: int = 1
+    ) -> None:
         """Let `consumer` revoke its partitions, or learn that it has lost them."""
         self.add(
             time_s,
@@ -200,6 +202,7 @@ class Rows:
             TraceKind.PARTITIONS_LOST if lost else TraceKind.PARTITIONS_REVOKED,
             group="g",
             member=f"{consumer}-id",
+            generation=generation,
             detail={"partitions": []},
         )
 
@@ -286,7 +289,14 @@ class Rows:
         )
 
     def group_state(
-        self, time_s: float, node: str, before: str, after: str, generation: int = 1
+        self,
+        time_s: float,
+        node: str,
+        before: str,
+        after: str,
+        generation: int = 1,
+        *,
+        cause: str | None = None,
     ) -> None:
         """Let the coordinator on `node` move group `g` to another state."""
         self.add(
@@ -295,6 +305,7 @@ class Rows:
             TraceKind.GROUP_STATE,
             group="g",
             generation=generation,
+            cause=cause,
             detail={"from": before, "to": after},
         )
 
@@ -421,15 +432,16 @@ class Rows:
         append_id: int,
         *,
         offset: int = 100,
+        partition: str = "t-0",
     ) -> None:
-        """Let the coordinator on `node` store a commit of t-0 that it appended as `append_id`."""
+        """Let the coordinator on `node` store a commit that it appended as `append_id`."""
         self.add(
             time_s,
             node,
             TraceKind.COMMIT_STORED,
             group="g",
             member=member,
-            partition="t-0",
+            partition=partition,
             offset=offset,
             generation=generation,
             correlation_id=append_id,
@@ -550,9 +562,12 @@ class Rows:
         *,
         cause: str = "deleted by an administrator",
         node: str = "broker-0",
+        partition: str = "t-0",
     ) -> None:
-        """Let the coordinator on `node` remove the committed offset of t-0."""
-        self.add(time_s, node, TraceKind.OFFSET_REMOVED, group="g", partition="t-0", cause=cause)
+        """Let the coordinator on `node` remove the committed offset of a partition."""
+        self.add(
+            time_s, node, TraceKind.OFFSET_REMOVED, group="g", partition=partition, cause=cause
+        )
 
 
 def steady_cluster() -> Rows:

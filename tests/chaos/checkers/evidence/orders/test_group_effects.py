@@ -1,0 +1,156 @@
+"""Effects of an administrator's orders: which rows of a coordinator an order asks for.
+
+The group `g` reads the topics `t`, with two partitions, and `u`, with one. broker-0 is its
+coordinator and stores the offsets of t-0, t-1 and u-0 before the order; `removed` and `committed`
+are rows after it.
+"""
+
+from collections.abc import Sequence
+
+import pytest
+
+from chaos.checkers.context import CheckContext, GroupExpectation
+from chaos.checkers.evidence.orders.group_effects import EFFECT_KINDS, GroupEffects
+from tests.support.builders.rows import OFFSETS_0, Rows
+
+ALL = ("t-0", "t-1", "u-0")
+DELETED = "deleted by an administrator"
+GROUP = GroupExpectation(
+    consumers=("consumer-g-0",), offsets_partition=OFFSETS_0, commits=True, partitions=ALL
+)
+
+
+def missing(
+    before: Rows,
+    fault: str,
+    after: Rows,
+    *,
+    members: Sequence[str] | None = None,
+    is_undisturbed: bool = True,
+) -> str | None:
+    """Return what the order between two traces lacks."""
+    effects = GroupEffects(CheckContext(groups={"g": GROUP}))
+    for row in before.rows:
+        if row.kind in EFFECT_KINDS:
+            effects.observe(row)
+    effects.begin("g", fault, "broker-0", members)
+    for row in after.rows:
+        effects.observe(row)
+    return effects.find_missing(is_undisturbed=is_undisturbed)
+
+
+def stored(*partitions: str, member: str = "m-0", generation: int = 1) -> Rows:
+    """Return rows of commits that broker-0 stores."""
+    rows = Rows()
+    for partition in partitions:
+        rows.commit_stored(1, "broker-0", member, generation, 5, partition=partition)
+    return rows
+
+
+def removed(*partitions: str, cause: str = DELETED) -> Rows:
+    rows = Rows()
+    for partition in partitions:
+        rows.offset_removed(2, cause=cause, partition=partition)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("partitions", "expected"),
+    [
+        (ALL, None),
+        (("u-0",), None),  # an order about this topic alone
+        (("t-0", "t-1"), None),
+        (("t-0",), "no offset of t-1 was committed"),
+        (("t-1", "u-0"), "no offset of t-0 was committed"),
+        ((), "no offset was committed"),
+    ],
+)
+def test_reset_commits_an_offset_of_each_partition_of_its_topics(
+    partitions: tuple[str, ...], expected: str | None
+) -> None:
+    """Planted bug: the administrator finds no partition, or not all."""
+    committed = stored(*partitions, member="", generation=-1)
+    assert missing(Rows(), "reset_offsets", committed) == expected
+
+
+def test_commit_of_a_member_is_no_reset() -> None:
+    """A member may commit just after the order."""
+    assert missing(Rows(), "reset_offsets", stored(*ALL)) == "no offset was committed"
+
+
+def test_reset_in_a_disturbed_cluster_commits_at_least_one_offset() -> None:
+    """A broker may not know a partition yet; but an order without any effect is refused."""
+    one = stored("t-0", member="", generation=-1)
+    assert missing(Rows(), "reset_offsets", one, is_undisturbed=False) is None
+    assert missing(Rows(), "reset_offsets", Rows(), is_undisturbed=False) is not None
+
+
+@pytest.mark.parametrize(
+    ("partitions", "expected"),
+    [
+        (ALL, None),
+        (("u-0",), None),  # an order about this topic, or members read the other one
+        (("t-0", "t-1"), None),
+        (("t-1", "u-0"), "the stored offset of t-0 was kept"),
+        (("t-0",), "the stored offsets of each topic were kept"),
+        ((), "the stored offsets of each topic were kept"),
+    ],
+)
+def test_deletion_removes_the_stored_offsets_of_a_topic(
+    partitions: tuple[str, ...], expected: str | None
+) -> None:
+    """Planted bug: the coordinator answers NONE and keeps the offset of a partition."""
+    assert missing(stored(*ALL), "delete_offsets", removed(*partitions)) == expected
+
+
+def test_deletion_needs_no_removal_of_what_is_not_stored() -> None:
+    """The offset of t-0 was removed before the order, and that of t-1 expires during it."""
+    before = stored("t-0", "t-1")
+    before.rows.extend(removed("t-0").rows)
+    assert missing(before, "delete_offsets", removed("t-1", cause="expired")) is None
+
+
+@pytest.mark.parametrize("forgotten_by", ["load", "death of the group"])
+def test_offset_that_may_be_lost_needs_no_removal(forgotten_by: str) -> None:
+    """An offset that an earlier tenure or an earlier group had stored may be gone."""
+    before = stored(*ALL)
+    if forgotten_by == "load":
+        before.load_started(2, "broker-0", 3)
+    else:
+        before.group_state(2, "broker-0", "Empty", "Dead", cause=DELETED)
+    assert missing(before, "delete_offsets", Rows()) is None
+
+
+def test_deletion_in_a_disturbed_cluster_is_not_judged() -> None:
+    """A replaced coordinator answers without waiting for its log; another one has the offset."""
+    before = stored(*ALL)
+    assert missing(before, "delete_offsets", Rows(), is_undisturbed=False) is None
+
+
+def test_removal_of_members_removes_each_of_them() -> None:
+    """m-1 leaves by itself, which counts: only the order's other members must be removed."""
+    rows = Rows()
+    rows.member_removed(2, "broker-0", "m-1", "leave")
+    members = ("m-0", "m-1")
+    assert missing(Rows(), "remove_members", rows, members=members) == "m-0 was not removed"
+    rows.member_removed(2, "broker-0", "m-0", "leave")
+    assert missing(Rows(), "remove_members", rows, members=members) is None
+    assert missing(Rows(), "remove_members", Rows()) is None  # the members are not known
+
+
+@pytest.mark.parametrize(("cause", "is_found"), [(DELETED, False), ("expired", True)])
+def test_deletion_of_a_group_makes_it_dead(cause: str, *, is_found: bool) -> None:
+    """A group that expires at the same time would be refused with GROUP_ID_NOT_FOUND."""
+    rows = Rows()
+    rows.group_state(2, "broker-0", "Empty", "Dead", cause=cause)
+    found = missing(Rows(), "delete_group", rows, is_undisturbed=False)
+    assert (found == "the group was not deleted") is is_found
+
+
+def test_rows_of_another_group_are_no_effect() -> None:
+    """Each row names its group."""
+    effects = GroupEffects(CheckContext(groups={"g": GROUP, "h": GROUP}))
+    effects.begin("h", "reset_offsets", "broker-0", None)
+    for row in stored(*ALL, member="", generation=-1).rows:
+        effects.observe(row)
+    assert effects.find_missing(is_undisturbed=True) == "no offset was committed"
