@@ -34,6 +34,7 @@ from cluster.virtual.controller_checks import ControllerChecks
 from cluster.virtual.host import LogSink, VirtualHost
 from cluster.virtual.lives import VirtualLife, VirtualLives
 from cluster.virtual.loop import Deadlock, VirtualLoop
+from cluster.virtual.metrics_checks import METRICS_CHECK_KINDS, MetricsChecks
 from cluster.virtual.network import VirtualNetwork
 from cluster.virtual.replica_checks import CHECKED_ROWS, ReplicaChecks
 from cluster.virtual.starts import draw_starts, draw_wait_us
@@ -98,12 +99,13 @@ class VirtualRuntime(VirtualLives, Runtime):
         self._checks_answers = invariants_every is not None
         self._replica_checks = ReplicaChecks(self._lives, spec)
         self._controller_checks = ControllerChecks(self._lives)
+        self._metrics_checks = MetricsChecks()
         self._invariants_every = invariants_every or 0
         self._nodes_due_at = self._invariants_every
         """Value of `events_run` at which the nodes check themselves next."""
         if invariants_every is not None:
             loop.check_every(invariants_every, self._check_what_is_due)
-            self._observers += (self._check_at_changes,)
+            self._observers += (self._check_row,)
         self._driver_rows = 0
         self._starts_aged = False
         """True if nodes start with timers at drawn phases, as if they had run for long."""
@@ -237,15 +239,17 @@ class VirtualRuntime(VirtualLives, Runtime):
             self._replica_checks.check()
             self._checks_invariants = True
 
-    def _check_at_changes(self, row: TraceRow) -> None:
-        """Have the nodes compared right after a change of a leader or an ISR.
+    def _check_row(self, row: TraceRow) -> None:
+        """Check what a row shows; have the nodes compared after a change of a leader or an ISR.
 
-        Raises: InvariantViolation if the change itself breaks one.
+        Raises: InvariantViolation.
         """
         if row.kind in _CHECKED_CHANGES:
             self._loop.check_soon()
         elif row.kind in CHECKED_ROWS:
             self._replica_checks.traced(row)
+        if row.kind in METRICS_CHECK_KINDS:
+            self._metrics_checks.observe(row)
 
     def _check_answer(self, node: NodeName, request: AnyRequest, response: AnyResponse) -> None:
         """Check an answer of a node before it leaves. Raises: InvariantViolation."""

@@ -1,0 +1,150 @@
+"""Checks of metrics: a node's samples agree with the rows that the node has written in its life.
+
+A sample is a METRICS row. Counts are compared exactly; of the times and rates, those that follow
+from rows: the times of loads, and the mean rate of a meter.
+Source: docs/kafka, BEHAVIOUR 8.3.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from cluster.metrics.sensors import DECIMALS, WINDOW_MS
+from protocol.causes import DeletionCause
+from protocol.errors import InvariantViolation
+from protocol.trace import TraceKind, TraceRow
+
+METRICS_CHECK_KINDS = frozenset(
+    {
+        TraceKind.NODE_STARTED,
+        TraceKind.COMMIT_STORED,
+        TraceKind.TXN_COMMIT_PENDING,
+        TraceKind.OFFSET_REMOVED,
+        TraceKind.ASSIGNMENT_STORED,
+        TraceKind.LOAD_STARTED,
+        TraceKind.LOAD_COMPLETED,
+        TraceKind.BROKER_FENCED,
+        TraceKind.BROKER_UNFENCED,
+        TraceKind.LEADER_ELECTED,
+        TraceKind.METRICS,
+    }
+)
+"""Kinds of rows that MetricsChecks must see."""
+
+
+@dataclass(slots=True)
+class _Life:
+    """Rows of one incarnation of a node. Units: times are microseconds of the node's clock.
+
+    - `commits`: ids of the appends with commits. One append may have many offsets.
+    - `loads_begun`: partitions whose load runs, each with the time at which it was scheduled.
+    - `loads`: end and duration of each load.
+    """
+
+    started_us: int
+    commits: dict[int, None] = field(default_factory=dict)
+    expirations: int = 0
+    deletions: int = 0
+    assignments: int = 0
+    loads_begun: dict[str, int] = field(default_factory=dict)
+    loads: list[tuple[int, int]] = field(default_factory=list)
+    broker_changes: int = 0
+    unclean_elections: int = 0
+
+
+class MetricsChecks:
+    """Counts what each node traces, and compares the counts with the node's samples."""
+
+    def __init__(self) -> None:
+        self._lives: dict[str, _Life] = {}
+
+    def observe(self, row: TraceRow) -> None:
+        """Take the next row of METRICS_CHECK_KINDS. Raises: InvariantViolation."""
+        if row.kind == TraceKind.NODE_STARTED:
+            self._lives[row.node] = _Life(started_us=row.node_time_us)
+            return
+        life = self._lives[row.node]
+        match row.kind:
+            case TraceKind.COMMIT_STORED | TraceKind.TXN_COMMIT_PENDING:
+                # None: the offset of a transaction, which was counted when it became pending.
+                if row.correlation_id is not None:
+                    life.commits[row.correlation_id] = None
+            case TraceKind.OFFSET_REMOVED if row.cause == DeletionCause.EXPIRED:
+                life.expirations += 1
+            case TraceKind.OFFSET_REMOVED:
+                life.deletions += 1
+            case TraceKind.ASSIGNMENT_STORED:
+                life.assignments += 1
+            case TraceKind.LOAD_STARTED:
+                waited_us = _detail_of(row)["wait_us"]
+                life.loads_begun[row.partition or ""] = row.node_time_us - waited_us
+            case TraceKind.LOAD_COMPLETED:
+                scheduled_us = life.loads_begun.pop(row.partition or "")
+                life.loads.append((row.node_time_us, row.node_time_us - scheduled_us))
+            case TraceKind.BROKER_FENCED | TraceKind.BROKER_UNFENCED:
+                life.broker_changes += 1
+            case TraceKind.LEADER_ELECTED:
+                life.unclean_elections += bool(_detail_of(row).get("unclean"))
+            case TraceKind.METRICS:
+                self._check(row, life)
+            case _:
+                pass
+
+    def _check(self, row: TraceRow, life: _Life) -> None:
+        """Check a sample of a coordinator or a controller; one of replicas has no such values."""
+        values = _detail_of(row)
+        if "offset-commit-count" in values:
+            expected: dict[str, float] = {
+                "offset-commit-count": len(life.commits),
+                "offset-expiration-count": life.expirations,
+                "offset-deletion-count": life.deletions,
+                "group-completed-rebalance-count": life.assignments,
+            }
+            _check_load_time(row, life, values["partition-load-time-max"])
+        elif "ActiveControllerCount" in values:
+            expected = {
+                **_meter("LeaderElectionRateAndTimeMs", life.broker_changes, row, life),
+                **_meter("UncleanLeaderElectionsPerSec", life.unclean_elections, row, life),
+            }
+        else:
+            return
+        for name, value in expected.items():
+            if values[name] != value:
+                raise _violation(row, f"{name}: expected {value}, got {values[name]}")
+
+
+def _meter(name: str, count: int, row: TraceRow, life: _Life) -> dict[str, float]:
+    """Return a meter's count and mean rate, which is in events per second of whole milliseconds."""
+    elapsed_ms = row.node_time_us // 1_000 - life.started_us // 1_000
+    rate = round(count * 1_000 / elapsed_ms, DECIMALS) if elapsed_ms else 0.0
+    return {f"{name}.Count": count, f"{name}.MeanRate": rate}
+
+
+def _check_load_time(row: TraceRow, life: _Life, longest_ms: float | None) -> None:
+    """Check the longest recent load.
+
+    A sensor keeps a value for one window at least, and until the second window after the last
+    value of its own window at most: for three windows.
+    """
+    ages_ms = [(row.node_time_us - end_us) / 1_000 for end_us, _ in life.loads]
+    times_ms = [took_us / 1_000 for _, took_us in life.loads]
+    recent = [took for age, took in zip(ages_ms, times_ms, strict=True) if age < WINDOW_MS]
+    kept = [took for age, took in zip(ages_ms, times_ms, strict=True) if age <= 3 * WINDOW_MS]
+    is_right = longest_ms in kept if longest_ms is not None else not recent
+    if not is_right or (recent and longest_ms is not None and longest_ms < max(recent)):
+        raise _violation(
+            row, f"partition-load-time-max: {longest_ms} ms, recent loads took {kept} ms"
+        )
+
+
+def _violation(row: TraceRow, evidence: str) -> InvariantViolation:
+    return InvariantViolation(
+        "metrics agree with the rows of their node",
+        f"{row.node} incarnation {row.incarnation}: {evidence}",
+    )
+
+
+def _detail_of(row: TraceRow) -> dict[str, Any]:
+    detail: dict[str, Any] = msgspec.json.decode(row.detail or "{}")
+    return detail
