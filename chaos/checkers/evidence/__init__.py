@@ -8,5 +8,5 @@ Reading order:
 - facts of a single checker: `session_ends`, `late_notices`, `enough_replicas`, `commit_registers`,
   `intervals`, `acknowledged_records`, `deliveries`;
 - `transactions`: the folder of all evidence on transactions, shared or not;
-- `orders`: the folder of evidence on an administrator's orders, for `administration`.
+- `orders`: the folder of evidence on orders of an administrator.
 """
