@@ -22,7 +22,7 @@ Orders about a group (GROUP_ORDERS):
 
 5. An order that is given while nothing is broken is carried out, or refused with an error that fits
    the group's state (`_fits`). It gets its answer within the order's time limit, unless another
-   fault begins or a leader changes in between.
+   fault begins or a leader changes in between. Some errors are never right (_NEVER_RIGHT).
 6. An order that is carried out has its effect on the group (`evidence.orders.group_effects`).
 
 Deletions of topics:
@@ -65,6 +65,8 @@ DELETE_TOPIC = "delete_topic"
 LEADERSHIP_MOVE = "leadership_move"
 PREFERRED_LEADER_ELECTION = "preferred_leader_election"
 _ELECTIONS = frozenset({LEADERSHIP_MOVE, PREFERRED_LEADER_ELECTION})
+_NEVER_RIGHT = frozenset({ErrorCode.NONE.name, ErrorCode.UNKNOWN_SERVER_ERROR.name})
+"""Errors that no order may meet, whatever is broken: they show a bug of a broker or client."""
 _WITHOUT_MEMBERS = frozenset({None, "Empty", "Dead"})
 """States of a group that has no members; None if its coordinator does not know it."""
 _REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance"})
@@ -253,20 +255,20 @@ class Administration(Checker):
 
     def _judge_group_order(self, order: _Order, refused: TraceRow) -> None:
         """Report an order about a group whose error does not fit the group (rule 5)."""
-        if not order.must_succeed:
-            return
         detail = detail_of(order.row)
         (group_id,) = detail["groups"]
         states = (order.state, self._state(group_id))
         misfits = [
             error
             for error in detail_of(refused).get("errors", ())
-            if not _fits(error, str(detail.get("fault")), states)
+            if error in _NEVER_RIGHT
+            or (order.must_succeed and not _fits(error, str(detail.get("fault")), states))
         ]
         if misfits:
             self.report_finding(
                 f"{refused.cause}: {detail.get('fault')} of {group_id} met {', '.join(misfits)} "
-                f"while the group was {order.state or 'not there'}, although nothing was broken",
+                f"while the group was {order.state or 'not there'}"
+                + (", although nothing was broken" if order.must_succeed else ""),
                 [order.row, refused],
                 group=group_id,
             )

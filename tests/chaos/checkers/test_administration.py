@@ -324,6 +324,19 @@ def test_order_about_a_group_that_loads_or_is_in_a_fault_is_not_judged() -> None
         assert check(rows).findings == ()
 
 
+@pytest.mark.parametrize("error", ["NONE", "UNKNOWN_SERVER_ERROR"])
+def test_error_that_is_never_right_is_found_in_a_broken_cluster(error: str) -> None:
+    """Planted bug: the administrator takes the code of a good answer for an error."""
+    rows = group_in("Empty")
+    another_fault(rows, 15)
+    order_group(rows, 20, "reset_offsets")
+    group_refused(rows, 20.1, "reset_offsets", error)
+    (finding,) = check(rows).findings
+    assert finding.summary == (
+        f"reset_offsets-0: reset_offsets of g met {error} while the group was Empty"
+    )
+
+
 @pytest.mark.parametrize("is_healed", [False, True])
 def test_order_that_is_carried_out_without_an_effect_is_found(*, is_healed: bool) -> None:
     """The order ends before the next fault, or before the stage in which all faults are healed."""
