@@ -11,8 +11,8 @@ The functions work on the plain data of a manifest, so they can also read runs o
 setting that this version does not know has no default; a setting that the run's version did not
 know is left out.
 
-A struct is the class of a section, whose fields have the defaults. Late members join a group at a
-time of the plan; their definition may change settings of their group.
+Each section of the file has a class, a msgspec struct; its fields have the defaults. Late members
+join a group during the run. Their definition may replace settings of the group.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,15 +31,16 @@ LAB = "lab"
 TOP_SECTION = "experiment"
 """Section of settings at the top level of the file."""
 FROM_STEADY = "after the steady state"
-"""Text behind a time of late members, which counts from there."""
+"""Text after the time at which late members join: this time counts from the steady state."""
 NOT_SET = "not set"
 _NO_SETTINGS = frozenset({"version", "name", "question", "expect", "faults", "links"})
 """Top-level keys that are no settings; the report shows the plan elsewhere."""
 _MISSING = object()
 """Stands for a setting that the group lacks; it equals no value."""
 _LAB_SECTIONS = frozenset({"cluster.links", "cluster.storage", "run"})
+"""Sections whose settings Kafka does not have."""
 _LAB_SETTINGS = frozenset({"isolate", "checks"})
-"""The sections, and the settings in other sections, that Kafka does not have."""
+"""Settings in other sections that Kafka does not have."""
 
 
 def settings_of(config: Mapping[str, Any]) -> tuple[SettingFact, ...]:
@@ -49,10 +50,10 @@ def settings_of(config: Mapping[str, Any]) -> tuple[SettingFact, ...]:
     in the file, such as `groups.readers.config`, or `lab` and a path, such as `lab.cluster.links`.
     """
     settings = {key: value for key, value in config.items() if key not in _NO_SETTINGS}
-    return tuple(_settings(_without_unused_designs(settings), Experiment, ""))
+    return tuple(_settings(_without_unused(settings), Experiment, ""))
 
 
-def _without_unused_designs(config: Mapping[str, Any]) -> dict[str, Any]:
+def _without_unused(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return `config` without settings that have no effect.
 
     A group on ZooKeeper does not use `config`, and a group with a coordinator does not use
@@ -68,7 +69,7 @@ def _without_unused_designs(config: Mapping[str, Any]) -> dict[str, Any]:
         for name, group in groups.items()
     }
     if not on_zookeeper:
-        # All groups have a coordinator, as by default: `coordination` says nothing new.
+        # All groups have a coordinator, which is the default, so `coordination` is left out.
         used["groups"] = {
             name: _drop(group, "coordination") for name, group in used["groups"].items()
         }
@@ -94,11 +95,11 @@ def _settings(
 
     `struct`: the section's struct, which knows the defaults; None if this version has none.
     """
-    known = {} if struct is None else {field.key: field for field in fields_of(struct)}
+    fields = {} if struct is None else {field.key: field for field in fields_of(struct)}
     # (Values, struct, path) of each section below this one.
     below: list[tuple[Mapping[str, Any], type[msgspec.Struct] | None, str]] = []
     for name, value in values.items():
-        field = known.get(name)
+        field = fields.get(name)
         inner = None if field is None else field.struct
         path = f"{section}.{name}" if section else name
         if isinstance(value, Mapping):
@@ -110,9 +111,10 @@ def _settings(
         elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
             # A list of sections; they are numbered.
             below += [(item, inner, f"{path}[{index}]") for index, item in enumerate(value)]
-        elif inner is None or value not in ((), [], None):  # not an empty list of sections
+        elif inner is None or value not in ((), [], None):
+            # A plain value. A section that is not set, or an empty list of sections, is none.
             yield SettingFact(
-                section=_section(section, name),
+                section=_listed_in(section, name),
                 name=name,
                 value=_with_origin(struct, name, setting_text(value)),
                 default=None
@@ -121,11 +123,12 @@ def _settings(
             )
     for nested, inner, path in below:
         is_late = inner is LateMembersDefinition
+        # Late members are in the section of their group, whose `config` is in `values`.
         section_values = _without_repeats(nested, values.get("config")) if is_late else nested
         yield from _settings(section_values, inner, path)
 
 
-def _section(section: str, name: str) -> str:
+def _listed_in(section: str, name: str) -> str:
     """Return the section that lists a setting: `lab` and the path for the lab's settings."""
     if section in _LAB_SECTIONS or name in _LAB_SETTINGS:
         return f"{LAB}.{section}" if section else LAB

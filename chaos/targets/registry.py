@@ -53,7 +53,10 @@ TARGET_KINDS: dict[str, TargetKind] = {
 }
 
 _TARGET = re.compile(r"\s*([A-Za-z-]+)\s*(?:\(((?:[^()]|\([^()]*\))*)\))?\s*")
-"""A role and its argument, which may be a target of its own: `machine-of(broker(0))`."""
+"""A role and its argument, which may be a target of its own: `machine-of(broker(0))`.
+
+An argument may have brackets, but none within these.
+"""
 
 
 def split_target(target: str) -> tuple[str, str] | None:
@@ -81,7 +84,8 @@ def check_target(target: str, experiment: Experiment) -> Unknown | None:
         return Unknown(
             message=f"unknown target `{role}`",
             expected=f"one of {every_syntax}",
-            # A user who wrote only a group's name probably meant its coordinator.
+            # A user who wrote only a group's name probably meant its coordinator. If no role is
+            # similar, `target_text` returns None.
             near_miss=target_text(CoordinatorOf.name, role)
             if role in experiment.groups
             else target_text(near_miss(role, TARGET_KINDS), argument),
@@ -94,13 +98,13 @@ def _role_of_node(word: str, experiment: Experiment) -> str | None:
 
     A user may copy the name from a trace: `broker-0` becomes the near miss `broker(0)`.
     """
-    name = "-".join(word.split())
+    name = "-".join(word.split())  # so that `broker 0` counts, too
     for broker_id in range(experiment.cluster.brokers):
         if name == broker_name(broker_id):
             return target_text(Broker.name, str(broker_id))
     for index in range(experiment.cluster.controllers):
         if name == controller_name(FIRST_CONTROLLER_ID + index):
-            return Controller.name
+            return Controller.name  # this role is the active controller, and has no argument
     for server_id in zookeeper_ids(experiment):
         if name == zookeeper_name(server_id):
             return target_text(ZooKeeperServer.name, str(server_id))
@@ -114,7 +118,7 @@ def _role_of_node(word: str, experiment: Experiment) -> str | None:
 def resolve_target(target: str, situation: Situation) -> Hit | Miss:
     """Return the nodes that have the role of `target` now, in any state.
 
-    Raises: ValueError for a target that `check_target` rejects by its form.
+    Raises: ValueError if `target` has another form, or its role is unknown.
     """
     parts = split_target(target)
     kind = None if parts is None else TARGET_KINDS.get(parts[0])

@@ -1,7 +1,7 @@
-"""DescribeGroups (15), v0 to v5: state and members of groups, for administrators. Changes nothing.
+"""DescribeGroups (API key 15), versions 0 to 5: state and members of groups, for administrators.
 
-A turn is the handling of one input; replies go through it. A shard has the groups of one partition
-of `__consumer_offsets` that this broker coordinates.
+The request changes nothing. A turn is the handling of one input; replies go through it. A shard has
+the groups of one partition of `__consumer_offsets` that this broker coordinates.
 Source: Kafka `GroupCoordinator.handleDescribeGroup`, `GroupMetadata.summary`;
 docs/kafka/BEHAVIOUR.md 2.11.
 """
@@ -31,7 +31,7 @@ def handle_describe_groups(
 ) -> None:
     """Answer a DescribeGroups, with one entry for each group that the request names.
 
-    `gate` returns the shard of a group, or the error why it is not served here.
+    `gate` looks up the shard of a group. It returns an error if this broker cannot serve the group.
     """
     turn.reply(
         request_id,
@@ -42,7 +42,11 @@ def handle_describe_groups(
 
 
 def _describe(shard: Shard | ErrorCode, group_id: str) -> DescribedGroup:
-    """Return the answer's entry for a group; a group that does not exist is Dead."""
+    """Return the answer's entry for a group.
+
+    A group that does not exist is Dead, without an error, as in Kafka. `protocol_data` is Kafka's
+    name of the protocol's name.
+    """
     if isinstance(shard, ErrorCode):
         return DescribedGroup(group_id=group_id, error_code=shard)
     group = shard.groups.get(group_id)

@@ -25,8 +25,8 @@ def written(*times_ms: int) -> PartitionLog:
     return log
 
 
-def size_of(log: PartitionLog) -> int:
-    """Return the size of a batch, which all batches of the log have."""
+def batch_size(log: PartitionLog) -> int:
+    """Return the size of the log's first batch; all its batches have this size."""
     return log.storage.batch(0).size_in_bytes
 
 
@@ -47,7 +47,7 @@ def cleanable(
     segments = Segments(
         log,
         first_dirty_offset=first_dirty,
-        segment_bytes=batches_per_segment * size_of(log),
+        segment_bytes=batches_per_segment * batch_size(log),
         roll_ms=roll_ms,
     )
     return segments.cleanable(uncleanable, min_lag_ms=min_lag_ms, now_ms=NOW_MS)
@@ -58,13 +58,14 @@ def test_active_segment_is_never_cleaned(batches: int, end: int) -> None:
     """A segment ends when the next batch does not fit."""
     found = cleanable(written(*[NOW_MS] * batches))
     assert found.end_offset == end
-    assert found.cleanable_bytes == end * size_of(written(NOW_MS))
+    assert found.cleanable_bytes == end * batch_size(written(NOW_MS))
 
 
 @pytest.mark.parametrize(("uncleanable", "end"), [(0, 0), (2, 0), (3, 3), (5, 3), (6, 6), (8, 6)])
 def test_segment_with_the_last_stable_offset_is_not_cleaned(uncleanable: int, end: int) -> None:
-    """`uncleanable` is the last stable offset: the high watermark, or an open transaction's first.
+    """`uncleanable` is the last stable offset.
 
+    This is the high watermark, or the first offset of the first open transaction if that is lower.
     Neither the segment with this offset nor a later segment is cleaned.
     """
     assert cleanable(written(*[NOW_MS] * 9), uncleanable=uncleanable).end_offset == end
@@ -100,10 +101,13 @@ def test_young_segments_are_not_cleaned() -> None:
 
 
 def test_ratio_is_the_dirty_share_of_the_cleanable_part() -> None:
-    """min.cleanable.dirty.ratio is compared with it; the active segment, at 9, does not count."""
+    """Kafka compares this ratio with min.cleanable.dirty.ratio.
+
+    The active segment, which begins at offset 9, does not count.
+    """
     log = written(*[NOW_MS] * 10)
     found = cleanable(log, first_dirty=6)
-    size = size_of(log)
+    size = batch_size(log)
     assert (found.clean_bytes, found.cleanable_bytes, found.end_offset) == (6 * size, 3 * size, 9)
     assert found.ratio == pytest.approx(3 / (6 + 3))
     assert cleanable(log, first_dirty=9).ratio == 0  # the dirty part is empty
@@ -111,12 +115,13 @@ def test_ratio_is_the_dirty_share_of_the_cleanable_part() -> None:
 
 
 def test_segments_follow_later_appends_and_truncations() -> None:
-    """Segments are computed at a call, not at an append; after a truncation they are outdated.
+    """`cleanable` computes the segments, so that appends after the object was made count, too.
 
-    The argument 100 is an offset beyond the log, so that every record may be cleaned.
+    After a truncation the object is outdated. The argument 100 is an offset beyond the log, so that
+    every record may be cleaned.
     """
     log = written(*[NOW_MS] * 3)
-    size = size_of(log)
+    size = batch_size(log)
     segments = Segments(log, first_dirty_offset=0, segment_bytes=3 * size, roll_ms=HOUR_MS)
     assert segments.cleanable(100, min_lag_ms=0, now_ms=NOW_MS).end_offset == 0
     for _ in range(4):
@@ -128,6 +133,9 @@ def test_segments_follow_later_appends_and_truncations() -> None:
 
 
 def test_checkpoint_beyond_the_log_counts_as_the_log_end() -> None:
-    """A power loss may remove records that the checkpoint counts as cleaned."""
+    """The checkpoint is the stored first dirty offset, 50 here; the log ends at 1.
+
+    A power loss may remove records that the checkpoint counts as cleaned.
+    """
     segments = Segments(written(NOW_MS), first_dirty_offset=50, segment_bytes=10, roll_ms=HOUR_MS)
     assert segments.first_dirty_offset == 1

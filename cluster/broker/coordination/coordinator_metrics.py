@@ -2,9 +2,9 @@
 
 Counters count events that the coordinator traces (writes as rows into the run's trace). Gauges are
 read at each sample. A sensor keeps what Kafka's Sensor keeps: a count, and samples for rates,
-averages and maxima. None stands for NaN, which Kafka returns before the first load. PurgatorySize
-is the number of waiting operations. In Kafka this value also includes up to 1,000 completed
-operations that are not purged yet.
+averages and maxima. None stands for NaN, which Kafka returns before the coordinator has loaded a
+partition. PurgatorySize and NumDelayedOperations are both the number of waiting operations. In
+Kafka PurgatorySize also includes up to 1,000 completed operations that are not purged yet.
 Source: Kafka `GroupCoordinatorMetrics` (group-coordinator-metrics), `GroupMetadataManager`,
 `DelayedOperationPurgatory`; docs/kafka, BEHAVIOUR 8.3.
 """
@@ -45,7 +45,7 @@ class CoordinatorMetrics:
         self._sensors = {name: SampledSensor() for name in _SENSORS}
         self._load_time = SampledSensor()
         self._last_commit: int | None = None
-        """Correlation id of the append that was counted last for the sensor offset-commit."""
+        """Correlation id of the last append that the sensor offset-commit has counted."""
 
     def start(self) -> None:
         """Take a sample every interval from now on; an interval of 0 means never."""
@@ -55,11 +55,11 @@ class CoordinatorMetrics:
         """Count an event of COUNTED_GROUP_EVENTS."""
         match event.kind:
             case TraceKind.COMMIT_STORED | TraceKind.TXN_COMMIT_PENDING:
-                # Count appends, not offsets, like the Scala coordinator. A commit appends all its
-                # offsets at once, but is traced as one event per offset. These events follow each
-                # other and carry the append's correlation id: only the first one is counted.
+                # Count appends, not offsets, like Kafka's older coordinator, in Scala. A commit
+                # appends all its offsets at once, but is traced as one event per offset. These
+                # events follow each other with one correlation id: only the first is counted.
                 # The events at a transaction's end have no correlation id. They are not counted:
-                # the append of their offsets was counted when the offsets became pending.
+                # their append was counted when the offsets became pending.
                 if event.correlation_id not in {None, self._last_commit}:
                     self._last_commit = event.correlation_id
                     self._record("offset-commit")
@@ -85,7 +85,7 @@ class CoordinatorMetrics:
             "partition-load-time-max": _or_none(self._load_time.max(now_ms)),
             "partition-load-time-avg": _or_none(self._load_time.average(now_ms)),
         }
-        # All rates in the trace are rounded to DECIMALS; the load times above are no rates.
+        # As all rates in the trace, these are rounded; the load times above are no rates.
         for name, sensor in self._sensors.items():
             values[f"{name}-rate"] = round(sensor.rate(now_ms), DECIMALS)
             values[f"{name}-count"] = sensor.count

@@ -4,8 +4,8 @@ There are three ways:
 1. `log.flush.interval.messages`: the log flushes itself at the end of an append. `configure` sets
    the number of records.
 2. `log.flush.interval.ms`: a scheduler flushes; it is off by default, as in Kafka.
-3. The kernel writes back records that the first two ways have not flushed. In every runtime the
-   cluster's StorageModel stands for the kernel.
+3. The kernel writes back records that the first two ways have not flushed. The cluster's
+   StorageModel stands for the kernel, in virtual time and on real nodes.
 Unflushed records are lost if the machine loses power. The flush mark (`flushed_length`) is the
 number of a log's batches that would survive. The recovery point is the offset up to which Kafka
 itself has flushed a log, by the first two ways.
@@ -110,13 +110,15 @@ class LogFlusher:
         )
 
     def _last_flush(self, log: PartitionLog, now_us: int) -> _LastFlush:
-        """Return the last flush of `log`. As in Kafka, the opening of a log counts as a flush.
+        """Return the last flush of `log`, brought up to date. Opening a log counts, as in Kafka.
 
         If the log has flushed itself (by the number of records), the time of that flush is not
         known. The time of the check that sees the flush counts instead.
         """
         last = self._last_flushes.get(log.topic_partition)
-        if last is None:  # `configure` was not called for this log
+        # `configure` was not called for this log, so nothing is kept: the log counts as flushed at
+        # the start of this broker.
+        if last is None:
             return _LastFlush(recovery_point=log.recovery_point, at_us=self._started_at_us)
         if last.recovery_point < log.recovery_point:
             last.at_us = now_us

@@ -1,11 +1,11 @@
 """The availability lane: the times without service of groups, members and partitions.
 
-Such a time is called a gap; a group, member or data partition that has one is its subject. A lane
-is a chart on the time axis that all lanes of a page share. Keys of the data beside those of LANE's
-columns:
+Such a time is a gap. The subject of a gap is the group, member or data partition that had it. A
+lane is a chart on the time axis that all lanes of a page share. Keys of the data beside those of
+LANE's columns:
 
 - `a`, `b`: ends of a bar in seconds
-- `d`: length of a bar, as text
+- `d`: length of a bar, as text; the lane adds it
 - `l`, `s`: long and short label
 """
 
@@ -54,7 +54,7 @@ _BETWEEN = (
     moment_tip("b", "the first after"),
     Tip("d", "between them"),
 )
-"""Last lines of the tooltip of a gap."""
+"""Last lines of the tooltip: the last and the first success around a gap, and the time between."""
 
 
 def _length(row: Row) -> str:
@@ -93,11 +93,11 @@ def availability_lane(run: ReportInput) -> Chart | None:
 
     None if no subject had a gap.
     """
-    leaders = _leaders(run)
+    phrases = _leader_phrases(run)
     rows = [
-        row | {"leader": _leader(row, leaders)}
+        row | {"leader": _leader_phrase(row, phrases)}
         for row in run.tables.rows("availability")
-        if row["before_us"] is not None
+        if row["before_us"] is not None  # without a beginning, there is no bar to draw
     ]
     if not rows:
         return None
@@ -138,7 +138,7 @@ def _without_repeats(rows: Sequence[Row]) -> list[Row]:
         gap = _subject(row), row["before_us"], row["after_us"]
         rows_by_gap.setdefault(gap, []).append(row)
 
-    # One row for each gap, which names all its leaders.
+    # One row for each gap, which has the phrases of all its leaders.
     gaps = []
     for repeats in rows_by_gap.values():
         first, others = repeats[0], len(repeats) - 1
@@ -157,7 +157,7 @@ def _served_groups(rows: Sequence[Row]) -> str:
     return f" An active coordinator all the time: {listed(served)}." if served else ""
 
 
-def _leaders(run: ReportInput) -> dict[tuple[str, str], str]:
+def _leader_phrases(run: ReportInput) -> dict[tuple[str, str], str]:
     """Return, by fault and partition, a phrase for what the fault did to the partition's leader."""
     phrases: dict[tuple[str, str], str] = {}
     for fault in run.facts.faults:
@@ -169,10 +169,10 @@ def _leaders(run: ReportInput) -> dict[tuple[str, str], str]:
     return phrases
 
 
-def _leader(row: Row, leaders: Mapping[tuple[str, str], str]) -> str | None:
+def _leader_phrase(row: Row, phrases: Mapping[tuple[str, str], str]) -> str | None:
     """Return the phrase about the leader of a gap's partition; None if there is none."""
     of_partition = row["subject_kind"] == PARTITION
-    return leaders.get((row["fault"], row["subject"])) if of_partition else None
+    return phrases.get((row["fault"], row["subject"])) if of_partition else None
 
 
 def _row_names(rows: Sequence[Row]) -> dict[tuple[str, str, str], str]:
@@ -184,13 +184,13 @@ def _row_names(rows: Sequence[Row]) -> dict[tuple[str, str, str], str]:
     names: dict[tuple[str, str, str], str] = {}
     one_group = len({row["group"] for row in rows}) == 1
     for kind in KINDS:
-        subjects: dict[str, tuple[str, str, str]] = {}
+        subjects_by_name: dict[str, tuple[str, str, str]] = {}
         for row in rows:
             if row["subject_kind"] == kind:
                 full = f"{row['group']} \u00b7 {row['subject']}"
                 name = row["subject"] if one_group or kind != PARTITION else full
-                subjects[name] = _subject(row)
-        names |= {subjects[name]: name for name in in_number_order(subjects)}
+                subjects_by_name[name] = _subject(row)
+        names |= {subjects_by_name[name]: name for name in in_number_order(subjects_by_name)}
     return names
 
 
@@ -212,7 +212,7 @@ def _gap_datum(run: ReportInput, row: Row, name: str) -> Datum:
 def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
     """Return the lane as numbers over time: a gap counts from the injection of its fault on."""
     areas: list[Datum] = []
-    # The first kind is the one that is shown before the reader picks another.
+    # The first kind is shown until the reader picks another. Members are the most numerous.
     kinds = [
         kind
         for kind in (MEMBER, GROUP, PARTITION)

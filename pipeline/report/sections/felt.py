@@ -1,6 +1,9 @@
 """The section `felt`: the effects that clients felt, in all, by group and by partition.
 
-Such effects are waits of records, times without an owner, and lag.
+Such effects are waits of records (see _LEAD), times in which a partition had no owner (a member to
+which it was assigned), and lag. Figures are disturbed if a machine was away by accident; MARK
+follows them and points to footnotes. Texts are macros of `words.j2`: `items` is a list, `plain` a
+paragraph.
 """
 
 from functools import partial
@@ -64,20 +67,24 @@ def _deploys(run: ReportInput) -> list[Part]:
 
 def _in_all(felt: Felt) -> Part:
     """Return the figures over all partitions of all groups."""
+    # Each row is the name of a figure and its cells by heading.
     rows = felt_rows(felt.in_all)
     if not rows:
         return Paragraph(html=render_line("words", "plain", as_title(NOTHING_FELT)))
-    cells = [number(partial(_of_heading, name), name) for name in _HEADINGS]
+    cells = [number(partial(_cell_under, name), name) for name in _HEADINGS]
     columns = (Column(itemgetter(0), "figure"), *cells)
     mark = MARK if felt.disturbed else ""
     return text_table(columns, rows, caption=f"{as_title(FELT_IN_ALL)}{mark}")
 
 
-def _of_heading(heading: str, row: tuple[str, dict[str, str]]) -> str:
-    return row[1][heading]
+def _cell_under(heading: str, row: tuple[str, dict[str, str]]) -> str:
+    _, cells = row
+    return cells[heading]
 
 
 def _worst_first(row: Row) -> tuple[int, int, str, str]:
+    """Return the key that sorts partitions by their times without an owner plus waits."""
+    # `unowned_us` is null for a partition that never had an owner. It counts as 0.
     felt_us = (row["unowned_us"] or 0) + row["waited_us"]
     return -felt_us, -row["lag_peak"], row["group"], row["partition"]
 
@@ -95,7 +102,10 @@ def _by_partition(rows: list[Row]) -> TextTable:
 
 
 def _cell(measure: FeltMeasure, row: Row) -> Cell:
-    """Return a figure of a partition as text; `never`: no owner, or no end of the lag, was seen."""
+    """Return a figure of a partition as text.
+
+    `never` stands for null: the partition never had an owner, or its lag never came down again.
+    """
     value = row[measure.column]
     if value is None:
         return "never"
@@ -103,4 +113,5 @@ def _cell(measure: FeltMeasure, row: Row) -> Cell:
 
 
 def _peak(row: Row) -> str | None:
+    """Return a link to the moment of the largest lag; None if the lag never exceeded the usual."""
     return None if row["lag_peak_us"] is None else moment_link(row["lag_peak_us"])

@@ -1,4 +1,4 @@
-"""Groups that no experiment names: their clients write no rows, and no check accuses them.
+"""Groups that no experiment names: their clients write no trace rows, and no check accuses them.
 
 A standing cluster runs until a person stops it, and Kafka's own clients may join it. Such a client
 is a guest: the trace has the rows of brokers and coordinators about its group, but no rows of the
@@ -58,12 +58,13 @@ FAULTS: dict[str, list[dict[str, object]]] = {
 
 
 def is_row_of_a_lab_client(prefix: str, row: TraceRow) -> bool:
-    """Return True for a row that only a client of the lab has, if its name has the prefix.
+    """Return True for a row that the trace has only because a client is one of the lab.
 
-    Such rows are the client's own, and those of the driver that starts or kills it.
+    The name of the client begins with `prefix`. Such rows are the client's own, and those of the
+    driver, the process that starts and kills the client.
     """
-    is_of_the_run = row.kind in {TraceKind.NODE_STARTED, TraceKind.NODE_KILLED}
-    return row.node.startswith(prefix) or (is_of_the_run and (row.peer or "").startswith(prefix))
+    is_of_the_driver = row.kind in {TraceKind.NODE_STARTED, TraceKind.NODE_KILLED}
+    return row.node.startswith(prefix) or (is_of_the_driver and (row.peer or "").startswith(prefix))
 
 
 def play_two_groups(faults: list[dict[str, object]]) -> tuple[Experiment, list[TraceRow]]:
@@ -93,16 +94,18 @@ def guests_in(rows: list[TraceRow]) -> tuple[str, ...]:
 def test_no_check_accuses_a_group_whose_members_write_no_rows(
     faults: list[dict[str, object]], unseen: str, in_virtual_time: bool
 ) -> None:
-    """Nor may a check raise an exception because of the missing rows.
+    """No check may raise an exception because of the missing rows either.
 
-    `unseen` is the prefix of the members whose rows are removed. If only member 1 is unseen, the
-    group looks like one of the lab that a client from outside has joined.
+    In virtual time some checks judge times more strictly. `unseen` is the prefix of the members
+    whose rows are removed. If only member 1 is unseen, the group looks like one of the lab that a
+    client from outside has joined.
     """
     experiment, all_rows = play_two_groups(faults)
     assert guests_in(all_rows) == ()
     rows = [row for row in all_rows if not is_row_of_a_lab_client(unseen, row)]
     assert guests_in(rows) == (OUTSIDE,)
     context = context_of(experiment, in_virtual_time=in_virtual_time)
+    # The second argument is all groups; those without guests are judged in full.
     suite = CheckSuite(context.without_guests([OUTSIDE], experiment.groups))
     suite.observe_all(rows)
 

@@ -1,7 +1,7 @@
 """Experiments as text: reading a written text gives the equal experiment.
 
-The replay stamp is the section `replay` of a file that an exploration wrote: the seed, code, result
-and digest of the run that the file repeats.
+The replay stamp is the section `replay` of a file that an exploration wrote: seed, result and trace
+digest of the run that the file repeats. `code` is a digest of the code that ran.
 """
 
 from pathlib import Path
@@ -72,7 +72,10 @@ def test_late_members_keep_defaults_that_their_group_does_not_have() -> None:
 
 
 def test_text_has_no_defaults_and_is_formatted_for_people() -> None:
-    """Blank lines between sections, short lists on a line, the comment above, the stamp below."""
+    """Blank lines between sections, short lists on a line, the comment above, the stamp below.
+
+    EXPECTED has the defaults of the builder `experiment`, which differ from those of a file.
+    """
     made = experiment(
         replay=msgspec.to_builtins(STAMP),
         topics={"orders": {"partitions": 2, "replication.factor": 3}},

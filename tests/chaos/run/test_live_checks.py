@@ -1,4 +1,4 @@
-"""Live checks, before the whole trace is read: findings are shown, failures harm nothing.
+"""Live checks report findings during a run; an error in them does not disturb the run.
 
 On Ray the nodes write their rows into files, which can be read with a delay while the run goes on.
 Live checks read the files for a first report. The verdict follows from the whole trace, after the
@@ -26,8 +26,8 @@ SAFETY = ("fencing", "durable_commits")
 def broken_rows() -> list[TraceRow]:
     """Return rows that violate fencing: two brokers lead one partition in the same epoch, 0."""
     rows = Rows()
-    rows.leads(1, "broker-0", leader_epoch=0, log_end=0)
-    rows.leads(2, "broker-1", leader_epoch=0, log_end=0)
+    rows.leads(time_s=1, node="broker-0", leader_epoch=0, log_end=0)
+    rows.leads(time_s=2, node="broker-1", leader_epoch=0, log_end=0)
     return list(rows.rows)
 
 
@@ -74,18 +74,19 @@ def test_run_shows_possible_violations_and_judges_by_the_whole_trace(
     tmp_path: Path,
 ) -> None:
     """Live rows may be incomplete: they cause no VIOLATION row and no verdict."""
-    of = experiment()
+    played = experiment()
     rows: list[TraceRow] = []
     progress: list[Progress] = []
-    suite = CheckSuite(context_of(of), SAFETY)
-    plan = plan_of(of)
-    directory = create_run_directory(tmp_path, of, plan, seed=0, runtime="fake", replay="")
-    live = LiveChecks(CheckSuite(context_of(of), SAFETY), following(broken_rows()))
+    # This suite judges the whole trace; the live checks have a suite of their own.
+    suite = CheckSuite(context_of(played), SAFETY)
+    plan = plan_of(played)
+    directory = create_run_directory(tmp_path, played, plan, seed=0, runtime="fake", replay="")
+    live = LiveChecks(CheckSuite(context_of(played), SAFETY), following(broken_rows()))
 
     results = ExperimentRun(
-        of,
+        played,
         plan,
-        FakeRuntime(of, rows.append),
+        FakeRuntime(played, rows.append),
         suite,
         directory=directory,
         progress=progress.append,

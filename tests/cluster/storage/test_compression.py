@@ -1,6 +1,7 @@
 """Codecs: compressed data is restored, and an unsupported codec is refused by name.
 
-CODECS are the codecs that this program has; NO_CODECS, a caller's default, has none.
+CODECS are the codecs that this program has. NO_CODECS has none; code that is given no codecs uses
+NO_CODECS.
 """
 
 import subprocess
@@ -25,7 +26,10 @@ PAYLOAD = b"a commit like the one before it, " * 50
 
 @pytest.mark.parametrize("codec", CODEC_IDS)
 def test_payload_is_restored_by_every_codec_and_compressed_smaller(codec: CompressionType) -> None:
-    """Equal payloads give equal bytes: with a time in gzip's header, digests would differ."""
+    """Equal payloads give equal bytes, on which the digest of a run's trace depends.
+
+    So gzip's header must not hold a time, although its format has a field for one.
+    """
     compressed = CODECS.compress(codec, PAYLOAD)
     assert CODECS.compress(codec, PAYLOAD) == compressed
     assert len(compressed) < len(PAYLOAD) / 4  # PAYLOAD repeats one phrase 50 times
@@ -40,10 +44,11 @@ def test_damaged_payload_is_an_error(codec: CompressionType, damage: str) -> Non
     whole = CODECS.compress(codec, PAYLOAD)
     content = {
         "nothing": b"",
-        "short": b"\x00\x00",
+        "short": b"\x00\x00",  # shorter than any header
         "garbage": whole[:4] + b"garbage" * 9,
         "cut": whole[:-9],  # some bytes are missing at the end
-        # The first bytes are a magic number, or the content's length in a bare block of snappy.
+        # These four bytes are in the place of a magic number. A block of snappy may lack one; then
+        # they are read as the length of its content.
         "another length": b"\x00\x00\x00\x09" + whole[4:],
     }[damage]
     with pytest.raises(ValueError, match=r"codec|compressed"):
@@ -54,7 +59,10 @@ def test_damaged_payload_is_an_error(codec: CompressionType, damage: str) -> Non
 def test_batch_attributes_have_the_codec_and_the_crc_covers_the_payload(
     codec: CompressionType,
 ) -> None:
-    """As in Kafka's format; readers need the codec to read the records."""
+    """In Kafka's format the CRC is that of the compressed bytes: it is checked without the codec.
+
+    Only reading the records needs the codec.
+    """
     records = tuple(Record(b"key", b"value", timestamp_ms=7) for _ in range(20))
     batch = build_batch(records, compression=codec, codecs=CODECS)
     plain = build_batch(records)
@@ -88,6 +96,7 @@ def test_codec_without_its_library_is_refused_with_the_available_ones(
     def missing(codec: int) -> object:
         raise SimulationError(f"pyarrow has no codec {codec}")
 
+    # `_codec` returns the codecs of pyarrow; gzip is not among them.
     monkeypatch.setattr(compression, "_codec", missing)
     assert not is_supported(CompressionType.ZSTD)
     with pytest.raises(SimulationError, match=r"expected one of 0 \(none\), 1 \(gzip\), got 4"):

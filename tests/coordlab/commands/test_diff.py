@@ -1,10 +1,13 @@
 """`diff`: the first event in which two runs differ, and the nearest run that passes.
 
-A run is given by a schedule (an experiment file, played in virtual time), a seed, or the directory
-of a past run. Two runs part at the first row of their traces that differs. The network seed draws
-the latencies. A step is a row without its time, offset and ids. `failing_experiment` has a cut and
-a pause, and violates a promise; the nearest passing run is that with the smallest change that
-passes.
+A run is given by a schedule (an experiment file, played in virtual time), a seed that draws a
+schedule, or the directory of a past run. A schedule is played with a network seed, which draws the
+latencies. Two runs part at the first trace row that differs. Times, record offsets and ids depend
+on latencies: a step is a row without them.
+
+`failing_experiment` breaks a promise under every network seed, because of its cut of a network; its
+pause of a member has no effect. The nearest passing run is the one that the smallest change makes
+pass. Exit code 1 (EXIT_VIOLATED) means here, as for `diff` of Unix, that two runs differ.
 """
 
 import json
@@ -49,10 +52,12 @@ def test_schedules_differ_first_at_the_first_fault_that_only_one_has(capsys: Cap
 
     found = json.loads(capsys.readouterr().out)
     assert found["equal"] is False
+    # "parts" describes the place where the two runs part.
     assert found["rows_alike"] > 100  # equal rows before the first that differs
     assert found["parts"]["one"][0]["kind"] == "fault_injected"
     assert found["parts"]["one"][0]["cause"] == "crash-1"
     assert found["parts"]["one"][0]["time_us"] < found["parts"]["other"][0]["time_us"]
+    # The driver, the process that injects faults, wrote that row.
     assert found["parts"]["nodes"][0]["node"] == "driver"
 
 
@@ -108,14 +113,15 @@ def test_failing_schedule_is_compared_with_the_nearest_that_passes(capsys: Captu
 def test_difference_from_a_passing_run_begins_at_the_first_different_step(
     capsys: Captured,
 ) -> None:
-    """Under another network seed all rows differ from the first message on; steps do not."""
+    """By their latencies, rows differ from the first message on; the first steps are equal."""
     failing = Path("failing.yaml")
-    # 4711 is a seed, which draws another schedule from the default space.
+    # The argument 4711 is a seed: it draws another schedule.
     assert run_cli(["diff", str(failing), "4711"]) == EXIT_VIOLATED
 
     output = capsys.readouterr().out
-    claim = play(failing_experiment(), 3).findings[0].summary  # begins alike with every seed
-    assert claim.split(":")[0] in output
+    # Under every seed the finding's summary has the same text in front of the colon.
+    summary = play(failing_experiment(), 3).findings[0].summary
+    assert summary.split(":")[0] in output
     assert "The first step that differs is at" in output
     assert output.index("the first step of each node") < output.index("The first row that differs")
     assert "They part at" not in output
@@ -124,16 +130,16 @@ def test_difference_from_a_passing_run_begins_at_the_first_different_step(
 def test_nearest_passing_run_of_a_race_is_that_of_a_neighbouring_seed() -> None:
     """The neighbouring seed is tried first, because it leaves the schedule unchanged.
 
-    The passing experiment stands for a schedule that fails only in a race: the run of seed 3
-    failed, and seed 4 passes.
+    A schedule that fails only in a race is not at hand. So the failed run, of seed 3, is that of
+    another experiment than the schedule, which passes under seed 4.
     """
-    passing = quick_experiment()
+    schedule = quick_experiment()
     failed = play(failing_experiment(), 3)
     tried: list[str] = []
-    found = nearest_passing(passing, failed, trying=tried.append)
+    nearest = nearest_passing(schedule, failed, trying=tried.append)
 
-    assert found is not None
-    assert (found.change, found.seed) == ("network seed 4", 4)
+    assert nearest is not None
+    assert (nearest.change, nearest.seed) == ("network seed 4", 4)
     assert tried == ["network seed 4"]
 
 

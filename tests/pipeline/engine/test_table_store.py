@@ -1,4 +1,8 @@
-"""Tables of small runs and of large runs, which are stored in two ways, are equal."""
+"""A run's tables do not depend on the way of storing them.
+
+The analysis keeps the tables of small runs in memory, and those of large runs in files (MemoryStore
+and FileStore).
+"""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -9,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import run as tables
+from pipeline import run as analysis
 from pipeline.all_tables import TABLE_NAMES
 from pipeline.engine.session import LONG_WORK
 from pipeline.run import analyze
@@ -28,6 +32,7 @@ def _copied(analysed: AnalysedRuns, names: Sequence[str], base: Path) -> dict[st
     copies = {}
     for name in dict.fromkeys(names):
         original = analysed.directories[name]
+        # The last two folders are the experiment and the run, which are the run's name.
         copies[name] = base.joinpath(*original.parts[-2:])
         shutil.copytree(original, copies[name], ignore=shutil.ignore_patterns("tables"))
     return copies
@@ -43,7 +48,7 @@ def _assert_same(analysed: AnalysedRuns, copies: dict[str, Path]) -> None:
 
 @contextmanager
 def _settings_of_long_work(spark: SparkSession) -> Iterator[None]:
-    """Use the settings of large runs, which a session for small ones lacks."""
+    """Use Spark's settings for large runs; the session of the tests has those for small ones."""
     wanted = {**LONG_WORK, "spark.sql.shuffle.partitions": str(PARTITIONS)}
     before = {name: spark.conf.get(name) for name in wanted}
     try:
@@ -64,11 +69,13 @@ def test_tables_of_large_runs_equal_those_of_small_ones(
     """Small runs are computed in one partition, large runs in several.
 
     In several partitions, a step that relies on the order of rows would have another result.
-    Several runs share a partition, and the computation must keep them apart. The first run, whose
-    folder has the tables of all, has a name that reads as a pattern.
+    Several runs share a partition, and the computation must keep them apart. The run `pause` comes
+    first, so that its folder holds the tables of all runs until they are split. Its name looks like
+    a pattern of paths, such as `[x]`.
     """
-    # Now every run counts as large, so that a FileStore stores the tables.
-    monkeypatch.setattr(tables, "SHORT_WORK_ROWS", 0)
+    # Now every run counts as large, so that a FileStore stores the tables. With `whole_run_rows` 0
+    # no run is read whole by one task.
+    monkeypatch.setattr(analysis, "SHORT_WORK_ROWS", 0)
     copies = _copied(analysed, ("pause", *analysed.directories), tmp_path)
 
     with _settings_of_long_work(spark):

@@ -1,7 +1,7 @@
 """The blast radius of a fault: groups, partitions, notices of members, outcomes of commits.
 
 The blast radius is what a fault affects: the groups and partitions of a broker, or a member's own.
-A member notices a fault when it marks its coordinator unknown.
+A member notices a fault when it marks its coordinator unknown. S is a second in microseconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -72,24 +72,26 @@ def built(
     **facts: Any,  # noqa: ANN401
 ) -> Section:
     """Return the section of a run with these faults."""
-    found = blast_radius_section(
+    section = blast_radius_section(
         report_input(run_facts(**facts), run_summary(faults=faults), tables)
     )
-    assert found is not None
-    return found
+    assert section is not None
+    return section
 
 
-def table(found: Section, heading: str) -> TextTable:
+def table(section: Section, heading: str) -> TextTable:
     """Return the table whose first heading is `heading`."""
     (shown,) = [
-        part for part in found.parts if isinstance(part, TextTable) and part.headings[0] == heading
+        part
+        for part in section.parts
+        if isinstance(part, TextTable) and part.headings[0] == heading
     ]
     return shown
 
 
-def text(found: Section) -> str:
+def text(section: Section) -> str:
     """Return all paragraphs."""
-    return " ".join(part.html for part in found.parts if isinstance(part, Paragraph))
+    return " ".join(part.html for part in section.parts if isinstance(part, Paragraph))
 
 
 def test_run_without_faults_has_no_section() -> None:
@@ -137,13 +139,13 @@ def test_errors_of_commits_are_counted_by_kafkas_names_after_the_fault() -> None
 
     Acknowledged commits, and those before the fault, do not count.
     """
-    found = built(fault_summary(TABLES))
-    assert table(found, "commits met").rows == (
+    section = built(fault_summary(TABLES))
+    assert table(section, "commits met").rows == (
         ("DISCONNECTED", 13, 2),
         ("COORDINATOR_LOAD_IN_PROGRESS", 1, 1),
     )
-    assert "Commits met DISCONNECTED 13 (2 members)" in text(found)
-    assert "REBALANCE_IN_PROGRESS" not in text(found)
+    assert "Commits met DISCONNECTED 13 (2 members)" in text(section)
+    assert "REBALANCE_IN_PROGRESS" not in text(section)
 
 
 def test_group_that_commits_nothing_is_reported_as_such() -> None:
@@ -156,22 +158,21 @@ def test_group_that_commits_nothing_is_reported_as_such() -> None:
 
 def test_hit_nodes_are_listed_beside_the_planned_target() -> None:
     """`coordinator-of(readers)` is resolved to a node when the fault fires: the page shows both."""
-    found = text(
-        built(fault_summary(TABLES), faults=(journal_entry(nodes=("broker-2", "broker-0")),))
-    )
-    assert "Hit: broker-2, broker-0. Planned target: coordinator-of(readers)." in found
+    section = built(fault_summary(TABLES), faults=(journal_entry(nodes=("broker-2", "broker-0")),))
+    assert "Hit: broker-2, broker-0. Planned target: coordinator-of(readers)." in text(section)
 
 
 def test_each_of_many_faults_is_a_line() -> None:
     """Tables for each of a hundred faults would be too long: each fault is a line of one table."""
     # More faults than have tables of their own.
     names = [f"crash-{n}" for n in range(MAX_IN_FULL + 1)]
-    rows = {
-        name: [row | {"fault": fault} for fault in names for row in found]
-        for name, found in TABLES.items()
+    # Each fault gets all rows, also the commit that precedes the crash in TABLES.
+    tables = {
+        name: [row | {"fault": fault} for fault in names for row in rows]
+        for name, rows in TABLES.items()
     }
-    found = built(*(fault_summary(rows, fault=name) for name in names), tables=rows)
-    (shown,) = found.parts
+    section = built(*(fault_summary(tables, fault=name) for name in names), tables=tables)
+    (shown,) = section.parts
     assert isinstance(shown, TextTable)
     assert [row[0] for row in shown.rows] == names
     assert shown.rows[0][-1] == (

@@ -1,7 +1,7 @@
 """The page of several runs: named by their differences, linked to their own reports.
 
 Runs of one name share a column. `facts(name, timeout)` is a run of the experiment a_run; of its
-settings only the session timeout of the brokers may differ.
+settings only the session timeout of the brokers may differ. S is a second in microseconds.
 """
 
 import re
@@ -118,8 +118,8 @@ def test_page_compares_figures_and_settings_and_links_the_runs_reports(tmp_path:
     assert "2 runs in 2 columns." in html
     assert "A column of one run is one throw" in html
     assert "a sum over partitions is in partition-seconds" in html
-    ours = re.sub(r"<script.*?</script>", "", html, flags=re.S)  # Vega's text contains URLs
-    assert not re.search(r"(src|href)=[\"']?(https?:|//)", ours)
+    no_scripts = re.sub(r"<script.*?</script>", "", html, flags=re.S)  # Vega's text contains URLs
+    assert not re.search(r"(src|href)=[\"']?(https?:|//)", no_scripts)
 
 
 def test_page_of_one_column_mentions_no_difference(tmp_path: Path) -> None:

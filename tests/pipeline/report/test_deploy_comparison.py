@@ -2,7 +2,8 @@
 
 A deploy is a rollout: the members of a group are replaced one after the other. Dynamic members
 leave and join, so the group rebalances; static members return under their own ids, so that it does
-not rebalance. `felt` has what the users of the group notice of the deploy.
+not rebalance. `felt` has what the users of the group notice of the deploy. S is a second in
+microseconds.
 """
 
 import re
@@ -54,7 +55,7 @@ def text_of(html: str) -> str:
 
 
 def test_first_screen_names_the_cheaper_deploy_and_the_difference(tmp_path: Path) -> None:
-    """For each of four members: 40 s / 4 and 400 s / 4 of waiting, 8 / 4 rebalances."""
+    """Costs are shown in all and for each of the four replaced members: a quarter of the whole."""
     runs = [deploy("dynamic", 40 * S, 8), deploy("static", 400 * S, 0)]
     text = text_of(comparison_html(runs, tmp_path / "page.html"))
     answer = text[text.index(QUESTION) :]

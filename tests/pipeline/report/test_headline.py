@@ -2,7 +2,7 @@
 
 A function `page_...` returns the first screens of one kind of run as text, and its docstring says
 what the text must make clear. The last test compares all these texts with words/first_screens.txt,
-which a person has reviewed.
+which a person has reviewed. Owners are members that own partitions. S is a second in microseconds.
 """
 
 import re
@@ -126,7 +126,7 @@ def page_two_owners_says_who_and_that_kafka_allows_it() -> str:
 
 
 def page_leaves_out_owners_within_the_clocks_error() -> str:
-    """Clocks of two machines may make two owners of one after the other."""
+    """If the clocks of two machines differ, two owners in turn may look like two at once."""
     owners = Owners(
         group=GROUP,
         partitions=1,
@@ -170,7 +170,7 @@ def page_explains_two_coordinators() -> str:
 
 
 def page_without_faults_claims_no_gap() -> str:
-    """There is no gap to measure, and the figures count the work of the run."""
+    """Without a fault there is no gap to measure; the figures count the work of the run."""
     facts = run_facts(checks=(PASSED, IDLE), commits_acknowledged=500, records_produced=1_000)
     first = headline(report_input(facts, None, {"groups": [{"group": GROUP, "consumers": 3}]}))
     return _screens(first)
@@ -221,7 +221,7 @@ def test_verdict_of_a_run_that_did_not_complete_is_no_pass(
 
 
 def page_pass_above_two_owners_says_so_at_the_head() -> str:
-    """The words are those of the terminal; a violated run shows its violation instead."""
+    """A run that passed has the words of the terminal; a violated run shows its violation."""
     owners = Owners(
         group=GROUP,
         partitions=12,
@@ -288,7 +288,10 @@ def page_cut_off_claims_nothing_of_what_it_did_not_see() -> str:
 
 
 def page_cut_between_servers_says_that_clients_still_reach_it() -> str:
-    """Its clients let a replaced coordinator serve on: the split brain."""
+    """Clients that still reach a replaced coordinator let it serve on, which is a split brain.
+
+    The second page is of a cut between the coordinator and one of its clients.
+    """
     cut = structs.replace(
         CRASH,
         fault="cut",
@@ -302,7 +305,10 @@ def page_cut_between_servers_says_that_clients_still_reach_it() -> str:
 
 
 def page_counts_members_that_came_later_apart() -> str:
-    """Eight owners in a group of six need an explanation."""
+    """More members than a group had at first need an explanation: some of them joined later.
+
+    The table of groups has three members here, that of client phases two.
+    """
     run = _failover(run_facts(faults=(CRASH,), checks=(PASSED,)))
     groups = [{"group": GROUP, "partition": "__consumer_offsets-2", "consumers": 3}]
     tables = {"groups": groups, "client_phases": run.tables.rows("client_phases")}
@@ -319,7 +325,7 @@ def page_says_whose_the_longest_gap_is_if_it_was_hit_itself() -> str:
 
 
 def test_headline_counts_each_reason_of_rebalances() -> None:
-    """`join` beside a 2 does not show whether both were joins."""
+    """`join` beside a count of 2 would not show whether both rebalances were joins."""
     run = _failover(run_facts(faults=(CRASH,), checks=(PASSED,)))
     expiry, join = rebalances_of(), rebalances_of(reason="join", count=2, first_us=90 * S)
     (fault,) = run.summary.faults
@@ -334,7 +340,7 @@ def test_headline_counts_each_reason_of_rebalances() -> None:
 
 
 def page_names_the_fault_where_there_were_several() -> str:
-    """`The fault` of a rolling restart would be any of three."""
+    """In a run with several faults, such as a rolling restart, `the fault` would name none."""
     run = _failover(run_facts(faults=(CRASH, CRASH), checks=(PASSED,)))
     (fault,) = run.summary.faults
     other = replace(fault, fault="crash-1", measures=())
@@ -344,7 +350,7 @@ def page_names_the_fault_where_there_were_several() -> str:
 
 
 def page_says_that_other_values_were_run_than_expected() -> str:
-    """`The verdict is pass` under VIOLATED looks like a mistake of the page."""
+    """The command of this run changes a setting, so the experiment's expectation need not hold."""
     command = "python -m coordlab run a_run --var cluster.guards.high_watermark_gate=false"
     return _screens(headline(report_input(run_facts(replay=command))))
 

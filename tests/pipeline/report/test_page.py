@@ -42,9 +42,9 @@ def _embedded(html: str, element: str) -> dict[str, object]:
 def test_page_of_a_run_has_nothing_to_fetch() -> None:
     """The file opens offline: no element and no style refers to another file or address."""
     html = report_html(report_input(), (_section,))
-    ours = re.sub(r"<script.*?</script>", "", html, flags=re.S)  # Vega's text contains URLs
-    assert not re.search(r"(src|href)=[\"']?(https?:|//)", ours)
-    assert not re.search(r"@import|url\((?!#)", ours)  # url(#...) refers to the page itself
+    no_scripts = re.sub(r"<script.*?</script>", "", html, flags=re.S)  # Vega's text contains URLs
+    assert not re.search(r"(src|href)=[\"']?(https?:|//)", no_scripts)
+    assert not re.search(r"@import|url\((?!#)", no_scripts)  # url(#...) refers to the page itself
     assert "default-src 'none'" in html
 
 
@@ -60,11 +60,11 @@ def test_page_escapes_texts_of_a_run() -> None:
 
 def test_chart_is_embedded_as_vega_with_its_data_in_columns() -> None:
     """Vega-Lite is compiled in advance: the page has only Vega, and each column name once."""
-    given = _embedded(report_html(report_input(), (_section,)), "lane-small-data")
-    assert given["data"] == {
+    embedded = _embedded(report_html(report_input(), (_section,)), "lane-small-data")
+    assert embedded["data"] == {
         "bars": {"columns": ["who", "a", "b"], "rows": [["a", 1.0, 3.0], ["</script>", 2.0, 4]]}
     }
-    spec = given["spec"]
+    spec = embedded["spec"]
     assert isinstance(spec, dict)
     assert spec["$schema"].startswith("https://vega.github.io/schema/vega/")
     # The ends of the page's time axis are parameters of every chart.
@@ -72,7 +72,10 @@ def test_chart_is_embedded_as_vega_with_its_data_in_columns() -> None:
 
 
 def test_page_names_each_fault_that_hit_on_its_time_axis() -> None:
-    """A fault that missed has no place on the axis; one never undone lasts to the run's end."""
+    """A fault that missed has no place on the axis.
+
+    crash-0 is undone at 36.25 s, crash-2 never: it lasts until the run ends, at 60 s.
+    """
     faults = (
         journal_entry(),
         journal_entry(fault_id="crash-1", outcome=FaultOutcome.MISSED, nodes=()),

@@ -1,6 +1,8 @@
 """Pages of whole runs: their facts are unchanged, and a person has reviewed their words.
 
-Rewording a sentence changes `words`, never `facts`: `pytest --rewrite` writes both, for a review.
+Rewording a sentence changes `words`, never `facts`. `golden.check` compares a text with the
+recorded file of that name; with `pytest --rewrite` it writes the file, for a review. RECIPES and
+SCHEDULES name the runs.
 """
 
 from pathlib import Path

@@ -3,7 +3,8 @@
 The broker chain is detect, publish, load wait, load. The client chain is notice, rediscover,
 accept, join, sync. The two overlap in time. `broker_phase` and `client_phase` make table rows of
 the fault crash-0 from the lengths of the phases, in that order; a missing length or None means that
-the phase was not needed or not reached. `gap` is a time without service.
+the phase was not needed or not reached. `gap` is a time without service. S is a second in
+microseconds.
 
 A chain is drawn as one strip for each phase, and its table has the figures of the terminal's
 summary.
@@ -60,9 +61,9 @@ def tables(fault: str = "crash-0") -> dict[str, list[Row]]:
 
 def built(*faults: FaultSummary, rows: dict[str, list[Row]]) -> Section:
     """Return the section of a run with these faults; `rows` are its tables, by name."""
-    found = phases_section(report_input(run_facts(), run_summary(faults=faults), rows))
-    assert found is not None
-    return found
+    section = phases_section(report_input(run_facts(), run_summary(faults=faults), rows))
+    assert section is not None
+    return section
 
 
 def charts(parts: Sequence[Part]) -> dict[str, Chart]:
@@ -88,13 +89,13 @@ def test_run_without_faults_has_no_section() -> None:
 def test_chains_are_side_by_side_and_never_added_up() -> None:
     """The chains overlap in time: two charts on one scale, without a common sum."""
     rows = tables()
-    found = built(fault_summary(rows), rows=rows)
-    (pair,) = [part for part in found.parts if isinstance(part, Beside)]
+    section = built(fault_summary(rows), rows=rows)
+    (pair,) = [part for part in section.parts if isinstance(part, Beside)]
     assert [part.id for part in pair.parts if isinstance(part, Chart)] == [
         "phases-crash-0-broker",
         "phases-crash-0-client",
     ]
-    assert "never added up" in found.lead
+    assert "never added up" in section.lead
 
 
 def _plain(text: str) -> str:
@@ -173,7 +174,7 @@ def test_members_that_stayed_or_never_arrived_are_counted() -> None:
     text = _plain(client_sentence(rows))
     assert "1 member was not served again before the run ended." in text
     assert "1 member never marked the coordinator unknown." in text
-    # Without any length no member noticed the fault.
+    # Here no member noticed the fault, so there is no length.
     none_needed = _plain(client_sentence([client_phase("c-0"), client_phase("c-1")]))
     assert none_needed == "None of 2 members had to look for a coordinator."
 
@@ -250,7 +251,7 @@ def test_median_and_slowest_of_each_chain_are_drawn_from_the_fault_on() -> None:
 
 
 def test_a_few_faults_are_small_multiples_on_one_scale() -> None:
-    """The restarts of a rolling restart can be compared only on one scale."""
+    """Each fault has charts of its own; those of a rolling restart are compared on one scale."""
     names = [f"crash-{n}" for n in range(MAX_IN_FULL)]
     rows: dict[str, list[Row]] = {}
     for name in names:

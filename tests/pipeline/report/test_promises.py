@@ -52,7 +52,7 @@ def _html(section: Section | None) -> str:
 
 
 def test_checks_list_the_broken_promise_first_with_the_number_judged() -> None:
-    """The number judged shows how much a pass proves."""
+    """The number of judged events shows how much a pass proves."""
     html = _html(
         checks_section(report_input(run_facts(checks=(PASSED, _broken(_finding(COMMIT))))))
     )
@@ -62,7 +62,7 @@ def test_checks_list_the_broken_promise_first_with_the_number_judged() -> None:
 
 
 def test_checks_are_omitted_for_a_run_that_never_judged() -> None:
-    """A killed run has no results: an empty list of promises would look like no violation."""
+    """A killed run has no results; an empty list of promises would suggest that none was broken."""
     assert checks_section(report_input(run_facts(checks=()))) is None
 
 
@@ -107,9 +107,9 @@ def test_violation_shortens_member_ids_and_keeps_them_in_the_title() -> None:
 
 
 def test_checks_use_the_words_of_the_terminal() -> None:
-    """A reader of `pass` there should not have to guess the meaning of `kept` here."""
-    given = [CheckReport(check=outcome, outcome=outcome) for outcome in CheckOutcome]
-    html = _html(checks_section(report_input(run_facts(checks=tuple(given)))))
+    """The terminal prints `pass`: another word here, such as `kept`, would need an explanation."""
+    reports = [CheckReport(check=outcome, outcome=outcome) for outcome in CheckOutcome]
+    html = _html(checks_section(report_input(run_facts(checks=tuple(reports)))))
     printed = re.findall(r'<div class="outcome \w+">([^<]*)</div>', html)
     assert printed == ["violated", "inconclusive", "pass", "not tested"]
 
@@ -152,6 +152,6 @@ def test_violations_name_the_guard_that_was_switched_off() -> None:
     ],
 )
 def test_lane_of_a_row_shows_its_kind(kind: str, partition: str | None, lane: str) -> None:
-    """A link to a lane without its row proves nothing."""
+    """A link to a lane that does not show the row's event proves nothing."""
     step = Rows().add(1, "n", TraceKind(kind), partition=partition)
     assert lane_of(step) == lane

@@ -1,6 +1,7 @@
 """Sentences of a report's first screen: members without commits, partitions without a reader.
 
-`why_not_consumed` explains why no member read a partition for a while (its gap) after a fault.
+`why_not_consumed` explains why no member read a partition for a while (its gap) after a fault. S is
+a second in microseconds.
 """
 
 import re

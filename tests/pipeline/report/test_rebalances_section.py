@@ -2,7 +2,8 @@
 
 `rebalance` makes a table row. By default c-0's session expires at 55 s, 45 s after the fault
 crash-0. `rebalances_of` makes an entry of the summary, which counts the rebalances of one reason
-after one fault. The groups of a fault have twelve members; only sentences mention the number.
+after one fault. The groups of a fault have twelve members, a number that only sentences mention. S
+is a second in microseconds.
 """
 
 from collections.abc import Sequence
@@ -24,20 +25,20 @@ from tests.support.builders.report_rows import (
 def built(rows: Sequence[Row], *faults: FaultSummary) -> Section:
     """Return the section of a run with these rebalances."""
     summary = run_summary(faults=faults)
-    found = rebalances_section(report_input(summary=summary, tables={"rebalances": rows}))
-    assert found is not None
-    return found
+    section = rebalances_section(report_input(summary=summary, tables={"rebalances": rows}))
+    assert section is not None
+    return section
 
 
-def text(found: Section) -> str:
+def text(section: Section) -> str:
     """Return all paragraphs; a plain space separates a number from its unit."""
-    paragraphs = " ".join(part.html for part in found.parts if isinstance(part, Paragraph))
+    paragraphs = " ".join(part.html for part in section.parts if isinstance(part, Paragraph))
     return paragraphs.replace("\N{NO-BREAK SPACE}", " ")
 
 
-def table(found: Section) -> TextTable:
+def table(section: Section) -> TextTable:
     """Return the only table."""
-    (shown,) = [part for part in found.parts if isinstance(part, TextTable)]
+    (shown,) = [part for part in section.parts if isinstance(part, TextTable)]
     return shown
 
 
@@ -52,9 +53,9 @@ def test_failover_without_a_rebalance_is_reported() -> None:
     The run's only rebalance precedes the fault.
     """
     start = rebalance(fault=None, reason="join", removed=[], started_us=1 * S)
-    found = built([start], fault_summary(members=12))
-    assert "No rebalance after a fault" in text(found)
-    assert table(found).rows[0][1] == "start of the group"
+    section = built([start], fault_summary(members=12))
+    assert "No rebalance after a fault" in text(section)
+    assert table(section).rows[0][1] == "start of the group"
 
 
 def test_rebalance_has_its_reason_and_that_of_the_client() -> None:
@@ -76,7 +77,7 @@ def test_rebalance_has_its_reason_and_that_of_the_client() -> None:
         "1.00 s",
         "1.00 s",
     )
-    # In seconds: from the row's `started_us` to its `stable_us`, 900 us after 56 s.
+    # In seconds: from the row's `started_us` to its `stable_us`, which is 900 us after 56 s.
     assert 'href="#lane-rebalances" data-from="55.0" data-to="56.0009"' in str(cells[0])
 
 
@@ -100,20 +101,20 @@ def test_faults_with_and_without_rebalances_are_listed_separately() -> None:
         fault_summary(fault="crash-0", members=12, rebalances=(rebalances_of(),)),
         fault_summary(fault="crash-1", members=12),
     )
-    found = text(built([rebalance()], *faults))
-    assert "After crash-0: 1 rebalance" in found
-    assert "After crash-1: no rebalance" in found
-    assert f"1 rebalance: session expiry of c-0 ({GROUP}); 45.00 s after the fault" in found
+    section = text(built([rebalance()], *faults))
+    assert "After crash-0: 1 rebalance" in section
+    assert "After crash-1: no rebalance" in section
+    assert f"1 rebalance: session expiry of c-0 ({GROUP}); 45.00 s after the fault" in section
 
 
 def test_many_rebalances_are_summed_up_and_folded() -> None:
     """More than MAX_ONE_BY_ONE (12) rebalances: one line, a chart of lengths, a folded table."""
     rows = [rebalance(started_us=(55 + n) * S) for n in range(MAX_ONE_BY_ONE + 1)]
     many = rebalances_of(count=len(rows), last_us=67 * S)
-    found = built(rows, fault_summary(members=12, rebalances=(many,)))
-    assert "13 rebalances: session expiry of c-0" in text(found)
-    assert table(found).folded == "All 13 rebalances"
-    (chart,) = [part for part in found.parts if isinstance(part, Chart)]
+    section = built(rows, fault_summary(members=12, rebalances=(many,)))
+    assert "13 rebalances: session expiry of c-0" in text(section)
+    assert table(section).folded == "All 13 rebalances"
+    (chart,) = [part for part in section.parts if isinstance(part, Chart)]
     assert chart.id == "rebalance-lengths"
 
 

@@ -2,7 +2,8 @@
 
 A strip must be right about 0, the error between clocks, and missing values; its data must be small.
 A place is a position on the axis from 0 to 1. `bound_us` is the error between clocks: a time below
-it is not known. The note counts the members without a time, by reason.
+it is not known. The note counts the members without a time, by reason. S is a second in
+microseconds.
 
 Marks of a strip:
 

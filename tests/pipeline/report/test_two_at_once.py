@@ -7,7 +7,7 @@ coordinator of an offsets partition; an overlap is the time in which there are t
 coordinators.
 
 `built` makes the section from rows of the tables, `words` its text. Offsets partition, group and
-brokers of the story are those of the builders.
+brokers of the story are those of the builders. S is a second in microseconds.
 """
 
 import re
@@ -139,9 +139,9 @@ def built(tables: dict[str, list[Row]], **summary: Any) -> Section | None:  # no
     return two_at_once_section(report_input(facts, run_summary(**summary), tables))
 
 
-def words(found: Section) -> str:
-    """Return all paragraphs as plain text, a list item a line."""
-    text = "\n".join(part.html for part in found.parts if isinstance(part, Paragraph))
+def words(section: Section) -> str:
+    """Return all paragraphs as plain text, with each item of a list on a line."""
+    text = "\n".join(part.html for part in section.parts if isinstance(part, Paragraph))
     text = re.sub(r"</(li|p|h3)>|<ol>", "\n", text)
     return re.sub(r"<[^>]+>", "", text).replace("\N{NO-BREAK SPACE}", " ")
 
@@ -153,9 +153,9 @@ def test_run_without_overlaps_has_no_section() -> None:
 
 def test_section_names_both_owners_of_a_partition_and_the_times() -> None:
     """The table answers who owned which partition, from when to when, and how each side ended."""
-    found = built(SPLIT)
-    assert found is not None
-    (table,) = [part for part in found.parts if isinstance(part, TextTable)]
+    section = built(SPLIT)
+    assert section is not None
+    (table,) = [part for part in section.parts if isinstance(part, TextTable)]
     assert [row[0] for row in table.rows] == ["orders-2", "orders-10"], "as people count"
     cells = [re.sub(r"<[^>]+>", "", str(cell)) for cell in table.rows[0]]
     assert [cell.replace("\N{NO-BREAK SPACE}", " ") for cell in cells] == [
@@ -176,9 +176,9 @@ def test_section_explains_the_cause_step_by_step_in_time_order() -> None:
     The session timeout is 45 s. The second coordinator has no heartbeat of the old members after
     its load at 19 s, so their sessions end at 19 + 45 = 64 s.
     """
-    found = built(SPLIT)
-    assert found is not None
-    text = words(found)
+    section = built(SPLIT)
+    assert section is not None
+    text = words(section)
     assert (
         "Two coordinators assigned them: broker-2 in leader epoch 0 and broker-0 in leader epoch 1 "
         "served" in text
@@ -228,9 +228,9 @@ def test_answers_that_ended_the_overlap_are_named_with_their_times() -> None:
         for name in ("c-0", "c-5")
     ]
     messages = [_answer("c-0", 93 * S), _answer("c-5", 93 * S + 7)]
-    found = built(SPLIT | {"client_phases": clients, "messages": messages})
-    assert found is not None
-    steps = [line for line in words(found).splitlines() if re.match(r"9[23]\.\d{3} s ", line)]
+    section = built(SPLIT | {"client_phases": clients, "messages": messages})
+    assert section is not None
+    steps = [line for line in words(section).splitlines() if re.match(r"9[23]\.\d{3} s ", line)]
     assert steps[0].startswith("92.000 s c-0, c-5: NOT_COORDINATOR from the old coordinator")
     assert "c-0 is the first to lose its partitions: Heartbeat is answered" in steps[1]
     # c-5 is the last to lose its partitions, 7 us after c-0.
@@ -241,9 +241,9 @@ def test_answers_that_ended_the_overlap_are_named_with_their_times() -> None:
 
 def test_steps_link_into_the_lanes_at_their_times() -> None:
     """A link sets the time axis of the page to the step's time."""
-    found = built(SPLIT)
-    assert found is not None
-    html = "".join(part.html for part in found.parts if isinstance(part, Paragraph))
+    section = built(SPLIT)
+    assert section is not None
+    html = "".join(part.html for part in section.parts if isinstance(part, Paragraph))
     assert '<a href="#lane-faults" data-from="11.0" data-to="11.0">' in html
     assert '<a href="#lane-coordinators" data-from="19.0" data-to="19.0">' in html
     assert '<a href="#lane-groups" data-from="64.0" data-to="64.0">' in html
@@ -253,9 +253,9 @@ def test_steps_link_into_the_lanes_at_their_times() -> None:
 def test_cut_that_includes_the_members_is_described_as_such() -> None:
     """Here the cut also includes c-0 and c-5, so `not from its clients` would be false."""
     faults = [SPLIT["faults"][0] | {"to_nodes": ["broker-0", "c-0", "c-5"]}]
-    found = built(SPLIT | {"faults": faults})
-    assert found is not None
-    assert "not from its clients" not in words(found)
+    section = built(SPLIT | {"faults": faults})
+    assert section is not None
+    assert "not from its clients" not in words(section)
 
 
 def test_overlap_of_a_stopped_member_is_no_split_brain() -> None:
@@ -268,9 +268,9 @@ def test_overlap_of_a_stopped_member_is_no_split_brain() -> None:
             owned(row, "second", 64 * S, 99 * S, "revoked"),
         ],
     }
-    found = built(tables)
-    assert found is not None
-    text = words(found)
+    section = built(tables)
+    assert section is not None
+    text = words(section)
     assert "One coordinator assigned them to both: it had removed the first owners" in text
     assert "c-0 had been stopped, for up to 50.00 s" in text
     assert "Two coordinators" not in text
@@ -279,10 +279,10 @@ def test_overlap_of_a_stopped_member_is_no_split_brain() -> None:
 def test_overlap_that_never_ended_has_no_end() -> None:
     """The run was interrupted: both still owned the partition."""
     row = overlap("orders-0", "c-0", "c-6", to_us=None)
-    found = built({"ownership_overlaps": [row]})
-    assert found is not None
-    assert "from 64.000 s to the end of the run" in words(found)
-    assert "One owner again" not in words(found)
+    section = built({"ownership_overlaps": [row]})
+    assert section is not None
+    assert "from 64.000 s to the end of the run" in words(section)
+    assert "One owner again" not in words(section)
 
 
 def test_overlap_below_the_clocks_error_is_omitted() -> None:
@@ -313,13 +313,13 @@ def test_two_coordinators_without_two_owners_have_the_words_of_the_terminal() ->
         older_last_commit_us=None,
         newer_first_commit_us=None,
     )
-    found = built({}, coordinators=(both,))
-    assert found is not None
-    assert found.title == "Two coordinators at once"
+    section = built({}, coordinators=(both,))
+    assert section is not None
+    assert section.title == "Two coordinators at once"
     assert "broker-2 in leader epoch 0: 144 heartbeats answered, 0 commits acknowledged" in words(
-        found
+        section
     )
-    (paragraph,) = [part.html for part in found.parts if isinstance(part, Paragraph)]
+    (paragraph,) = [part.html for part in section.parts if isinstance(part, Paragraph)]
     html = paragraph.replace("\N{NO-BREAK SPACE}", " ")
     assert (
         '<a href="#lane-coordinators" data-from="19.0" data-to="91.0">from 19.000 s to 91.000 s</a>'
@@ -329,9 +329,9 @@ def test_two_coordinators_without_two_owners_have_the_words_of_the_terminal() ->
 
 def test_time_spans_in_the_table_are_not_wrapped() -> None:
     """A narrow column would break a span after `to`, and each row would be three lines high."""
-    found = built(SPLIT)
-    assert found is not None
-    (table,) = [part for part in found.parts if isinstance(part, TextTable)]
+    section = built(SPLIT)
+    assert section is not None
+    (table,) = [part for part in section.parts if isinstance(part, TextTable)]
     both, first = str(table.rows[0][3]), str(table.rows[0][6])
     gap = "\N{NO-BREAK SPACE}"
     assert ">64.000 s to 93.000 s<".replace(" ", gap) in both
@@ -341,8 +341,8 @@ def test_time_spans_in_the_table_are_not_wrapped() -> None:
 def test_table_names_members_without_their_common_prefix() -> None:
     """Long names that differ in their last letter are broken, which hides the difference."""
     row = overlap("orders-0", "consumer-orders-readers-0", "consumer-orders-readers-6")
-    found = built({"ownership_overlaps": [row]})
-    assert found is not None
-    (table,) = [part for part in found.parts if isinstance(part, TextTable)]
+    section = built({"ownership_overlaps": [row]})
+    assert section is not None
+    (table,) = [part for part in section.parts if isinstance(part, TextTable)]
     assert table.rows[0][1:3] == ("readers-0", "readers-6")
     assert "without consumer-orders- in front" in table.caption

@@ -43,4 +43,4 @@ def check_only_abandoned_folders_are_removed(
 
     kept = ("alive", "mine", "other-machine", "torn-owner", "without-owner")
     expected = sorted(["other-prefix", *(prefix + name for name in kept)])
-    assert sorted(each.name for each in parent.iterdir()) == expected
+    assert sorted(folder.name for folder in parent.iterdir()) == expected

@@ -1,7 +1,7 @@
 """`python -m coordlab` as a user runs it: a process of its own, in an empty folder.
 
-Every process that a command starts inherits a mark in its environment, also daemons of Ray that
-left the session. A test can thus tell which processes were started, or left.
+Every process that a command starts inherits a mark in its environment. So a test finds also Ray's
+daemons, which begin sessions of their own, and sees which processes a command leaves running.
 """
 
 import os
@@ -45,9 +45,10 @@ class CommandLine:
         environment: Mapping[str, str | None] | None = None,
         stdout: IO[str] | None = None,
     ) -> Iterator["subprocess.Popen[str]"]:
-        """Start one command in a process group of its own, which is killed at the end.
+        """Start one command in a session of its own.
 
-        `stdout` None: its output is read through a pipe.
+        If the command still runs at the end, all processes of this folder are killed. `stdout`
+        None: the output is read through a pipe.
         """
         variables = {
             **os.environ,
@@ -71,7 +72,7 @@ class CommandLine:
         try:
             yield process
         finally:
-            # What a command that has ended left behind stays: a test may look for it.
+            # After a command that has ended, its processes stay: a test may look for them.
             if process.poll() is None:
                 process.kill()
                 process.communicate()
@@ -88,6 +89,7 @@ class CommandLine:
         wanted = f"{MARK}={self.folder}".encode()
         found = []
         for entry in Path("/proc").iterdir():
+            # A process without a start time is gone or a zombie.
             if not entry.name.isdigit() or start_ticks(int(entry.name)) is None:
                 continue
             try:

@@ -241,39 +241,39 @@ class CoordinatorHarness:
 
     def join(self, body: GroupRequest, *, version: int = 9) -> JoinGroupResponse:
         """Return the answer of a JoinGroup that must be answered at once."""
-        response = self._now(body, version)
+        response = self._answer_at_once(body, version)
         assert isinstance(response, JoinGroupResponse)
         return response
 
     def sync(self, body: GroupRequest, *, version: int = 5) -> SyncGroupResponse:
         """Return the answer of a SyncGroup that must be answered at once."""
-        response = self._now(body, version)
+        response = self._answer_at_once(body, version)
         assert isinstance(response, SyncGroupResponse)
         return response
 
     def beat(self, member_id: str, generation_id: int, instance: str | None = None) -> ErrorCode:
         """Return the answer of a Heartbeat."""
-        response = self._now(heartbeat(member_id, generation_id, instance=instance), 4)
+        response = self._answer_at_once(heartbeat(member_id, generation_id, instance=instance), 4)
         assert isinstance(response, HeartbeatResponse)
         return response.error_code
 
     def leave(self, body: GroupRequest, *, version: int = 5) -> LeaveGroupResponse:
         """Return the answer of a LeaveGroup."""
-        response = self._now(body, version)
+        response = self._answer_at_once(body, version)
         assert isinstance(response, LeaveGroupResponse)
         return response
 
     def commit(self, body: GroupRequest, *, version: int = 9) -> list[ErrorCode]:
         """Return the errors of an OffsetCommit, partition by partition."""
-        return commit_errors(self._now(body, version))
+        return commit_errors(self._answer_at_once(body, version))
 
     def txn_commit(self, body: GroupRequest, *, version: int = 4) -> list[ErrorCode]:
         """Return the errors of a TxnOffsetCommit, partition by partition."""
-        return txn_commit_errors(self._now(body, version))
+        return txn_commit_errors(self._answer_at_once(body, version))
 
     def fetch(self, body: GroupRequest, *, version: int = 9) -> OffsetFetchResponse:
         """Return the answer of an OffsetFetch."""
-        response = self._now(body, version)
+        response = self._answer_at_once(body, version)
         assert isinstance(response, OffsetFetchResponse)
         return response
 
@@ -434,7 +434,7 @@ class CoordinatorHarness:
                 self._deadlines.pop(timer.key, None)
         for append in result.appends:
             if append.required_acks == 0:
-                self._write(append)  # nobody waits for its outcome
+                self._write(append)  # no request waits for the outcome
             elif self.holds_appends or self.held:  # no append overtakes a held one
                 if self.coordinator.follows_log:
                     self._base_offsets[append.append_id] = self._write(append)
@@ -487,11 +487,11 @@ class CoordinatorHarness:
         )
         self.execute(self.coordinator.append_completed(completed, self.now_us))
 
-    def _now(self, body: GroupRequest, version: int) -> AnyResponse:
+    def _answer_at_once(self, body: GroupRequest, version: int) -> AnyResponse:
         """Feed a request and return its answer, which must come at once."""
         request_id = self.submit(body, version=version)
         response = self.response(request_id)
-        assert response is not None, "parked"
+        assert response is not None, "the request waits for its answer"
         return response
 
 

@@ -20,7 +20,7 @@ from protocol.messages.zookeeper import WatcherEvent, ZooKeeperRequest, ZooKeepe
 from protocol.trace import TraceKind, TraceRow
 
 SESSION_TIMEOUT_MS = 6_000
-SECOND = 1_000_000
+SECOND = 1_000_000  # in microseconds
 CLIENTS = 3
 
 

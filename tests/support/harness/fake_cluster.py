@@ -18,7 +18,7 @@ from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 from protocol.records.batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind
 
-MS = 1_000
+MS = 1_000  # in microseconds
 
 
 def fake_spec(brokers: int = 3, consumers: int = 4) -> ClusterSpec:

@@ -54,9 +54,9 @@ Script = Callable[["FakeRuntime"], None]
 class FakeRuntime(Runtime):
     """The healthy cluster of an experiment; tests change its fields.
 
-    Shape: `at` maps a time in microseconds to a script that is called once, when the clock passes
-    it; `nodes` has the state of every node. A partition that is not in `partitions` is led by
-    `leader`, and has all brokers as replicas in sync.
+    - `at`: scripts by time in microseconds; each is called once, when the clock passes its time.
+    - `nodes`: the state of every node.
+    - `partitions`: every other partition is led by `leader`, with all brokers in its ISR.
     """
 
     name = "fake"

@@ -1,8 +1,8 @@
-"""Workers for tests of the search: each works when it is awaited, and dies on demand.
+"""Workers for tests of the search: they work only while `wait` is called, and die on demand.
 
 A search plays runs of many seeds on several workers: it gives a worker items, and waits for
-answers. An item is a seed that draws a schedule, or a lineage: a tuple of seeds, of which the first
-draws a schedule and each later seed changes the schedule.
+answers. An item is a seed, which draws a schedule of faults, or a lineage. A lineage is a tuple of
+seeds: the first draws a schedule, and each later seed changes it. Its number is its last seed.
 
 The runs are made up. As a real run does, each depends on its seed alone.
 """
@@ -56,10 +56,11 @@ class ScriptedWorkers:
     """`size` workers that answer in the order of their work; each wait returns one answer.
 
     - `given`: the work of every worker, in order.
+    - `play`, `play_again`: play a seed for the first time, and later.
+    - `play_item`: if given, plays every item, also lineages, instead of `play` and `play_again`.
     - `deadly`: the number of workers that a seed still kills, by seed.
-    - `play_again`: plays a seed that was played before.
+    - `on_wait`: called at the beginning of each wait.
     - `late`: the number of waits after which the last worker has started.
-    - `play_item`: if given, plays every item, also lineages, instead of the other two.
     """
 
     def __init__(
@@ -84,14 +85,14 @@ class ScriptedWorkers:
         self._lives = size  # workers that were ever started
         self._names = [WorkerName(f"worker:{number}") for number in range(size)]
         self._busy: dict[WorkerName, Items] = {}
-        self._played: dict[int, None] = {}
+        self._played: dict[int, None] = {}  # an ordered set of seeds
 
     def __enter__(self) -> "ScriptedWorkers":
-        """Begin."""
+        """Return the workers, which need no preparation."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End."""
+        """Do nothing: no process has to be ended."""
 
     def idle(self) -> tuple[WorkerName, ...]:
         """Return the workers without work."""
@@ -110,7 +111,7 @@ class ScriptedWorkers:
         self._busy[worker] = items
 
     def wait(self, timeout_s: float) -> list[Finished | Died]:
-        """Let the worker that has waited longest answer, or die."""
+        """Let the worker that has had its work longest answer, or die."""
         self._on_wait()
         self.late -= 1
         if not self._busy:

@@ -26,7 +26,7 @@ NEW_MEMBER_MS = 300_000
 P = protocols("range")
 PS = protocols("range", "roundrobin")
 PARTITION = 1
-"""Partition of GROUP, of two; the other is not owned."""
+"""The partition of GROUP. There are two; the coordinator does not own the other one."""
 NO_ID_REQUIRED, ID_REQUIRED = 3, 9
 """Versions of JoinGroup: a client without id becomes a member at once, or first gets an id."""
 

@@ -63,10 +63,10 @@ class KafkaConnection:
     async def ended(self) -> bool:
         """Wait until the broker has closed the connection; return True if no byte came before."""
         try:
-            left = await asyncio.wait_for(self.reader.read(), PATIENCE_S)
+            last_bytes = await asyncio.wait_for(self.reader.read(), PATIENCE_S)
         except ConnectionResetError:
             return True
-        return left == b""
+        return last_bytes == b""
 
     async def is_silent(self) -> bool:
         """Return True if no byte arrives for a moment."""
@@ -85,13 +85,13 @@ class KafkaConnection:
 
 
 class ListeningCluster:
-    """One run; `settings` are Kafka's of the brokers, with `_` for `.`.
+    """One run; `settings` are Kafka's settings of the brokers, named with `_` for `.`.
 
-    `rows` is filled when the run has ended.
+    A story is the part of a test that uses the cluster. `rows` is filled when the run has ended.
     """
 
     def __init__(self, run_dir: Path, *, brokers: int = 1, **settings: Any) -> None:  # noqa: ANN401 (values of settings)
-        named = {name.replace("_", "."): value for name, value in settings.items()}
+        changes = {name.replace("_", "."): value for name, value in settings.items()}
         self.rows: list[TraceRow] = []
         self.runtime = LocalRuntime(
             ClusterSpec(
@@ -101,7 +101,7 @@ class ListeningCluster:
                     TopicSpec(name="__consumer_offsets", partitions=2, replication_factor=brokers),
                 ),
                 broker_config=msgspec.convert(
-                    {**QUICK, "default.replication.factor": brokers, **named}, BrokerConfig
+                    {**QUICK, "default.replication.factor": brokers, **changes}, BrokerConfig
                 ),
                 listener=ListenerSpec(),
             ),

@@ -102,7 +102,7 @@ class _Reader(HTMLParser):
             self._script = None
         elif tag in {"td", "th"}:
             assert self._cells is not None
-            self._cells.append(self._taken())
+            self._cells.append(self._take_text())
         elif tag == "tr":
             table = self.sections[-1].parts[-1]
             assert isinstance(table, list)
@@ -119,7 +119,7 @@ class _Reader(HTMLParser):
         elif self._script:
             self.data[self._script] = self.data.get(self._script, "") + data
 
-    def _taken(self) -> str:
+    def _take_text(self) -> str:
         """Return the text read since the last call, without start times and folders."""
         text = _PATH.sub("", _STARTED.sub("STARTED", " ".join(self._text.split())))
         self._text = ""
@@ -127,7 +127,7 @@ class _Reader(HTMLParser):
 
     def _flush(self) -> None:
         """Add the text read since the last call to the section, unless it belongs to a cell."""
-        text = self._taken()
+        text = self._take_text()
         if text and self._cells is None:
             parts = self.sections[-1].parts
             place = len(parts)

@@ -43,7 +43,7 @@ class EchoNode:
         self.on_done = on_done
 
     def report(self, status: ClusterStatus) -> None:
-        """Return the number of served requests, as produced records."""
+        """Add the number of served requests to the status, as produced records."""
         status.records_produced += len(self.served)
 
     def handle(self, request: IncomingRequest) -> None:

@@ -7,6 +7,7 @@ from signal import SIGKILL
 from cluster.fan_out import Died, Finished, Items, Workers
 
 DEADLY, FAILING = 13, 14
+"""Items at which a worker dies, and at which its work raises an error."""
 
 
 def work(items: Items) -> bytes:

@@ -81,6 +81,7 @@ from protocol.records.batch import Record
 from protocol.trace import TraceRow
 from tests.support.harness.virtual_hosts import HostLab
 
+# In microseconds.
 MS = 1_000
 SECOND = 1_000_000
 TOPIC = "t"
@@ -104,7 +105,7 @@ class ScriptedBroker:
         self.unanswered: list[IncomingRequest] = []
         self._lab = lab
         self._members = 0
-        """Member ids given out."""
+        """Number of member ids that this broker has assigned."""
         self._generation = 0
         self._producer_epoch = -1
         self.restart()

@@ -83,8 +83,8 @@ class TerminalCommand:
 
     def _read(self) -> bool:
         """Read what the command has written; return False at its end. Raises: TimeoutError."""
-        left = self._deadline - time.monotonic()
-        ready, _, _ = select.select([self._ours], [], [], max(left, 0))
+        remaining_s = self._deadline - time.monotonic()
+        ready, _, _ = select.select([self._ours], [], [], max(remaining_s, 0))
         if not ready:
             self._process.kill()
             raise TimeoutError(f"not ended after {_PATIENCE_S} s: {self.screen}")

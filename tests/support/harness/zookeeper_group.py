@@ -35,7 +35,7 @@ from tests.support.harness.ensemble import SESSION_TIMEOUT_MS, IdleNode, link_ru
 
 GROUP = "g"
 VISITOR = NodeName("visitor")
-SECOND = 1_000_000
+SECOND = 1_000_000  # in microseconds
 READS = ("Exists", "GetData", "GetChildren")
 WRITES = ("Create", "Delete", "SetData")
 

@@ -209,37 +209,37 @@ class Brokers:
 
     def prepare(self, broker: Broker, group: str, reason: RebalanceReason) -> None:
         """Begin a rebalance; the group completes its join phase some time later."""
-        world, held = self._world, broker.groups[group]
+        world, coordinated = self._world, broker.groups[group]
         world.add(
             broker.name,
             TraceKind.REBALANCE_STARTED,
             group=group,
             member=reason.member_id,
-            generation=held.generation,
+            generation=coordinated.generation,
             error=None if reason.error is None else reason.error.name,
             cause=reason.cause,
             detail=reason.detail(),
             cause_text=reason.text,
         )
         self._enter(broker, group, "PreparingRebalance", reason.cause, reason.text)
-        generation = held.generation
+        generation = coordinated.generation
 
         def complete() -> None:
             current = broker.groups.get(group)
-            is_same = current is held and held.generation == generation
-            if is_same and held.state == "PreparingRebalance":
+            is_same = current is coordinated and coordinated.generation == generation
+            if is_same and coordinated.state == "PreparingRebalance":
                 self._complete(broker, group)
 
         world.node_later(broker.name, world.delay_us(2_500_000), complete)
 
     def _complete(self, broker: Broker, group: str) -> None:
         """Complete the join phase: some members did not rejoin, a new generation starts."""
-        world, held = self._world, broker.groups[group]
-        for member in list(held.members):
+        world, coordinated = self._world, broker.groups[group]
+        for member in list(coordinated.members):
             if world.chance(0.12):
                 self._remove(broker, group, member, RemovalCause.DID_NOT_REJOIN)
-        held.generation += 1
-        if not held.members:
+        coordinated.generation += 1
+        if not coordinated.members:
             self._enter(broker, group, "Empty", GroupStateCause.NO_MEMBER_LEFT)
             return
         cause = world.rng.choice((GroupStateCause.ALL_JOINED, GroupStateCause.REBALANCE_TIMEOUT))
@@ -248,15 +248,18 @@ class Brokers:
             broker.name,
             TraceKind.GENERATION_STARTED,
             group=group,
-            generation=held.generation,
-            detail={"members": list(held.members), "leader": next(iter(held.members))},
+            generation=coordinated.generation,
+            detail={
+                "members": list(coordinated.members),
+                "leader": next(iter(coordinated.members)),
+            },
         )
-        generation = held.generation
+        generation = coordinated.generation
 
         def end_sync() -> None:
-            if broker.groups.get(group) is not held or held.generation != generation:
+            if broker.groups.get(group) is not coordinated or coordinated.generation != generation:
                 return
-            if held.state == "CompletingRebalance":
+            if coordinated.state == "CompletingRebalance":
                 self._end_sync(broker, group)
 
         world.node_later(broker.name, world.delay_us(1_500_000), end_sync)
@@ -266,8 +269,8 @@ class Brokers:
 
         In one case of twenty neither happens, and the group stays in CompletingRebalance.
         """
-        world, held = self._world, broker.groups[group]
-        leader = next(iter(held.members), None)
+        world, coordinated = self._world, broker.groups[group]
+        leader = next(iter(coordinated.members), None)
         outcome = world.rng.random()
         if outcome < 0.12:
             error = world.rng.choice(_STORE_ERRORS)
@@ -279,7 +282,7 @@ class Brokers:
             )
             self.prepare(broker, group, not_stored)
         elif outcome < 0.2 and leader is not None:
-            silent = list(held.members)[:2]
+            silent = list(coordinated.members)[:2]
             for member in silent:
                 self._remove(broker, group, member, RemovalCause.SYNC_DEADLINE)
             no_sync = RebalanceReason(
@@ -294,23 +297,23 @@ class Brokers:
                 broker.name,
                 TraceKind.ASSIGNMENT_STORED,
                 group=group,
-                generation=held.generation,
+                generation=coordinated.generation,
             )
             self._enter(broker, group, "Stable", GroupStateCause.ASSIGNMENT_STORED)
 
     def join(self, broker: Broker, group: str, member: str, client_id: str) -> None:
         """Add a member, or let it join again."""
-        held = broker.groups.setdefault(group, Coordinated())
+        coordinated = broker.groups.setdefault(group, Coordinated())
         reason = self._world.rng.choice(_CLIENT_REASONS)
-        if member not in held.members:
-            held.members[member] = client_id
+        if member not in coordinated.members:
+            coordinated.members[member] = client_id
             self._add_member_row(broker, group, TraceKind.MEMBER_ADDED, member, None, client_id)
             cause = RebalanceCause.JOIN
         else:
             cause = self._world.rng.choice(
                 (RebalanceCause.REJOIN, RebalanceCause.CHANGED_METADATA, RebalanceCause.REJOIN)
             )
-        if held.state in ("Empty", "Stable", "CompletingRebalance"):
+        if coordinated.state in ("Empty", "Stable", "CompletingRebalance"):
             text = f"{cause} of member {member}"
             self.prepare(
                 broker,
@@ -320,14 +323,14 @@ class Brokers:
 
     def replace(self, broker: Broker, group: str, old: str, new: str) -> None:
         """Let a static member return under a new id, which may begin a rebalance."""
-        held = broker.groups[group]
-        client_id = held.members.pop(old)
-        held.members[new] = client_id
+        coordinated = broker.groups[group]
+        client_id = coordinated.members.pop(old)
+        coordinated.members[new] = client_id
         cause = RemovalCause.STATIC_MEMBER_REPLACED
         self._add_member_row(broker, group, TraceKind.MEMBER_REMOVED, old, cause, client_id)
         self._add_member_row(broker, group, TraceKind.MEMBER_ADDED, new, cause, client_id)
-        has_other_protocol = held.state == "Stable" and self._world.chance(0.4)
-        if held.state == "CompletingRebalance" or has_other_protocol:
+        has_other_protocol = coordinated.state == "Stable" and self._world.chance(0.4)
+        if coordinated.state == "CompletingRebalance" or has_other_protocol:
             came_back = reason_of_client(
                 RebalanceCause.STATIC_MEMBER_BACK,
                 f"static member {client_id} came back as {new}",
@@ -341,8 +344,8 @@ class Brokers:
         self._remove(
             broker, group, member, RemovalCause.LEAVE if left else RemovalCause.SESSION_EXPIRY
         )
-        held = broker.groups[group]
-        if held.state in ("Stable", "CompletingRebalance"):
+        coordinated = broker.groups[group]
+        if coordinated.state in ("Stable", "CompletingRebalance"):
             left_reason = reason_of_client(
                 RebalanceCause.LEAVE,
                 f"member {member} left",
@@ -383,17 +386,17 @@ class Brokers:
         self, broker: Broker, group: str, state: str, cause: StateCause, text: str | None = None
     ) -> None:
         """Change a group's state, and write the row of the change."""
-        held = broker.groups[group]
+        coordinated = broker.groups[group]
         self._world.add(
             broker.name,
             TraceKind.GROUP_STATE,
             group=group,
-            generation=held.generation,
+            generation=coordinated.generation,
             cause=cause,
-            detail={"from": held.state, "to": state},
+            detail={"from": coordinated.state, "to": state},
             cause_text=text,
         )
-        held.state = state
+        coordinated.state = state
 
     # -- the log --
 

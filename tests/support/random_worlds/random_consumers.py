@@ -170,8 +170,8 @@ class Consumers:
             return "COORDINATOR_LOAD_IN_PROGRESS"
         if partition not in broker.served:
             return "NOT_COORDINATOR"
-        held = broker.groups.get(consumer.group)
-        if held is None or (consumer.member and consumer.member not in held.members):
+        coordinated = broker.groups.get(consumer.group)
+        if coordinated is None or (consumer.member and consumer.member not in coordinated.members):
             return "UNKNOWN_MEMBER_ID" if self._world.chance(0.3) else "NONE"
         return "NONE" if self._world.chance(0.95) else self._world.rng.choice(_MEMBER_ERRORS)
 
@@ -245,10 +245,10 @@ class Consumers:
             if error not in ("NONE", "UNKNOWN_MEMBER_ID"):
                 return error
             member = new_id or consumer.member
-            held = broker.groups.get(consumer.group)
+            coordinated = broker.groups.get(consumer.group)
             old = consumer.member
             # A member that asks under a new id comes back as a static member does.
-            if new_id and old and held is not None and old in held.members:
+            if new_id and old and coordinated is not None and old in coordinated.members:
                 self._brokers.replace(broker, consumer.group, old, new_id)
             else:
                 self._brokers.join(broker, consumer.group, member, consumer.name)
@@ -257,8 +257,8 @@ class Consumers:
         def done(error: str) -> None:
             if error == "NONE":
                 consumer.member = new_id or consumer.member
-                held = self._brokers.brokers[peer].groups.get(consumer.group)
-                consumer.generation = 0 if held is None else held.generation
+                coordinated = self._brokers.brokers[peer].groups.get(consumer.group)
+                consumer.generation = 0 if coordinated is None else coordinated.generation
                 self._enter(consumer, "COMPLETING_REBALANCE", "join answered")
             elif error == "MEMBER_ID_REQUIRED":
                 consumer.member = new_id or consumer.member
@@ -327,8 +327,8 @@ class Consumers:
         self._give_up(consumer)
 
         def answer(broker: Broker) -> str:
-            held = broker.groups.get(consumer.group)
-            if held is None or consumer.member not in held.members:
+            coordinated = broker.groups.get(consumer.group)
+            if coordinated is None or consumer.member not in coordinated.members:
                 return "UNKNOWN_MEMBER_ID"
             self._brokers.expire(broker, consumer.group, consumer.member, left=True)
             return "NONE"

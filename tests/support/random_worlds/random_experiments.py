@@ -32,24 +32,24 @@ def experiments() -> st.SearchStrategy[Experiment]:
 
 
 def values_of(kind: object, metas: tuple[Meta, ...] = ()) -> st.SearchStrategy[Any]:
-    """Return a strategy for the values of a field's type."""
+    """Return a strategy for the values of a field's type; `metas` has the type's bounds."""
     origin, args = get_origin(kind), get_args(kind)
-    made: st.SearchStrategy[Any] | None = None
+    strategy: st.SearchStrategy[Any] | None = None
     if origin is Annotated:
-        made = values_of(args[0], tuple(each for each in args[1:] if isinstance(each, Meta)))
+        strategy = values_of(args[0], tuple(meta for meta in args[1:] if isinstance(meta, Meta)))
     elif origin in {Union, types.UnionType}:
-        made = st.one_of([values_of(each) for each in args])
+        strategy = st.one_of([values_of(member) for member in args])
     elif origin is Literal:
-        made = st.sampled_from(args)
+        strategy = st.sampled_from(args)
     elif origin is tuple:
-        least = max([each.min_length or 0 for each in metas], default=0)
-        most = min([each.max_length or MAX_SIZE for each in metas], default=MAX_SIZE)
-        made = st.lists(values_of(args[0]), min_size=least, max_size=most).map(tuple)
+        least = max([meta.min_length or 0 for meta in metas], default=0)
+        most = min([meta.max_length or MAX_SIZE for meta in metas], default=MAX_SIZE)
+        strategy = st.lists(values_of(args[0]), min_size=least, max_size=most).map(tuple)
     elif origin is dict:
-        made = st.dictionaries(values_of(args[0]), values_of(args[1]), max_size=MAX_SIZE)
+        strategy = st.dictionaries(values_of(args[0]), values_of(args[1]), max_size=MAX_SIZE)
     elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        made = _structs(kind)
-    return made if made is not None else _leaves(kind, metas)
+        strategy = _structs(kind)
+    return strategy if strategy is not None else _leaves(kind, metas)
 
 
 def _structs(struct: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
@@ -71,7 +71,7 @@ def _leaves(kind: object, metas: tuple[Meta, ...]) -> st.SearchStrategy[Any]:
 
     def bound(name: str) -> Any:  # noqa: ANN401 - a number or None
         return next(
-            (getattr(each, name) for each in metas if getattr(each, name) is not None), None
+            (getattr(meta, name) for meta in metas if getattr(meta, name) is not None), None
         )
 
     if kind is bool:

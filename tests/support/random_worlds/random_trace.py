@@ -32,9 +32,9 @@ _SKEW_US = 4_000
 def random_run(seed: int) -> list[TraceRow]:
     """Return the trace of a random run, in the order in which its rows were written.
 
-    Shape: `seq` counts from 0 in each incarnation, whose time never decreases; the clocks of nodes
-    differ in some runs, or have a resolution of 50 ms. Some runs have no messages, some are
-    interrupted, some have no fault, and some continue after the stage `stopping`.
+    `seq` counts from 0 in each incarnation, whose time never decreases. In some runs the clocks of
+    nodes differ, or have a resolution of 50 ms. Some runs have no messages, some are interrupted,
+    some have no fault, and some continue after the stage `stopping`.
     """
     rng = random.Random(seed)
     world = World(rng, messages=rng.random() < 0.85)
@@ -44,7 +44,7 @@ def random_run(seed: int) -> list[TraceRow]:
     world.grain_us = rng.choice((1, 1, 1, 50_000))
 
     world.stage("starting")
-    world.lives["driver"] = Life("driver")
+    world.lives["driver"] = Life("driver")  # it writes no row of its start
     for node in nodes:
         world.start(node, node.split("-")[0])
     brokers = Brokers(world)
@@ -62,21 +62,21 @@ def random_run(seed: int) -> list[TraceRow]:
         world.advance(rng.choice(_STEPS_US))
         if step == steady_at:
             world.stage("steady")
-        _one_thing(world, brokers, consumers, faults, fault_rate)
+        _let_one_event_happen(world, brokers, consumers, faults, fault_rate)
 
     # Without this stage the run is interrupted.
     if rng.random() < 0.75:
         world.stage("stopping")
         for _ in range(rng.randint(0, 40)):
             world.advance(rng.choice(_STEPS_US))
-            _one_thing(world, brokers, consumers, faults, 0.0)
+            _let_one_event_happen(world, brokers, consumers, faults, 0.0)
         for node in (*CONSUMERS, *BROKERS):
             if world.moving((node,)):
                 world.stop(node)
     return world.rows
 
 
-def _one_thing(
+def _let_one_event_happen(
     world: World, brokers: Brokers, consumers: Consumers, faults: Faults, fault_rate: float
 ) -> None:
     """Let one random event happen: mostly an act of a consumer, sometimes nothing."""
@@ -113,8 +113,8 @@ def _expire_random_member(world: World, brokers: Brokers) -> None:
     """Let a coordinator of a random group expire a random member, if the group has members."""
     group = world.rng.choice(GROUPS)
     for broker in brokers.coordinators(group):
-        held = broker.groups.get(group)
-        if held is not None and held.members and world.rng.random() < 0.5:
-            member = world.rng.choice(list(held.members))
+        coordinated = broker.groups.get(group)
+        if coordinated is not None and coordinated.members and world.rng.random() < 0.5:
+            member = world.rng.choice(list(coordinated.members))
             brokers.expire(broker, group, member, left=False)
             return

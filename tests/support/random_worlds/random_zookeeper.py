@@ -1,9 +1,10 @@
-"""Random traces of an ensemble and of consumers on it, for the tables of ZooKeeper.
+"""Random traces of a ZooKeeper ensemble and of consumers on it.
 
-Servers apply one log, each at its own pace; sessions are opened, lost, silent and ended; consumers
-begin attempts that succeed, conflict, fail, are given up, or end with a death. An attempt is one
-try of a consumer to own its share of the partitions. A zxid is the number of a transaction in the
-log.
+The tests of the analysis compute tables from these traces. Servers apply one log, each at its own
+pace. Sessions are opened, disconnected and ended. An attempt is one try of a consumer to own its
+share of the partitions; it succeeds, conflicts, fails, is given up, or ends with a death. A zxid is
+the number of a transaction in the log. The owner node of a partition is the znode that names the
+partition's consumer.
 """
 
 import random
@@ -31,8 +32,9 @@ _APIS = (
     "SetWatches",
     "Fetch",
 )
-_DURING = ("starting", "running", "new session")
-_GIVEN_UP = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
+_PHASES = ("starting", "running", "new session")
+"""What a consumer was doing when it gave up its attempts."""
+_SHARE_ENDED = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
 _STEPS_US = (0, 1, 900, 15_000, 60_000, 400_000)
 _LAG_US = 300_000  # longest time until a server applies a transaction
 
@@ -44,6 +46,7 @@ def random_zookeeper_run(seed: int) -> list[TraceRow]:
     # In a third of the runs the clocks are coarse, so that many rows have equal times.
     world.grain_us = rng.choice((1, 1, 50_000))
     world.stage("starting")
+    # Unlike the other nodes, the driver writes no row of its start.
     world.lives["driver"] = Life("driver")
     for node in (*_SERVERS, *_CONSUMERS, _CLIENT_WITHOUT_GROUP):
         world.start(node, node.split("-")[0])
@@ -136,7 +139,11 @@ class _Ensemble:
         )
 
     def _end_session(self) -> None:
-        """End a session, mostly expired, mostly with a transaction that deletes its znodes."""
+        """End a session in 40 % of the calls.
+
+        Most sessions end because they expire, and most with a transaction that deletes their
+        znodes.
+        """
         if not self._open or self._rng.random() < 0.6:
             return
         session = self._rng.choice(list(self._open))
@@ -152,7 +159,7 @@ class _Ensemble:
             self._znodes = {path: owner for path, owner in self._znodes.items() if owner != session}
 
     def _write(self) -> None:
-        """Create, delete or change an owner node, or let a write fail."""
+        """Create, delete or change an owner node of the group `old`, or let a write fail."""
         if not self._open:
             return
         session = self._rng.choice(list(self._open))
@@ -185,6 +192,10 @@ class _Ensemble:
             self._apply(session, op, path=path, data=data)
 
     def _commit_to_kafka(self) -> None:
+        """Commit an offset to a broker, as consumers do that are moving from ZooKeeper to Kafka.
+
+        A commit with the member None or "" is by no member of the group.
+        """
         self._world.add(
             "broker-0",
             TraceKind.COMMIT_STORED,
@@ -195,7 +206,7 @@ class _Ensemble:
         )
 
     def _fire_watch(self) -> None:
-        """Let a server notify a client of a change, one of the latest transactions."""
+        """Let a server notify a client of one of the latest four transactions."""
         self._world.add(
             self._rng.choice(_SERVERS),
             TraceKind.ZOOKEEPER_WATCH_FIRED,
@@ -227,10 +238,10 @@ class _Ensemble:
         share = rng.sample(_PARTITIONS, rng.randint(0, len(_PARTITIONS)))
         if not self._attempts.get(consumer):
             if rng.random() < 0.3:
-                detail: dict[str, object] = {"attempts": 4, "during": rng.choice(_DURING)}
+                detail: dict[str, object] = {"attempts": 4, "during": rng.choice(_PHASES)}
                 kind = TraceKind.ZOOKEEPER_GAVE_UP
             elif rng.random() < 0.3:
-                kind, detail = rng.choice(_GIVEN_UP), {"partitions": share}
+                kind, detail = rng.choice(_SHARE_ENDED), {"partitions": share}
             else:
                 self._attempts[consumer] = True
                 kind, detail = TraceKind.ZOOKEEPER_ATTEMPT_STARTED, {"attempt": rng.randint(0, 3)}
@@ -238,9 +249,10 @@ class _Ensemble:
             return
         match rng.randint(0, 4):
             case 0:
-                kind, detail = rng.choice(_GIVEN_UP), {"partitions": share}
+                kind, detail = rng.choice(_SHARE_ENDED), {"partitions": share}
                 self._world.add(consumer, kind, common, detail=detail)
             case 1:
+                # The consumer has read the group's members, and computes its share from them.
                 members = sorted(rng.sample(list(_CONSUMERS), 2))
                 detail = {"members": members, "partitions": share}
                 self._world.add(consumer, TraceKind.ZOOKEEPER_VIEW, common, detail=detail)
@@ -255,6 +267,7 @@ class _Ensemble:
             case _:
                 self._attempts[consumer] = False
                 done = rng.random() < 0.5
+                # Of the attempts that fail, some fail with an error of ZooKeeper.
                 self._world.add(
                     consumer,
                     TraceKind.ZOOKEEPER_ATTEMPT_ENDED,

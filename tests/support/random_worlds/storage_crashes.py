@@ -239,8 +239,8 @@ class CrashingDisk:
             case Step.CLEAN:
                 length = self._rng.randint(0, len(expected.batches))
                 left = [
-                    each
-                    for index, each in enumerate(expected.batches[:length])
+                    batch
+                    for index, batch in enumerate(expected.batches[:length])
                     if index == 0 or self._rng.random() < 0.5
                 ]
                 expected.batches_after = [*left, *expected.batches[length:]]
@@ -273,22 +273,26 @@ class CrashingDisk:
     # -- checks of the next life --
 
     def _check(self, end: End, cuts: Sequence[LogRecovery], *, hit: str) -> None:
+        """Open a copy of the disk, and compare its content with the writes.
+
+        `cuts` are the losses by `cut_to_flush_marks`; `hit` names the crash point in messages.
+        """
         copy = self.directory.with_name(f"{self.directory.name}-copy")
         shutil.copytree(self.directory, copy)
         storage = FileStorage(copy)
         recoveries = storage.take_recoveries()
-        assert storage.take_recoveries() == (), f"{hit}: told twice"
+        assert storage.take_recoveries() == (), f"{hit}: reported twice"
         for partition, expected in self._logs.items():
             found = storage.log(partition)
-            mine = [each for each in recoveries if each.partition == partition]
-            _check_log(found, expected, end, mine, f"{hit}: {partition}")
+            of_log = [recovery for recovery in recoveries if recovery.partition == partition]
+            _check_log(found, expected, end, of_log, f"{hit}: {partition}")
             for cut in cuts:
                 if cut.partition == partition:
                     _check_cut(cut, found, expected, f"{hit}: {partition}")
             batches = _batches_of(found)
             self._report.batches_kept += len(batches)
             self._report.batches_lost += max(0, len(expected.batches) - len(batches))
-            if end is End.POWER_LOSS:  # the disk has the visible content
+            if end is End.POWER_LOSS:  # what is read now is on the disk, so it is durable
                 expected.durable, expected.durable_mark = len(batches), found.flushed_length
             self._logs[partition] = ExpectedLog(
                 batches=batches,
@@ -298,7 +302,7 @@ class CrashingDisk:
                 durable=min(expected.durable, len(batches)),
                 durable_mark=expected.durable_mark,
             )
-        assert all(cut in recoveries for cut in cuts), f"{hit}: not told"
+        assert all(cut in recoveries for cut in cuts), f"{hit}: not reported"
         checkpoint = storage.read_checkpoint(CHECKPOINT)
         if end is End.POWER_LOSS:
             assert checkpoint is None or checkpoint in self._old_checkpoints, f"{hit}: checkpoint"
@@ -309,6 +313,7 @@ class CrashingDisk:
         shutil.rmtree(copy)
 
     def _write_once_more(self) -> None:
+        """Check that each log takes another batch after its last crash."""
         for partition, expected in self._logs.items():
             batch = self._batch(expected.next_offset)
             storage = FileStorage(self.directory)
@@ -353,7 +358,7 @@ def _check_log(
             assert batches == written[: len(batches)], f"{hit}: no prefix"
             assert len(batches) >= expected.durable, f"{hit}: flushed batches are gone"
             assert expected.durable_mark <= found.flushed_length, f"{hit}: mark"
-    torn = [each for each in recoveries if each.cause is RecoveryCause.TORN_TAIL]
+    torn = [loss for loss in recoveries if loss.cause is RecoveryCause.TORN_TAIL]
     # At most one torn tail, and none behind a flush mark to which the log was cut.
     assert len(torn) <= (end is not End.CUT_TO_MARKS), f"{hit}: {torn}"
     for recovery in torn:

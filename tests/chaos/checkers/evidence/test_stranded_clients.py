@@ -3,9 +3,10 @@
 Such a consumer is stranded. The trace of most tests, in seconds:
 
 - 1: group `g` has the members C0 and C1, which own t-0 and t-1.
-- 15: broker-0 and broker-1 are fenced, so metadata lists only broker-2.
+- 15: broker-0 and broker-1 are fenced, so metadata lists only broker-2. C0 fetches metadata now;
+  C1 does not, and keeps its older list.
 - 20: broker-2 is lost for good.
-- 30: broker-0 and broker-1 are unfenced.
+- 30: broker-0 and broker-1 are unfenced, which heals the cluster.
 - until the end at 120: C0 asks only broker-2. C1 goes on.
 """
 
@@ -32,7 +33,7 @@ CONTEXT = CheckContext(
             session_timeout_us=10_000_000,
             request_timeout_us=5_000_000,
             max_poll_interval_us=20_000_000,
-            application_us=1_000_000,
+            application_us=1_000_000,  # longest time between two polls
         )
     },
     liveness_timeout_us=60_000_000,
@@ -116,10 +117,10 @@ def test_reader_that_knows_only_a_lost_broker_is_excused() -> None:
     assert report.note == f"excused: {C0} {STRANDED}: broker-2"
 
 
-def test_excuse_needs_a_member_that_is_stranded() -> None:
+def test_member_that_finds_its_coordinator_again_is_not_excused() -> None:
     """C0 finds its coordinator at 80 s, so it is not stranded any more.
 
-    C1 leaves at 43 s. t-0 is judged when C0, the last member, leaves.
+    A partition is judged when the last member leaves: C1 leaves at 43 s, and C0 at the end.
     """
     rows = stranded_member(found_s=80)
     rows.member_state(43, C1, "UNJOINED", cause="left")
@@ -133,7 +134,7 @@ def test_excuse_needs_a_member_that_is_stranded() -> None:
 
 
 def test_group_is_excused_if_it_is_live_without_its_stranded_member() -> None:
-    """C1 has committed since healing, so only the commit of C0 is missing for a live group."""
+    """C1 has committed since the faults were healed: only the commit of C0 is missing."""
     report = check(Liveness(CONTEXT), stranded_member())
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
@@ -141,10 +142,10 @@ def test_group_is_excused_if_it_is_live_without_its_stranded_member() -> None:
     assert f"g is not live: {C0} {STRANDED}: broker-2" in report.note
 
 
-def test_group_that_is_not_live_without_its_stranded_member_either_is_found() -> None:
+def test_group_is_not_excused_if_another_member_makes_no_progress() -> None:
     """C1, which can reach the cluster, waits in a rebalance."""
     rows = stranded_member()
-    rows.rows.pop()  # the end of the run, which comes after the next row
+    rows.rows.pop()  # the run's last row, which is added again after the row of C1
     rows.member_state(119.5, C1, "PREPARING_REBALANCE")
     rows.stage(120, "stopping")
 

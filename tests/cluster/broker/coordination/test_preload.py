@@ -1,4 +1,4 @@
-"""Preloaded commit records: the same on every replica, written once."""
+"""Preloaded commit records, written once to each replica's empty disk before a run."""
 
 from cluster.broker.coordination.preload import group_ids, preload, preloaded_batches
 from cluster.spec import PreloadSpec
@@ -13,11 +13,13 @@ from protocol.records.offsets import OffsetCommitKey, decode_key, decode_offset_
 from tests.support.harness.brokers import broker_cluster
 
 SPEC = PreloadSpec(partition=1, commit_records=1_234, groups=3, records_per_batch=100)
+PARTITIONS = 3
+"""Partitions of __consumer_offsets."""
 
 
 def test_batches_are_a_log_of_epoch_0_with_every_record() -> None:
     """The batches are contiguous and have valid CRCs, as recovery and followers demand."""
-    batches = preloaded_batches(SPEC, 3)
+    batches = preloaded_batches(SPEC, PARTITIONS)
     assert all(check_batch(batch) is ErrorCode.NONE for batch in batches)
     storage = MemoryStorage()
     for batch in batches:
@@ -28,22 +30,25 @@ def test_batches_are_a_log_of_epoch_0_with_every_record() -> None:
 
 def test_records_are_commits_of_groups_of_that_partition() -> None:
     """The groups map to the partition, and commit in the order of `group_ids`."""
-    assert all(partition_for(group, 3) == 1 for group in group_ids(SPEC, 3))
-    groups = {}
-    for batch in preloaded_batches(SPEC, 3):
+    assert all(partition_for(group, PARTITIONS) == 1 for group in group_ids(SPEC, PARTITIONS))
+    last_offsets = {}  # by group, in the order of the groups' first commits
+    for batch in preloaded_batches(SPEC, PARTITIONS):
         for record in decode_records(batch.records):
             assert record.key is not None
             assert record.value is not None
             key = decode_key(record.key)
             assert isinstance(key, OffsetCommitKey)
-            groups[key.group] = decode_offset_commit_value(record.value).offset
-    assert list(groups) == group_ids(SPEC, 3)
+            last_offsets[key.group] = decode_offset_commit_value(record.value).offset
+    assert list(last_offsets) == group_ids(SPEC, PARTITIONS)
 
 
 def test_deleted_offsets_end_with_a_tombstone_each() -> None:
-    """Each key ends with a tombstone, so a load of the batches must leave no offset."""
+    """Each key ends with a tombstone, so a load of the batches must leave no offset.
+
+    The five commits take the two keys in turn.
+    """
     spec = PreloadSpec(partition=1, commit_records=5, deleted=(("g", "t", 0), ("g", "t", 1)))
-    batches = preloaded_batches(spec, 3)
+    batches = preloaded_batches(spec, PARTITIONS)
     assert all(check_batch(batch) is ErrorCode.NONE for batch in batches)
     values: dict[bytes, bool] = {}
     for batch in batches:

@@ -147,6 +147,7 @@ def test_coordinator_lane_of_a_crash_shows_the_time_without_a_coordinator_and_th
 
 def test_coordinator_lane_of_two_coordinators_has_a_row_each_and_one_for_the_overlap() -> None:
     """Overlapping bars in one row would hide each other; a text has the length."""
+    # broker-2 is cut off from 9 to 39 s.
     cut = tenure("broker-2", 0, 0.08, 40, cut_us=us(30), cut_from_us=us(9), cut_to_us=us(39))
     run = report_input(
         tables={

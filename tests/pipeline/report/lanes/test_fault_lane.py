@@ -32,12 +32,12 @@ def test_bar_of_an_accident_has_its_own_label_and_style() -> None:
     """A reader takes a bar for a part of the plan unless it says otherwise."""
     lane = faults_lane(run_with(journal_entry(), ACCIDENT))
     assert lane is not None
-    planned, away = lane.data["parts"]
+    planned, accident = lane.data["parts"]
     assert planned["l"] == "crash broker-2"
     assert "x" not in planned
-    assert away["x"] == 1
-    assert away["l"] == f"by accident: {NOTE}"
-    assert away["s"] == "accident"
+    assert accident["x"] == 1
+    assert accident["l"] == f"by accident: {NOTE}"
+    assert accident["s"] == "accident"
     assert lane.table is not None
     # Column 1 of the table is the kind of the fault.
     assert [row[1] for row in lane.table.rows] == ["crash", "machine_disturbed"]
@@ -46,7 +46,7 @@ def test_bar_of_an_accident_has_its_own_label_and_style() -> None:
 def test_band_of_an_accident_is_grey() -> None:
     """A layer in grey (muted) draws the bands of accidents, one in orange (warn) those of the plan.
 
-    A run without accidents has only the latter.
+    A run without accidents has only the orange layer.
     """
     lanes = [faults_lane(run_with(*faults)) for faults in ((journal_entry(),), (ACCIDENT,))]
     fills = [

@@ -1,16 +1,19 @@
-"""Lanes of group states, rebalances and availability: a row for each of few, counts of many.
+"""Lanes of group states, rebalances and availability.
+
+A lane with few groups, members and partitions has a row for each. With many, the lane shows their
+number over time, and a detail chart shows the rows of the consumer group that a reader picks.
 
 `cells` returns columns of a chart's data, which have names of one letter:
 
 - `r`: row; `a`, `b`: begin and end in seconds; `k`: kind; `l`: label; `n`: number
-- `p`: group by which the reader picks rows
-- `t`: length of a rebalance
+- `p`: consumer group that a reader can pick
+- of a rebalance, `t`: length; `u`: end of the room for the label
 - of a gap, `f`: fault; `y`: what happened to the partition's leader
 
 Runs last 60 s. Builders make rows of the group `readers`: `state(name, begin, end)` on broker-2,
 `rebalance(started, joined, stable)`, and `gap(kind, subject, last success before, first one after)`
-around the fault crash-0. An end of None means that the run ended first. A detail chart shows the
-rows that a reader picks.
+around the fault crash-0. `tenure(broker, epoch, begin, end)` is the time of a coordinator. An end
+of None means that the run ended first. `journal_entry` is crash-0: broker-2 is killed at 11.25 s.
 """
 
 from pipeline.report.lanes import availability, groups, rebalances
@@ -110,8 +113,8 @@ def test_rebalance_lane_without_rebalances_is_none() -> None:
 def test_rebalance_lane_has_the_reason_and_both_parts() -> None:
     """The bar has two parts: members join until 64 s, then the assignment is stored at 64.5 s.
 
-    Only the first part has a label, and `u` lets the label extend over both. Bars are not cut off
-    at the run's end of 60 s, because the axis is.
+    Only the first part has a label, which may extend over both parts. Bars are not cut off at the
+    run's end of 60 s, because the axis is.
     """
     run = report_input(tables={"rebalances": [rebalance(26, 64, 64.5, reason="session expiry")]})
     chart = rebalances_lane(run)
@@ -128,10 +131,11 @@ def test_rebalance_lane_has_the_reason_and_both_parts() -> None:
 
 
 def test_rebalance_that_never_completed_ends_with_its_coordinator() -> None:
-    """The first bar ends with the next rebalance (26 s), the second with the coordinator (30 s).
+    """The bar from 20 s ends with the next rebalance, at 26 s, whose bar ends with the coordinator.
 
     Otherwise a rebalance that never completed would reach to the end of the run.
     """
+    # The coordinator is killed at 30 s. The rebalances are not in the order of time.
     run = report_input(
         tables={
             "groups": [group()],
@@ -183,9 +187,9 @@ def test_availability_lane_has_a_row_for_each_subject() -> None:
     vega = compiled_without_warnings(chart)
     names = next(scale for scale in vega["scales"] if scale["name"] == "y")["domain"]
     assert names == ["readers", "consumer-2", "consumer-10", "orders-10"]
-    found = {row: (a, b, text) for row, a, b, text in cells(chart, "gaps", "r", "a", "b", "l")}
-    assert found["consumer-10"] == (11.1, 19.2, "8.10 s")
-    assert found["consumer-2"] == (11.2, 60.0, "48.80 s, until the run ended")
+    bars = {row: (a, b, text) for row, a, b, text in cells(chart, "gaps", "r", "a", "b", "l")}
+    assert bars["consumer-10"] == (11.1, 19.2, "8.10 s")
+    assert bars["consumer-2"] == (11.2, 60.0, "48.80 s, until the run ended")
 
 
 def test_availability_lane_of_a_partition_of_two_groups_has_a_row_for_each_group() -> None:
@@ -214,7 +218,7 @@ def test_availability_lane_draws_a_gap_around_many_faults_once() -> None:
     chart = availability_lane(report_input(tables={"availability": gaps}))
     assert chart is not None
     assert sorted(cells(chart, "gaps", "r", "f")) == [
-        # 401 faults, MAX_GAPS + 1, are around the same gap: the first is named.
+        # The gap is around 401 faults (MAX_GAPS + 1), and the label names the first.
         ("consumer-0", "crash-0 and 400 more"),
         ("consumer-1", "crash-0"),
     ]
@@ -235,7 +239,7 @@ def test_availability_lane_of_many_members_counts_those_without_service() -> Non
 
 
 def test_availability_lane_of_many_members_counts_from_the_fault_on() -> None:
-    """The gap begins with the last commit, at 11 s; the fault is at 11.25 s.
+    """The gap begins with the last commit, at 11 s; the fault crash-0 is at 11.25 s.
 
     The time before the fault is the usual wait between two commits.
     """
@@ -266,7 +270,10 @@ def test_availability_of_a_partition_shows_the_absence_of_its_leader() -> None:
 
 
 def test_availability_lane_leaves_out_groups_that_kept_their_coordinator() -> None:
-    """A bar of no length would be invisible; a text says that there was no gap."""
+    """A bar of no length would be invisible; a text says that there was no gap.
+
+    The member's label is shortened: the chart's help names the part that is left out.
+    """
     kept = gap("group", "readers", 11.25, 11.25)
     assert availability_lane(report_input(tables={"availability": [kept]})) is None
     member = gap("member", "consumer-orders-readers-1", 11, 19)

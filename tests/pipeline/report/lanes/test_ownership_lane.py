@@ -70,6 +70,7 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
     vega = compiled_without_warnings(chart)
 
     zero, one, six = sorted(rows(chart, "owners"), key=lambda owner: str(owner["m"]))
+    # `zero`, `one` and `six` are the intervals of consumer-0, consumer-1 and consumer-6.
     assert (zero["r"], zero["a"], zero["b"]) == ("orders-0", 6.0, 93.2)
     assert six["r"] != zero["r"], "the second owner has a row of its own"
     assert (six["a"], six["b"], six["w"], six["e"]) == (64.08, 94.0, "broker-0", 1)
