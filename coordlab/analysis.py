@@ -72,10 +72,9 @@ def sum_up(
 ) -> RunSummary | None:
     """Return the summary of a run without Spark; None if there is none.
 
-    There is none if the run broke off, after a Ctrl-C, and if the run has too many rows. The last
-    two print their reason.
-    `max_rows`: a smaller limit than the default one, for callers that compute Spark's tables next
-    anyway.
+    There is none if the run broke off, if a Ctrl-C ends the computation, or if the run has too many
+    rows. The last two print their reason. `max_rows`: a smaller limit than the default one, for
+    callers that compute Spark's tables next anyway.
     """
     if results.outcome is not RunOutcome.COMPLETED:
         return None
@@ -126,17 +125,17 @@ def analyse_if_needed(
 
     Raises: NoJava if an analysis is needed and impossible; the errors of pipeline.run.analyze.
     """
-    for each in past:
-        salvage(each, console)
-    waiting = [each for each in past if current_summary(each.path) is None]
+    for run in past:
+        salvage(run, console)
+    waiting = [run for run in past if current_summary(run.path) is None]
     if waiting:
         notice = java_notice(waiting[0].path)
         if notice is not None:
             raise NoJava(notice)
-        runs = "1 run has" if len(waiting) == 1 else f"{len(waiting)} runs have"
-        console.print(f"{runs} no tables yet, or older ones", highlight=False, soft_wrap=True)
-        analyze_runs(console, [each.path for each in waiting], master=master)
-    return tuple(_summary(each.path) for each in past)
+        runs_have = "1 run has" if len(waiting) == 1 else f"{len(waiting)} runs have"
+        console.print(f"{runs_have} no tables yet, or older ones", highlight=False, soft_wrap=True)
+        analyze_runs(console, [run.path for run in waiting], master=master)
+    return tuple(_summary(run.path) for run in past)
 
 
 def _summary(run: Path) -> RunSummary:

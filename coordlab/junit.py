@@ -216,13 +216,13 @@ def document(suites: Sequence[Suite]) -> bytes:
 def _counts(suites: Sequence[Suite]) -> dict[str, str]:
     """Return the attributes that count the cases of suites by outcome, and sum up their time."""
     cases = [case for suite in suites for case in suite.cases]
-    took_s = sum(_seconds(suite) for suite in suites)
+    duration_s = sum(_seconds(suite) for suite in suites)
     return {
         "tests": str(len(cases)),
         "failures": str(sum(case.kind == "failure" for case in cases)),
         "errors": str(sum(case.kind == "error" for case in cases)),
         "skipped": str(sum(case.kind == "skipped" for case in cases)),
-        "time": _seconds_text(took_s),
+        "time": _seconds_text(duration_s),
     }
 
 
@@ -237,20 +237,23 @@ def _add_suite(root: ET.Element, suite: Suite) -> None:
     properties = ET.SubElement(element, "properties")
     for key, value in suite.properties.items():
         ET.SubElement(properties, "property", {"name": key, "value": _clean(value)})
-    took = _seconds_text(_seconds(suite))
+    duration = _seconds_text(_seconds(suite))
     for case in suite.cases:
-        _add_case(element, case, classname=name, took=took)
+        _add_case(element, case, classname=name, run_duration=duration)
 
 
-def _add_case(suite: ET.Element, case: Case, *, classname: str, took: str) -> None:
-    """Add the element of a case; `took`: seconds of the whole run, which the case `run` gets."""
+def _add_case(suite: ET.Element, case: Case, *, classname: str, run_duration: str) -> None:
+    """Add the element of a case.
+
+    `run_duration`: seconds of the whole run, which the case `run` gets.
+    """
     element = ET.SubElement(
         suite,
         "testcase",
         {
             "name": _clean(case.name),
             "classname": classname,
-            "time": took if case.name == RUN_CASE else "0",
+            "time": run_duration if case.name == RUN_CASE else "0",
         },
     )
     if case.kind is not None:

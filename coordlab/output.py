@@ -2,11 +2,11 @@
 
 `run ... | head -2` closes the pipe, and closing a window closes the terminal. Python would then
 raise BrokenPipeError in the next print, perhaps in another thread. The command would fail in the
-middle of a print, and leave a broken cluster. Instead of this:
+middle of a print, and leave a broken cluster. This module prevents that in three steps:
 
-1. The module interrupts the command as Ctrl-C does; a run then heals its faults and stops its
+1. It interrupts the command as Ctrl-C does; a run then heals its faults and stops its
    cluster.
-2. The module drops everything that the command still prints.
+2. It drops everything that the command still prints.
 3. The process ends with EXIT_OUTPUT_CLOSED.
 """
 
@@ -86,7 +86,7 @@ class Output:
             return code
         if self._error.errno in _CLOSED:
             return EXIT_OUTPUT_CLOSED
-        if self._failed_stream == 1:  # a failure of standard error cannot be told to anyone
+        if self._failed_stream == 1:  # a failure of standard error itself can be shown nowhere
             message = f"{_NAMES[1]} cannot be written: {self._error.strerror}\n"
             with suppress(OSError):
                 os.write(self._stderr, message.encode())

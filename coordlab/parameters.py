@@ -125,7 +125,7 @@ class Seeds(click.ParamType[tuple[int, ...]]):
         """Return the seeds of `value`."""
         if isinstance(value, tuple):
             return value
-        seeds: dict[int, None] = {}
+        seeds: dict[int, None] = {}  # an ordered set
         for part in str(value).split(","):
             match = _SEEDS.fullmatch(part.strip())
             if match is None:
@@ -141,7 +141,7 @@ class Seeds(click.ParamType[tuple[int, ...]]):
                     param,
                     ctx,
                 )
-            # Before the range is built, which could be huge.
+            # Checked before the range is built, which could be huge.
             if len(seeds) + last - first + 1 > MAX_SEEDS:
                 self.fail(
                     f"expected at most {MAX_SEEDS:,} seeds, got more in `{value}`", param, ctx

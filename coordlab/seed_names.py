@@ -51,4 +51,4 @@ def seed_ranges(seeds: Iterable[int]) -> str:
             ranges[-1].append(seed)
         else:
             ranges.append([seed])
-    return ",".join(f"{each[0]}..{each[-1]}" if len(each) > 1 else str(each[0]) for each in ranges)
+    return ",".join(f"{run[0]}..{run[-1]}" if len(run) > 1 else str(run[0]) for run in ranges)

@@ -19,7 +19,7 @@ from coordlab.program import called_as
 
 DEFAULT_RUNS = "runs"
 """The default of `coordlab.options.runs_option`; importing that module would import experiments."""
-A = TypeVar("A")
+A = TypeVar("A")  # type of a request's answer
 Command = TypeVar("Command", bound=Callable[..., int])
 
 runs_of_cluster_option = click.option(

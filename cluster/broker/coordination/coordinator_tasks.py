@@ -136,8 +136,9 @@ class CoordinatorTasks:
     def _schedule(self, task: _Load | _Unload) -> None:
         """Queue a task; with `late_notices_us` queue it again later, when it may be outdated.
 
-        So a run can test that notices of a change of leadership may arrive late or twice. The
-        coordinator must ignore an outdated or repeated task, which it knows by the leader epoch.
+        So a run can test notices of a change of leadership that arrive late or twice. The
+        coordinator must ignore an outdated or repeated task, which it recognises by the leader
+        epoch.
         """
         self._enqueue(task)
         if self._late_notices_us:
@@ -145,7 +146,7 @@ class CoordinatorTasks:
                 self._host.after(self._late_notices_us * percent // 100, self._enqueue, task)
 
     def _expire_later(self) -> None:
-        """Queue a removal of expired offsets, and another one after each interval."""
+        """Queue a removal of expired offsets now, and schedule the next one."""
         self._enqueue(_Expiry())
         self._host.after(self._check_interval_us, self._expire_later)
 

@@ -1,6 +1,6 @@
 """Commit records in an offsets partition from before the run, as on an old cluster.
 
-The first incarnation (life) of each replica's broker writes the records to the broker's empty disk.
+The first incarnation (process) of each replica's broker writes the records to its empty disk.
 The records are equal on every replica, in leader epoch 0. `spec` is one entry of the experiment's
 preload:
 - the offsets partition, and the numbers of records and of groups;

@@ -1,6 +1,6 @@
 """Refusal of static members by brokers before 2.3, which do not know static membership (KIP-345).
 
-Each handler of an API checks this before anything else.
+Each handler of an API makes this check before all others.
 Source: Kafka `KafkaApis`; docs/kafka, BEHAVIOUR 2.0.
 """
 

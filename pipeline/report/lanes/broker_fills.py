@@ -20,7 +20,7 @@ _TABLES = (
     ("group_states", "broker"),
     ("ownership", "coordinator"),
 )
-"""The tables that name coordinators, with the column that does."""
+"""The tables that name coordinators, and the column of each that holds the name."""
 
 
 def coordinator_brokers(run: ReportInput) -> Sequence[str]:

@@ -31,6 +31,7 @@ _LOADING = "a load of the new coordinator"
 _DATA = ("tenures", "stalled", "vacant", "loads", "twice")
 """Names of the chart's data.
 
+- `tenures`, `loads`: bars of tenures, and of the loads before them.
 - `stalled`: times in which the coordinator was paused or cut off.
 - `vacant`: times without an active coordinator.
 - `twice`: times with two.
@@ -127,7 +128,7 @@ def _layers(y: alt.Y, fills: Mapping[str, str]) -> list[alt.Chart]:
         vacant.bars("transparent", stroke=BAD, strokeDash=[3, 3]),
         *vacant.labels(fill=BAD),
         tenures.bars(kind_fill("w", fills)),
-        # In pixels: a stripe of 5, 7 below the middle of the row.
+        # A stripe 5 pixels high, 7 pixels below the middle of the row.
         stalled.bars(FAULT_HATCH, height=5, yOffset=7),
         loads.bars(soft(WARN), height=12),
         *loads.labels(long="datum.q"),
@@ -148,10 +149,11 @@ def _groups_by_partition(run: ReportInput) -> dict[str, list[str]]:
 
 def _most_moved_first(tenures: Sequence[Row]) -> list[str]:
     """Return the partitions, those with two coordinators first, then those with most tenures."""
-    moves: dict[str, tuple[int, int]] = {}  # of a partition: time with two coordinators, tenures
+    # Of each partition: the time with two coordinators, and the number of tenures.
+    moves: dict[str, tuple[int, int]] = {}
     for tenure in tenures:
-        overlap_us, number = moves.get(tenure["partition"], (0, 0))
-        moves[tenure["partition"]] = (overlap_us + tenure["overlap_us"], number + 1)
+        overlap_us, count = moves.get(tenure["partition"], (0, 0))
+        moves[tenure["partition"]] = (overlap_us + tenure["overlap_us"], count + 1)
     return sorted(in_number_order(moves), key=lambda partition: moves[partition], reverse=True)
 
 

@@ -99,17 +99,17 @@ def faults_lane(run: ReportInput) -> Chart | None:
 
     names = [_RUN_ROW, *dict.fromkeys(rows.values())]
     y = rows_y(names)
-    whole = Marks("run", y, (Tip("l", "the run"), *FROM_TO))
-    around = LANE.marks("parts", y, "datum.p != 'in force'", (*_PART, *FROM_TO))
+    run_parts = Marks("run", y, (Tip("l", "the run"), *FROM_TO))
+    before_and_after = LANE.marks("parts", y, "datum.p != 'in force'", (*_PART, *FROM_TO))
     in_force = LANE.marks("parts", y, "datum.p == 'in force'", (*_PART, *FROM_TO))
-    away = LANE.marks("parts", y, "datum.x", (*_PART, *FROM_TO))
+    accidents = LANE.marks("parts", y, "datum.x", (*_PART, *FROM_TO))
     points = LANE.marks("points", y, tail=(*_PART, moment_tip("a", "at")))
     layers = [
-        whole.bars(PAPER, stroke=MUTED),
-        *whole.labels(),
-        around.bars(PAPER),
+        run_parts.bars(PAPER, stroke=MUTED),
+        *run_parts.labels(),
+        before_and_after.bars(PAPER),
         in_force.bars(FAULT_HATCH),
-        *([away.bars(_ACCIDENT_HATCH)] if any("x" in part for part in data["parts"]) else ()),
+        *([accidents.bars(_ACCIDENT_HATCH)] if any("x" in part for part in data["parts"]) else ()),
         *in_force.labels(fontWeight="bold"),
         points.moments(shape="diamond", fill=WARN, stroke=INK, size=140),
         *points.labels(dx=12, fontWeight="bold"),

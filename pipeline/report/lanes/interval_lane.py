@@ -152,10 +152,10 @@ def area_rows(steps: Steps, kinds: Sequence[str]) -> list[Datum]:
     `steps`: counts over time, one for each kind. Very many times are thinned, without a loss of
     peaks.
     """
-    few = thinned(steps)
+    kept = thinned(steps)
     return [
         {"a": axis_seconds(time_us), "k": kind, "o": order, "n": count}
-        for time_us, counts in zip(few.times_us, few.counts, strict=True)
+        for time_us, counts in zip(kept.times_us, kept.counts, strict=True)
         for order, (kind, count) in enumerate(zip(kinds, counts, strict=True))
     ]
 

@@ -103,9 +103,9 @@ def gantt(
     data: dict[str, list[Datum]] = {"owners": [], "twice": []}
     kinds = kinds_of(run, owned)
     intervals = [row for partition in owned for row in partition.intervals]
-    with_room = {id(row) for row in longest_first(intervals, limit)}  # the rows within the limit
+    within_limit = {id(row) for row in longest_first(intervals, limit)}  # rows have no ids
     for partition in owned:
-        shown = [row for row in partition.intervals if id(row) in with_room]
+        shown = [row for row in partition.intervals if id(row) in within_limit]
         spans = [(row["from_us"], end_of(run, row["to_us"])) for row in shown]
         taken = slots(spans)
         # The slot of the bar that begins at a time.
@@ -198,7 +198,7 @@ def owners_over_time(run: ReportInput, partitions: Sequence[Owned]) -> Steps:
     times, counts = [], []
     for time_us in sorted(changes):
         for index, change in changes[time_us]:
-            before = owners.get(index)  # None before the first owner: such a partition is no 0
+            before = owners.get(index)  # None: not counted yet, not even as without an owner
             after = owners[index] = (before or 0) + change
             # A partition leaves the sum of its former number of owners, and joins the new one's.
             with_one += (after == 1) - (before == 1)

@@ -71,8 +71,9 @@ def blast_radius_section(run: ReportInput) -> Section | None:
         parts.append(_lines(faults, journal, errors))
     else:
         for rows in faults:
-            met = errors.get(rows.fault.fault, ())
-            parts += _fault_parts(rows, _radius(run, rows, met, committed=bool(commits)), met)
+            met_errors = errors.get(rows.fault.fault, ())
+            radius = _radius(run, rows, met_errors, committed=bool(commits))
+            parts += _fault_parts(rows, radius, met_errors)
     return Section(
         id="blast-radius", title="Blast radius: whom it concerned", lead=_LEAD, parts=tuple(parts)
     )

@@ -31,36 +31,38 @@ def configuration_section(run: ReportInput) -> Section | None:
     settings = run.facts.settings
     if not settings:
         return None
-    kafkas = [
+    of_kafka = [
         setting for setting in settings if _is_kafkas(setting) and _stands_out(setting, settings)
     ]
-    experiments = [
+    of_experiment = [
         setting
         for setting in settings
         # A setting of the experiment without a default says what the experiment is.
         if not _is_kafkas(setting) and (setting.differs or not setting.default)
     ]
-    first = {id(setting) for setting in (*kafkas, *experiments)}
-    rest = [setting for setting in settings if id(setting) not in first]
+    listed = {id(setting) for setting in (*of_kafka, *of_experiment)}
+    rest = [setting for setting in settings if id(setting) not in listed]
     return Section(
         id="configuration",
         title="Configuration",
         lead="What this run had otherwise than Kafka has by default, then the experiment itself.",
-        parts=tuple(_parts(kafkas, experiments, rest)),
+        parts=tuple(_parts(of_kafka, of_experiment, rest)),
     )
 
 
 def _parts(
-    kafkas: Sequence[SettingFact], experiments: Sequence[SettingFact], rest: Sequence[SettingFact]
+    of_kafka: Sequence[SettingFact],
+    of_experiment: Sequence[SettingFact],
+    rest: Sequence[SettingFact],
 ) -> Iterator[Part]:
     """Yield a table for each origin of settings; those with default values are folded."""
-    if kafkas:
-        yield text_table(_COLUMNS, kafkas, caption="Other than Kafka's defaults")
+    if of_kafka:
+        yield text_table(_COLUMNS, of_kafka, caption="Other than Kafka's defaults")
     else:
         yield Paragraph(html=render_line("words", "plain", "Every Kafka setting has its default"))
-    if experiments:
+    if of_experiment:
         caption = "The experiment: its size, its load, and what of the lab was set"
-        yield text_table(_COLUMNS, experiments, caption=caption)
+        yield text_table(_COLUMNS, of_experiment, caption=caption)
     if rest:
         folded = f"{counted(len(rest), 'more setting')}: the defaults"
         yield text_table(_COLUMNS, rest, folded=folded)

@@ -66,7 +66,7 @@ def _lines(fault: FaultSummary, *, grouped: bool) -> Iterator[str | None]:
     """
     for rebalances in fault.rebalances:
         statement = rebalances_statement(rebalances, fault)
-        # The first one tells when, where and how long; the others tell the changed members.
+        # The first particular is when, where and how long; the others are the changed members.
         particulars = statement.particulars if grouped else statement.particulars[:1]
         yield "; ".join((f"{statement.headline} ({rebalances.group})", *particulars))
     yield kept_text(fault)

@@ -22,13 +22,13 @@ def replay_section(run: ReportInput) -> Section:
     return Section(
         id="replay",
         title="Run it again",
-        lead=_how_exactly(run.facts.manifest.runtime),
+        lead=_exactness(run.facts.manifest.runtime),
         parts=tuple(_parts(run.facts)),
     )
 
 
-def _how_exactly(runtime: str) -> str:
-    """Return a sentence on how exactly a run can be repeated; this depends on its runtime."""
+def _exactness(runtime: str) -> str:
+    """Return a sentence on the exactness of a repeated run, which depends on the runtime."""
     if runtime == "virtual":
         return (
             "Virtual time: the same code with the same plan and seed gives the same trace, byte "

@@ -41,7 +41,7 @@ _CAPTION = (
 def two_at_once_section(run: ReportInput) -> Section | None:
     """Return the section; None if nothing had two owners or coordinators at once."""
     measured = episodes(run.tables.rows("ownership_overlaps"))
-    # Shorter than the clock error, an overlap may be due to the clocks alone.
+    # An overlap that is shorter than the clock error may be due to the clocks alone.
     clock_error_us = run.summary.clock_error_us
     certain = [episode for episode in measured if episode.longest_us >= clock_error_us]
     coordinators = run.summary.coordinators

@@ -84,8 +84,8 @@ def _check(run: ReportInput, check: CheckReport) -> Iterator[Part]:
         facts = FindingFacts(
             finding=finding,
             opened=place < MAX_OPEN,
-            led_to=tuple(_row(step) for step in finding.led_to),
-            proof=tuple(_row(step) for step in finding.evidence),
+            led_to=tuple(_evidence_row(step) for step in finding.led_to),
+            proof=tuple(_evidence_row(step) for step in finding.evidence),
         )
         yield Paragraph(html=render_line("promises", "finding", facts))
     hidden = check.findings_total - len(check.findings)
@@ -93,7 +93,7 @@ def _check(run: ReportInput, check: CheckReport) -> Iterator[Part]:
         yield Paragraph(html=render_line("promises", "hidden", hidden))
 
 
-def _row(step: TraceRow) -> EvidenceRow:
+def _evidence_row(step: TraceRow) -> EvidenceRow:
     """Return a row of the trace as text, with the member ids in it set apart."""
     # `split` returns text, id, short id, text, ...; the padding completes the last triple.
     parts = [*_MEMBER_ID.split(describe_event(step)), "", ""]
