@@ -35,6 +35,7 @@ KINDS = {
     MEMBER: "members: no acknowledged commit",
     PARTITION: "partitions: no member consumed them",
 }
+# Every other fill has a pattern, so that neighbours differ without colours, too.
 _FILLS = dict(zip(KINDS.values(), (HATCHES[5], SERIES[1], HATCHES[4]), strict=True))
 _PICK = "availability_pick"
 _LEADER_WAS = {

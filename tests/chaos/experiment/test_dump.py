@@ -25,6 +25,45 @@ from tests.support.builders.experiments import experiment
 from tests.support.random_worlds.random_experiments import experiments
 
 STAMP = ReplayStamp(seed=7, code="0f", python="3.11", result="violated", digest="1234")
+EXPECTED = """\
+# Found by explore.
+
+version: 1
+name: small
+question: What happens?
+expect: Nothing much.
+
+cluster:
+  config:
+    offsets.topic.num.partitions: 2
+    min.insync.replicas: 2
+
+topics:
+  orders:
+    partitions: 2
+    replication.factor: 3
+
+groups:
+  readers:
+    members: 2
+    topics: [orders]
+    config:
+      enable.auto.commit: false
+    commit_interval_ms: 200
+
+faults:
+  - at: 5s
+    fault: crash
+    target: coordinator-of(readers)
+    duration: 25s
+
+replay:
+  seed: 7
+  code: 0f
+  python: '3.11'
+  result: violated
+  digest: '1234'
+"""
 
 
 @pytest.mark.slow
@@ -82,44 +121,3 @@ def test_text_has_no_defaults_and_is_formatted_for_people() -> None:
     )
 
     assert experiment_text(made, comment="Found by explore.") == EXPECTED
-
-
-EXPECTED = """\
-# Found by explore.
-
-version: 1
-name: small
-question: What happens?
-expect: Nothing much.
-
-cluster:
-  config:
-    offsets.topic.num.partitions: 2
-    min.insync.replicas: 2
-
-topics:
-  orders:
-    partitions: 2
-    replication.factor: 3
-
-groups:
-  readers:
-    members: 2
-    topics: [orders]
-    config:
-      enable.auto.commit: false
-    commit_interval_ms: 200
-
-faults:
-  - at: 5s
-    fault: crash
-    target: coordinator-of(readers)
-    duration: 25s
-
-replay:
-  seed: 7
-  code: 0f
-  python: '3.11'
-  result: violated
-  digest: '1234'
-"""

@@ -77,7 +77,8 @@ def test_run_shows_possible_violations_and_judges_by_the_whole_trace(
     played = experiment()
     rows: list[TraceRow] = []
     progress: list[Progress] = []
-    # This suite judges the whole trace; the live checks have a suite of their own.
+    # This suite judges the whole trace; the live checks have a suite of their own. `replay` is the
+    # command that repeats a run: there is none for a fake runtime.
     suite = CheckSuite(context_of(played), SAFETY)
     plan = plan_of(played)
     directory = create_run_directory(tmp_path, played, plan, seed=0, runtime="fake", replay="")

@@ -5,9 +5,10 @@ schedule, or the directory of a past run. A schedule is played with a network se
 latencies. Two runs part at the first trace row that differs. Times, record offsets and ids depend
 on latencies: a step is a row without them.
 
-`failing_experiment` breaks a promise under every network seed, because of its cut of a network; its
-pause of a member has no effect. The nearest passing run is the one that the smallest change makes
-pass. Exit code 1 (EXIT_VIOLATED) means here, as for `diff` of Unix, that two runs differ.
+A cut, which separates nodes on the network, makes `failing_experiment` break a promise under every
+network seed; its pause of a member has no effect. The nearest passing run is the one that the
+smallest change makes pass. As for `diff` of Unix, exit code 1 (EXIT_VIOLATED) means that two runs
+differ.
 """
 
 import json
@@ -113,7 +114,7 @@ def test_failing_schedule_is_compared_with_the_nearest_that_passes(capsys: Captu
 def test_difference_from_a_passing_run_begins_at_the_first_different_step(
     capsys: Captured,
 ) -> None:
-    """By their latencies, rows differ from the first message on; the first steps are equal."""
+    """Latencies make rows differ from the first message on; the first steps are equal."""
     failing = Path("failing.yaml")
     # The argument 4711 is a seed: it draws another schedule.
     assert run_cli(["diff", str(failing), "4711"]) == EXIT_VIOLATED

@@ -288,15 +288,13 @@ def page_cut_off_claims_nothing_of_what_it_did_not_see() -> str:
 
 
 def page_cut_between_servers_says_that_clients_still_reach_it() -> str:
-    """Clients that still reach a replaced coordinator let it serve on, which is a split brain.
-
-    The second page is of a cut between the coordinator and one of its clients.
-    """
+    """Clients that still reach a replaced coordinator let it serve on: this is a split brain."""
     cut = structs.replace(
         CRASH,
         fault="cut",
         links=LinkEnds(from_=("broker-2",), to=("broker-0", "controller-100")),
     )
+    # This cut separates the coordinator from one of its clients.
     member = structs.replace(cut, links=LinkEnds(from_=("broker-2",), to=("consumer-readers-0",)))
     return _screens(
         headline(report_input(run_facts(faults=(cut,)))),
@@ -305,10 +303,7 @@ def page_cut_between_servers_says_that_clients_still_reach_it() -> str:
 
 
 def page_counts_members_that_came_later_apart() -> str:
-    """More members than a group had at first need an explanation: some of them joined later.
-
-    The table of groups has three members here, that of client phases two.
-    """
+    """A group of two members when the fault came, and of three in all, needs an explanation."""
     run = _failover(run_facts(faults=(CRASH,), checks=(PASSED,)))
     groups = [{"group": GROUP, "partition": "__consumer_offsets-2", "consumers": 3}]
     tables = {"groups": groups, "client_phases": run.tables.rows("client_phases")}

@@ -101,10 +101,10 @@ def test_faults_with_and_without_rebalances_are_listed_separately() -> None:
         fault_summary(fault="crash-0", members=12, rebalances=(rebalances_of(),)),
         fault_summary(fault="crash-1", members=12),
     )
-    section = text(built([rebalance()], *faults))
-    assert "After crash-0: 1 rebalance" in section
-    assert "After crash-1: no rebalance" in section
-    assert f"1 rebalance: session expiry of c-0 ({GROUP}); 45.00 s after the fault" in section
+    paragraphs = text(built([rebalance()], *faults))
+    assert "After crash-0: 1 rebalance" in paragraphs
+    assert "After crash-1: no rebalance" in paragraphs
+    assert f"1 rebalance: session expiry of c-0 ({GROUP}); 45.00 s after the fault" in paragraphs
 
 
 def test_many_rebalances_are_summed_up_and_folded() -> None:

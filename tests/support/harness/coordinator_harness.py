@@ -241,39 +241,39 @@ class CoordinatorHarness:
 
     def join(self, body: GroupRequest, *, version: int = 9) -> JoinGroupResponse:
         """Return the answer of a JoinGroup that must be answered at once."""
-        response = self._answer_at_once(body, version)
+        response = self._ask(body, version)
         assert isinstance(response, JoinGroupResponse)
         return response
 
     def sync(self, body: GroupRequest, *, version: int = 5) -> SyncGroupResponse:
         """Return the answer of a SyncGroup that must be answered at once."""
-        response = self._answer_at_once(body, version)
+        response = self._ask(body, version)
         assert isinstance(response, SyncGroupResponse)
         return response
 
     def beat(self, member_id: str, generation_id: int, instance: str | None = None) -> ErrorCode:
         """Return the answer of a Heartbeat."""
-        response = self._answer_at_once(heartbeat(member_id, generation_id, instance=instance), 4)
+        response = self._ask(heartbeat(member_id, generation_id, instance=instance), 4)
         assert isinstance(response, HeartbeatResponse)
         return response.error_code
 
     def leave(self, body: GroupRequest, *, version: int = 5) -> LeaveGroupResponse:
         """Return the answer of a LeaveGroup."""
-        response = self._answer_at_once(body, version)
+        response = self._ask(body, version)
         assert isinstance(response, LeaveGroupResponse)
         return response
 
     def commit(self, body: GroupRequest, *, version: int = 9) -> list[ErrorCode]:
         """Return the errors of an OffsetCommit, partition by partition."""
-        return commit_errors(self._answer_at_once(body, version))
+        return commit_errors(self._ask(body, version))
 
     def txn_commit(self, body: GroupRequest, *, version: int = 4) -> list[ErrorCode]:
         """Return the errors of a TxnOffsetCommit, partition by partition."""
-        return txn_commit_errors(self._answer_at_once(body, version))
+        return txn_commit_errors(self._ask(body, version))
 
     def fetch(self, body: GroupRequest, *, version: int = 9) -> OffsetFetchResponse:
         """Return the answer of an OffsetFetch."""
-        response = self._answer_at_once(body, version)
+        response = self._ask(body, version)
         assert isinstance(response, OffsetFetchResponse)
         return response
 
@@ -487,7 +487,7 @@ class CoordinatorHarness:
         )
         self.execute(self.coordinator.append_completed(completed, self.now_us))
 
-    def _answer_at_once(self, body: GroupRequest, version: int) -> AnyResponse:
+    def _ask(self, body: GroupRequest, version: int) -> AnyResponse:
         """Feed a request and return its answer, which must come at once."""
         request_id = self.submit(body, version=version)
         response = self.response(request_id)

@@ -3,11 +3,10 @@
 Such a consumer is stranded. The trace of most tests, in seconds:
 
 - 1: group `g` has the members C0 and C1, which own t-0 and t-1.
-- 15: broker-0 and broker-1 are fenced, so metadata lists only broker-2. C0 fetches metadata now;
-  C1 does not, and keeps its older list.
+- 15: broker-0 and broker-1 are fenced, so metadata lists only broker-2.
 - 20: broker-2 is lost for good.
 - 30: broker-0 and broker-1 are unfenced, which heals the cluster.
-- until the end at 120: C0 asks only broker-2. C1 goes on.
+- until the end at 120: C0, which has the metadata of 15 s, asks only broker-2. C1 goes on.
 """
 
 import pytest
