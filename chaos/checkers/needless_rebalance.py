@@ -5,10 +5,10 @@ heartbeat or commit. Real Kafka does so, too (docs/kafka/MEASURED_FAILOVER.md, s
 zombie, below, is a coordinator that does not know yet that it was replaced. Citations name sections
 of docs/kafka/BEHAVIOUR.md.
 
-Judged are faults that hit only servers, while a group and its members are Stable and nothing has
-happened to a member in this generation. The group is watched from the fault to the next rebalance
-that its coordinator begins, or until a fault hits a member. If no row before the rebalance shows a
-reason, the rebalance is a finding. These rows show that it is needed:
+Judged are faults that hit only servers, while a group and its members are Stable in one generation
+and nothing has happened to a member in it. The group is watched from the fault to the next
+rebalance that its coordinator begins, or until a fault hits a member. If no row before the
+rebalance shows a reason, the rebalance is a finding. These rows show that it is needed:
 
 1. A session that ended. An expiry is right if and only if, for a session timeout, the broker
    neither restarted the member's session (SESSION_RESTARTED) nor loaded the group. Any other expiry
@@ -172,7 +172,11 @@ class NeedlessRebalance(Checker):
                 self._watch_if_stable(group, group_id, row)
 
     def _watch_if_stable(self, group: _Group, group_id: str, fault: TraceRow) -> None:
-        """Begin to watch a group if it, and every consumer that has reported a state, is Stable."""
+        """Begin to watch a group if it, and every consumer that has reported a state, is Stable.
+
+        A consumer may be Stable in an earlier generation: it was removed, and does not know it yet,
+        for example because a zombie has answered its heartbeats. It will have to join again.
+        """
         seen = self._coordinators.state(group_id)
         if (
             seen is not None
@@ -180,7 +184,7 @@ class NeedlessRebalance(Checker):
             and seen.row.time_us >= group.lost_at_us
             and not group.happened  # otherwise a rebalance is needed already
             and all(
-                self._presence.is_stable(consumer) or self._presence.is_unseen(consumer)
+                self._presence.is_unseen(consumer) or self._is_stable_in(group, consumer)
                 for consumer in self._presence.present(group_id)
             )
         ):
@@ -188,6 +192,15 @@ class NeedlessRebalance(Checker):
             group.stable_before = seen.row
             group.trail = []
             self._watched += 1
+
+    def _is_stable_in(self, group: _Group, consumer: str) -> bool:
+        """Return True if a consumer is Stable as a member of the group's present generation."""
+        stated = self._presence.state_row(consumer)
+        return (
+            stated is not None
+            and self._presence.is_stable(consumer)
+            and group.has(stated.member, stated.generation)
+        )
 
     def _discard_facts(self, election: TraceRow) -> None:
         """Stop watching the groups of a partition that lost data.

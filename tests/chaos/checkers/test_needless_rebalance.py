@@ -110,6 +110,28 @@ def test_member_without_its_assignment_may_join_again() -> None:
         assert check(rows).outcome is outcome
 
 
+def test_member_of_an_earlier_generation_may_join_again() -> None:
+    """Generation 2 began without C1, which does not know it: a zombie answered its heartbeats.
+
+    C1 is STABLE, but only in generation 1. So it must join again.
+    """
+    for generation_of_c1, outcome in (
+        (2, CheckOutcome.VIOLATED),
+        (1, CheckOutcome.NOTHING_SEEN),
+    ):
+        rows = Rows()
+        ids = [f"{C0}-id", f"{C1}-id"] if generation_of_c1 == 2 else [f"{C0}-id"]
+        rows.generation_started(4, "broker-0", 2, ids)
+        rows.group_state(4.1, "broker-0", "CompletingRebalance", "Stable", generation=2)
+        rows.member_state(4.2, C0, "STABLE", generation=2)
+        rows.member_state(4.2, C1, "STABLE", generation=generation_of_c1)
+        rows.fault(10, "broker-0")
+        rows.group_loaded(18, "broker-1", generation=2)
+        rebalance(rows, 19, cause=RebalanceCause.REJOIN)
+
+        assert check(rows).outcome is outcome
+
+
 def test_first_generation_on_the_new_coordinator_is_found() -> None:
     """Planted bug: the group record was lost, so the new coordinator begins at generation 1."""
     rows = Rows()
