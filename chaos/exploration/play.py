@@ -31,7 +31,8 @@ from results_schema.results import Results, RunOutcome
 INVARIANTS_EVERY = 500
 """Events between two invariant checks of the nodes.
 
-About sixty checks a run, 3 % of its time. Checks between nodes (`replica_checks`) take 4 %.
+About sixty checks a run, 3 % of its time. Checks between nodes, of logs and of answers come on top
+(`replica_checks`, `controller_checks`, `metrics_checks`).
 """
 INVARIANTS_DENSELY = 25
 """Events between two invariant checks in a run with dense checks (`batches.DENSE_CHECKS_EVERY`)."""

@@ -31,7 +31,7 @@ from partition_log.invariants_between_replicas import (
     check_known_end,
     check_same_batches,
 )
-from partition_log.replica import Partition
+from partition_log.replica import CONSUMER, Partition
 from protocol.api import AnyRequest, AnyResponse
 from protocol.effects import ACKS_ALL, ACKS_NONE
 from protocol.errors import ErrorCode, InvariantViolation
@@ -48,8 +48,6 @@ from protocol.messages.offset import OffsetCommitRequest, OffsetCommitResponse
 from protocol.messages.transaction import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from protocol.trace import TraceKind, TraceRow
 
-_CONSUMER = -1
-"""`replica_id` in a consumer's Fetch."""
 _CHECKED_REQUESTS = frozenset(
     {
         FetchRequest,
@@ -136,7 +134,7 @@ class ReplicaChecks:
         if not isinstance(node, BrokerNode):
             return
         match request, response:
-            case FetchRequest(), FetchResponse() if request.replica_id != _CONSUMER:
+            case FetchRequest(), FetchResponse() if request.replica_id != CONSUMER:
                 self._follower_answered(node, request, response)
             case FetchRequest(), FetchResponse():
                 _consumer_answered(node, request, response)
