@@ -3,7 +3,8 @@
 The decision is a TRANSACTION_STATE row of the transaction coordinator. The end in the group is a
 TRANSACTION_COMPLETED row of the group's coordinator, which gets the transaction's marker later.
 Sometimes the marker arrives after the next decision for the same producer. So any decision since
-the transaction's first offset in the group may match its end.
+the transaction's first offset in the group may match its end. If only a later decision than its
+own fits, the end may still be a late one, as below.
 
 An end is not judged
 - if no decision is known: a transaction coordinator may have died after its decision and before its
@@ -174,12 +175,18 @@ class TransactionEnds:
             detail = detail_of(end.row)
             is_commit = detail["committed"] or detail["offsets"] > 0
             wanted = _COMMIT if is_commit else _ABORT
-            if not decided or any(detail_of(row)["to"] == wanted for row in decided):
+            if not decided:
+                continue
+            # The end may be that of the previous transaction, unless the decision of its own
+            # transaction fits. A still later decision that fits does not rule this out.
+            if not self._fits_own_decision(end, decided, wanted) and self._is_late_end_of_previous(
+                end, wanted
+            ):
+                self.late.append((end.since, end.row))
+                continue
+            if any(detail_of(row)["to"] == wanted for row in decided):
                 continue
             if any(self._is_lost(row) for row in decided):
-                continue
-            if self._is_late_end_of_previous(end, wanted):
-                self.late.append((end.since, end.row))
                 continue
             if end.is_over:
                 continue
@@ -189,6 +196,19 @@ class TransactionEnds:
                 f"producer {end.producer_id}, which was {should}",
                 evidence=[end.since, *decided, end.row],
             )
+
+    def _fits_own_decision(self, end: _End, decided: list[TraceRow], wanted: str) -> bool:
+        """Return True if a decision that can be that of the transaction of `end.since` fits.
+
+        These are the first decision that came after `end.since` for certain, and the decisions
+        within the clock error before it.
+        """
+        for row in decided:
+            if detail_of(row)["to"] == wanted:
+                return True
+            if row.time_us > end.since.time_us + self._margin_us:
+                return False
+        return False
 
     def _is_late_end_of_previous(self, end: _End, wanted: str) -> bool:
         """Return True if an end belongs to the previous transaction and comes late."""

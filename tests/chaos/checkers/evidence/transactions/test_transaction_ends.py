@@ -267,6 +267,23 @@ def test_late_end_may_follow_the_completion_of_the_next_transaction() -> None:
     assert report.excused == {"end of a transaction that came behind a load": 1}
 
 
+def test_late_end_is_also_excused_if_a_later_decision_fits() -> None:
+    """The late abort, at 11.3 s, removes the offsets that the second transaction committed.
+
+    The third transaction was aborted before the load had finished. Its decision fits the late end,
+    too, but the end of the second transaction comes first, and that was a commit.
+    """
+    rows = Rows()
+    decided(rows, 10, ABORT)
+    pending(rows, 11)
+    decided(rows, 11.1, COMMIT)
+    decided(rows, 11.2, ABORT)
+    rows.load_completed(11.3, "broker-0", leader_epoch=3)
+    completed(rows, 11.3, committed=False)
+
+    assert check(rows).excused == {"end of a transaction that came behind a load": 1}
+
+
 def test_wrong_end_without_a_load_has_no_excuse() -> None:
     """Planted bug: ends are mixed up. The load at 9 s is too early to have delayed the marker."""
     report = check(late_end(Rows(), loaded_s=9))
