@@ -25,7 +25,7 @@ _Result = TypeVar("_Result", bound=Result)
 
 
 class InFlight(Generic[_Timer, _Pending]):
-    """Running timers and unfinished appends, each with its continuation; outlives the turns."""
+    """Running timers and unfinished appends, each with its continuation; kept between turns."""
 
     __slots__ = ("appends", "last_append_id", "timers")
 

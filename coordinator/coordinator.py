@@ -2,10 +2,18 @@
 
 The facade routes each input to the module of its API. Inputs are requests, completed appends, fired
 timers, and tasks (loads and unloads; one at a time, in order). The broker carries out the Result of
-each input. A Turn is the handling of one input; handlers add to its Result. A shard has the groups
-of one partition of `__consumer_offsets` that this broker owns: it has loaded the partition's log.
-Source: Kafka `GroupCoordinator`, `GroupMetadataManager` (scala); docs/kafka/BEHAVIOUR.md, where
-[S] marks a rule of the Scala coordinator and [J] a rule of the Java coordinator, also here.
+each input.
+
+- Turn: the handling of one input; handlers add to its Result.
+- Offsets partition: a partition of `__consumer_offsets`; the broker that leads it coordinates its
+groups. A load reads its log into memory, an unload drops the groups from memory.
+- Shard: the groups of one offsets partition that this broker owns (has loaded).
+- Leader epoch: the number of a partition's leadership; each election increases it.
+- High watermark: the offset below which every in-sync replica has the records.
+- Parked: of a request, kept without an answer until its join or sync phase ends.
+Source: Kafka `GroupCoordinator`, `GroupMetadataManager` (scala); docs/kafka/BEHAVIOUR.md, where [S]
+marks a rule of the Scala coordinator and [J] a rule of the Java coordinator. The comments here use
+the same marks.
 """
 
 from collections.abc import Callable, Iterable
@@ -103,7 +111,7 @@ SCALA = JavaSwitches()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadIgnored:
-    """A load or unload that was refused, and the leader epoch that the coordinator knows."""
+    """The outcome of a load or unload that the coordinator ignored."""
 
     reason: IgnoredCause
     known_epoch: int
@@ -136,7 +144,7 @@ class CoordinatorSizes:
 
 
 class GroupCoordinator:
-    """The group coordinator of one broker incarnation."""
+    """The group coordinator of one broker incarnation (one life of its process)."""
 
     def __init__(
         self,
@@ -150,7 +158,7 @@ class GroupCoordinator:
     ) -> None:
         """Create a coordinator that owns no partition yet.
 
-        `codecs` decompress the batches of a load.
+        `codecs` decompress the record batches that a load reads.
         """
         self._codecs = codecs
         self._shared = Shared(
@@ -183,9 +191,9 @@ class GroupCoordinator:
         except UnknownServerError:
             self._mark_answered(body, request_id)
             # The handler may have answered before it failed. Example: (1) a JoinGroup finds the
-            # group full and is refused; (2) the eviction completes the join phase of the others;
-            # (3) the next generation cannot begin, which raises. Kafka's callback ignores a second
-            # answer, so none is sent.
+            # group full, removes its member and is refused; (2) without that member, the join phase
+            # of the others is complete; (3) the next generation cannot begin, which raises. Kafka
+            # ignores a second answer to a request, so none is sent here.
             if all(reply.request_id != request_id for reply in turn.result.replies):
                 turn.reply(request_id, _server_error(body, envelope.api_version))
         return turn.result
@@ -208,8 +216,9 @@ class GroupCoordinator:
             case TransactionalOffsetsAppend():
                 transactional_offsets_stored(turn, pending, completed)
             case EmptyGroupAppend():
-                # A failure changes nothing; Kafka only logs it. The next load then brings back the
-                # last stored generation, whose members send no heartbeat and expire.
+                # A failure changes nothing; Kafka only logs it. The next load then reads the last
+                # generation that was stored. Its members are gone: they send no heartbeat, so their
+                # sessions expire.
                 pass
         return turn.result
 
@@ -256,7 +265,7 @@ class GroupCoordinator:
 
     @property
     def follows_log(self) -> bool:
-        """True if the broker must call `log_moved` for the owned partitions."""
+        """True if the broker must call `log_moved` when the log of an owned partition advances."""
         java = self._shared.java
         return java.heartbeats_wait_for_writes or java.commits_apply_on_append
 
@@ -314,7 +323,7 @@ class GroupCoordinator:
         """Begin a load; until it ends, groups of `partition` answer COORDINATOR_LOAD_IN_PROGRESS.
 
         Ignored if `leader_epoch` is older than the known epoch, if the partition is loading or
-        loaded already, or if its load has failed in this epoch ([J]).
+        loaded already, or if its load has failed in this epoch (only as in Java, [J]).
         """
         shards = self._shards
         if not self._accepts_epoch(partition, leader_epoch):
@@ -333,7 +342,7 @@ class GroupCoordinator:
         Raises: SimulationError if the partition is not loading.
         """
         self._loading(partition).read(batches)
-        return Result()  # reading has no outputs; finish_load has
+        return Result()  # empty: what a load changes is put out by finish_load
 
     def finish_load(self, partition: int, now_us: int, *, stopped: str | None = None) -> Result:
         """Build the groups from what was read, start their session timers, and own `partition`.
@@ -349,10 +358,11 @@ class GroupCoordinator:
         groups = load.finish(now_us)
         del shards.loading[partition]
 
-        # [S] owns the partition after any load: with the groups read so far if the load was
-        # stopped, without groups if it failed. An OffsetFetch of a missing group is then answered
-        # with offset -1, as if no offset had ever been committed. [J] (`failed_load_refuses`) does
-        # not own the partition in these two cases, and clients get NOT_COORDINATOR.
+        # [S] owns the partition after any load. If the load was stopped early, it serves the groups
+        # read so far; if the load failed, it serves no groups. It answers an OffsetFetch for a
+        # missing group with offset -1, as if no offset had ever been committed. [J]
+        # (`failed_load_refuses`) does not own the partition in these two cases, and clients get
+        # NOT_COORDINATOR.
         refuses = self._shared.java.failed_load_refuses
         error = load.error
         if refuses and error is None:
@@ -375,8 +385,9 @@ class GroupCoordinator:
     def unload(self, partition: int, leader_epoch: int | None, now_us: int) -> Result | LoadIgnored:
         """Forget `partition`: its groups become Dead, parked requests fail with NOT_COORDINATOR.
 
-        `leader_epoch` None means that the replica was deleted: always accepted, and the known epoch
-        stays. The requests of appends in flight are answered when the appends complete.
+        A `leader_epoch` of None means that the replica was deleted: such an unload is always
+        accepted, and the known epoch stays. A request whose append is in flight is answered when
+        the append completes.
         """
         if leader_epoch is not None and not self._accepts_epoch(partition, leader_epoch):
             return self._ignored(partition, IgnoredCause.STALE_LEADER_EPOCH)
@@ -477,8 +488,9 @@ class GroupCoordinator:
 
     # -- helpers --
 
-    # The gate finds the shard of a group, or the error why it is not served. An API for one group
-    # gets the gate's result. An API for several groups gets the gate, and calls it for each group.
+    # The gate of a request looks up the shard of a group, or the error that says why this broker
+    # does not serve it. A handler for one group gets the gate's result. A handler for several
+    # groups gets the gate itself, and calls it once for each group.
     def _dispatch(
         self, turn: Turn, request_id: RequestId, body: GroupRequest, envelope: RequestEnvelope
     ) -> None:

@@ -1,14 +1,16 @@
 """Timers of a group and its members: start, restart, stop.
 
-A timer has a key, and setting the same key again replaces the timer: `join-<group>`,
-`sync-<group>`, `heartbeat-<group>-<member>`. Kafka keeps the same operations in two purgatories.
-`timer_handlers` has what happens when a timer fires.
+A timer has a key: `join-<group>`, `sync-<group>` or `heartbeat-<group>-<member>`. Setting a timer
+whose key is in use replaces the earlier timer. `timer_handlers` says what happens when a timer
+fires. Kafka keeps the same operations in two purgatories, its lists of delayed operations.
 
 - Turn: the handling of one input; timers and trace rows go through it.
-- Join phase: the time in PreparingRebalance. `group.delayed_join` says when the phase may complete:
-  DelayedJoin when every member has joined, InitialDelayedJoin only after a delay.
-- Parked: a member whose JoinGroup or SyncGroup is kept without an answer.
-- Pending member id: given to a client by MEMBER_ID_REQUIRED, and not used by a member yet.
+- Join phase: the time in the state PreparingRebalance, in which members send JoinGroup. The value
+of `group.delayed_join` says when the phase may complete: DelayedJoin when every member has joined,
+InitialDelayedJoin only after a delay.
+- Parked: of a request, kept without an answer; of a member, having a parked request.
+- Pending member id: an id that a client got with the error MEMBER_ID_REQUIRED and that no member
+uses yet.
 Source: Kafka `DelayedJoin`, `DelayedSync`, `DelayedHeartbeat`; docs/kafka/BEHAVIOUR.md 3.
 """
 
@@ -43,8 +45,8 @@ def initial_join(turn: Turn, group: Group) -> InitialDelayedJoin:
     """Return the operation of an Empty group's first join phase.
 
     The wait of group.initial.rebalance.delay.ms lets the members of a new group arrive before the
-    first generation, instead of causing one rebalance each. `remaining_ms`: the part of the
-    rebalance timeout that is left after the wait.
+    first generation begins. Without it, each new member would cause a rebalance. `remaining_ms`:
+    the part of the rebalance timeout that is left after the wait.
     """
     delay_ms = turn.config.group_initial_rebalance_delay_ms
     return InitialDelayedJoin(
@@ -54,7 +56,7 @@ def initial_join(turn: Turn, group: Group) -> InitialDelayedJoin:
 
 def extended_initial_join(turn: Turn, join: InitialDelayedJoin) -> InitialDelayedJoin:
     """Return the operation that follows `join` when a member joined during the wait."""
-    # As in Kafka, the delay that `join` has used up is subtracted here, not the new delay.
+    # `remaining_ms` is reduced by the delay that has just run out, not by the new one, as in Kafka.
     return InitialDelayedJoin(
         delay_ms=min(turn.config.group_initial_rebalance_delay_ms, join.remaining_ms),
         remaining_ms=max(join.remaining_ms - join.delay_ms, 0),
@@ -75,7 +77,7 @@ def complete_sync(turn: Turn, group: Group) -> None:
 
 
 def clear_sync(turn: Turn, group: Group) -> None:
-    """Stop the sync timer and wait for no SyncGroup any more."""
+    """Stop the sync timer, and no longer wait for any member's SyncGroup."""
     group.pending_sync_members.clear()
     turn.cancel_timer(_sync_key(group))
 
@@ -103,8 +105,8 @@ def restart_session_timer(turn: Turn, group: Group, member: Member) -> None:
     Source: Kafka `completeAndScheduleNextHeartbeatExpiration`.
     """
     if group.state is GroupState.DEAD or member.outlives_session_timeout:
-        # A parked member needs no timer: the answer to its request starts one. (Kafka creates the
-        # delayed operation, which completes at once.)
+        # A parked member needs no timer: one is started when its request is answered. (Kafka
+        # creates a delayed operation here, and completes it immediately.)
         turn.cancel_timer(member.heartbeat_key)
     else:
         timer = SessionTimer(group, member.member_id)

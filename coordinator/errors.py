@@ -11,12 +11,14 @@ from protocol.errors import ErrorCode
 class UnknownServerError(Exception):
     """Raised where Kafka's handler throws: the request is answered with UNKNOWN_SERVER_ERROR.
 
-    Changes made before the exception stay, as in Kafka. Kafka only logs the exception of a timer.
+    The changes that the handler made before the exception stay, as in Kafka. If a timer's handler
+    throws, nobody is answered: Kafka only logs the exception.
     """
 
 
-# Keys: errors of the log. Values: errors of the answer. An error without an entry is passed on.
-# Scala coordinator, append of a group's record:
+# Keys: errors of the log. Values: errors of the answer. The client gets an error without an entry
+# unchanged.
+# Scala coordinator, append of a group's record (its members and their assignment):
 _GROUP_APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -39,7 +41,7 @@ _OFFSET_APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    # Of a transaction's verification, which precedes the append: a retriable error.
+    # An error of the transaction's verification, before the append. The client retries it.
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
 # Java coordinator, any append:

@@ -1,8 +1,16 @@
 """A group: its members, its state, its generation.
 
 Two rules: every change of a group's members, counts or state is a method here; the group knows no
-request, timer or log. A parked request is one whose answer is not due yet. The group keeps no more
-of it than the answer will need.
+request, timer or log.
+
+Terms:
+- Rebalance: members send JoinGroup (the join phase), a new generation begins, then members send
+SyncGroup and get their partitions (the sync phase).
+- Generation: the number of the rebalance; members name it in their requests.
+- Protocol: a way to assign partitions, with a name; members list those that they support.
+- Static member: a member with a configured `group.instance.id`, which keeps its place through a
+restart. The restarted client gets a new member id.
+- Parked: a request whose answer is not due yet. Of it, the group keeps only what the answer needs.
 Source: Kafka `GroupMetadata` (scala); docs/kafka/BEHAVIOUR.md 4.
 """
 
@@ -39,8 +47,8 @@ class DelayedJoin:
 class InitialDelayedJoin:
     """Completes the first join phase of an Empty group, never before its delay is over.
 
-    A delay during which a new member joins is followed by another delay, until the rebalance
-    timeout is used up. `delay_ms` is the running delay; `remaining_ms` is the time left for more.
+    If a new member joins during a delay, another delay follows, until the rebalance timeout is used
+    up. `delay_ms`: length of the running delay. `remaining_ms`: time left for further delays.
     """
 
     delay_ms: int
@@ -75,8 +83,8 @@ class Group:
         # Soft state: lost when another coordinator takes over.
         self.static_members: dict[str, str] = {}  # group.instance.id -> member id
         # Dicts in place of sets: their order is that of insertion, which a replay repeats.
-        self.pending_members: dict[str, None] = {}  # ids sent with MEMBER_ID_REQUIRED, not used
-        self.pending_sync_members: dict[str, None] = {}  # members without a SyncGroup yet
+        self.pending_members: dict[str, None] = {}  # ids sent with MEMBER_ID_REQUIRED, unused yet
+        self.pending_sync_members: dict[str, None] = {}  # members that still owe a SyncGroup
         self.supported_protocols: dict[str, int] = {}
         self.members_awaiting_join = 0
         self.new_member_added = False  # a member joined in the running initial delay
@@ -109,7 +117,7 @@ class Group:
     ) -> None:
         """Enter `target`, stamp the time and trace GROUP_STATE.
 
-        `cause_text` adds a sentence for people where the cause alone is too general.
+        `cause_text`: a sentence for people, for a cause that is too general alone.
         Raises: IllegalTransition with the group's last transitions if the table forbids this one.
         """
         allowed = VALID_PREVIOUS_STATES[target]
@@ -169,9 +177,9 @@ class Group:
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member | None:
-        """Forget a member, or a pending member id; return the member if there was one.
+        """Remove a member or a pending member id; return the member, None if the id had none.
 
-        If the leader leaves, the first of the others in hash order leads.
+        If the leader leaves, the member that is first in hash order becomes the leader.
         """
         member = self.members.pop(member_id, None)
         if member is not None:
@@ -189,8 +197,9 @@ class Group:
     def replace_static_member(self, group_instance_id: str, old_id: str, new_id: str) -> Member:
         """Give the member `old_id` the id `new_id`, with its leadership and instance id.
 
-        Assignment, timeouts and protocols stay. Requests of the old id must have been answered.
-        `pending_sync_members` keeps the old id, as in Kafka: the new id owes no SyncGroup.
+        Assignment, timeouts and protocols stay. The caller has answered the parked requests of the
+        old id. `pending_sync_members` keeps the old id, as in Kafka: no SyncGroup of the new id is
+        awaited.
 
         Raises: IllegalTransition if `old_id` is no member.
         """

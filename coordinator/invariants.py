@@ -1,14 +1,16 @@
 """Invariants of groups and shards, which hold between any two inputs.
 
-The docstring of each check states what holds; the check raises InvariantViolation with the evidence
-where it does not.
+The docstring of each check states what holds. If it does not hold, the check raises
+InvariantViolation with the evidence.
 
 - Shard: the groups of one partition of `__consumer_offsets` that this broker owns (has loaded).
-- Parked: a JoinGroup or SyncGroup that is kept without an answer; `awaiting_join`, `awaiting_sync`.
-- Held: an answer that waits for the high watermark, as in Kafka's Java coordinator. Its key is that
-  of the timer that bounds the wait.
-- Pending member id: given to a client by MEMBER_ID_REQUIRED, and not used by a member yet.
-- Timers and appends are given as mappings of the key or id to what its end will continue.
+- Parked: of a JoinGroup (`awaiting_join`) or SyncGroup (`awaiting_sync`), kept without an answer.
+- Held: of an answer, waiting for the high watermark, as in Kafka's Java coordinator. The high
+watermark is the offset below which every in-sync replica has the records. The key of a held answer
+is also the key of the timer that bounds the wait.
+- Pending member id: an id that a client got with MEMBER_ID_REQUIRED and that no member uses yet.
+- Marker: the record that ends a producer's transaction; until then its offsets wait in the group.
+- Timers and appends come as mappings: the key or id, to the data of what continues at its end.
 """
 
 from collections.abc import Mapping
@@ -104,8 +106,8 @@ def check_shards(shards: Shards, timers: Mapping[str, CoordinatorTimer]) -> None
 def check_appends(shards: Shards, appends: Mapping[AppendId, PendingAppend]) -> None:
     """Every commit that waits for the log has an append in flight.
 
-    Without the append the offset would stay unstable for ever. Appends without a group here are
-    legal: they may outlive a group that was unloaded.
+    Without the append the offset would stay unstable for ever. The reverse is no error: an append
+    may belong to a group that was unloaded.
     """
     for group in shards.groups():
         # (Producer id, partition); the id is None for a commit outside transactions.

@@ -1,8 +1,10 @@
 """A member of a group, and its parked requests.
 
-Owns the fields of one member. `group` owns the set of members and the number of parked ones. A
+A rebalance gives the members of a group their partitions. In its join phase every member sends
+JoinGroup; then a new generation begins, and every member sends SyncGroup to get its assignment. A
 request is parked while it waits for its answer: a JoinGroup for the end of the join phase, a
-SyncGroup for the assignment.
+SyncGroup for the assignment. This module owns the fields of one member. `group` owns the set of
+members and the number of parked ones.
 Source: Kafka `MemberMetadata` (scala); docs/kafka/BEHAVIOUR.md 4.1.
 """
 
@@ -17,8 +19,9 @@ from protocol.messages.group import JoinGroupRequestProtocol
 class ParkedJoin:
     """A JoinGroup that waits for its answer.
 
-    `answered`: the request failed with UNKNOWN_SERVER_ERROR after it was parked. As in Kafka, the
-    member stays parked even so. When the join phase ends, no second answer must be sent.
+    `answered`: the request was parked, and then its handler failed, so that the client got
+    UNKNOWN_SERVER_ERROR. As in Kafka, the member stays parked even so. When the join phase ends, no
+    second answer must be sent.
     """
 
     request_id: RequestId
@@ -30,9 +33,10 @@ class ParkedJoin:
 class Member:
     """One member.
 
-    Units: timeouts in milliseconds. `supported_protocols` are in the member's order of
-    preference. After a load there is only the group's selected protocol, since the record stores no
-    other.
+    Units: timeouts in milliseconds. `supported_protocols` are in the member's order of preference.
+    A protocol is the name of a way to assign partitions, with the member's metadata for it. The
+    stored record has only the protocol that the group selected, so after a load a member has only
+    that one.
     """
 
     # Hard state: stored in the group's record.
@@ -46,7 +50,7 @@ class Member:
     supported_protocols: tuple[JoinGroupRequestProtocol, ...]
     assignment: bytes = b""
     # Soft state: lost when another coordinator takes over.
-    is_new: bool = False  # in its first join phase: only its five-minute timer expires it
+    is_new: bool = False  # in its first join phase: no session timeout, but a five-minute timer
     awaiting_join: ParkedJoin | None = None  # its JoinGroup, while parked
     awaiting_sync: RequestId | None = None  # its SyncGroup, while parked
     # The key of the member's timer. Built once, by the group, since every heartbeat needs it.

@@ -1,15 +1,20 @@
 """The join phase of a rebalance: its beginning, its completion, and the removal of members.
 
-`prepare_rebalance` begins the join phase, in which JoinGroups are parked. `complete_join` ends the
-phase, begins the next generation, and answers the parked JoinGroups. The removal of a member may
-end the phase, if the phase waited for that member only.
+A rebalance has two halves. In the join phase (state PreparingRebalance) the members send JoinGroup.
+Then the next generation begins, and in the sync phase (CompletingRebalance) they send SyncGroup to
+get their assignments. `prepare_rebalance` begins the join phase, in which JoinGroups are parked.
+`complete_join` ends it, begins the next generation, and answers the parked JoinGroups. When a
+member is removed and the join phase waited only for this member, the removal completes the phase.
 Kafka does each of these steps under the group's lock; here each is part of one turn (the handling
 of one input).
 
-- Parked: a JoinGroup or SyncGroup that is kept without an answer.
+- Generation: the number of the rebalance; members name it in their requests.
+- Parked: of a JoinGroup or SyncGroup, kept without an answer.
 - `group.delayed_join`: what may complete the join phase. DelayedJoin: the last JoinGroup or the
-  timer. InitialDelayedJoin, for a group that was Empty: the timer only. None: nothing.
-- Pending member id: given to a client by MEMBER_ID_REQUIRED, and not used by a member yet.
+timer. InitialDelayedJoin, for a group that was Empty: the timer only. None: nothing.
+- Pending member id: an id that a client got with MEMBER_ID_REQUIRED and that no member uses yet.
+- Static member: a member with a configured `group.instance.id`; it keeps its place when it
+restarts.
 Source: Kafka `prepareRebalance`, `tryCompleteJoin`, `onCompleteJoin`,
 `removeMemberAndUpdateGroup`; docs/kafka/BEHAVIOUR.md 2.2.3, 2.5, 3.2.
 """
@@ -126,7 +131,7 @@ def prepare_rebalance(turn: Turn, group: Group, reason: RebalanceReason) -> None
         initial = initial_join(turn, group)
         schedule_join(turn, group, initial, initial.delay_ms)
     else:
-        # May complete at once: if the group has one member, whose JoinGroup began the rebalance.
+        # Completes immediately if the only member's JoinGroup began the rebalance.
         schedule_join(turn, group, DelayedJoin(), group.rebalance_timeout_ms)
         try_complete_join(turn, group)
 
@@ -140,8 +145,8 @@ def try_complete_join(
 ) -> None:
     """Complete the join phase if every member has joined.
 
-    Does nothing in an initial join phase, which only its timer completes, and after a completion
-    that raised (`delayed_join` is None then).
+    Does nothing in two cases: in an initial join phase, which only its timer completes, and after
+    an earlier completion raised an exception (`delayed_join` is None then).
     """
     if not isinstance(group.delayed_join, DelayedJoin) or not group.has_all_members_joined:
         return
@@ -175,8 +180,8 @@ def complete_join(
         now_us=turn.now_us, cause=cause, cause_text=cause_text, trace=turn.result.trace
     )
     if group.state is GroupState.EMPTY:
-        # Stored at once. Other groups are stored with the leader's assignment, but no leader is
-        # left to send one.
+        # The record is stored here. Any other group is stored when its leader sends the assignment,
+        # but this group has no leader left.
         record = group_record(group, {}, turn.now_ms, turn.versions)
         turn.append(group, (record,), EmptyGroupAppend(group=group))
         return

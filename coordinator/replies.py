@@ -1,9 +1,9 @@
 """Answers to JoinGroup and SyncGroup, parked or not, in the version of the request.
 
 A parked request is kept without an answer: a JoinGroup until the join phase ends, a SyncGroup until
-the assignment is stored. `unpark_...` removes a member's parked request and returns it. Something
-else may have answered the request before. So a function that answers a parked request does nothing
-if the member has none. Answers go through the turn (the handling of one input).
+the assignment is stored. A function that answers a parked request does nothing if the member has
+none, since something else may have answered the request before. `unpark_...` removes a member's
+parked request and returns it. Answers go through the turn (the handling of one input).
 Source: Kafka `JoinGroupResponse`, `KafkaApis.handleJoinGroupRequest`;
 docs/kafka/BEHAVIOUR.md 2.2, 4.9.
 """
@@ -24,7 +24,7 @@ NULLABLE_PROTOCOL_NAME_VERSION = 7
 
 
 def join_error(member_id: str, error: ErrorCode, api_version: int) -> JoinGroupResponse:
-    """Return the JoinGroup answer that carries `error`; a `member_id` of "" names none."""
+    """Return the JoinGroup answer that carries `error`; the `member_id` "" names no member."""
     return JoinGroupResponse(
         error_code=error,
         member_id=member_id,
@@ -42,7 +42,8 @@ def join_response(
 ) -> JoinGroupResponse:
     """Return the JoinGroup answer that lets a member into the group's current generation.
 
-    `members`: all members with their subscriptions, for the leader, who assigns; empty for others.
+    `members`: for the leader, who computes the assignment, all members with their subscriptions;
+    for another member, empty.
     `skip_assignment`: tells a leader to compute no assignment (KIP-814).
     """
     return JoinGroupResponse(

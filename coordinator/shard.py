@@ -1,9 +1,10 @@
 """Shards: the groups in memory, by offsets partition, and the state of each offsets partition.
 
 An offsets partition is a partition of `__consumer_offsets`; its leader coordinates the groups in
-it. A broker owns a partition from the end of its load (the reading of its log) to its unload. A
-shard holds the groups of one owned partition. This module only remembers which partitions are being
-loaded; `coordinator.storage` reads their logs. The trace is the lab's recording of a run.
+it. A load reads a partition's log into memory; an unload drops the result. A broker owns a
+partition from the end of its load to its unload. A shard holds the groups of one owned partition.
+This module only remembers which partitions are being loaded; `coordinator.storage` reads their
+logs. The trace is the lab's recording of a run.
 Source: Kafka `GroupMetadataManager` (`ownedPartitions`, `loadingPartitions`,
 `groupMetadataCache`); docs/kafka/BEHAVIOUR.md 5.4, 5.5, 5.7.
 """
@@ -23,9 +24,9 @@ compute Java's hash of the group id in Python, character by character, which is 
 
 
 class Committer(NamedTuple):
-    """The member that last committed offsets in a transaction; only the trace needs it.
+    """The member that last committed offsets in a transaction; needed only for trace rows.
 
-    The log does not store the member, so after a load both fields are None.
+    The records in the log do not name the member, so after a load both fields are None.
     """
 
     member_id: str | None = None
@@ -39,9 +40,9 @@ NOBODY_KNOWN = Committer()
 class Shard:
     """The groups of one owned partition of `__consumer_offsets`.
 
-    Invariant: every group's `partition` is this one, and none is Dead.
-    Invariant: if a producer's open transaction commits offsets of a group, the group is in
-    `_groups_of_producers`.
+    Invariant: every group's `partition` is this shard's, and no group is Dead.
+    Invariant: if a producer's open transaction commits offsets of a group, `_groups_of_producers`
+    has the group.
     """
 
     __slots__ = ("_groups_of_producers", "above_high_watermark", "groups", "partition")
@@ -67,8 +68,8 @@ class Shard:
     def remove(self, group: Group) -> bool:
         """Forget this group and return True if it was here.
 
-        The check is by identity, not by id. A caller may hold a group that was deleted and created
-        again meanwhile: the later group of the same id stays.
+        The check is by identity, not by id. A caller may hold a group that has meanwhile been
+        deleted and created again: then the new group of the same id stays.
 
         Source: Kafka `groupMetadataCache.remove(groupId, group)`.
         """
@@ -82,8 +83,8 @@ class Shard:
     ) -> None:
         """Remember that a producer's open transaction commits offsets of a group.
 
-        The marker that ends the transaction names the producer only. `take_groups_of` then finds
-        the groups.
+        A transaction ends with a marker, a record that names the producer but no group.
+        `take_groups_of` then finds the groups.
 
         Source: Kafka `GroupMetadataManager.openGroupsForProducer`.
         """
@@ -105,10 +106,10 @@ class Shard:
 
 
 class Shards:
-    """The offsets partitions of this broker.
+    """The offsets partitions that this broker owns or loads.
 
-    Invariant: at most one of `owned`, `loading` and `failed` has a partition.
-    Invariant: the number of partitions never changes, as Kafka reads it once at start.
+    Invariant: a partition is in at most one of `owned`, `loading` and `failed`.
+    Invariant: the number of partitions never changes: Kafka, too, reads it only once, at its start.
     """
 
     def __init__(self, num_partitions: int) -> None:
@@ -117,13 +118,14 @@ class Shards:
         self.owned: dict[int, Shard] = {}
         self.loading: dict[int, Load] = {}
         self.known_epochs: dict[int, int] = {}
-        """Partition -> newest leader epoch that a load or unload named. The coordinator ignores
-        loads and unloads of an older epoch, which arrive late."""
+        """Partition -> newest leader epoch that a load or unload named. The leader epoch numbers a
+        partition's leaderships; each election increases it. The coordinator ignores a load or
+        unload of an older epoch: it arrived late."""
         self.load_reports: dict[int, LoadReport] = {}
         """Outcome of the last load of each partition."""
         self.failed: dict[int, int] = {}
-        """Partition -> leader epoch of its failed load. Kept only if the lab is set to behave as
-        Kafka's Java coordinator, which refuses a second load in this epoch."""
+        """Partition -> leader epoch of its failed load. Filled only if the lab is set to behave as
+        Kafka's Java coordinator, which refuses a second load in the same epoch."""
 
     def partition_of(self, group_id: str) -> int:
         """Return the offsets partition of a group."""

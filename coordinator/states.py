@@ -1,4 +1,8 @@
-"""The five states of a group and their transition table.
+"""The five states of a group, and the table of transitions between them.
+
+A group's members receive their partitions in a rebalance: in the join phase they send JoinGroup, in
+the sync phase they send SyncGroup and receive the assignment that the leader (one of them)
+computed. Each rebalance begins a new generation, whose number members name in their requests.
 
 Source: Kafka `GroupState` (scala) and its `validPreviousStates`; docs/kafka/BEHAVIOUR.md 1.
 """
@@ -9,12 +13,13 @@ from enum import Enum
 class GroupState(Enum):
     """State of a group; values are the names that Kafka prints.
 
-    Empty: no members; may hold offsets. Also a simple group, which never has members.
-    PreparingRebalance: the join phase; heartbeats of the last generation's members are answered
-    with REBALANCE_IN_PROGRESS, so that they rejoin.
+    Empty: the group has no members; it may have offsets. A simple group (a client that only commits
+    offsets) stays Empty.
+    PreparingRebalance: the join phase. A member of the last generation that heartbeats is answered
+    with REBALANCE_IN_PROGRESS, so that it rejoins.
     CompletingRebalance: every member has the new generation and waits for the leader's assignment.
     Stable: the assignment is stored; members heartbeat, commit and fetch.
-    Dead: deleted, or this broker no longer coordinates it.
+    Dead: the group was deleted, or this broker no longer coordinates it.
     """
 
     EMPTY = "Empty"

@@ -6,8 +6,8 @@ still runs. A Stable group needs no rebalance for this: the new process keeps th
 
 To fence an id is to answer its requests with FENCED_INSTANCE_ID. A parked request is kept without
 an answer; `member.awaiting_join` is the parked JoinGroup. A turn is the handling of one input.
-`turn.append` takes, beside the records, a value that says what to do when the append completes:
-here a `StaticMemberAppend`.
+`turn.append` gets records, and a value that says how to continue when the append completes: here a
+`StaticMemberAppend`.
 
 Source: Kafka `updateStaticMemberAndRebalance` (KIP-345, KIP-814); docs/kafka/BEHAVIOUR.md 2.2.2.
 """
@@ -57,11 +57,11 @@ def replace_static_member(
 ) -> None:
     """Give the member a new id, fence the old id, and park the request.
 
-    In a Stable group, the request is answered once the log has the new id; in a rebalance, when the
-    join phase ends.
+    When the request is answered: in a Stable group, once the log has the new id; during a
+    rebalance, at the end of the join phase.
 
-    `parked`: the request. The protocols and timeouts are the request's, in milliseconds.
-    Raises: UnknownServerError in Empty and Dead, where Kafka throws too.
+    `parked`: the request. The protocols and timeouts (in milliseconds) are those of the request.
+    Raises: UnknownServerError if the group is Empty or Dead, where Kafka throws too.
     """
     old_leader_id = group.leader_id  # read before the renaming, which changes a leader's id too
     member = _rename(turn, group, group_instance_id, old_member_id, new_member_id)

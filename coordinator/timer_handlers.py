@@ -1,13 +1,13 @@
 """Handlers of fired timers: the ends of join phases, SyncGroup deadlines and sessions.
 
-A timer may fire too late: the group is Dead by then, the member was removed or replaced or is
-parked, or the generation is over. Each handler checks for this first, and does nothing in that
-case.
+A timer can fire too late. By then the group may be Dead, the generation over, or the member
+removed, replaced or parked. Each handler checks for this first, and does nothing in that case.
 
 A timer is data: the group, and the member or generation that it was set for. A member is parked
-while its JoinGroup or SyncGroup is kept without an answer. `delayed_join` says which timer ends the
-group's join phase. With an InitialDelayedJoin it is a delay that new members extend, otherwise the
-rebalance timeout. A turn is the handling of one input; replies and timers go through it.
+while its JoinGroup or SyncGroup is kept without an answer. `group.delayed_join` says which timer
+ends the group's join phase. With an InitialDelayedJoin (first join phase of an Empty group), the
+timer is a delay that new members extend. With a DelayedJoin, it is the rebalance timeout. A turn is
+the handling of one input; replies and timers go through it.
 Source: Kafka `InitialDelayedJoin.onComplete`, `onExpirePendingSync`, `onExpireHeartbeat`;
 docs/kafka/BEHAVIOUR.md 3.3 to 3.5.
 """

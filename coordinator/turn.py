@@ -1,9 +1,10 @@
 """The group coordinator's Turn: the context of one input, and the types of its continuations.
 
 Each handler gets a Turn, changes groups, and requests replies, appends and timers through it. The
-dataclasses here are the continuations, kept as data until the timer fires or the append completes.
-A `...Timer` says what the coordinator must do when a timer fires, an `...Append` what it must do
-when the append has completed. A shard has the groups of one partition of `__consumer_offsets`.
+dataclasses here are continuations: data that says how the coordinator continues when a timer fires
+(`...Timer`) or when an append has completed (`...Append`). A shard has the groups of one partition
+of `__consumer_offsets`. The high watermark is the offset below which every in-sync replica has the
+records of a partition.
 """
 
 from collections.abc import Callable
@@ -88,17 +89,19 @@ class AssignmentAppend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmptyGroupAppend:
-    """The record of a group that became Empty is being appended; no request waits for it."""
+    """The record of a group that became Empty is being appended; no client waits for it."""
 
     group: Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticMemberAppend:
-    """The new id of a replaced static member is being appended.
+    """The new member id of a restarted static member is being appended.
 
-    The group has the new id already, because Kafka's Scala coordinator changes memory first. If the
-    append fails, the `old_...` fields restore the member. `parked` is the JoinGroup that waits.
+    A static member has a configured `group.instance.id`, and keeps its place in the group through a
+    restart; only its member id is new. The group has the new id already, because Kafka's Scala
+    coordinator changes memory before it appends. If the append fails, the `old_...` fields restore
+    the member. `parked` is the JoinGroup that waits for the append.
     Units: timeouts in milliseconds.
     """
 
@@ -117,8 +120,8 @@ class StaticMemberAppend:
 class OffsetsAppend:
     """The offsets of an OffsetCommit are being appended.
 
-    `is_too_large` has every partition of the request, in the request's order: True if the
-    partition's metadata was too large to store. `values` has the other partitions.
+    `is_too_large` has every partition of the request, in the request's order. True: the partition's
+    metadata was too large to store. `values` has the partitions that are stored.
     """
 
     group: Group
@@ -131,7 +134,11 @@ class OffsetsAppend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionalOffsetsAppend:
-    """The offsets of a TxnOffsetCommit are being appended. Fields as in OffsetsAppend."""
+    """The offsets of a TxnOffsetCommit are being appended.
+
+    A TxnOffsetCommit commits offsets as a part of a producer's transaction. Fields as in
+    OffsetsAppend.
+    """
 
     group: Group
     member_id: str
@@ -196,9 +203,9 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
 
     @property
     def acks_of_commits(self) -> int:
-        """The acks of the append of a commit."""
-        # With the switch, as in Kafka's Java coordinator, the append waits for the leader only.
-        # The answer waits for the high watermark even so.
+        """The acks of the append that stores committed offsets: the replicas that it waits for."""
+        # With the switch, as in Kafka's Java coordinator, the append waits for the leader only. The
+        # answer to the client waits for the high watermark even so.
         return ACKS_LEADER if self._shared.java.commits_apply_on_append else ACKS_ALL
 
     @property
@@ -251,7 +258,8 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
     ) -> None:
         """Append a batch of a producer's transaction to the group's partition.
 
-        `verification_guard`: number from the log by which it accepts the transaction's first batch.
+        `verification_guard`: the number that the log gave out when the transaction's verification
+        began. The log accepts the transaction's first batch only with this number.
         """
         self.result.appends.append(
             Append(

@@ -1,8 +1,9 @@
 """Checks that several APIs share, in Kafka's order.
 
-A check changes nothing, and returns the error of the answer, or NONE if the request passes. The
-first check, `check_group_status`, is called the gate: it returns the group's shard, or an error,
-and the handler of the API gets this result.
+A check changes nothing. It returns the error of the answer, or NONE if the request passes. The
+first check, `check_group_status`, is called the gate. It returns the group's shard (the groups of
+one partition of `__consumer_offsets` that this broker has loaded), or an error; the handler of the
+API gets this result.
 Source: Kafka `GroupCoordinator.validateGroupStatus`, `validateCurrentMember`,
 `validateOffsetCommit`; docs/kafka/BEHAVIOUR.md 2.0, 2.0.1, 2.6.
 """
@@ -17,7 +18,7 @@ from protocol.errors import ErrorCode
 def check_group_status(
     shards: Shards, group_id: str, *, is_active: bool, allow_empty_id: bool = False
 ) -> Shard | ErrorCode:
-    """Return the shard of a group, or the error why this broker cannot serve the group now."""
+    """Return the shard of a group, or the error that says why this broker does not serve it."""
     if not group_id and not allow_empty_id:
         return ErrorCode.INVALID_GROUP_ID
     if not is_active:
@@ -72,5 +73,6 @@ def check_offset_commit(
         # The request names a member: it must be in the group, and in its current generation.
         error = check_current_member(group, member_id, group_instance_id)
         return error if error.value else check_generation(group, generation_id, guards)
-    # A producer older than KIP-447 names no member. Its transaction's epoch fences it instead.
+    # A producer older than KIP-447 names no member. The log refuses it if its producer epoch is
+    # old.
     return ErrorCode.NONE if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID

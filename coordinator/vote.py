@@ -1,4 +1,4 @@
-"""The vote of a group's members for the protocol (the assignor) of a generation.
+"""The vote of a group's members for the protocol of a generation: its way to assign partitions.
 
 If several protocols share the most votes, Kafka takes the first in the iteration order of a Scala
 HashMap of protocol names. That order is arbitrary but fixed: the same names always give the same
@@ -30,15 +30,17 @@ def most_votes(votes: Iterable[str]) -> str:
 
 def scala_order(names: Iterable[str], *, among: Iterable[str]) -> list[str]:
     """Return `names` in the order in which a Scala HashMap with the keys `among` has them."""
-    # The map is a trie over five bits of the hash per level. An iteration over a node yields first
-    # the keys that are alone at their place, then the subtrees of the places with several keys.
+    # The map is a trie. Each level looks at five more bits of a key's hash: they are the key's
+    # place in the node. An iteration over a node yields first the keys that are alone at their
+    # place, then the keys of the places that several keys share (each such place is a node of the
+    # next level).
     wanted = dict.fromkeys(names)
     hashes = {name: _improve(java_string_hash(name)) for name in among}
     return [name for name in _trie_order(list(hashes), hashes, 0) if name in wanted]
 
 
 def _trie_order(names: list[str], hashes: dict[str, int], shift: int) -> list[str]:
-    """Return names in the order of a trie's node, whose level begins at bit `shift`."""
+    """Return names in a trie node's order; bit `shift` is the first that the node looks at."""
     if shift >= _HASH_BITS:
         return names  # equal hashes: a collision node keeps the order of insertion
     places: dict[int, list[str]] = {}

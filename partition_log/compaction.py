@@ -1,18 +1,18 @@
 """Compaction: removes every record of a log whose key was written again later.
 
-A cleaning works on the log's batches below an end offset, in bounded steps, in two passes. Batches
-below the end of the last cleaning are clean, the others are dirty.
+A cleaning is one round of compaction. It works on the log's batches below an end offset, in bounded
+steps, in two passes. Batches below the end of the last cleaning are clean, the others are dirty.
 1. Map: read what was written since the last cleaning, and note the last offset of each key.
 2. Filter: for every batch from the start of the log, keep the records that the map does not
    replace.
-Kept records keep their offsets, so the log gets holes. A replay of the cleaned log gives the same
-state as before.
+Kept records keep their offsets, so the log gets holes. A reader of the cleaned log that keeps the
+last value of each key ends with the same values as before.
 
 A tombstone (a record without a value) must outlive the record that it deletes, and a transaction's
-marker must outlive the transaction's records: a reader that has read these records must still see
-the tombstone or the marker. So a cleaning that leaves only the tombstone of a key, or only the
-marker of a transaction, sets a *delete horizon*, `delete.retention.ms` ahead. A cleaning after the
-horizon removes the tombstone or marker.
+marker (the record that ends it) must outlive the transaction's records: a reader that has read
+these records must still see the tombstone or the marker. So a tombstone or marker whose records are
+gone stays in the log for `delete.retention.ms` more. The end of this time is the batch's *delete
+horizon*. A cleaning after the horizon removes the tombstone or marker.
 Source: Kafka `Cleaner`, `MemoryRecords.filterTo`, `CleanedTransactionMetadata`; KIP-534.
 DEVIATION: the first batch of each leader epoch stays, even without records: epochs and the log's
 start are read from the batches, whereas Kafka keeps them in separate files. One map holds all keys,
@@ -30,7 +30,7 @@ from protocol.records.batch import Cleaned, Record, RecordBatch, records_of
 from protocol.records.control import decode_marker
 
 NO_HORIZON = -1
-"""Stands for "no horizon": a batch without tombstones, or a marker whose transaction has data left.
+"""Stands for "no horizon": no tombstones in the batch, or its marker's transaction has data left.
 
 Units: milliseconds since the epoch.
 """
@@ -53,8 +53,9 @@ class CompactionResult:
 class Compaction:
     """One cleaning of the batches of `log` below `end_offset`.
 
-    first_dirty_offset: end of the last cleaning; older batches have one record per key already.
-    end_offset: at most the log's last stable offset, since an open transaction may yet abort.
+    first_dirty_offset: end of the last cleaning; the batches below it have one record per key.
+    end_offset: at most the log's last stable offset, the start of the first open transaction, which
+    may yet abort.
     now_ms: milliseconds since the epoch; tombstones and markers with an earlier horizon are
         removed.
     codecs: decompress and compress the batches.

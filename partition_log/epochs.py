@@ -1,7 +1,9 @@
 """LeaderEpochCache: the start offset of each leader epoch in a log.
 
-The cache shows where a follower's log diverges from its leader's: the follower names the epoch of
-its last batch, and the leader answers with the offset where this epoch ends in the leader's log.
+A leader epoch is the number of a partition's leadership; each election increases it, and each batch
+carries it. The cache shows where a follower's log diverges from its leader's: the follower names
+the epoch of its last batch, and the leader answers with the offset where this epoch ends in the
+leader's log.
 Source: Kafka `LeaderEpochFileCache`.
 DEVIATION: there is no `leader-epoch-checkpoint` file; a restart rebuilds the cache from the
 batches. It then lacks an epoch that wrote no batch; nothing needs such an epoch.
@@ -23,7 +25,7 @@ class EpochEntry(NamedTuple):
     offset: Offset
 
 
-# The answer to a question about an epoch that the log does not know.
+# The answer to a question about an epoch that the log does not know: (-1, -1).
 UNDEFINED_EPOCH_END = EpochEntry(NO_LEADER_EPOCH, UNDEFINED_OFFSET)
 
 
@@ -52,7 +54,8 @@ class LeaderEpochCache:
         """Record that `epoch` begins at `start_offset`.
 
         Nothing changes if `epoch` is the latest and is known to begin there or earlier. Otherwise
-        the epochs from `epoch` on, and those that begin at `start_offset` or later, are forgotten.
+        the entries that the new one contradicts are forgotten: epochs from `epoch` on, and epochs
+        that begin at `start_offset` or later.
 
         Raises: SimulationError if `epoch` is negative.
         """
@@ -85,6 +88,7 @@ class LeaderEpochCache:
             return UNDEFINED_EPOCH_END
         if requested == self.latest_epoch:
             return EpochEntry(self.latest_epoch, log_end_offset)
+        # The place of the first epoch above `requested`.
         higher = bisect_right(self._epochs, requested)
         if higher == len(self._epochs):
             return UNDEFINED_EPOCH_END

@@ -1,8 +1,9 @@
-"""The two logs of a Fetch: the leader's read, and the follower's append or truncation.
+"""What a Fetch does in two logs: the leader's read, and the follower's append or truncation.
 
-After a change of leaders, the follower's log may have records that the new leader lacks. Fetch
-itself makes both logs equal (KIP-595):
-1. The follower's Fetch names its log end offset and the epoch of its last batch.
+The leader epoch is the number of a partition's leadership. After an election, the follower's log
+may have records that the new leader lacks. Fetches themselves make both logs equal (KIP-595):
+1. The follower's Fetch names its log end offset (that of the next record) and the epoch of its last
+batch.
 2. The leader finds the offset where this epoch ends in the leader's log. If the follower's log ends
    later, the leader answers with the epoch and this offset (the diverging epoch), without records.
 3. The follower truncates its log to this offset, and fetches again.
@@ -51,7 +52,8 @@ def read_for_fetch(
 ) -> tuple[RecordBatch, ...] | ErrorCode:
     """Return the batches for a Fetch, or OFFSET_OUT_OF_RANGE.
 
-    up_to: end (exclusive) of what may be read, such as the high watermark for a consumer.
+    up_to: end (exclusive) of what may be read: for a consumer the high watermark, below which every
+    in-sync replica has the records.
     max_bytes: number of bytes that the answer to the whole Fetch has left.
     min_one_batch: return one batch even if it is larger than `max_bytes`.
     """
@@ -70,7 +72,7 @@ def apply_fetched(
 ) -> FollowerFetchResult:
     """Append the records of the leader's answer to a follower's `log`, or truncate the log.
 
-    Then take over the leader's high watermark, as far as the log reaches.
+    Then adopt the leader's high watermark, limited to the end of this log.
     """
     if data.error_code is not ErrorCode.NONE:
         return FollowerFetchResult(error=data.error_code)
@@ -98,7 +100,8 @@ def truncation_offset(log: PartitionLog, diverging: EpochEndOffset) -> int:
     # The largest epoch of this log up to the leader's, and where it ends in this log.
     epoch, end_offset = log.end_offset_for_epoch(diverging.epoch)
     if epoch == NO_LEADER_EPOCH:
-        # Every epoch of this log is older than the leader's, so only the leader's end counts.
+        # All epochs of this log are newer than the leader's, or it has none: only the leader's end
+        # counts.
         return min(diverging.end_offset, log.log_end_offset)
     if epoch != diverging.epoch:
         # This log lacks the leader's epoch: cut at the end of the largest older epoch. The next

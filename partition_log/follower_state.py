@@ -1,11 +1,14 @@
 """FollowerState: the progress of one follower, as its leader knows it. Source: Kafka `Replica`.
 
-A follower is caught up if, within the last `replica.lag.time.max.ms`, it had every record that the
-leader's log had at some moment. Followers that are not caught up leave the in-sync replicas.
+A follower copies its leader's log by fetches. It is caught up if, within the last
+`replica.lag.time.max.ms`, it had every record that the leader's log had at some moment. A follower
+that is not caught up leaves the in-sync replicas (ISR). A leader epoch is the number of a
+partition's leadership; each election increases it.
 """
 
 from protocol.ids import Offset
 
+# Far below every time of a clock, and small enough for an int64 after a subtraction.
 NEVER_US = -(2**62)
 """A time before every run, for a follower that has never fetched, or has never been caught up."""
 UNKNOWN_OFFSET = Offset(-1)
@@ -90,9 +93,9 @@ class FollowerState:
         self.count_alone()
         if fetch_offset >= leader_end_offset:
             self._last_caught_up_time_us = max(self._last_caught_up_time_us, now_us)
-        # By now the follower has what the leader's log had at the follower's previous fetch. So it
-        # counts as caught up at the time of that fetch. Without this case, a follower of a busy
-        # leader would count as lagging: at every fetch the leader has newer records.
+        # The follower now has what the leader's log had at the follower's previous fetch. So it was
+        # caught up at the time of that fetch. Without this case, a follower of a busy leader would
+        # always count as lagging: at every fetch the leader has newer records.
         elif fetch_offset >= self._last_fetch_leader_log_end_offset:
             self._last_caught_up_time_us = max(
                 self._last_caught_up_time_us, self._last_fetch_time_us
@@ -116,7 +119,7 @@ class FollowerState:
         self._shared = shared
 
     def count_alone(self) -> None:
-        """Stop sharing: keep the last shared time, ignore later ones. Does nothing if unshared."""
+        """Stop sharing: keep the last shared time, ignore later ones. Otherwise no effect."""
         shared = self._shared
         if shared is not None:
             self._shared = None

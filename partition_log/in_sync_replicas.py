@@ -1,16 +1,21 @@
 """InSyncReplicas: the ISR (in-sync replicas) of a leader, and its high watermark.
 
-Only the controller changes an ISR; a leader proposes a change with AlterPartition. While a proposal
-is in flight, the leader cannot know whether the controller has applied it. Until the answer it uses
-the *maximal* ISR, which is safe in both cases:
+The high watermark is the offset below which every in-sync replica has the records. Only the
+controller changes an ISR; a leader proposes a change with the request AlterPartition. While a
+proposal is in flight, the leader cannot know whether the controller has applied it. Until the
+answer it uses the *maximal* ISR, the committed ISR with the replicas that the proposal adds. This
+is safe in both cases:
 - a replica that is being added counts already, since the controller may elect it from now on;
 - a replica that is being removed still counts, since the removal may be refused.
-So a leader that is cut off from the controller cannot shrink its ISR and commit records alone.
+So a leader that is cut off from the controller cannot commit records alone: it cannot shrink its
+ISR.
 
 - Committed ISR: the one that the controller has stored. The word has a second meaning: to commit a
-  record is to raise the high watermark above it.
-- Eligible broker: may join an ISR; it is registered, and neither fenced nor shutting down. Its
-  broker epoch changes with each registration, that is with each restart.
+record is to raise the high watermark above it.
+- Caught up: a follower that has lately had all records of its leader (`follower_state`).
+- Eligible broker: a broker that may join an ISR. It is registered with the controller, sends it
+heartbeats (otherwise it is fenced), and is not shutting down. Its broker epoch is the number of its
+registration, which each restart increases.
 - `min_insync_check`: Kafka's check of min.insync.replicas, which an experiment may switch off to
   show what it prevents.
 Source: docs/kafka/BEHAVIOUR.md 6.1, Kafka `Partition.PartitionState`, KIP-497.
@@ -95,9 +100,9 @@ class InSyncReplicas:
     def stays_at_end(self, broker: BrokerId, broker_epoch: int, now_us: int | None) -> bool:
         """Record a Fetch from the log end and return True, if only its time must be recorded.
 
-        That is so if the follower is in the ISR and has fetched from the same log end before, with
-        the same broker epoch. Then neither the ISR nor the high watermark can move. Otherwise
-        nothing is recorded, and the Fetch must be handled by `Partition.fetch`.
+        This is so if the follower is in the ISR and has fetched from the same log end before, with
+        the same broker epoch. Then neither the ISR nor the high watermark can move. If it is not
+        so, nothing is recorded, and the Fetch must be handled by `Partition.fetch`.
 
         now_us: the time of the Fetch; None if the Fetch was recorded when it arrived, and its
             partitions are only read again.
@@ -108,7 +113,7 @@ class InSyncReplicas:
             or follower.log_end_offset != self._log.log_end_offset
             or follower.broker_epoch != broker_epoch
             or broker not in self.committed
-            # The broker has registered again since: this Fetch is of its earlier incarnation.
+            # The broker has registered again since: this Fetch is from before its restart.
             or self._eligible.get(broker, -1) > broker_epoch
         ):
             return False
@@ -117,7 +122,7 @@ class InSyncReplicas:
         return True
 
     def assign(self, replicas: tuple[BrokerId, ...], *, is_leader: bool) -> None:
-        """Set the partition's replicas; a leader keeps the state of those that were followers."""
+        """Set the partition's replicas; a leader keeps what it knows of remaining followers."""
         self.effective_min_isr = min(self._config.min_insync_replicas, len(replicas))
         if not is_leader:
             self.followers = {}
@@ -136,14 +141,15 @@ class InSyncReplicas:
         self.in_flight = None
 
     def revert(self) -> None:
-        """Drop the proposal in flight. Only if the controller has certainly not applied it."""
+        """Drop the proposal in flight; legal only if it was certainly not applied."""
         self.commit(self.committed)
 
     def begin_epoch(self, *, is_new_leader: bool, now_us: int) -> None:
-        """Begin a leader epoch at the log end, with the followers in the ISR caught up.
+        """Begin a leader epoch at the log end; followers in the ISR count as caught up.
 
-        `is_new_leader`: this broker did not lead in the epoch before, so what it knew of the
-        followers may be wrong and is forgotten (`FollowerState.reset`).
+        A leader epoch is the number of the partition's leadership. `is_new_leader`: this broker did
+        not lead in the epoch before. Its knowledge of the followers may be out of date, and is
+        forgotten (`FollowerState.reset`).
         """
         self.epoch_start_offset = self._log.log_end_offset
         for broker, follower in self.followers.items():
@@ -159,9 +165,10 @@ class InSyncReplicas:
     def maybe_increment_high_watermark(self, now_us: int) -> bool:
         """Raise the high watermark to the smallest log end that counts; return True if it moved.
 
-        The log ends of the maximal ISR count. Those of caught-up, eligible followers count, too:
-        such a follower is about to join the ISR. To join, it must reach the high watermark. It
-        never would, if the high watermark moved on with every record.
+        The log ends of the maximal ISR count. The log end of a follower that is caught up and
+        eligible counts, too, although it is not in the ISR: it is about to join. To join, it must
+        reach the high watermark, which would never happen if the high watermark moved on with every
+        record.
         Source: Kafka Partition.maybeIncrementLeaderHW.
         """
         if self.is_under_min:
@@ -244,9 +251,10 @@ class InSyncReplicas:
     # -- followers --
 
     def _broker_epoch(self, broker: BrokerId) -> int:
-        """Return the broker epoch for a member of a proposal: that of its last fetch, or -1.
+        """Return the broker epoch for a member of a proposal.
 
-        For the leader itself, the epoch of its registration.
+        For a follower it is that of its last fetch, -1 if there was none. For the leader itself it
+        is that of its registration.
         """
         if broker == self._broker_id:
             return self.registered_epoch(broker)

@@ -1,8 +1,9 @@
 """PartitionLog, the log of one replica: append, read, truncate.
 
-Owns the offsets (log start, log end, high watermark), the leader epoch cache and the producers'
-states. Must not know which replica leads: `replica` decides which batches may be appended, and sets
-the high watermark.
+Owns the offsets: the log start, the log end (the offset that the next record will get) and the high
+watermark (below it, every in-sync replica has the records). Also owns the leader epoch cache (where
+each leadership of the partition begins in the log) and the states of producers. Must not know which
+replica leads: `replica` decides which batches may be appended, and sets the high watermark.
 """
 
 from bisect import bisect_left, bisect_right
@@ -22,8 +23,10 @@ class PartitionLog:
 
     The constructor rebuilds all state from the stored batches, as a broker does after a restart.
 
-    Invariant: log_start_offset <= high_watermark <= log_end_offset; batches are contiguous from
-    start to end, except for the holes of a compaction, and their leader epochs never fall.
+    Invariant: log_start_offset <= high_watermark <= log_end_offset.
+    Invariant: batches are contiguous from start to end, except for the holes that a compaction
+    left.
+    Invariant: the batches' leader epochs never fall.
     Invariant: log_start_offset <= recovery_point <= log_end_offset.
     Attributes, to read only: `topic_partition`, `storage`, `log_start_offset`, `log_end_offset`,
     `high_watermark`, `epochs` and
@@ -33,8 +36,8 @@ class PartitionLog:
 
     Attributes that the owner may set:
     - `flush_interval_messages`: Kafka's flush.messages; None: an append never flushes;
-    - `is_compacted`: True if the topic is compacted, which may change while the log is open. Then
-      the batches that `append_as_follower` receives may have holes between them.
+    - `is_compacted`: True if the topic is compacted; this may change while the log is open. The
+    batches that `append_as_follower` receives may then have holes between them.
     """
 
     __slots__ = (
@@ -147,11 +150,11 @@ class PartitionLog:
         return placed
 
     def append_as_follower(self, batches: Sequence[RecordBatch]) -> ErrorCode:
-        """Append the leader's batches unchanged: all of them, or none and return an error.
+        """Append the leader's batches unchanged: either all, or none and return an error.
 
         Errors: CORRUPT_MESSAGE for a wrong CRC. UNKNOWN_SERVER_ERROR for batches that do not
-        continue this log: by an unexpected offset or a leader epoch that falls. After it the
-        replica fetches no more until the next epoch, as Kafka's does after
+        continue this log: the offset is not the next one, or the leader epoch falls. After
+        UNKNOWN_SERVER_ERROR the replica fetches no more until the next epoch, as Kafka's does after
         UnexpectedAppendOffsetException.
         """
         # All checks come before the first append, so that an error changes nothing.
@@ -187,12 +190,12 @@ class PartitionLog:
     def read(
         self, offset: int, max_bytes: int, *, up_to: int, min_one_batch: bool = True
     ) -> tuple[RecordBatch, ...]:
-        """Return batches from `offset` on, as far as they end at or below `up_to`.
+        """Return batches from `offset` on that end at or below `up_to`.
 
         The first batch is the one that contains `offset`, so it may begin before `offset`. If
         `offset` lies in a hole that a compaction has left, the first batch is the one after it.
         The batches have at most `max_bytes` in all. With `min_one_batch`, the first batch is
-        returned even if it is larger.
+        returned even if it is larger than that.
 
         Raises: SimulationError if `offset` is outside the log. The caller checks this before, and
             answers OFFSET_OUT_OF_RANGE.
@@ -209,9 +212,10 @@ class PartitionLog:
         found: list[RecordBatch] = []
         bytes_left = max_bytes
         first = bisect_right(self._base_offsets, offset) - 1
-        # `first` is the last batch that begins at `offset` or before. If it ends before `offset`,
-        # then `offset` lies in a hole, and the next batch is the first. A batch that begins at
-        # `offset` cannot end before it. That check comes first, because it reads no batch.
+        # `first` is the last batch that begins at `offset` or before. If it ends at `offset` or
+        # before, `offset` lies in a hole of a compaction, and the next batch is the first. The
+        # comparison of base offsets comes first because it reads no batch: a batch that begins at
+        # `offset` contains it.
         if self._base_offsets[first] != offset and read_batch(first).next_offset <= offset:
             first += 1
 
@@ -291,7 +295,7 @@ class PartitionLog:
         self.recovery_point = max(self.recovery_point, end)
 
     def update_high_watermark(self, offset: int) -> bool:
-        """Set the high watermark to `offset`, within the log; return True if it changed.
+        """Set the high watermark to `offset`, limited to the log; return True if it changed.
 
         The high watermark may fall although no record is lost: a new leader may know a lower one
         than its follower, and the follower then adopts it.

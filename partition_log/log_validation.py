@@ -1,8 +1,8 @@
 """The checks of a client's batch that only a leader makes, before it appends the batch.
 
-A batch in Kafka's format comes from a real client, so its records are read here once: if a batch
-with unreadable records were appended, every consumer would stop there. Followers and a restarted
-broker check only the CRC.
+A batch in Kafka's format comes from a real client, so its records are read here once, before they
+are stored: a stored batch with unreadable records would stop every consumer. Followers, and a
+broker that restarts, check only the CRC. A compacted topic keeps only the last record of each key.
 Source: Kafka `LogValidator.validateBatch`, `validateRecord`.
 DEVIATION: offset deltas must be 0, 1, 2 ... in an uncompressed batch, too. A payload that cannot be
 decompressed is refused with INVALID_RECORD; Kafka answers UNKNOWN_SERVER_ERROR.

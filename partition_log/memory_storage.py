@@ -16,7 +16,8 @@ from protocol.ids import Offset, TopicPartition
 from protocol.records.batch import RecordBatch
 
 OnReplace = Callable[[TopicPartition, Sequence[RecordBatch], int, Sequence[RecordBatch]], None]
-"""Observer of `replace_prefix`: gets the partition, all batches before it, and its arguments."""
+"""Observer of `replace_prefix`: gets the partition, all batches before the call, and the arguments
+of the call."""
 
 
 class MemoryLogStorage(LogStorage):
@@ -46,7 +47,7 @@ class MemoryLogStorage(LogStorage):
         return self._batches[index].base_offset
 
     def append(self, batch: RecordBatch) -> None:
-        """Write `batch` behind the last one, unflushed."""
+        """Write `batch` after the last one, unflushed."""
         self._batches.append(batch)
 
     def truncate(self, length: int) -> None:
@@ -79,13 +80,13 @@ class MemoryLogStorage(LogStorage):
         return self._flushed_length
 
     def flush(self) -> None:
-        """Move the flush mark to the end."""
+        """Move the flush mark to the end: now every batch survives a power loss."""
         self._flushed_length = len(self._batches)
 
     def write_back(self) -> None:
-        """Move the flush mark to the end.
+        """Move the flush mark to the end, as the system's own writing does.
 
-        Here the same as `flush`, which need not wait for a disk.
+        In memory this is the same as `flush`, since neither has to wait for a disk.
         """
         self._flushed_length = len(self._batches)
 

@@ -1,9 +1,11 @@
 """Settings and results of a replica (`replica.Partition`), as plain values.
 
 The broker acts on a result: it sends a proposed AlterPartition, completes the requests that waited
-for a new high watermark, and writes the trace events. Results of appends and fetches are msgspec
-Structs instead of dataclasses: they are built thousands of times a second, and building a frozen
-dataclass takes ten times as long.
+for a new high watermark, and writes the trace events. The ISR is the set of in-sync replicas; a
+leader proposes a change of it to the controller with AlterPartition. The high watermark is the
+offset below which all of them have the records. Results of appends and fetches are msgspec Structs
+instead of dataclasses: they are built thousands of times a second, and building a frozen dataclass
+takes ten times as long.
 """
 
 from dataclasses import dataclass
@@ -41,8 +43,10 @@ class ReplicaConfig:
 class IsrProposal:
     """A change of the ISR that a leader proposes to the controller.
 
-    `data` is this partition's part of the AlterPartitionRequest; `new_isr` is the proposed
-    ISR; `added` and `removed` are its differences from the committed ISR.
+    data: this partition's part of the AlterPartitionRequest.
+    new_isr: the proposed ISR.
+    added, removed: the differences of `new_isr` from the committed ISR (which the controller
+    stores).
     """
 
     data: AlterPartitionPartitionData
@@ -74,8 +78,8 @@ class AppendInfo(msgspec.Struct, frozen=True, kw_only=True):
     With an error nothing was appended and the offsets are -1.
     next_offset: offset after the batch. With acks=all the append is acknowledged once the high
         watermark reaches it (`Partition.check_acknowledged`).
-    new_high_watermark: None if the high watermark did not move. It moves at once if the leader is
-        alone in the ISR.
+    new_high_watermark: None if the high watermark did not move. An append moves it only if the
+    leader is alone in the ISR.
     is_duplicate: no batch was appended, because the log has this batch of the producer already, at
         these offsets.
     log_append_time_ms: -1 if records keep their producer's timestamps. For a duplicate it is the
@@ -119,7 +123,7 @@ class FollowerFetchResult(msgspec.Struct, frozen=True, kw_only=True):
 
     ignored: the answer belongs to an older leader epoch, or the log end has moved since the Fetch.
     error: says what the broker does next.
-        NONE: fetch again at once from the new log end.
+            NONE: fetch again immediately, from the new log end.
         FENCED_LEADER_EPOCH, UNKNOWN_SERVER_ERROR: stop until the next leader epoch, as Kafka's
         markPartitionFailed does.
         Any other error: fetch again after `replica.fetch.backoff.ms`.

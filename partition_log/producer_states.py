@@ -1,15 +1,17 @@
 """ProducerStates: the last batches, epochs and open transactions of the producers of a log.
 
-The states are rebuilt from the log's batches, so every replica has the same states, also after a
-restart or a truncation.
+The states are computed from the log's batches. So every replica has the same states, and a restart
+or truncation does not change this.
 
 An *idempotent* producer numbers its records in each partition from 0, and sends a batch again until
 it gets an answer. A batch's base sequence is the number of its first record. The leader knows the
-producer's last BATCHES_TO_RETAIN batches. If the log has a batch already, the leader only answers,
-with the offset of that batch. It refuses a batch that leaves out a number. So each batch is
-appended exactly once, in order (KIP-98, KIP-185).
+producer's last BATCHES_TO_RETAIN batches. If the log has a batch already, the leader does not
+append it, and answers with the batch's offset in the log. It refuses a batch that leaves out a
+number. So each batch is appended exactly once, in order (KIP-98, KIP-185).
 
-A leader also keeps *verification guards* (KIP-890), against this race:
+A producer is fenced when its epoch is raised: batches with the old epoch are refused. A marker is
+the record that ends a transaction in a log. A leader also keeps *verification guards* (KIP-890),
+against this race:
 1. A producer's TxnOffsetCommit is delayed on its way.
 2. The transaction ends: its marker is appended.
 3. The delayed request arrives. If it were appended, it would open a new transaction in this log,
@@ -128,9 +130,9 @@ class ProducerStates:
     def begin_verification(self, producer_id: int, producer_epoch: int) -> int | None:
         """Return the guard for the first batch of a transaction.
 
-        None if the transaction is open in this log already: then no verification is needed. A
-        repeated call returns the same guard, until a transactional batch or a marker of the
-        producer ends it.
+        None if the transaction has a batch in this log already: then no verification is needed. A
+        repeated call returns the same guard. The guard ends when the producer's first transactional
+        batch, or a marker, is appended.
 
         Source: Kafka UnifiedLog.maybeStartTransactionVerification.
         """
@@ -202,8 +204,9 @@ class ProducerStates:
             return ErrorCode.INVALID_PRODUCER_EPOCH
 
         # A new epoch begins with sequence 0, which is NO_SEQUENCE + 1. The check also refuses a
-        # repeated batch that is older than all remembered ones. (Brokers before 1.1 answered such a
-        # batch with DUPLICATE_SEQUENCE_NUMBER, which clients still know.)
+        # repeated batch that is older than all remembered ones, which `find_duplicate` does not
+        # find. (Brokers before 1.1 answered such a batch with DUPLICATE_SEQUENCE_NUMBER, which
+        # clients still know.)
         last_sequence = state.last_sequence if epoch == state.producer_epoch else NO_SEQUENCE
         if batch.base_sequence != (last_sequence + 1) % _SEQUENCES:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -1,9 +1,18 @@
 """Partition: one replica of one partition, as leader or follower.
 
+Terms:
+- Leader epoch: the number of the partition's leadership; each election increases it. Partition
+epoch: the number of the last change of the partition's leader, replicas or ISR.
+- ISR: the in-sync replicas. High watermark: the offset below which all of them have the records,
+which are committed then. Log end offset: the offset that the next record will get.
+- AlterPartition: the request by which a leader proposes a new ISR to the controller.
+- Transaction marker: the record that ends a producer's transaction in a partition.
+
 Inputs are metadata (make_leader, make_follower), appends, Fetches and their answers, and the
-answers to AlterPartition. Each input returns a value of `outcomes`, on which the broker acts; a
-Partition itself neither sends nor waits. It owns the leader, the leader epoch and the partition
-epoch; `in_sync_replicas` computes the high watermark, and `fetching` makes two logs equal.
+answers to AlterPartition. For each input a method returns a value of `outcomes`, on which the
+broker acts; a Partition itself neither sends nor waits. It owns the leader, the leader epoch and
+the partition epoch. `in_sync_replicas` computes the high watermark, and `fetching` makes a
+follower's log equal to its leader's.
 Source: docs/kafka/BEHAVIOUR.md 6.1, Kafka 3.9 `Partition`.
 """
 
@@ -64,8 +73,8 @@ _GIVE_UP = frozenset(
 class Partition:
     """One replica of one partition, as leader or follower.
 
-    Attributes, to read only: `topic_partition`, `broker_id`, `log`, `leader_id` (-1: no broker
-    leads), `leader_epoch` and `partition_epoch` (-1 before the first metadata), `replicas`.
+    Attributes, to read only: `topic_partition`, `broker_id`, `log`, `replicas`, `leader_id` (-1: no
+    broker leads); `leader_epoch` and `partition_epoch` (-1 before the first metadata).
     """
 
     __slots__ = (
@@ -151,7 +160,7 @@ class Partition:
         return self._config.uses_log_append_time
 
     def follower_log_end_offset(self, broker_id: BrokerId) -> Offset:
-        """Return a follower's log end as its last Fetch named it, -1 before the first Fetch.
+        """Return the log end that a follower's last Fetch named, -1 before its first Fetch.
 
         Raises: SimulationError if `broker_id` is not a follower of this leader.
         """
@@ -164,7 +173,7 @@ class Partition:
         return follower.log_end_offset
 
     def follower_broker_epoch(self, broker_id: BrokerId) -> int | None:
-        """Return the broker epoch of a follower's last Fetch; None without one, or no follower."""
+        """Return the broker epoch of a follower's last Fetch, None if there was none."""
         follower = self._in_sync.followers.get(broker_id)
         return None if follower is None else follower.broker_epoch
 
@@ -173,8 +182,9 @@ class Partition:
     def update_eligible_brokers(self, eligible: Mapping[BrokerId, BrokerEpoch]) -> None:
         """Set the brokers that may join an ISR (unfenced, not shutting down), with broker epochs.
 
-        To be called after each metadata delta that changes a broker. The mapping is kept, not
-        copied.
+        To be called after each metadata delta that changes a broker. The mapping itself is kept,
+        not a copy. A fenced broker sends the controller no heartbeats; a broker epoch is the number
+        of its registration, which a restart increases.
         """
         self._in_sync.update_eligible(eligible)
 
@@ -189,9 +199,9 @@ class Partition:
     ) -> LeadershipChange:
         """Become leader in a new epoch, or take over a new ISR or assignment as leader.
 
-        A new leader epoch begins at the log end, and the followers in the ISR count as caught up.
-        The high watermark stays, unless this replica is alone in the ISR. New metadata ends a
-        proposal in flight, whose answer will be out of date.
+        In a new leader epoch, the epoch begins at the log end, and the followers in the ISR count
+        as caught up. The high watermark stays, except if this replica is alone in the ISR. New
+        metadata ends a proposal in flight, since its answer will be out of date.
         Raises: SimulationError if this replica is not in `replicas`.
         Source: Kafka Partition.makeLeader.
         """
@@ -427,7 +437,7 @@ class Partition:
         min_one_batch: bool = True,
         update_fetch_state: bool = True,
     ) -> FetchResult:
-        """Read for a Fetch: up to the log end for a follower, to the high watermark for a consumer.
+        """Read for a Fetch: a follower gets up to the log end, a consumer up to the high watermark.
 
         replica_id: the follower's broker id, -1 for a consumer.
         max_bytes: the rest of the request's limit, after the partitions before this one.
@@ -445,8 +455,8 @@ class Partition:
         if isinstance(diverging, ErrorCode):
             return self._fetch_error(request, diverging)
 
-        # Read before the follower's progress is recorded, as in Kafka: if this Fetch moves the
-        # high watermark, the follower learns of that with its next Fetch.
+        # The high watermark is read before the follower's progress is recorded, as in Kafka. So if
+        # this Fetch moves the high watermark, the follower learns of that only with its next Fetch.
         high_watermark = self.log.high_watermark
         if diverging is not None:
             return FetchResult(
@@ -496,8 +506,8 @@ class Partition:
 
         This is a fast path, to be tried before `fetch`: a follower's Fetch names all its
         partitions, and mostly only one has a new record. If the result is None, `fetch` must be
-        called. Otherwise this call has recorded the Fetch, unless `now_us` is None: then a parked
-        Fetch is read again, which was recorded when it arrived.
+        called. Otherwise this call has recorded the Fetch. If `now_us` is None, nothing is
+        recorded: then a parked Fetch is read again, and it was recorded when it arrived.
         """
         if request.current_leader_epoch != self.leader_epoch or self.leader_id != self.broker_id:
             return None
@@ -522,9 +532,10 @@ class Partition:
     ) -> FollowerState | None:
         """Let the follower's state take the times of its Fetches from `shared`, and return it.
 
-        This is right while `fetch_nothing` would answer the follower's Fetches. As soon as this
-        partition changes, or the follower fetches from another offset, the caller must call
-        `count_alone` of the returned state. The result is None if `replica_id` is no follower.
+        The sharing is right only while `fetch_nothing` would answer the follower's Fetches. When
+        this partition changes, or the follower fetches from another offset, the caller must
+        immediately call `count_alone` of the returned state. The result is None if `replica_id` is
+        no follower.
         """
         follower = self._in_sync.followers.get(BrokerId(replica_id))
         if follower is not None:
@@ -599,7 +610,7 @@ class Partition:
     def handle_fetch_response(
         self, request: FetchPartition, data: PartitionData
     ) -> FollowerFetchResult:
-        """Append or truncate by the leader's answer to `request`, and adopt its high watermark.
+        """Append or truncate as the leader's answer to `request` says; adopt its high watermark.
 
         The answer is ignored if the leadership or the log end has changed since the request.
         Source: Kafka AbstractFetcherThread.processFetchRequest.
@@ -649,7 +660,7 @@ class Partition:
         if size > self._config.segment_bytes:
             return AppendInfo(error=ErrorCode.RECORD_LIST_TOO_LARGE)
         placed = self.log.append_batch_as_leader(batch, leader_epoch=self.leader_epoch)
-        # In an ISR of one the leader's own log end is the high watermark.
+        # Alone in the ISR, the leader need not wait: its own log end is the high watermark.
         moved = self._in_sync.maybe_increment_high_watermark(now_us)
         return AppendInfo(
             base_offset=Offset(placed.base_offset),
@@ -673,18 +684,19 @@ class Partition:
             return ErrorCode.NONE
         broker = BrokerId(replica_id)
         if broker not in self._in_sync.followers:
-            # The fetcher may know a newer assignment than this leader: it must fetch again later.
+            # The fetcher may know a newer assignment than this leader. It gets an error after which
+            # it fetches again later.
             if epoch == NO_LEADER_EPOCH:
                 return ErrorCode.NOT_LEADER_OR_FOLLOWER
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         if replica_epoch != -1 and self._in_sync.registered_epoch(broker) > replica_epoch:
-            # A Fetch that the follower sent before its restart: records may be lost since then.
+            # The follower sent this Fetch before its restart. It may have lost records since then.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
     def _nothing_new(self) -> PartitionData:
         """Return the answer for a fetcher that has every record."""
-        # Built once and reused while it is right: idle followers fetch it thousands of times.
+        # Built once and reused while it is right: idle followers ask for it thousands of times.
         answer = self._empty_answer
         if (
             answer is None

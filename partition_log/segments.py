@@ -1,10 +1,10 @@
 """Segments: the parts of a log that a cleaning may take, computed from the log's batches.
 
-A cleaning is one round of log compaction. The first dirty offset is the beginning of the part that
-no cleaning has processed yet. Kafka stores a log as a sequence of segment files, and appends to the
-last one, which is active. A cleaning takes whole segments, and never the active one. Here a log is
-one sequence of batches. The borders of segments are computed only when a cleaning is considered, so
-that appends cost nothing more.
+A cleaning is one round of log compaction, which removes replaced records. The first dirty offset is
+the beginning of the part that no cleaning has processed yet. Kafka stores a log as a sequence of
+segment files. It appends to the last one, which is called active. A cleaning takes whole segments,
+and never the active one. Here a log is one sequence of batches. The borders of segments are
+computed only when a cleaning is considered, so that an append costs nothing more.
 Source: Kafka `LogSegment.shouldRoll`, `LogCleanerManager.cleanableOffsets`, `LogToClean`.
 DEVIATION: the log below the first dirty offset counts as one segment, and after a restart segments
 are counted anew from there. No segment ends because its index is full.
@@ -88,7 +88,7 @@ class Segments:
 
     @property
     def read_length(self) -> int:
-        """Number of the log's batches that are in segments so far, or are clean."""
+        """Number of the log's batches that this object has read so far."""
         return self._next_index
 
     @property
@@ -99,9 +99,10 @@ class Segments:
     def cleanable(self, uncleanable_offset: int, *, min_lag_ms: int, now_ms: int) -> Cleanable:
         """Return the part of the log that a cleaning would process now.
 
-        The part ends before the first segment that contains `uncleanable_offset`, or is the active
-        one, or has a record younger than `min_lag_ms`. `uncleanable_offset` is the log's last
-        stable offset: the transactions above it may still be aborted.
+        The part ends before the first segment that contains `uncleanable_offset`, or has a record
+        younger than `min_lag_ms`, or is the active one. `uncleanable_offset` is the log's last
+        stable offset, the first offset of an open transaction: transactions above it may still be
+        aborted.
         """
         self._update()
         end_offset, cleanable_bytes = self.first_dirty_offset, 0

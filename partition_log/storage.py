@@ -1,9 +1,10 @@
 """Storage: the interface of a broker's disk, with a log per partition and small checkpoint files.
 
 `memory_storage` implements it in memory, `cluster.storage` with files. An appended batch is in the
-page cache: it survives a crash of the process, and is lost by a power loss unless it was flushed.
-The *flush mark* is the number of batches of a log that are flushed. A checkpoint survives a crash
-and a power loss, because Kafka syncs these files.
+page cache (the operating system's memory): it survives a crash of the process, and is lost by a
+power loss unless it was flushed. The *flush mark* is the number of batches of a log that are
+flushed. A checkpoint survives a crash and a power loss, because Kafka writes these files to the
+disk immediately.
 """
 
 from abc import ABC, abstractmethod
@@ -101,7 +102,7 @@ class Storage(ABC):
 
     @abstractmethod
     def delete(self, partition: TopicPartition) -> None:
-        """Delete the log of `partition` at once; does nothing if it has none."""
+        """Delete the log of `partition` immediately; does nothing if it has none."""
 
     @abstractmethod
     def write_checkpoint(self, name: str, content: bytes) -> None:

@@ -1,4 +1,8 @@
-"""Builders of a replica's trace events; each fills the columns of its kind."""
+"""Builders of a replica's trace events; each fills the columns of its kind.
+
+The trace is the run's recorded rows of events. A leader epoch is the number of a partition's
+leadership. The high watermark is the offset below which every in-sync replica has the records.
+"""
 
 from partition_log.log import PartitionLog
 from protocol.ids import CONSUMER_OFFSETS, NO_BROKER, BrokerId, LeaderEpoch, Offset, broker_name

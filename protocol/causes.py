@@ -1,9 +1,11 @@
 """Causes in the trace: closed enums, whose values fill the column `cause` of a row.
 
-Programs compare these values. The column `cause_text` has a sentence for people, which no program
-reads. In some kinds of rows the cause is a name instead (a fault id, the purpose of a connection, a
-broker, a checker, an error); `trace_schema` lists these kinds. Words in capitals in a docstring,
-such as MEMBER_REMOVED, are kinds of rows. The driver is the process that conducts a run.
+The trace is the run's recording: one row for each event. Programs compare the values of `cause`.
+The column `cause_text` has a sentence for people, which no program reads. In some kinds of rows the
+cause is a name instead (a fault id, the purpose of a connection, a broker, a checker, an error);
+`trace_schema` lists these kinds. Words in capitals in a docstring, such as MEMBER_REMOVED, are
+kinds of rows. The driver is the process that conducts a run. A generation is the number of a
+group's rebalance.
 """
 
 from enum import StrEnum

@@ -3,8 +3,11 @@
 A field `session_timeout_ms` is the setting `session.timeout.ms`: the structs rename `_` to `.`. The
 types and bounds below validate an experiment file, and give its JSON Schema. The defaults are those
 of KAFKA_VERSION, with which the recordings in docs/kafka were made. Kafka 4.0 has other defaults,
-for example linger.ms 5 and group.coordinator.new.enable true. The rules of the old consumer, and
-ids such as ZK-10, are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
+for example linger.ms 5 and group.coordinator.new.enable true. Ids such as ZK-10 name rules of the
+old consumer, in docs/kafka/ZOOKEEPER_CONSUMER.md.
+
+Kafka has two implementations of the group coordinator, an older one in Scala and a newer one in
+Java. This project has the Scala one; JavaSwitches let it behave as the Java one in single points.
 Source: docs/kafka/BEHAVIOUR.md 8.1 and 8.2.
 """
 

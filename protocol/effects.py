@@ -1,9 +1,10 @@
 """Effects: the requests of a core (controller, coordinator) to its host, returned in a `Result`.
 
-A core never calls out. It returns one Result for each input. The node that hosts the core carries
-the effects out, in this order: timers, appends, sends, verifications, replies. The node passes the
-trace events to its Host, which adds time, node, incarnation and sequence number. The Host is the
-node's only access to the outside: clock, timers, connections, storage, trace.
+A core is a state machine without clock and I/O. It never calls out. It returns one Result for each
+input. The node that hosts the core carries the effects out, in this order: timers, appends, sends,
+verifications, replies. The node passes the trace events (rows of the run's recording) to its Host,
+which adds time, node, incarnation (the number of the node's life) and sequence number. The Host is
+the node's only access to the outside: clock, timers, connections, storage, trace.
 
 Some effects have an outcome (AppendCompleted, TransactionVerified), which the node feeds back into
 the core as a later input.
@@ -17,7 +18,8 @@ from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, AppendId, NodeName, 
 from protocol.records.batch import Record
 from protocol.trace import TraceEvent
 
-# The values of `acks` in Kafka's Produce: who must have a batch before it is acknowledged.
+# The values of `acks` in Kafka's Produce: the replicas that must have a batch before it is
+# acknowledged. ACKS_ALL: every in-sync replica.
 ACKS_ALL = -1
 ACKS_NONE = 0
 ACKS_LEADER = 1
@@ -31,9 +33,10 @@ class Append:
     partition: index in `__consumer_offsets`, or in `__transaction_state` for the transaction
         coordinator.
     records: non-empty.
-    required_acks: with ACKS_ALL (-1) and ACKS_LEADER (1) an AppendCompleted follows: when the high
-        watermark has passed the batch, after `timeout_ms`, or when leadership is lost. ACKS_LEADER
-        ignores min.insync.replicas. With ACKS_NONE (0) none follows.
+    required_acks: with ACKS_ALL (-1) an AppendCompleted follows when the high watermark has passed
+    the batch (every in-sync replica has it then), after `timeout_ms`, or when leadership is lost.
+    With ACKS_LEADER (1) it follows when the leader's log has the batch. With ACKS_NONE (0) none
+    follows. ACKS_LEADER ignores min.insync.replicas.
     timeout_ms: None stands for `offsets.commit.timeout.ms`.
     """
 
@@ -67,8 +70,8 @@ class AppendCompleted:
 class VerifyTransaction:
     """Request to verify that a partition of `__consumer_offsets` is part of an open transaction.
 
-    If the log has batches of the transaction, it is verified; otherwise the broker asks the
-    transaction coordinator (KIP-890). Exactly one TransactionVerified follows.
+    If the log has batches of the transaction, it is verified without a request; otherwise the
+    broker asks the transaction coordinator (KIP-890). Exactly one TransactionVerified follows.
     `tells_abortable` is True for a client that knows the error TRANSACTION_ABORTABLE.
     """
 
@@ -84,8 +87,8 @@ class VerifyTransaction:
 class TransactionVerified:
     """The outcome of a VerifyTransaction: a later input of the core.
 
-    `guard` must be passed on to the Append. It is None with an error, and if the log had the
-    transaction already.
+    `guard` must be passed on to the Append: the log accepts the transaction's first batch only with
+    it. It is None with an error, and if the log has batches of the transaction already.
     """
 
     verification_id: int

@@ -144,6 +144,7 @@ _RETRIABLE = frozenset(
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
     }
 )
+# NONE, and the errors after which the operation may have happened.
 _INDEFINITE = frozenset(
     {
         ErrorCode.NONE,  # no error: the operation happened

@@ -17,6 +17,7 @@ PartitionEpoch = NewType("PartitionEpoch", int)
 """Number of changes of a partition's leader or ISR since its creation."""
 BrokerEpoch = NewType("BrokerEpoch", int)
 """Number of a broker's registration: the offset of its record in the metadata log."""
+# The ids below are Kafka's words: a group of consumers, a member of it, and its rebalances.
 GroupId = NewType("GroupId", str)
 MemberId = NewType("MemberId", str)
 """Id from the coordinator: `<client id or instance id>-<uuid4>`; "" before the first join."""
@@ -35,7 +36,7 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 CLUSTER_METADATA = "__cluster_metadata"
 
-# Kafka's values for "none" and "unknown".
+# Kafka's values for "none" and "unknown". A member has no id before its first join.
 NO_BROKER = BrokerId(-1)
 NO_LEADER_EPOCH = LeaderEpoch(-1)
 NO_GENERATION = GenerationId(-1)

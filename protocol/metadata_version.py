@@ -72,7 +72,7 @@ def metadata_version(name: str) -> MetadataVersion:
 
 def _pattern() -> str:
     """Return a regular expression: each release, perhaps followed by one of its -IV numbers."""
-    # `[0-{count - 1}]` is a class of single digits: no release has more than ten versions.
+    # `[0-{count - 1}]` matches one digit, which is enough: no release has more than ten versions.
     names = "|".join(
         release.replace(".", r"\.") + (f"(-IV[0-{count - 1}])?" if count else "")
         for release, count in _INTERNAL_VERSIONS.items()
@@ -84,6 +84,7 @@ def _pattern() -> str:
 VERSION_PATTERN = _pattern()
 """A regular expression for the names of all versions."""
 
+# The versions with which the format of group and offset records has changed.
 _0_10_1_IV0 = metadata_version("0.10.1-IV0")
 _2_1_IV0 = metadata_version("2.1-IV0")
 _2_1_IV1 = metadata_version("2.1-IV1")

@@ -9,7 +9,8 @@ def java_string_hash(text: str) -> int:
 
     The result is in [-2**31, 2**31 - 1].
     """
-    # Computed modulo 2**32, as Java's int overflows; the last line makes the result signed.
+    # Computed modulo 2**32, as Java's int overflows; the last line makes the result signed. Each
+    # UTF-16 unit is two bytes, the high one first.
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for index in range(0, len(units), 2):

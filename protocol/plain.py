@@ -1,10 +1,11 @@
 """Conversion between messages and plain data (dicts, lists, numbers) in one version of an API.
 
-Plain data has the fields of that version, under Kafka's names. Recordings of real Kafka are read
-and compared in this form. A schema (see `protocol.wire.fields`) describes all versions of an API,
-a message class only the newest. If an old version has another structure, `lift` of the schema
-converts a request from it, and `lower` converts an answer to it. An API is named by its label, such
-as `JoinGroup`.
+A recording of real Kafka has messages as plain data: the fields that the message has in its
+version, under Kafka's names. They are read and compared in this form. A message class of this
+project describes only the newest version of an API, a schema (see `protocol.wire.fields`) all
+versions. If an old version has another structure than the newest, `lift` of the schema converts a
+request from it, and `lower` converts an answer to it. An API is named by its label, such as
+`JoinGroup`.
 """
 
 import types
@@ -142,7 +143,7 @@ def _convert(wanted: typing.Any, value: PlainValue) -> object:  # noqa: ANN401 (
 
 
 def _options(wanted: typing.Any) -> tuple[typing.Any, ...]:  # noqa: ANN401 (a type annotation)
-    """Return the members of a union, such as `X | None`; of another type, the type itself."""
+    """Return the members of a union, such as `X | None`; for another type, a tuple of this type."""
     is_union = typing.get_origin(wanted) in (typing.Union, types.UnionType)
     return typing.get_args(wanted) if is_union else (wanted,)
 

@@ -4,7 +4,8 @@ A core is a state machine without a clock, such as the coordinator. A Host is a 
 to clock, network and disk. An incarnation is one life of a node, counted from 0.
 
 A core or node makes a `TraceEvent`. Its Host adds time, node, incarnation and sequence number,
-which gives a `TraceRow`. All runtimes write the same rows; checkers and Spark's tables read them.
+which gives a `TraceRow`. A runtime is the platform of a cluster: one process in simulated time, or
+real processes. All runtimes write the same rows; checkers and Spark's tables read them.
 """
 
 from enum import StrEnum

@@ -1,7 +1,9 @@
 """The schema of the trace: meaning, columns and detail of each kind of row.
 
-`TRACE_SECTIONS` is the table. `nonconformity` checks a row against the table, the reference page
-prints the table, and `pipeline` takes the types of details from it.
+The trace is the run's recording: one row for each event. Its rows have common columns, and
+`detail`, a JSON object with fields of its own in each kind of row. `TRACE_SECTIONS` is the table of
+kinds. `nonconformity` checks a row against the table, the reference page prints the table, and
+`pipeline` takes the types of details from it.
 """
 
 from collections.abc import Mapping
@@ -567,7 +569,8 @@ def _kind(
 ) -> KindSchema:
     """Return a KindSchema: `columns` keep their common meaning, `meanings` have their own.
 
-    A kind with `causes` and a meaning for `cause` allows both a value of the enums and a name.
+    In a kind with `causes` and also a meaning for `cause`, the cause may be a value of the enums or
+    a name.
     """
     filled = dict.fromkeys(columns, "") | meanings
     if causes:
@@ -1144,6 +1147,7 @@ _UNDECLARED = {
     kind.value: tuple(name for name in COLUMN_MEANINGS if name not in (*STAMP, *schema.columns))
     for kind, schema in TRACE_KINDS.items()
 }
+# An attrgetter reads all its attributes in one call, into a tuple.
 _UNDECLARED_OF = {
     kind: (attrgetter(*names), (None,) * len(names)) for kind, names in _UNDECLARED.items()
 }
@@ -1166,7 +1170,7 @@ def nonconformity(row: TraceRow) -> str | None:
     if undeclared(row) != nothing:
         name = next(name for name in _UNDECLARED[kind] if getattr(row, name) is not None)
         return f"{kind} fills {name} ({getattr(row, name)!r}), expected null"
-    # A kind that is not in _CLOSED_CAUSES accepts any cause, so also this one.
+    # The default of `get` is the row's own cause: a kind that is not in _CLOSED_CAUSES accepts any.
     if row.cause is not None and row.cause not in _CLOSED_CAUSES.get(kind, (row.cause,)):
         expected = ", ".join(sorted(_CLOSED_CAUSES[kind]))
         return f"{kind} has cause {row.cause!r}, expected one of {expected}"

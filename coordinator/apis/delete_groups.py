@@ -1,7 +1,8 @@
 """DeleteGroups (42), v0 to v2: deletes groups without members, with their offsets.
 
 A turn is the handling of one input; replies go through it. A shard has the groups of one partition
-of `__consumer_offsets` that this broker coordinates.
+of `__consumer_offsets` that this broker coordinates. A tombstone is a record without a value, which
+deletes its key.
 Source: Kafka `GroupCoordinator.handleDeleteGroups`; docs/kafka/BEHAVIOUR.md 2.10.
 """
 
@@ -29,7 +30,7 @@ def handle_delete_groups(
 ) -> None:
     """Answer a DeleteGroups, with one result for each group that the request names.
 
-    `gate` returns the shard of a group, or the error why it is not served here.
+    `gate` returns the shard of a group, or the error that says why this broker does not serve it.
     """
     turn.reply(
         request_id,

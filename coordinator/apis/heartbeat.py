@@ -1,10 +1,10 @@
 """Heartbeat (12), v0 to v4: restarts a member's session and reports a rebalance to the member.
 
-The answer comes from memory, without the log. So an old coordinator that is cut off from the
-cluster still answers, and its members do not look for the new one. The switch
-`heartbeats_wait_for_writes` (of the Java coordinator) prevents that. With the switch, an answer
-waits until every record that was in the log when the request arrived is committed. A refusal never
-waits.
+By default the answer comes from memory, without the log. So an old coordinator that is cut off from
+the cluster still answers, and its members do not look for the new coordinator. The switch
+`heartbeats_wait_for_writes` (of the Java coordinator) prevents that. With it, an answer waits until
+every record that was in the log when the request arrived is committed (is on every in-sync
+replica). An error other than REBALANCE_IN_PROGRESS never waits.
 
 A turn is the handling of one input; replies go through it. A shard has the groups of one partition
 of `__consumer_offsets` that this broker coordinates.
@@ -45,7 +45,8 @@ def handle_heartbeat(
 
 def _waits(shard: Shard | ErrorCode, error: ErrorCode) -> TypeGuard[Shard]:
     """Return True if an answer must wait: it is no refusal, and the log has uncommitted records."""
-    # Kafka's handler returns these two codes. It throws any other, which is answered at once.
+    # Java's handler returns these two codes, and the return waits. It throws any other code, which
+    # is answered immediately.
     is_returned = error is ErrorCode.NONE or error is ErrorCode.REBALANCE_IN_PROGRESS
     return isinstance(shard, Shard) and is_returned and not shard.above_high_watermark.is_empty
 
@@ -62,7 +63,8 @@ def _heartbeat(turn: Turn, shard: Shard | ErrorCode, request: HeartbeatRequest) 
     error = _check(group, request, turn.guards)
     if error.value:  # the value of NONE is 0
         return error
-    # _check has refused Dead, and Empty (which has no members). As in Kafka, both are listed here.
+    # _check has already refused a Dead group, and an Empty one, since no member id is in it. Both
+    # are listed here as in Kafka.
     match group.state:
         case GroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID

@@ -5,11 +5,16 @@ MEMBER_ID_REQUIRED and a member id, with which the client joins again (KIP-394).
 members (KIP-345), v8 the client's reason (KIP-800), v9 lets the leader skip the assignment
 (KIP-814).
 
-- Turn: the handling of one input. Handlers change groups at once, and add replies, timers and trace
-  rows to the turn's result.
+- Turn: the handling of one input. Handlers change groups directly, and add replies, timers and
+trace rows to the turn's result.
 - Shard: the groups of one partition of `__consumer_offsets`, while this broker coordinates them.
+- Join phase: the first half of a rebalance, in which every member sends JoinGroup. Its end begins a
+new generation, whose number members name in later requests.
 - Parked: kept without an answer; a JoinGroup is parked until the join phase ends.
-- Pending member id: given to a client by MEMBER_ID_REQUIRED, and not used by a member yet.
+- Pending member id: an id that a client got with MEMBER_ID_REQUIRED and that no member uses yet.
+- Static member: one with a configured `group.instance.id`, which keeps its place when it restarts.
+A dynamic member has none.
+- Protocol: a way to assign partitions; each member lists the protocols that it supports.
 Source: Kafka `GroupCoordinator.handleJoinGroup`, `doNewMemberJoinGroup`,
 `doCurrentMemberJoinGroup`, `addMemberAndRebalance`; docs/kafka/BEHAVIOUR.md 2.2.
 """
@@ -64,7 +69,7 @@ class Join:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The member's time limit for rejoining; v0 uses the session timeout for it, too."""
+        """The member's time limit for rejoining; v0 has only the session timeout."""
         if self.api_version == 0:
             return self.request.session_timeout_ms
         return self.request.rebalance_timeout_ms
@@ -191,9 +196,10 @@ def _join_without_member_id(turn: Turn, group: Group, join: Join) -> None:
             client_reason=request.reason,
         )
     elif join.requires_known_member_id:
-        # KIP-394. Without this step, a client that loses the answer and joins again becomes a
-        # second member, and the group waits for the first one in vain. A pending id holds up a join
-        # phase, too, but for one session timeout at most.
+        # KIP-394. Without this step: (1) a client joins and loses the answer; (2) it joins again,
+        # and becomes a second member; (3) the group waits in vain for the first one. With it, the
+        # lost answer leaves a pending id. This also holds up a join phase, but only for one session
+        # timeout.
         group.add_pending_member(member_id)
         schedule_pending_member_timer(turn, group, member_id, request.session_timeout_ms)
         _refuse(turn, join, member_id, ErrorCode.MEMBER_ID_REQUIRED)
@@ -250,7 +256,8 @@ def _join_with_member_id(turn: Turn, group: Group, join: Join) -> None:
                     join.request_id,
                     join_response(group, member_id, leader_id=group.leader_id, members=()),
                 )
-        # Both were refused above already (an Empty group has no members); listed here as in Kafka.
+        # Both states were refused above already: an Empty group has no members. Listed here as in
+        # Kafka.
         case GroupState.EMPTY | GroupState.DEAD:
             _refuse(turn, join, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
 

@@ -38,8 +38,8 @@ def handle_leave_group(
     """Answer a LeaveGroup.
 
     `shard`: the group's shard, or the error why it is not served here.
-    Raises: UnknownServerError if the member was the last that a join phase waited for, and the next
-        generation cannot begin.
+    Raises: UnknownServerError if a join phase waited only for this member, so that it completes,
+    and the next generation cannot begin.
     """
     turn.reply(request_id, for_version(_leave(turn, shard, request), api_version))
 
@@ -51,7 +51,7 @@ def for_version(response: LeaveGroupResponse, api_version: int) -> LeaveGroupRes
     """
     if api_version >= BATCH_VERSION:
         return response
-    # The error of the whole request, else that of its only member.
+    # The first error among that of the whole request and those of its members.
     errors = (response.error_code, *(member.error_code for member in response.members))
     first = next((error for error in errors if error is not ErrorCode.NONE), ErrorCode.NONE)
     return LeaveGroupResponse(error_code=first)

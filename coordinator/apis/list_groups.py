@@ -14,7 +14,8 @@ from protocol.ids import RequestId
 from protocol.messages.group_admin import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC = "classic"
-"""The type of every group of this coordinator. Groups of KIP-848 have the type `consumer`."""
+"""The type of every group of this coordinator. Groups of the protocol of KIP-848, which this
+coordinator does not have, have the type `consumer`."""
 
 
 def handle_list_groups(

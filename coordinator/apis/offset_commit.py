@@ -1,14 +1,17 @@
 """OffsetCommit (8), v2 to v9: a member, a simple consumer or an admin tool stores offsets.
 
-A commit is fenced by its generation only. The coordinator does not check that the member owns the
-partition, and accepts an offset below the committed one. v2 to v4 may carry a retention time.
+A commit stores an offset for each partition: the position from which the group continues to read. A
+member's commit is checked only for its generation (the number of the group's rebalance). The
+coordinator does not check that the member owns the partition, and accepts an offset below the
+committed one. v2 to v4 may carry a retention time.
 
-By default, as in Kafka's Scala coordinator, memory changes when the append is acknowledged, and a
-failed append leaves no trace. With the switch `commits_apply_on_append`, as in Kafka's Java
-coordinator, memory changes with the append, before any follower has the record. The answer still
-waits for the high watermark, at most offsets.commit.timeout.ms. After that the client gets an
-error, although the log has the record. Such a late commit becomes the committed offset once the
-high watermark passes it.
+By default, as in Kafka's Scala coordinator, memory changes when the append is acknowledged; a
+failed append changes nothing. With the switch `commits_apply_on_append`, as in Kafka's Java
+coordinator, memory changes when the append is requested, before any follower has the record. The
+answer still waits until the high watermark passes the record (every in-sync replica has it then),
+but at most offsets.commit.timeout.ms. After that time the client gets an error, although the log
+has the record. Such a commit is called late. It becomes the committed offset once the high
+watermark passes it.
 
 - Turn: the handling of one input; replies and appends go through it. `turn.java` has the switches,
   `turn.guards` Kafka's checks that an experiment can switch off.
@@ -45,7 +48,8 @@ from protocol.records.offsets import NO_EXPIRE_TIMESTAMP
 from protocol.trace import TraceEvent, TraceKind
 
 RETENTION_VERSIONS = range(2, 5)
-"""Versions with a retention time, from which the offset's expiry is computed; -1 means none."""
+"""Versions with a retention time, from which the offset's expiry is computed. The client sends -1
+if it limits no retention."""
 
 
 def handle_offset_commit(
@@ -55,7 +59,7 @@ def handle_offset_commit(
     request: OffsetCommitRequest,
     api_version: int,
 ) -> None:
-    """Answer an OffsetCommit at once if it fails a check, else once its append has completed.
+    """Answer an OffsetCommit immediately if it fails a check, else when its append has completed.
 
     `shard`: the group's shard, or the error why it is not served here.
     """
@@ -75,10 +79,10 @@ def offsets_stored(
 ) -> None:
     """Answer the request; make its commit the committed offset, or a late commit, or drop it.
 
-    `shard` is the group's shard, None if the partition was unloaded meanwhile. The answer is sent
-    in both cases. `completed.base_offset` is the commit's offset in the log, None if the log never
-    had it. If there is both an offset and an error, the log has the commit, but the append was not
-    acknowledged in time.
+    `shard` is the group's shard. It is None if the partition was unloaded meanwhile; the client is
+    answered even so. `completed.base_offset` is the place of the commit's record in the log, None
+    if the log never had the record. If there is both a place and an error, the log has the commit,
+    but the append was not acknowledged in time.
 
     Raises: SimulationError if an append is acknowledged without an offset.
     """
@@ -119,7 +123,7 @@ def offsets_stored(
 
 
 def late_commits_committed(turn: Turn, shard: Shard, high_watermark: int) -> None:
-    """Make late commits (answered with an error) below `high_watermark` the committed offsets."""
+    """Make the late commits whose records are below `high_watermark` the committed offsets."""
     for commit in shard.above_high_watermark.take_late(high_watermark):
         _committed(turn, commit)
 
@@ -207,7 +211,7 @@ def _append(
     request: OffsetCommitRequest,
     api_version: int,
 ) -> None:
-    """Append the offsets whose metadata fits, or answer at once if none does."""
+    """Append the offsets whose metadata fits; if none does, answer immediately."""
     values, too_large = values_to_store(
         turn,
         request.topics,
@@ -220,8 +224,9 @@ def _append(
         return
 
     now_ms, versions = turn.now_ms, turn.versions
-    # Scala: the offset is pending from here until the append completes. Java: it is written at
-    # once, and stable fetches read it from here on.
+    # Scala: the offset is pending from here until the append completes. Java: the offset is in
+    # memory as written directly after the append is requested, and stable fetches return it from
+    # then on.
     applies_at_once = turn.java.commits_apply_on_append
     records = []
     for partition, value in values.items():

@@ -2,16 +2,17 @@
 
 v7 adds require_stable, which refuses offsets with an unfinished commit; v8 adds several groups.
 
-The answer comes from memory, without the log, so an old coordinator that is cut off from the
-cluster answers with stale offsets. The switch `commits_apply_on_append` (of the Java coordinator)
-changes stable fetches. They return the offsets written last, and each group's part of the answer
-waits until the records of these offsets are committed. Only an open transaction then makes an
-offset unstable.
+By default the answer comes from memory, without the log. So an old coordinator that is cut off from
+the cluster answers with stale offsets. The switch `commits_apply_on_append` (of the Java
+coordinator) changes this for stable fetches. A stable fetch then returns the offsets written last,
+and each group's part of the answer waits until the records of these offsets are committed. Then
+only an open transaction makes an offset unstable.
 
 - Stable fetch: one with require_stable. Unstable offset: one with an unfinished commit.
 - Turn: the handling of one input; replies go through it. `turn.java` has the switches.
 - Shard: the groups of one partition of `__consumer_offsets`, while this broker coordinates them.
-- Held: a part of an answer that waits for the high watermark.
+- Held: of a part of an answer, waiting for the high watermark (below it, every in-sync replica has
+the records: they are committed).
 Source: Kafka `GroupCoordinator.handleFetchOffsets`, `GroupMetadataManager.getOffsets`, Java
 `GroupCoordinatorService.fetchOffsets`, `OffsetMetadataManager.fetchOffsets`;
 docs/kafka/BEHAVIOUR.md 2.7.
@@ -48,7 +49,8 @@ def handle_offset_fetch(
 ) -> None:
     """Answer an OffsetFetch.
 
-    `gate` returns the shard of a group, or the error why it is not served here. As in Kafka, a
+    `gate` returns the shard of a group, or the error that says why this broker does not serve it.
+    As in Kafka, a
     request without groups gets no answer (docs/kafka/BEHAVIOUR.md 0.1).
     """
     if not request.groups:
@@ -82,7 +84,8 @@ def _fetch_when_committed(
         if isinstance(shard, ErrorCode) or shard.above_high_watermark.is_empty:
             fetch.groups.append(group)
         else:
-            # None keeps the place. The held group fills it when the high watermark passes.
+            # None keeps the group's place in the answer; it is replaced when the high watermark
+            # passes.
             fetch.groups.append(None)
             hold(turn, shard, HeldFetch(fetch=fetch, index=index, group=group))
     answer_if_complete(turn, fetch)

@@ -1,15 +1,17 @@
 """SyncGroup (14), v0 to v5: the leader sends the assignment, each member gets its part.
 
-In CompletingRebalance requests are parked. The leader's request has the assignment appended to the
-log; once the append is acknowledged, all parked requests are answered and the group is Stable.
+A group in CompletingRebalance waits for the assignment that its leader (one of the members)
+computes. SyncGroup requests are parked meanwhile. The leader's request has the assignment, which is
+appended to the log. Once the append is acknowledged, all parked requests are answered and the group
+is Stable.
 
 - Parked: kept without an answer.
-- Turn: the handling of one input; replies and appends go through it. `turn.append` takes, beside
-  the records, a value that says what to do when the append completes (`AssignmentAppend`).
-  `turn.java` has switches for differences of Kafka's Java coordinator, for example in its errors.
+- Turn: the handling of one input; replies and appends go through it. `turn.append` gets records,
+and a value that says how to continue when the append completes (`AssignmentAppend`). `turn.java`
+has switches for the ways in which Kafka's Java coordinator differs, for example in its errors.
 - Shard: the groups of one partition of `__consumer_offsets`, while this broker coordinates them.
-- Pending sync member: one that has sent no SyncGroup in this generation; the sync timer bounds the
-  wait for these.
+- Pending sync member: a member that has sent no SyncGroup in this generation (since the last
+rebalance). The sync timer bounds the wait for these members.
 
 Source: Kafka `GroupCoordinator.handleSyncGroup`, `validateSyncGroup`, `doSyncGroup`;
 docs/kafka/BEHAVIOUR.md 2.3.

@@ -4,14 +4,15 @@ A commit takes four steps:
 1. The broker verifies the transaction (KIP-890): it asks the transaction coordinator whether the
    offsets partition is part of the transaction. Without this step, a request that arrives late
    could begin a transaction that never ends.
-2. The offsets are appended, and held as pending.
+2. The offsets are appended to the log, and kept in memory as pending.
 3. The client is answered. Readers still see the offsets from before.
-4. The producer ends the transaction, and the transaction coordinator has a marker written to the
-   log. A commit marker makes the pending offsets the committed ones; an abort marker drops them.
+4. The producer ends the transaction. The transaction coordinator has a marker written to the log, a
+record that ends the transaction. A commit marker makes the pending offsets the committed ones; an
+abort marker drops them.
 
 - Turn: the handling of one input; replies, verifications and appends go through it. `turn.java` has
-  switches for differences of Kafka's Java coordinator, `turn.guards` has Kafka's checks that an
-  experiment can switch off.
+switches for the ways in which Kafka's Java coordinator differs. `turn.guards` says which of Kafka's
+checks an experiment has switched off.
 - Shard: the groups of one partition of `__consumer_offsets`, while this broker coordinates them.
 - `append.is_too_large`: maps every partition of the request to True if the partition's metadata is
   too large to be stored; `append.values` has the other partitions.

@@ -1,10 +1,11 @@
 """Records above the high watermark of a partition, and the answers that wait for them.
 
-Used only with switches of the Java coordinator. There an answer waits until every record that its
-request could see is committed, that is, below the high watermark. A late commit is one whose answer
-timed out first; it still counts once the high watermark passes it. The broker reports the end of
-the log and its high watermark (`GroupCoordinator.log_moved`).
-Must not know how requests are answered.
+The high watermark is the offset below which every in-sync replica has the records: they are
+committed. This module is used only with switches of the Java coordinator. There an answer waits
+until every record that its request could see is committed. An OffsetCommit's answer may time out
+before that. Such a commit is called late; it still becomes the committed offset once the high
+watermark passes it. The broker reports the end of the log and its high watermark
+(`GroupCoordinator.log_moved`). Must not know how requests are answered.
 Source: Kafka (Java) `CoordinatorRuntime`, `SnapshottableCoordinator` (lastWrittenOffset,
 lastCommittedOffset), `DeferredEventQueue`.
 """
@@ -54,7 +55,7 @@ class HeldFetch:
 HeldWrite = HeldHeartbeat | HeldFetch
 """A processed request that appended no record; its answer waits for the records before it.
 
-Kafka's Java coordinator calls such a request a write, since it may change memory."""
+Kafka's Java coordinator calls such a request a write, since its handler may change memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +97,7 @@ class AboveHighWatermark:
         """Keep an answer until every record now in the log is committed; return its timer's key.
 
         After a loss of leadership no record will be committed, and only the timer ends the wait.
-        Then the offset in `held` is 0, and has no effect.
+        The offset in `held` is then 0, a value without a use.
         """
         self._held_count += 1
         key = f"write-{partition}-{self._held_count}"

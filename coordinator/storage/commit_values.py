@@ -1,7 +1,8 @@
-"""Values to store for a commit request, in or outside a transaction, and the check of their size.
+"""The values that a commit request stores, and the check of their size.
 
-A client may send metadata, a string, with each offset. A turn is the handling of one input; it has
-the configuration and the time.
+The request may be an OffsetCommit, or a TxnOffsetCommit (part of a transaction). With each offset
+the client may send metadata, a string of its own. A turn is the handling of one input; it has the
+configuration and the time.
 Source: Kafka `GroupCoordinatorAdapter.createOffsetAndMetadata`,
 `GroupMetadataManager.validateOffsetMetadataLength`; docs/kafka/BEHAVIOUR.md 2.6.
 """

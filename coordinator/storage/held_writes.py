@@ -1,13 +1,15 @@
 """Answers held until the high watermark passes, as in Kafka's Java coordinator.
 
-The Java coordinator treats a request that may change memory as a write, even if it appends no
-record. It processes the request at once, on the newest state. The answer waits until every record
-that was in the log at that moment is committed, at most offsets.commit.timeout.ms. An answer with
-an error does not wait.
+The high watermark is the offset below which every in-sync replica has the records: they are
+committed. The Java coordinator treats a request that may change memory as a write, even if it
+appends no record. It processes the request immediately, on the newest state. The answer waits until
+every record that was in the log at that moment is committed, but at most offsets.commit.timeout.ms.
+An answer with an error does not wait.
 
 A turn is the handling of one input; replies and timers go through it. A shard has the groups of one
-partition of `__consumer_offsets`; its `above_high_watermark.held` maps the key of each timer to
-(log end offset to wait for, request with its answer). RT-3 names a scenario of BEHAVIOUR.md.
+partition of `__consumer_offsets`. Its `above_high_watermark.held` maps the key of each timer to a
+pair: the log end offset (the offset that the next record gets) to wait for, and the request with
+its answer. RT-3 names a scenario of BEHAVIOUR.md.
 Source: Kafka (Java) `CoordinatorRuntime.CoordinatorWriteEvent`, `CoordinatorContext.append`,
 `unload`; docs/kafka/BEHAVIOUR.md 2.4, 2.7, 5.3, 6.4, RT-3.
 """
@@ -57,7 +59,7 @@ def fail_held(turn: Turn, shard: Shard) -> None:
 
 
 def give_up(turn: Turn, shard: Shard, key: str) -> None:
-    """Answer the request of a timer that fired with COORDINATOR_NOT_AVAILABLE."""
+    """Answer the request whose timer `key` has fired, with COORDINATOR_NOT_AVAILABLE."""
     _, write = shard.above_high_watermark.held.pop(key)
     _fail(turn, write, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
@@ -75,8 +77,8 @@ def _fail(turn: Turn, write: HeldWrite, error: ErrorCode) -> None:
         case HeldHeartbeat():
             turn.reply(write.request_id, HeartbeatResponse(error_code=error))
         case HeldFetch():
-            # Whatever the error, Kafka answers a fetch with NOT_COORDINATOR, so that its client
-            # looks for the coordinator again.
+            # Kafka answers a fetch with NOT_COORDINATOR in place of any other error, so that its
+            # client looks for the coordinator again.
             failed = OffsetFetchResponseGroup(
                 group_id=write.group.group_id, error_code=ErrorCode.NOT_COORDINATOR
             )

@@ -1,14 +1,15 @@
 """Load: builds the groups of one offsets partition from its log.
 
-The broker feeds the log in chunks of any size, in offset order, up to the log's end (also above the
-high watermark, as Kafka does), and then calls `finish`. The last record of a key wins. So reading a
-chunk only keeps the newest bytes of each key, and `finish` decodes one value for each key. This
-makes a log with many commits of few partitions cheap to load.
+The broker feeds the log in chunks of any size, in offset order, up to the log's end, and then calls
+`finish`. As in Kafka, this includes records above the high watermark, which may not be on every
+in-sync replica yet. Of several records with one key the last counts. So the reading of a chunk only
+keeps the newest bytes of each key, and `finish` decodes one value for each key. This makes a log
+with many commits of few partitions cheap to load.
 
 A record is about a committed offset, about a group with its members, or about something that only
 newer coordinators know. The first two bytes of a record's key are the version of the key, which
-tells these three apart. A record without a value (a tombstone) deletes. A marker is the control
-batch that ends a producer's transaction.
+tells these three apart. A record without a value (a tombstone) deletes its key. A marker is the
+control batch that ends a producer's transaction.
 
 Source: Kafka `GroupMetadataManager.doLoadGroupsAndOffsets`, `GroupMetadata.loadGroup`;
 docs/kafka/BEHAVIOUR.md 5.4.
@@ -59,10 +60,10 @@ class Load:
         self.leader_epoch = leader_epoch
         self.error: str | None = None  # why reading stopped early
         self.unknown_records = 0
-        # Key of an offset -> base offset of the newest batch with this key, and the value there.
-        # As in Kafka, the position of a commit is the base offset of its batch.
+        # Key of an offset -> the newest value with this key, and the base offset of that value's
+        # batch. As in Kafka, the position of a commit is the base offset of its batch.
         self._offsets: dict[bytes, tuple[int, bytes]] = {}
-        # Producer id -> the same map for its transaction whose marker was not read yet.
+        # Producer id -> such a map for its open transaction, whose marker was not read yet.
         self._transactional: dict[int, dict[bytes, tuple[int, bytes]]] = {}
         self._groups: dict[str, GroupMetadataValue] = {}
 
@@ -103,7 +104,8 @@ class Load:
     ) -> tuple[Group, TopicPartition, CommittedOffset]:
         """Decode an offset record; return its group too, and create the group if it is missing.
 
-        Only groups without a group record are missing.
+        A group is missing if the log has no group record of it: a simple group, which never had
+        members.
         """
         key = decode_key(key_bytes)
         if not isinstance(key, OffsetCommitKey):
@@ -123,8 +125,8 @@ class Load:
             return
         offsets = self._offsets
         base_offset = batch.base_offset
-        # This loop takes most of the time of a load with many commits. So it decodes nothing, and
-        # calls `_offset_key` only for keys that are not those of an offset in the newest version.
+        # This loop takes most of the time of a load with many commits. So it decodes nothing. It
+        # calls `_offset_key` only for an unusual key: one of another kind, or in an older version.
         for key_bytes, value, _ in fields_of(batch, self._codecs):
             key: bytes | None = key_bytes
             if key is None or key[:2] != _OFFSET_KEY_PREFIX:
@@ -192,12 +194,12 @@ def _offset_key(key: bytes | None, base_offset: int) -> bytes | None:
 
     Raises: CorruptRecord if there is no key.
     """
-    # The first two bytes are the version: up to OFFSET_COMMIT_KEY_VERSION the key is an offset's,
-    # above it is another kind's. All versions of an offset's key have the same fields, so rewriting
-    # the version makes the keys equal without decoding them.
+    # The first two bytes are the version. A version up to OFFSET_COMMIT_KEY_VERSION marks the key
+    # of an offset, a higher one a key of another kind. All versions of an offset's key have the
+    # same fields. So a rewritten version makes two keys of one offset equal, without decoding them.
     if key is None or len(key) < 2:
         raise CorruptRecord(f"record without key in batch {base_offset}")
-    # With a first byte other than 0, the version is none of an offset's key.
+    # The first byte is the high byte of the version. Not 0: the version is 256 or more.
     if key[0] or key[1] > OFFSET_COMMIT_KEY_VERSION:
         return None
     return key if key[1] == OFFSET_COMMIT_KEY_VERSION else _OFFSET_KEY_PREFIX + key[2:]
@@ -219,7 +221,7 @@ def group_from_record(
     timestamp = value.current_state_timestamp_ms
     group.current_state_timestamp_ms = None if timestamp == -1 else timestamp  # -1: unknown
     for stored in value.members:
-        if value.protocol is None:  # a group without members needs none
+        if value.protocol is None:  # only a group without members may lack it
             raise CorruptRecord(f"group {group_id} has members and no protocol")
         rebalance_timeout_ms = stored.rebalance_timeout_ms  # -1: an old record without one
         group.add(

@@ -1,8 +1,8 @@
 """Selection of expired offsets. Changes nothing.
 
-An offset is kept as long as its group consumes its topic, and `offsets.retention.minutes` longer.
-In an Empty group this time begins when the group became Empty; in other groups, and in a simple
-group (without a protocol type), when the offset was committed.
+An offset is kept while its group consumes its topic, and then for `offsets.retention.minutes`. This
+time begins when the group became Empty (had no members any more). In a group that is not Empty, and
+in a simple group (without a protocol type), it begins when the offset was committed.
 Source: Kafka `GroupMetadata.removeExpiredOffsets`; KIP-211; docs/kafka/BEHAVIOUR.md 4.11.
 """
 
@@ -48,7 +48,7 @@ def expired_offsets(group: Group, *, now_ms: int, retention_ms: int) -> tuple[To
 def _is_expired(
     stored: CommittedOffset, empty_since_ms: int | None, *, now_ms: int, retention_ms: int
 ) -> bool:
-    """Return True if an offset's own expiry, or else the retention time, has passed."""
+    """Return True if an offset is past its own expiry; without one, past the retention time."""
     value = stored.value
     if value.expire_timestamp_ms != NO_EXPIRE_TIMESTAMP:
         return now_ms >= value.expire_timestamp_ms

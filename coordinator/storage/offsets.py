@@ -1,12 +1,13 @@
 """GroupOffsets: the committed offsets of a group, and the unfinished commits.
 
-An offset of a partition is in one of four places:
+A commit of a partition's offset is in one of four places:
 - committed: the log has acknowledged it; a fetch returns it.
 - pending (as in Kafka's Scala coordinator, [S]): its append is in flight.
 - written (as in Kafka's Java coordinator, [J], with the switch `commits_apply_on_append`): the log
-  has it above the high watermark. Stable fetches read it, and wait for the high watermark before
-  they answer.
-- transactional: part of an open transaction. It counts once a marker commits the transaction.
+has it, but above the high watermark: not every in-sync replica has it. A stable fetch (one that
+refuses unfinished commits) returns it; the answer waits for the high watermark.
+- transactional: part of a producer's open transaction. It counts once a marker (the record that
+ends the transaction) commits the transaction.
 
 Committed and transactional offsets are hard state: a load rebuilds them from the log. A method's
 name tells which place the method changes: `append_...` the pending offsets, `write_...` the written
@@ -28,7 +29,7 @@ class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
     """A committed offset and its place in the log.
 
     `appended_batch_offset` is the base offset of the batch with the commit. Of two commits the one
-    later in the log is newer, whichever completed first.
+    that is later in the log is newer, even if its append completed first.
     """
 
     appended_batch_offset: int
@@ -61,7 +62,7 @@ class GroupOffsets:
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, CommittedOffset] = {}
-        # One value per partition: a second commit in flight overwrites the first here, as in Kafka.
+        # One value per partition: as in Kafka, a second commit in flight overwrites the first.
         self._pending: dict[TopicPartition, OffsetCommitValue] = {}
         # [J] only: oldest first. `_pending` stays empty with [J].
         self._written: dict[TopicPartition, list[_Written]] = {}
@@ -112,7 +113,7 @@ class GroupOffsets:
         return any(partition in pending for pending in self._transactional.values())
 
     def being_appended(self) -> tuple[TopicPartition, ...]:
-        """Return the partitions with a pending commit: for invariants."""
+        """Return the partitions with a pending commit; used by the check of invariants."""
         return tuple(self._pending)
 
     def being_appended_in_transactions(self) -> tuple[tuple[int, TopicPartition], ...]:
@@ -264,7 +265,7 @@ class GroupOffsets:
     def expire(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
         """Remove the committed offsets of `partitions`; return the partitions that had one.
 
-        Unfinished commits stay.
+        Commits that are pending, written or in an open transaction stay.
         """
         return tuple(name for name in partitions if self._committed.pop(name, None) is not None)
 

@@ -1,9 +1,9 @@
 """Deletion of offsets and groups: from memory first, then by tombstones in the log.
 
-As in Kafka, no request waits for the append of the tombstones (acks=0). If the append fails, the
-next load brings back what was deleted. A turn is the handling of one input; appends and trace rows
-go
-through it. A shard has the groups of one partition of `__consumer_offsets`.
+A tombstone is a record without a value, which deletes its key. As in Kafka, no request waits for
+the append of the tombstones (acks=0). If the append fails, the next load brings back what was
+deleted. A turn is the handling of one input; appends and trace rows go through it. A shard has the
+groups of one partition of `__consumer_offsets`.
 Source: Kafka `GroupMetadataManager.cleanupGroupMetadata`; docs/kafka/BEHAVIOUR.md 5.6.
 """
 

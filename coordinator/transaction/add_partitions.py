@@ -2,14 +2,16 @@
 
 A transaction begins with its first partition. AddOffsetsToTxn names a group, and adds that group's
 partition of `__consumer_offsets`. With `verify_only` the request adds no partition: a broker asks
-whether a partition is part of a transaction, before it accepts the first batch (KIP-890).
+whether its partition is part of a transaction, before it accepts the transaction's first batch in
+that partition (KIP-890).
 
 - Turn: the handling of one input. `turn.write` appends a step (a change of one transactional id)
   together with its purpose: here `PartitionsAdded`, by which `partitions_added` continues.
 - Owned partition: a partition of `__transaction_state` that this broker has loaded.
 - PREPARED: the states in which the end of the transaction is decided, and its markers (the records
   that end it in each partition) are being written.
-- CollectedAnswer: an unfinished answer; it is sent once no transaction of the request is missing.
+- CollectedAnswer: an unfinished answer; it is sent once it has a result of every transaction that
+the request names.
 Source: Kafka `TransactionCoordinator.handleAddPartitionsToTransaction`,
 `handleVerifyPartitionsInTransaction`, `KafkaApis.handleAddOffsetsToTxnRequest`.
 """

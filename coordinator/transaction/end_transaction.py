@@ -1,8 +1,8 @@
 """EndTxn (26) and the abort of abandoned transactions.
 
 The end of a transaction takes three steps:
-1. The decision, PrepareCommit or PrepareAbort, is appended to the log. From here it is final, also
-   if this broker fails.
+1. The decision, PrepareCommit or PrepareAbort, is appended to the log. From then on it is final,
+even if this broker fails.
 2. The client is answered.
 3. Markers are written to all partitions of the transaction (`markers`).
 
@@ -64,7 +64,7 @@ def end_transaction(
     api_version: int,
     is_from_client: bool = False,
 ) -> ErrorCode | None:
-    """Append the decision and return None, or return the error to answer at once.
+    """Append the decision and return None; or return the error of an immediate answer.
 
     The error is NONE for a repeated request, whose transaction has ended already.
 
@@ -82,11 +82,11 @@ def end_transaction(
     if metadata is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
-    # The caller of an abort has prepared PrepareEpochFence, which is pending until here and is
-    # never written: `abort_fenced` replaces it by PrepareAbort.
+    # An abort by the coordinator comes here with a pending PrepareEpochFence, which its caller has
+    # prepared. It is never written: `abort_fenced` replaces it by PrepareAbort.
     is_fence = metadata.pending_state is TransactionState.PREPARE_EPOCH_FENCE
-    # True if another producer has the transactional id by now. A client must name the current
-    # epoch; the coordinator's own abort may name a higher one, which fences.
+    # True if another producer has the transactional id by now. A client must name exactly the
+    # current epoch. The coordinator's own abort may name a higher one, which fences the producer.
     is_other = producer_epoch < metadata.producer_epoch or (
         is_from_client and producer_epoch != metadata.producer_epoch
     )
@@ -139,7 +139,8 @@ def end_decided(
             turn.reply(purpose.request_id, init_producer_id_error(retry, purpose.api_version))
         else:
             turn.reply(purpose.request_id, end_txn_answer(error, purpose.api_version))
-    # Without `found` another load sends the markers: it finds the decision in the log.
+    # If `found` is None, another coordinator loads the log, finds the decision, and sends the
+    # markers.
     if error is ErrorCode.NONE and isinstance(owned, OwnedPartition) and found is not None:
         begin_markers(turn, owned, found)
 
@@ -172,7 +173,7 @@ def _is_timed_out(metadata: TransactionMetadata, now_ms: int) -> bool:
 
 
 def _answer_by_state(metadata: TransactionMetadata, *, is_commit: bool) -> ErrorCode | None:
-    """Return the answer in a state without an open transaction to end; None in Ongoing.
+    """Return the answer if no transaction is left to decide; None in Ongoing.
 
     The client repeats a request if the first answer got lost. If the request agrees with the
     decision, the answer is NONE once all markers are written; until then the client must ask again.

@@ -34,7 +34,7 @@ from protocol.messages.transaction import InitProducerIdRequest, InitProducerIdR
 def handle_init_producer_id(
     turn: TransactionTurn, request_id: RequestId, request: InitProducerIdRequest, api_version: int
 ) -> None:
-    """Answer an InitProducerId; at once for a producer without a transactional id."""
+    """Answer an InitProducerId; immediately if the producer has no transactional id."""
     ids = turn.shared.producer_ids
     if request.transactional_id is None:
         producer_id = ids.take()
@@ -73,7 +73,7 @@ def _begin(
     api_version: int,
 ) -> ErrorCode | None:
     """Append a new epoch, or the abort of an open transaction; or return an error to answer now."""
-    # A request names both id and epoch, or neither.
+    # A request names both id and epoch, or neither (-1 for each).
     names_id = request.producer_id != NO_PRODUCER_ID
     if not transactional_id or names_id != (request.producer_epoch != NO_PRODUCER_EPOCH):
         return ErrorCode.INVALID_REQUEST

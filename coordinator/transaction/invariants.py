@@ -1,7 +1,7 @@
 """Invariants of the transaction coordinator, which hold between any two inputs.
 
-The docstring of a check states what holds; the check raises InvariantViolation with the evidence
-where it does not.
+The docstring of each check states what holds. If it does not hold, the check raises
+InvariantViolation with the evidence.
 
 - Owned partition: a partition of `__transaction_state` that this broker has loaded.
 - Step: a change of one transactional id. `pending_state` is the state that it leads to, from its
@@ -62,7 +62,7 @@ def check_transactions(shared: TransactionShared) -> None:
 def _check_ids(owned: OwnedPartition, shared: TransactionShared) -> None:
     """Each transactional id is in its partition, and its state agrees with its pending step.
 
-    An open transaction has a time of its beginning, from which its timeout counts.
+    An open transaction has the time at which it began; its timeout counts from this time.
     """
     under_way = {pending.transactional_id for pending in shared.in_flight.appends.values()}
     for name, metadata in owned.transactions.items():

@@ -1,7 +1,8 @@
 """TransactionLoad: rebuilds transactional ids from the log of one `__transaction_state` partition.
 
-The broker feeds the log in chunks, then calls `finish`. The last record of each transactional id
-wins. A record without a value (a tombstone) deletes the transactional id of its key.
+The broker feeds the log in chunks, then calls `finish`. Of several records of a transactional id
+the last counts. A record without a value (a tombstone) deletes the transactional id of its key. A
+leader epoch is the number of a partition's leadership; each election increases it.
 Source: Kafka `TransactionStateManager.loadTransactionMetadata`.
 """
 
@@ -23,7 +24,7 @@ class TransactionLoad:
     def __init__(self, partition: int, coordinator_epoch: int) -> None:
         self.partition = partition
         self.coordinator_epoch = coordinator_epoch
-        # Why reading stopped early. Ids read before that are served, as in Kafka.
+        # Why reading stopped early. Ids that were read before that are served, as in Kafka.
         self.error: str | None = None
         self._values: dict[str, TransactionLogValue] = {}
 

@@ -1,16 +1,17 @@
 """Markers: the records that end a transaction in each of its partitions.
 
-After the decision is in the log:
+A transaction ends in these steps, after the decision (PrepareCommit or PrepareAbort) is in the log:
 1. A marker is sent to the leader of each partition, and sent again as long as it fails.
 2. Once every partition has its marker, CompleteCommit or CompleteAbort is appended to the log.
 3. When this append is acknowledged, the transaction is complete.
 
-Which markers are written is soft state: it is in memory only. A coordinator that takes over finds
-the decision in the log and begins again with step 1, in its own leader epoch. Partitions then
-refuse markers of the older epoch.
+The set of markers still to be written is in memory only. A coordinator that takes over finds the
+decision in the log and begins again with step 1, in its own leader epoch (the number of the
+partition's leadership, which each election increases). Partitions then refuse markers of the older
+epoch.
 
-The completion is the step that CompleteCommit or CompleteAbort appends. It is kept as a PendingStep
-in `turn.shared.completions`, by transactional id, from the sending of the markers to the end of its
+A completion is the change that step 2 appends. It is kept as a PendingStep in
+`turn.shared.completions`, by transactional id, from the sending of the markers to the end of its
 append. A turn is the handling of one input; appends and markers go through it.
 Source: Kafka `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`.
 """
@@ -66,8 +67,9 @@ def markers_answered(
     if pending is None or pending.coordinator_epoch != coordinator_epoch:
         return
     metadata = _metadata_of(turn, pending)
-    # If the metadata is gone, or a partition has a marker of a later coordinator, that coordinator
-    # completes the transaction. Give up, without an append to a log that this broker does not lead.
+    # If the metadata is gone, or a partition has a marker of a later coordinator, then that
+    # coordinator completes the transaction. This one gives up: it must not append to a log that it
+    # does not lead.
     if metadata is None or any(error in _FENCED for error in errors.values()):
         del turn.shared.completions[transactional_id]
         return
@@ -84,7 +86,8 @@ def markers_answered(
 def completion_written(turn: TransactionTurn, pending: PendingStep, error: ErrorCode) -> None:
     """Continue after the append of a completion: repeat it later, or forget it.
 
-    The append is repeated after COORDINATOR_NOT_AVAILABLE, while this broker leads the partition.
+    The append is repeated after COORDINATOR_NOT_AVAILABLE, if this broker still leads the
+    partition.
     """
     if error is ErrorCode.COORDINATOR_NOT_AVAILABLE and _metadata_of(turn, pending) is not None:
         transactional_id = pending.transactional_id
@@ -132,7 +135,7 @@ def _markers(
 
 
 def _metadata_of(turn: TransactionTurn, pending: PendingStep) -> TransactionMetadata | None:
-    """Return the metadata of a step's transactional id, None if its leader epoch is over."""
+    """Return the metadata of a step's id, None if the leader epoch of the step is over."""
     owned = turn.owned_partition(pending.partition)
     if isinstance(owned, ErrorCode) or owned.coordinator_epoch != pending.coordinator_epoch:
         return None

@@ -7,9 +7,9 @@ A step takes three actions:
 
 While a step is pending no other step may begin. Must not know requests or logs.
 
-Each producer with the transactional id gets a higher epoch than its predecessor. To fence a
-producer is to raise the epoch without informing the producer, so that its requests are refused. A
-marker is the record that ends a transaction in one partition.
+Several producers may use one transactional id, one after the other. Each gets a higher epoch than
+its predecessor. To fence a producer is to raise the epoch without informing this producer, so that
+its requests are refused. A marker is the record that ends a transaction in one partition.
 Source: Kafka `TransactionMetadata`.
 """
 
@@ -85,8 +85,8 @@ class TransactionMetadata:
         self.txn_start_timestamp_ms = txn_start_timestamp_ms
         self.txn_last_update_timestamp_ms = txn_last_update_timestamp_ms
         # Soft state: lost when another coordinator takes over.
-        self.last_producer_epoch = NO_PRODUCER_EPOCH  # the epoch before the producer's last bump
-        self.last_producer_id: int = NO_PRODUCER_ID  # the id before the last rotation to a new id
+        self.last_producer_epoch = NO_PRODUCER_EPOCH  # the epoch before the last rise
+        self.last_producer_id: int = NO_PRODUCER_ID  # the id before the producer got a new one
         self.pending_state: TransactionState | None = None
         # The append of a fencing epoch failed: the next fence uses the same epoch again.
         self.has_failed_epoch_fence = False
@@ -111,10 +111,10 @@ class TransactionMetadata:
     def prepare_new_epoch(
         self, *, txn_timeout_ms: int, expected_epoch: int | None, now_ms: int
     ) -> Transition | None:
-        """Prepare the next epoch; None if a newer producer has fenced this one.
+        """Prepare the next epoch; return None if a newer producer has fenced the one that asks.
 
-        `expected_epoch` is the epoch that the producer believes to have (KIP-360), None for a
-        producer that starts.
+        `expected_epoch` is the epoch that the producer believes to have (KIP-360). It is None if
+        the producer has just started.
         Source: Kafka TransactionMetadata.prepareIncrementProducerEpoch.
         """
         bumped = self.producer_epoch + 1
@@ -250,7 +250,7 @@ class TransactionMetadata:
         txn_start_timestamp_ms: int | None = None,
         now_ms: int,
     ) -> Transition:
-        """Mark a step as pending and return it. Arguments that are None keep the current value."""
+        """Mark a step as pending and return it; None as an argument keeps the current value."""
         if self.pending_state is not None:
             raise self._illegal(state, f"{self.pending_state.value} is pending")
         self._check_previous(state)

@@ -37,6 +37,7 @@ class ProducerIds:
 
         The block then counts as requested.
         """
+        # At the start `_next` and `_prefetch_at` are both 0, so that a block is wanted.
         is_wanted = self._following is None and self._next >= self._prefetch_at
         if not is_wanted or self._is_asked_for:
             return False

@@ -4,8 +4,9 @@ The broker passes in inputs, and carries out the Result of each. Inputs are requ
 appends, outcomes of markers, fired timers, blocks of producer ids, and tasks (loads and unloads;
 one at a time, in order).
 
-- Partition: of `__transaction_state`. Owned: loaded, and served by this broker. The coordinator's
-  epoch is its leader epoch.
+- Partition: of `__transaction_state`. Owned: loaded, and served by this broker. A load reads the
+partition's log into memory. The coordinator's epoch is the leader epoch of the partition, the
+number of its leadership.
 - Turn: the handling of one input; it builds the Result (replies, appends, markers, timers, trace).
 - Step: a change of one transactional id. It is appended with a purpose, which says how to continue.
 - Marker: the record that ends a transaction in one of its partitions.
@@ -149,8 +150,8 @@ class TransactionCoordinator:
     ) -> TransactionResult:
         """Handle the outcome of some or all markers that an earlier Result requested.
 
-        A failed marker is sent again, except after INVALID_PRODUCER_EPOCH and
-        TRANSACTION_COORDINATOR_FENCED, which show that a later coordinator has taken over.
+        A failed marker is sent again, with two exceptions: INVALID_PRODUCER_EPOCH and
+        TRANSACTION_COORDINATOR_FENCED show that a later coordinator has taken over.
         """
         turn = TransactionTurn(self._shared, now_us)
         markers_answered(turn, transactional_id, coordinator_epoch, errors)
@@ -277,7 +278,7 @@ class TransactionCoordinator:
     def _forget(self, partition: int) -> None:
         """Forget a partition's load, ids and completions.
 
-        Appends in flight then change nothing when they complete (`_finish_step`).
+        Appends that are in flight then change nothing when they complete (`_finish_step`).
         """
         shared = self._shared
         shared.loading.pop(partition, None)

@@ -1,9 +1,10 @@
 """The transaction coordinator's turn: the context of one input, and the types of continuations.
 
-A handler prepares a step of a transactional id (`metadata`), and writes it with the method `write`
-of its turn, together with a `Purpose`: what to do once the append has completed. A step is a change
-of one transactional id. `TransactionShared` has the state that outlives a turn. A marker is the
-record that ends a transaction in one of its partitions.
+A step is a change of one transactional id. A handler prepares a step (in `metadata`) and passes it
+to `write`, a method of its turn, together with a `Purpose`: what to do once the append has
+completed. `TransactionShared` has the state that outlives a turn. A marker is the record that ends
+a transaction in one of its partitions. To fence a producer is to raise the epoch of its id, so that
+its requests are refused.
 """
 
 from dataclasses import dataclass, field

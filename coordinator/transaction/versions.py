@@ -1,6 +1,7 @@
 """Error answers of the transaction APIs, by API version.
 
-Older clients do not know PRODUCER_FENCED and get INVALID_PRODUCER_EPOCH instead.
+PRODUCER_FENCED tells a producer that another has taken its transactional id. Older clients do not
+know this error and get INVALID_PRODUCER_EPOCH instead.
 Source: Kafka `KafkaApis`.
 """
 
@@ -15,7 +16,8 @@ from protocol.messages.transaction import (
 INIT_KNOWS_FENCED_SINCE = 4
 """First version of InitProducerId whose clients know PRODUCER_FENCED."""
 KNOWS_FENCED_SINCE = 2
-"""First version of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn whose clients know it."""
+"""First version of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn whose clients know
+PRODUCER_FENCED."""
 
 
 def init_producer_id_error(error: ErrorCode, api_version: int) -> InitProducerIdResponse:
