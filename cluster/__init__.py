@@ -1,7 +1,8 @@
 """The nodes of a cluster, the links between them, and the three runtimes that run them.
 
 Reading order:
-- `host`: the Host, which is all that a node may use, and its connections;
+- `host`: the Host, which is all that a node may use (clock, randomness, timers, connections,
+storage, trace), and its connections;
 - `links`: the effects of faults on messages;
 - the nodes: `controller`, `broker`, `client`, `zookeeper` (the ensemble that Kafka's old consumer
   uses);

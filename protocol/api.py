@@ -1,9 +1,10 @@
 """Kafka's APIs, one row each: API key, versions, messages, and the error fields of the answer.
 
-To add an API: write its two messages in `protocol/messages`, a row of `Api`, and a line in each of
-the unions below. With the unions, mypy finds every `match` that lacks a message. All other code
-that depends on an API (the codec, the field tables, the trace, link rules) reads its row.
-Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
+An API is a kind of request with its answer, such as JoinGroup. To add an API: write its two
+messages in `protocol/messages`, a row of `Api`, and a line in each of the unions below. With the
+unions, mypy finds every `match` that lacks a message. All other code that depends on an API (the
+codec, the field tables, the trace, link rules) reads its row. The trace is the run's recorded rows
+of events. A link rule is a fault that delays, drops or rejects messages between nodes.
 """
 
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from protocol.messages import (
 from protocol.wire import message_schemas, transaction_schemas
 from protocol.wire.fields import ApiSchema
 
+# Paths of the error fields of several answers: `a.b` is the field `b` of each item of the list `a`.
 _PER_PARTITION = ("topics.partitions.error_code",)
 _WHOLE_AND_PER_PARTITION = ("error_code", *_PER_PARTITION)
 
@@ -52,11 +54,11 @@ _MEMBER = RequestSubject("group_id", "member_id", "generation_id")
 class _Row(NamedTuple):
     """The properties of an API.
 
-    versions: the oldest and the newest version in use; an API without `schema` has one version.
-    errors: paths, through lists, of the answer's fields with an ErrorCode; the trace names the
-        first error in this order.
+    versions: the oldest and the newest version in use; without a `schema` there is only one.
+    errors: paths of the answer's fields with an ErrorCode; a path may lead through lists. The trace
+    names the first error in this order.
     subject: None if the trace shows no group for the API.
-    schema: Kafka's fields by version; None if only the newest version is needed.
+    schema: Kafka's fields by version; None if only the newest version is in use.
     """
 
     key: int
@@ -340,9 +342,10 @@ class Api(IntEnum):
         schema=message_schemas.CONSUMER_GROUP_HEARTBEAT,
     )
 
-    # ZooKeeper's requests have their OpCode plus 10,000 as key (two OpCodes are negative); packets
-    # between its servers have their packet type plus 20,000. Both travel in the same frames as
-    # Kafka's messages, and link faults are chosen by API, so the protocols must not share a number.
+    # ZooKeeper's requests have as key their OpCode plus 10,000 (two OpCodes are negative); packets
+    # between its servers have their packet type plus 20,000. Messages of both protocols travel in
+    # the same frames as Kafka's, and link faults are chosen by API. So no two protocols may share a
+    # number.
     CONNECT = _Row(9_990, (0, 0), zookeeper.ConnectRequest, zookeeper.ConnectResponse)
     CLOSE_SESSION = _Row(
         9_989, (0, 0), zookeeper.CloseSessionRequest, zookeeper.CloseSessionResponse

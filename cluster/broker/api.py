@@ -1,9 +1,10 @@
 """BrokerApi: passes each request of a client or of another broker to the part that answers it.
 
-Owns the checks of Kafka's API layer that come before the coordinator's own checks. The host is the
-broker's only way to the outside. It delivers requests, and takes the answers (`reply`), at once or
-later. An envelope is a request with its version, client id and listener. The cache is the broker's
-copy of the metadata.
+Owns the checks of Kafka's API layer, which come before the coordinator's own checks. The host is
+the broker's only way to the outside. It delivers requests. It takes the answer to a request
+(`reply`) immediately or later. An envelope is a request with its version, client id and listener.
+The cache is the broker's copy of the metadata. A static member is a group member with a configured
+`group.instance.id`.
 Source: Kafka `KafkaApis`; docs/kafka, BEHAVIOUR 2.0.
 """
 
@@ -171,7 +172,8 @@ class BrokerApi:
             case OffsetDeleteRequest() as request:
                 self._offset_delete(request_id, envelope, request)
             case ConsumerGroupHeartbeatRequest():
-                # Kafka 3.9's default: group.coordinator.rebalance.protocols is `classic` alone.
+                # As with Kafka 3.9's default: group.coordinator.rebalance.protocols is `classic`
+                # alone.
                 self._host.reply(
                     request_id,
                     ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION),

@@ -1,7 +1,8 @@
-"""A broker's identity, and its connections to other nodes, opened anew when they have ended.
+"""A broker's identity, and its connections to other nodes; a connection that ended is replaced.
 
 A purpose is the use of a connection, such as heartbeats: each purpose has its own connection. An
-incarnation is one life of the broker, from a start to its end. The host opens the connections.
+incarnation is one life of the broker, from a start to its end. A broker epoch is the number of a
+broker's registration, which the controller gives it. The host opens the connections.
 Source: Kafka `BrokerToControllerChannelManager`, `InterBrokerSendThread`.
 """
 
@@ -34,8 +35,8 @@ class ControllerChannel:
     """A connection to the controller for one purpose.
 
     Heartbeats, AlterPartition and the fetches of metadata each have a channel of their own. If the
-    connection has ended, the channel tries the next controller of the list. After the answer
-    NOT_CONTROLLER, the caller requests this (`try_next_controller`).
+    connection has ended, the channel tries the next controller of the list. If a controller answers
+    NOT_CONTROLLER, the caller must call `try_next_controller`.
     """
 
     def __init__(self, host: Host, controllers: tuple[NodeName, ...], purpose: str) -> None:
@@ -56,7 +57,7 @@ class ControllerChannel:
         return self._connection
 
     def try_next_controller(self) -> None:
-        """Forget the present connection: it has ended, or its peer is not the controller."""
+        """Forget the present connection, and use the next controller of the list from now on."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

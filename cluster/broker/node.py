@@ -2,7 +2,8 @@
 
 A node is one server or client of the cluster. Its Host is all that it may touch: clock, randomness,
 timers, connections, storage, trace. An incarnation is one life of a node; each restart begins a new
-one, counted from 0. A ControllerChannel is a connection to the controller for one purpose.
+one, counted from 0. A ControllerChannel is a connection to the controller for one purpose (use). A
+fenced broker is one that the controller lets lead no partition, because its heartbeats stopped.
 """
 
 import uuid
@@ -169,11 +170,11 @@ class BrokerNode:
             self._zookeeper.start()
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Begin a controlled shutdown: leaders move first, and this broker serves meanwhile.
+        """Begin a controlled shutdown: leaderships move away first; the broker serves meanwhile.
 
-        Groups are unloaded as their partitions move. `on_done` is called when the controller lets
-        this broker stop, or after CONTROLLED_SHUTDOWN_TIMEOUT_US without an answer. Partitions that
-        this broker still leads then end with the process.
+        A group is unloaded when its partition's leadership moves. `on_done` is called when the
+        controller lets this broker stop, or after CONTROLLED_SHUTDOWN_TIMEOUT_US without an answer.
+        Then partitions that this broker still leads lose their leader with the process.
         Raises: SimulationError if it was called before. Source: Kafka BrokerServer.shutdown.
         """
         if self._on_stopped is not None:

@@ -9,7 +9,8 @@ from cluster.host.host import Host
 class RecordWork:
     """The processing time of one member's records.
 
-    Each record takes `process_us`, plus a random time of up to `spread_us`.
+    A record takes `process_us`, plus a random time of up to `spread_us`, which is drawn for each
+    record.
 
     Units: microseconds.
     """

@@ -1,8 +1,9 @@
 """Administrators' requests to the controller: preferred elections, reordered replicas.
 
-The image is the present metadata. A Decision has the response, and the records that change the
-image. The functions here change nothing: their caller writes the records to the metadata log, and
-the replay of the records changes the image.
+The image is the present metadata: brokers, topics and partitions. A Decision has the response, and
+the records that change the image. The functions here change nothing: their caller writes the
+records to the metadata log, and the replay of the records changes the image. The ISR is the set of
+a partition's in-sync replicas. An active broker is one that may lead.
 Source: Kafka `ReplicationControlManager.electLeaders`, `alterPartitionReassignments`.
 """
 
@@ -72,8 +73,8 @@ def alter_partition_reassignments(
 ) -> Decision[AlterPartitionReassignmentsResponse]:
     """Give each partition the replicas that `request` names; each is decided separately.
 
-    If only the order of the replicas changes, the new order is in force at once; leader, leader
-    epoch and ISR stay.
+    If only the order of the replicas changes, the new order is in force immediately; the leader,
+    the leader epoch (the number of its leadership) and the ISR stay.
     Errors, by partition:
     - UNKNOWN_TOPIC_OR_PARTITION.
     - INVALID_REPLICA_ASSIGNMENT for no replicas, a broker named twice, or an unknown broker.
@@ -87,7 +88,7 @@ def alter_partition_reassignments(
         for target in topic.partitions:
             name = TopicPartition(topic.name, target.partition_index)
             partition = image.partition(name)
-            # Replicas in the present order are no error, but need no record.
+            # Replicas in the present order are no error, and no record is written for them.
             error, message = _check_reassignment(image, partition, target)
             answers.append(
                 ReassignablePartitionResponse(

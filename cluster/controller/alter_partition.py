@@ -1,9 +1,10 @@
 """AlterPartition: a leader proposes a new ISR; the controller accepts it or answers an error.
 
-The checks are in Kafka's order. NEW_LEADER_ELECTED does not occur: Kafka returns it only at the end
-of a reassignment, and reassignments do not exist here. The image is the present metadata; every
-change of a partition increments its partition epoch. A Decision has the records that change the
-image and the response.
+The ISR is the set of in-sync replicas of a partition. The checks are in Kafka's order.
+NEW_LEADER_ELECTED does not occur: Kafka returns it only at the end of a reassignment, and
+reassignments do not exist here. The image is the present metadata. The leader epoch of a partition
+counts its elections, its partition epoch all its changes. A Decision has the records that change
+the image, and the response.
 Source: Kafka `ReplicationControlManager.alterPartition` and `validateAlterPartitionData`.
 """
 
@@ -111,8 +112,9 @@ def _check(
 def _is_eligible(image: MetadataImage, state: IsrBrokerState) -> bool:
     """Return True if a proposed member is active, and has not restarted since its last fetches.
 
-    The leader names the broker epoch of the member's fetches, which each restart changes. With -1
-    the leader does not know the epoch, and any epoch is accepted.
+    The broker epoch is the number of a broker's registration, which each restart changes. The
+    leader names the epoch that the member's fetches had. It names -1 if it does not know the epoch;
+    then any epoch is accepted.
     """
     broker_id = BrokerId(state.broker_id)
     if not image.is_active(broker_id):

@@ -4,8 +4,8 @@ BrokerControl decides from the metadata image and from the times of heartbeats. 
 Decision: the response, and the records whose replay changes the image. It changes only the sessions
 in BrokerLiveness.
 
-- Fenced broker: it is registered, but may lead no partition, and be in no ISR except as the last
-  member.
+- Fenced broker: it is registered, but may lead no partition. It is in no ISR (in-sync replicas of a
+partition), except as the last member.
 - Active broker: neither fenced nor in a controlled shutdown (in which it stops in an orderly way).
 - Session: the time in which an unfenced broker must send its next heartbeat. It begins anew with
   each heartbeat.

@@ -1,8 +1,9 @@
 """Soft state from brokers' heartbeats: time of the last one, and offset of applied metadata.
 
-An unfenced broker has a session, which ends if the broker's heartbeats stop. Soft state is not in
-the metadata log. A controller that takes over gives every unfenced broker a full session, and a
-controlled shutdown begins again with the broker's next heartbeat.
+An unfenced broker is one that may lead. It has a session, which ends if its heartbeats stop. Soft
+state is state that is not in the metadata log. A controller that takes over lacks it: it gives
+every unfenced broker a full session, and a controlled shutdown (an orderly stop, in which the
+leaderships move away first) begins again with the broker's next heartbeat.
 Source: Kafka `BrokerHeartbeatManager`.
 """
 
@@ -149,8 +150,8 @@ class BrokerLiveness:
         Source: Kafka BrokerHeartbeatManager.calculateNextBrokerState.
         """
         session = self._sessions.get(broker.broker_id)
-        # Only the session has the controlled shutdown, not the metadata: after a restart of the
-        # controller, the shutdown begins again.
+        # The metadata is not read here: only the session knows a controlled shutdown. After a
+        # restart of the controller it is lost, and the shutdown begins again.
         if session is not None and session.shutdown_offset is not None:
             current = BrokerControlState.CONTROLLED_SHUTDOWN
         elif broker.fenced:

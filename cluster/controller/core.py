@@ -1,14 +1,19 @@
 """The controller as a pure state machine: a request or a timer in, one Result out.
 
+The controller decides about the cluster's metadata: its brokers, topics, partition leaders and
+in-sync replicas (ISR).
+
 - Image: the metadata as of the end of the metadata log.
 - Decision: records that change the image, the response to send after they are written, and a reason
-  for the trace.
+for the trace.
 - Result: what the caller has to do: replies, timers and trace rows.
-- Stale broker: its heartbeats have stopped and its session has ended; it gets fenced.
+- Stale broker: its heartbeats have stopped and its session has ended. It gets fenced: it loses its
+leaderships.
 
 The hard state is the metadata log, to which the records of decisions are appended. Only the replay
-of records changes the image, so a standby that replays the same log can take over. The soft state
-is the time of each broker's last heartbeat, and the Fetch requests that wait for the log to grow.
+of records changes the image, so a standby (another controller) that replays the same log can take
+over. The soft state is the time of each broker's last heartbeat, and the Fetch requests that wait
+for the log to grow.
 Source: Kafka `QuorumController`.
 """
 
@@ -175,7 +180,8 @@ class ControllerCore:
         result = Result()
         if key == FENCE_TIMER:
             self._fence_timer_set = False
-            # One broker at a time: a decision needs the image that the decision before has changed.
+            # One broker at a time: each decision needs the image as the decision before has left
+            # it.
             while (decision := self._brokers.fence_stale_broker(now_us)) is not None:
                 self._write(decision, result)
             self._schedule_fencing(result, now_us)

@@ -1,7 +1,8 @@
 """Elections: the leader and the ISR of a partition after a change.
 
-Pure functions from a PartitionRegistration to the record that changes it. A clean election takes a
-member of the ISR, which has all acknowledged records; an unclean one takes any replica.
+Pure functions from a PartitionRegistration to the record that changes it. The ISR is the set of
+in-sync replicas, which have all acknowledged records. A clean election takes a member of the ISR;
+an unclean one takes any replica.
 Source: Kafka `PartitionChangeBuilder`.
 DEVIATION: no eligible leader replicas (KIP-966); an unclean leader is not flagged RECOVERING.
 """
@@ -23,9 +24,10 @@ def change_partition(
 ) -> PartitionChangeRecord | None:
     """Return the record that sets the ISR to `target_isr` and elects a leader; None if no change.
 
-    An ISR never becomes empty: its last member stays, even if it may not lead. If no member of the
-    ISR may lead, the partition has no leader. With `unclean`, the first replica that may lead is
-    elected instead, and the ISR is that replica alone.
+    An ISR never becomes empty: if `target_isr` is empty, the present ISR stays, although its
+    members may not lead. If no member of the ISR may lead, the partition has no leader. With
+    `unclean`, the first replica that may lead is elected in this case, and the ISR is that replica
+    alone.
     """
     isr = target_isr or partition.isr
     # Elect from `target_isr`, not from `isr`: a member that is removed, and stays only because it

@@ -1,7 +1,8 @@
 """Invariants of a controller's metadata and of its sessions.
 
-A check raises InvariantViolation with the evidence. The image is the controller's metadata. A
-session belongs to an unfenced broker, and ends if its heartbeats stop; the broker is then fenced.
+A check raises InvariantViolation with the evidence. The image is the controller's metadata. The ISR
+is the set of a partition's in-sync replicas. A session belongs to an unfenced broker, and ends if
+its heartbeats stop; the broker is then fenced (it may lead no more).
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,10 @@
 """The metadata image: the state that results from replaying `__cluster_metadata-0`.
 
-The controller's image is as of the log's end; the image of each broker may be older. Only `replay`
-changes an image. A registration is what the image has of a broker or a partition. An incarnation is
-one life of a broker; its broker epoch is the offset of its registration record.
+The log `__cluster_metadata-0` has every change of the cluster; the controller writes it, brokers
+fetch it. The controller's image is as of the log's end; the image of a broker may be older. Only
+`replay` changes an image. A registration is what the image has of a broker or a partition. An
+incarnation is one life of a broker; its broker epoch is the offset of its registration record. The
+leader epoch counts a partition's elections, the partition epoch all its changes.
 Source: Kafka `MetadataImage`, `ClusterControlManager.replay`,
 `ReplicationControlManager.replay`.
 """

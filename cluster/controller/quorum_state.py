@@ -1,7 +1,7 @@
-"""Epochs of a controller's incarnations: each is higher than all before.
+"""The epochs of a controller's incarnations (its lives): each is higher than all before.
 
-The log alone does not show the last epoch: an incarnation that wrote no record left none in it. So
-each incarnation stores its epoch in a file.
+The controller writes its epoch into every batch of the metadata log. But an incarnation that wrote
+no record left no epoch in the log. So each incarnation also stores its epoch in a file.
 Source: KRaft's `quorum-state` file, which a candidate syncs before it asks for votes.
 """
 

@@ -1,6 +1,8 @@
 """Creation of topics: those of the cluster's spec, and those that clients ask for.
 
-The topics of the spec are created once all brokers of the spec are active, others on request.
+The topics of the spec (the experiment's description of the cluster) are created once all brokers of
+the spec are active, that is, may lead. Other topics are created on request. The ISR is the set of a
+partition's in-sync replicas.
 Source: Kafka `ReplicationControlManager.createTopic`, `StripedReplicaPlacer` (without racks).
 DEVIATION: Kafka creates `__consumer_offsets` at its first use, and draws the broker from which it
 spreads the replicas of a topic. Here the topics of the spec are created together, and nothing is
@@ -289,8 +291,8 @@ def _spread(
 
     partitions: list[tuple[int, ...]] = []
     for index in range(num_partitions):
-        # The list of active brokers, rotated, so that leaderships are spread over them. Brokers
-        # that are not active come last: they get a replica only if there are too few active ones.
+        # The list of active brokers is rotated, so that leaderships are spread over them. The other
+        # brokers come last: one of them gets a replica only if there are too few active brokers.
         shift = (start + index) % len(active)
         partitions.append((*active[shift:], *active[:shift], *others)[:replication_factor])
     return partitions

@@ -1,12 +1,12 @@
 """BaseHost: everything of a Host that must be equal in every runtime.
 
-A Host is a node's only access to its surroundings; the node itself is a broker, a client and so on.
-An incarnation is one life of a node. A frame is a message on a link between two nodes; link rules
-are faults of links, and the gate applies them.
+A Host is a node's only access to its surroundings; a node is a broker, a client and so on. An
+incarnation is one life of a node. A frame is a message on a link between two nodes. A link rule is
+a fault of a link, for example a delay; the gate applies the rules to frames.
 
 Owns one incarnation: the tasks and connections of its node, the gate of its links, the numbers of
-its trace rows, its pauses and its end. A runtime adds clocks, timers, the carrying of frames, and
-the destinations of rows and log lines.
+its trace rows, its pauses and its end. A runtime (virtual or real time) adds clocks, timers, the
+transport of frames, and the destinations of rows and log lines.
 
 Once the incarnation is over, every call raises HostDead, no timer fires, no frame is taken, and no
 coroutine of the node has any effect: a killed process sends no LeaveGroup.
@@ -49,11 +49,12 @@ class Backlog:
 
     def __init__(self) -> None:
         self.is_resuming = False
-        """True from `resume` until all of the backlog is handled."""
+        """True from `resume` until the whole backlog is handled."""
         self.timers: deque[KeptTimer] = deque()
         self.resets: list[CloseFrame] = []
-        """Connections that were reset. At the resume they end first, so that waiting frames on them
-        are lost."""
+        """Close frames of connections that were reset. At the resume these connections end first,
+        so
+        that waiting frames on them are lost."""
         self.released: deque[Frame] = deque()
         """Frames that link rules held and have released; they are older than `arrivals`."""
         self.arrivals: deque[Frame | NodeName] = deque()
@@ -262,7 +263,7 @@ class BaseHost(Host):
     # -- link rules ---------------------------------------------------------------------------
 
     def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
-        """Replace all link rules, at once or, if the node is paused, when it resumes."""
+        """Replace all link rules: immediately or, if the node is paused, when it resumes."""
         if self._backlog is not None and not self._backlog.is_resuming:
             self._backlog.rules = rules
             return
@@ -322,10 +323,10 @@ class BaseHost(Host):
         return self._backlog is not None and not self._backlog.is_resuming
 
     def pause(self) -> None:
-        """Stop as on SIGSTOP: no timer and no frame is taken until `resume`. May be called twice.
+        """Stop as on SIGSTOP: no timer fires and no frame is taken until `resume`.
 
-        Clocks go on and connections stay open. New connections to this node do not open. A node
-        must not call this itself.
+        Clocks go on and connections stay open; new connections to this node do not open. The call
+        has no further effect if the node is paused already. A node must not call this itself.
         """
         # A pause in the middle of a resume keeps the backlog that is not handled yet.
         if self._backlog is None:
@@ -337,9 +338,9 @@ class BaseHost(Host):
     def resume(self) -> None:
         """Continue after `pause`, in the order that is most dangerous for Kafka.
 
-        1. Steps of tasks that were ready run, then timers that came due.
+        1. Tasks whose next step was ready take it. Then timers that came due fire.
         2. Tasks that these timers wake take their step. Here a member still acts on its old
-           beliefs, for example that it is in the group.
+        beliefs, for example that it is in the group.
         3. Only then the frames that waited are delivered, and the node learns what it missed.
         """
         backlog = self._backlog
@@ -410,10 +411,10 @@ class BaseHost(Host):
     def kernel_frames(self) -> tuple[tuple[Frame, ...], tuple[Frame, ...]]:
         """Return two groups of frames for the case that the process is killed now (`kill -9`).
 
-        1. Frames that its kernel sends: a reset to each peer, and a close for each accepted
-           connection whose client does not yet know which incarnation accepted it.
-        2. Frames that have reached the process and that it will never read. They must be answered
-           like frames to a dead process.
+        1. Frames that the kernel sends for the dead process: a reset to each peer, and a close for
+        each accepted connection whose client does not yet know which incarnation accepted it.
+        2. Frames that have reached the process, which will never read them. They must be answered
+        like frames to a dead process.
         """
         resets = tuple(
             ResetFrame(source=self.name, destination=peer, source_incarnation=self.incarnation)

@@ -303,7 +303,7 @@ class ClientConnection(Connection):
     def _setup_timed_out(self, setup_timeout_us: int) -> None:
         self._setup_timer = None
         self._send_close("setup timed out")
-        # The callbacks run at once: unlike `close`, this method is not called by the node.
+        # The callbacks may run here: in contrast to `close`, the node does not call this method.
         self._end(Disconnected(f"{self.peer} did not accept within {setup_timeout_us} us"))()
 
     def _cancel_setup_timer(self) -> None:

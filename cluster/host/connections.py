@@ -5,7 +5,7 @@ nodes; `frames` has the kinds of frames and explains the purpose of a connection
 Owns the connections as a client (`client_connection`) and as a server. As in Kafka, a server
 handles one request at a time per connection. Must not know what carries the frames: a simulated
 link or a TCP stream calls `deliver` and `peer_lost`, and takes frames through `send_frame`.
-Source: Kafka `SocketServer.Processor` (muted channels).
+Source: Kafka `SocketServer.Processor`, which mutes a channel while it serves a request.
 """
 
 from collections import deque
@@ -169,8 +169,8 @@ class Endpoint:
             self.check_answer(envelope.body, response)
         host = self.host
         error = error_of(response)
-        # UNKNOWN_SERVER_ERROR points to a bug in the server, so it is traced even if messages are
-        # not.
+        # UNKNOWN_SERVER_ERROR points to a bug in the server, so it is traced even in a run that
+        # traces no messages.
         if host.traces_messages or error == UNKNOWN_SERVER_ERROR:
             host.trace(
                 server_event(TraceKind.RESPONSE_SENT, envelope, peer=connection.peer, error=error)
@@ -235,9 +235,9 @@ class Endpoint:
     def peer_lost(self, peer: NodeName, incarnation: Incarnation | None = None) -> None:
         """End all connections to and from `peer`, whose process died.
 
-        With `incarnation` None (a broken TCP link) all of them end, also those that are still
-        connecting. Otherwise only those end that are known to belong to that incarnation or to an
-        earlier one.
+        With `incarnation` None (a broken TCP link), all connections end, even those that are still
+        connecting. With an incarnation, a connection ends only if this end knows that it belongs to
+        that incarnation or an earlier one.
         """
         for close in self.close_frames_of_lost_peer(peer, incarnation):
             self.deliver(close)
@@ -267,8 +267,8 @@ class Endpoint:
         """Return a close frame for each connection with one of `peers`.
 
         `purposes` limits them to connections of these purposes; empty means all. When this endpoint
-        delivers the frames, the connections end as by a reset. `connection_named_by` returns the
-        same name for the close frames of the two ends of a connection.
+        delivers the frames, the connections end as by a reset. Each of the two ends makes such a
+        frame for a connection; `connection_named_by` returns the same name for both.
         """
         servers = (
             server
@@ -429,8 +429,8 @@ def connection_named_by(close: CloseFrame) -> tuple[NodeName, int]:
 def _is_lost(known: Incarnation | None, lost: Incarnation | None) -> bool:
     """Return True if a connection ends because the peer's incarnation `lost` has ended.
 
-    `lost` None ends all connections. `known` is the peer's incarnation, as this end knows it: None
-    while the connection is still opening. An opening connection survives the report of an
-    incarnation's death, because a later incarnation may be the one that accepts it.
+    If `lost` is None, every connection ends. `known` is the peer's incarnation, as this end knows
+    it. It is None while the connection is still opening. Such a connection survives the report of
+    an incarnation's death, because a later incarnation may be the one that accepts it.
     """
     return lost is None or (known is not None and known <= lost)

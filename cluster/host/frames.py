@@ -1,8 +1,8 @@
-"""Frames: the units that travel between two nodes, in order.
+"""Frames: the messages that travel between two nodes, in order.
 
-A frame travels by reference within a process, and as MessagePack over TCP. A node is a broker, a
-controller or a client of the cluster; an incarnation is one life of a node, from a start to its
-end. The purpose of a connection is its use, such as heartbeats. An envelope is a Kafka request or
+A node is a broker, a controller or a client of the cluster. An incarnation is one life of a node,
+from a start to its end. A frame travels by reference within a process, and as MessagePack over TCP.
+The purpose of a connection is its use, such as heartbeats. An envelope is a Kafka request or
 response with its header.
 
 A connection is opened, carries requests and responses, and is closed by either side. Every frame

@@ -1,4 +1,4 @@
-"""The Host: the only object through which a node acts, in virtual time and on Ray alike.
+"""The Host: the only object through which a node acts, in simulated and in real time.
 
 A node is a broker, a controller or a client; its incarnations are its lives, counted from 0. In
 virtual time the whole cluster runs in one process on a simulated clock; on Ray, in real processes
@@ -7,8 +7,8 @@ A node must not know in which runtime it lives. The host provides clocks, random
 connections, storage and the trace. The host of a dead incarnation refuses every call, so that no
 cleanup code of a crashed node has an effect.
 
-Rejected: to cancel a crashed node's coroutines. Their `finally` blocks would run and send
-LeaveGroup, which a killed process does not do.
+Rejected alternative: to cancel a crashed node's coroutines. Their `finally` blocks would run and
+send LeaveGroup, which a killed process does not do.
 """
 
 import random
@@ -62,8 +62,9 @@ class WaitingRequest(NamedTuple):
 class Connection(ABC):
     """A client's connection to one server for one purpose: FIFO, one request served at a time.
 
-    States: connecting, open, closed. Requests sent while connecting leave when it opens. The
-    connection ends, and requests in flight fail with Disconnected, when
+    A purpose is the use of a connection, such as heartbeats. States: connecting, open, closed. A
+    request sent while connecting leaves when the connection opens. The connection ends, and
+    requests in flight fail with Disconnected, in these cases:
     - the peer's process dies, refuses or resets;
     - setup takes longer than `setup_timeout_us`;
     - a request times out (as in Kafka's NetworkClient);
@@ -200,7 +201,7 @@ class Host(ABC):
     ) -> Connection:
         """Open a connection to `peer`.
 
-        As with DNS, a caller may try a name that no node has.
+        The caller may try a name that no node has, as with DNS.
         `client_id` is Kafka's `client.id`, which every request on the connection carries; None
         means the node's name.
         """

@@ -1,7 +1,8 @@
 """Messages of an administrator to the controller, under Kafka's names.
 
-In KRaft an administrator may send requests to the controllers directly (KIP-919,
-`bootstrap.controllers`). A number after the name of a request is its API key. Between processes of
+In KRaft (Kafka's controller without ZooKeeper) an administrator may send requests to the
+controllers directly (KIP-919, `bootstrap.controllers`). A number after the name of a request is its
+API key. Between processes of
 this project, a struct is sent as an array of its fields (`array_like`); a request or an answer
 begins with the name of its struct (`tag`).
 Source: Kafka's message schemas.
@@ -15,7 +16,7 @@ from protocol.errors import ErrorCode
 
 
 class ElectionType(IntEnum):
-    """Replicas that an election may choose: the preferred leader, or one that is out of sync."""
+    """Replica that an election chooses: the first of the assignment, or one out of sync."""
 
     PREFERRED = 0
     UNCLEAN = 1

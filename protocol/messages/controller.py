@@ -1,6 +1,8 @@
 """Messages between brokers and the controller, under KRaft's names.
 
-Metadata itself is pulled with Fetch from `__cluster_metadata-0`. A number after the name of a
+The controller keeps the cluster's metadata in the log `__cluster_metadata-0`; brokers pull it with
+Fetch. The ISR is the set of a partition's in-sync replicas. The leader epoch counts a partition's
+elections, the partition epoch all its changes. A number after the name of a
 request is its API key. Between processes of this project, a struct is sent as an array of its
 fields (`array_like`); a request or an answer begins with the name of its struct (`tag`).
 Source: Kafka's message schemas.
@@ -41,7 +43,7 @@ class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True, array_li
     """BrokerHeartbeat (63), every `broker.heartbeat.interval.ms`.
 
     current_metadata_offset: offset up to which the broker has read the metadata log.
-    want_fence: the broker asks to be fenced.
+    want_fence: the broker asks to be fenced: to lead no partition until it is unfenced.
     want_shut_down: the broker asks for a controlled shutdown.
     """
 
@@ -55,8 +57,9 @@ class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True, array_li
 class BrokerHeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """Answer to BrokerHeartbeat.
 
-    `is_caught_up`: the broker has read its own registration in the metadata log. `should_shut_down`
-    grants a controlled shutdown.
+    `is_caught_up`: the broker has read its own registration in the metadata log.
+    `should_shut_down`: True grants a controlled shutdown, in which the broker first hands over its
+    leaderships.
     """
 
     error_code: ErrorCode = ErrorCode.NONE

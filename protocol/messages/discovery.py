@@ -23,7 +23,10 @@ class CoordinatorType(IntEnum):
 
 
 class FindCoordinatorRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """FindCoordinator (10) v0-v6. `key_type` is a CoordinatorType, or an unknown number."""
+    """FindCoordinator (10) v0-v6: a client asks for the coordinators of some keys.
+
+    `key_type` is a CoordinatorType, or a number that the broker does not know.
+    """
 
     key_type: int = 0
     coordinator_keys: tuple[str, ...] = ()

@@ -1,10 +1,11 @@
 """Messages of group membership: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Shapes are those of the newest version. The envelope's `api_version` determines the semantics: for
-example, a LeaveGroup below v3 has exactly one member. A number after the name of a request is its
-API key; versions in use are written as v0-v9. Between processes of this project, a struct is sent
-as an array of its fields (`array_like`); a request or an answer begins with the name of its struct
-(`tag`).
+A rebalance gives a group's members their partitions: each sends JoinGroup, then SyncGroup. The
+generation is its number. Between rebalances members send Heartbeats. Shapes are those of the newest
+version. The envelope's `api_version` determines the semantics: for example, a LeaveGroup below v3
+has exactly one member. A number after the name of a request is its API key; versions in use are
+written as v0-v9. Between processes of this project, a struct is sent as an array of its fields
+(`array_like`); a request or an answer begins with the name of its struct (`tag`).
 Source: Kafka's message schemas.
 """
 
@@ -14,7 +15,7 @@ from protocol.errors import ErrorCode
 
 
 class JoinGroupRequestProtocol(msgspec.Struct, frozen=True, array_like=True):
-    """One assignor that the member supports, with its subscription bytes."""
+    """One assignor (way to assign partitions) that the member supports, with its subscription."""
 
     name: str
     metadata: bytes
@@ -70,7 +71,7 @@ class SyncGroupRequestAssignment(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SyncGroupRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """SyncGroup (14) v0-v5."""
+    """SyncGroup (14) v0-v5; `assignments` is filled by the group's leader only."""
 
     group_id: str
     generation_id: int

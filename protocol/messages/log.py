@@ -1,9 +1,11 @@
-"""Messages that read and write partition logs: Produce and Fetch.
+"""Messages that read and write partition logs: Produce, Fetch, and questions about offsets.
 
-Followers use Fetch, and so do brokers that pull `__cluster_metadata`, as in KRaft. Their
-`replica_id` is their node id; that of consumers is -1. A number after the name of a request is its
-API key. Between processes of this project, a struct is sent as an array of its fields
-(`array_like`); a request or an answer begins with the name of its struct (`tag`).
+Clients read with Fetch. Followers copy their leader's log with Fetch, and nodes pull the metadata
+log `__cluster_metadata` with it, as in KRaft (Kafka's controller without ZooKeeper). The
+`replica_id` of a node is its node id; that of a consumer is -1. A leader epoch is the number of a
+partition's leadership; each election increases it. A number after the name of a request is its API
+key. Between processes of this project, a struct is sent as an array of its fields (`array_like`); a
+request or an answer begins with the name of its struct (`tag`).
 Source: Kafka's message schemas.
 """
 
@@ -28,7 +30,7 @@ class TopicProduceData(msgspec.Struct, frozen=True, kw_only=True, array_like=Tru
 
 
 class ProduceRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Produce (0). `acks` is -1, 0 or 1."""
+    """Produce (0). `acks`: who must have the batch: -1 all in sync, 0 none, 1 the leader."""
 
     acks: int
     timeout_ms: int
@@ -101,11 +103,12 @@ class FetchTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 class FetchRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """Fetch (1).
 
-    The broker parks the request (keeps it without an answer) until `min_bytes` have arrived or
-    `max_wait_ms` have passed.
+    The broker parks the request (keeps it without an answer) until `min_bytes` of new records are
+    there or `max_wait_ms` have passed.
 
-    A client without a fetch session (KIP-227) sends `session_id` 0 and `session_epoch` -1; a client
-    that requests a session sends `session_epoch` 0.
+    A fetch session lets a client omit partitions that did not change (KIP-227). A client without
+    one sends `session_id` 0 and `session_epoch` -1. A client that wants one sends `session_epoch`
+    0.
     """
 
     replica_id: int = -1
@@ -137,7 +140,11 @@ class AbortedTransaction(msgspec.Struct, frozen=True, kw_only=True, array_like=T
 
 
 class PartitionData(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Records that were read: followers read to the log end, consumers to the high watermark."""
+    """Records that were read from one partition.
+
+    A follower reads up to the log end, a consumer up to the high watermark: the offset below which
+    every in-sync replica has the records.
+    """
 
     partition_index: int
     error_code: ErrorCode = ErrorCode.NONE
@@ -152,7 +159,10 @@ class PartitionData(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     @property
     def last_stable_offset(self) -> int:
-        """The high watermark: here no transaction writes to topics that consumers read."""
+        """End of the part without open transactions.
+
+        It is the high watermark here, because no transaction writes to topics that consumers read.
+        """
         return self.high_watermark
 
 

@@ -29,7 +29,9 @@ class OffsetCommitRequestTopic(msgspec.Struct, frozen=True, kw_only=True, array_
 
 
 class OffsetCommitRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """OffsetCommit (8) v2-v9. A simple consumer or admin tool sends generation -1, member "".
+    """OffsetCommit (8) v2-v9: stores offsets of a group.
+
+    A client that is no member (simple consumer, admin tool) sends generation -1 and member "".
 
     `retention_time_ms`, from old clients: time for which the offsets are kept; -1 stands for the
     broker's setting.

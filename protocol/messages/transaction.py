@@ -1,10 +1,14 @@
 """Messages of transactions: from producers, and between brokers.
 
-1. A producer gets an id and an epoch from its transaction coordinator (InitProducerId).
+In a transaction, a producer's writes count together, once it commits. Here the writes are committed
+offsets:
+1. A producer gets an id and an epoch from its transaction coordinator (InitProducerId). The
+coordinator raises the epoch for each new producer with the same transactional id.
 2. It adds a partition of `__consumer_offsets` to its transaction (AddOffsetsToTxn).
 3. It commits offsets at the group coordinator (TxnOffsetCommit).
 4. It ends the transaction (EndTxn).
-5. The transaction coordinator sends markers to the leaders of the partitions (WriteTxnMarkers).
+5. The transaction coordinator sends markers, the records that end the transaction, to the leaders
+of the partitions (WriteTxnMarkers).
 Shapes are those of the newest version; AddPartitionsToTxn below v4 has exactly one transaction. A
 number after the name of a request is its API key; versions in use are written as v0-v5. Between
 processes of this project, a struct is sent as an array of its fields (`array_like`); a request or
@@ -120,7 +124,7 @@ class EndTxnRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, 
 
 
 class EndTxnResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to EndTxn: the decision is in the log, while the markers are not written yet."""
+    """Answer to EndTxn: the decision is in the log, but the markers may not be written yet."""
 
     error_code: ErrorCode = ErrorCode.NONE
 

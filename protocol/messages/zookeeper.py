@@ -1,11 +1,14 @@
 """Messages between a ZooKeeper server and its clients: requests by path, and watch events.
 
-Shapes are those of ZooKeeper 3.4: every answer has the last zxid that its server has applied. Data
-of znodes is text here, because the consumers store JSON, thread ids and decimal offsets. Ids in
-brackets (ZK-08) are those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md. The number of a request
-is ZooKeeper's op code plus 10,000, so that it differs from Kafka's API keys. Between processes of
-this project, a struct is sent as an array of its fields (`array_like`); a request or an answer
-begins with the name of its struct (`tag`).
+ZooKeeper keeps a tree of named znodes with data. Its servers, the ensemble, apply all writes in one
+order; the zxid is a write's place in it. An ephemeral znode vanishes with the session of its
+client. A watch tells a client, once, that something has changed at a path. Shapes are those of
+ZooKeeper 3.4: every answer has the last zxid that its server has applied. Data of znodes is text
+here, because the consumers store JSON, thread ids and decimal offsets. Ids in brackets (ZK-08) are
+those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md. The number of a request is ZooKeeper's op
+code plus 10,000, so that it differs from Kafka's API keys. Between processes of this project, a
+struct is sent as an array of its fields (`array_like`); a request or an answer begins with the name
+of its struct (`tag`).
 Source: ZooKeeper `zookeeper.jute`, `ZooDefs.OpCode`, `KeeperException.Code`, `Watcher.Event`.
 """
 
@@ -67,7 +70,7 @@ class Stat(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class ConnectRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Connect (9990). Opens a session (`session_id` NO_SESSION), or continues one here."""
+    """Connect (9990). Opens a session, or continues the session `session_id` at this server."""
 
     timeout_ms: int
     session_id: SessionId = NO_SESSION
@@ -176,9 +179,9 @@ class GetChildrenResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=
 class SetWatchesRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """SetWatches (10101). Sets a client's watches again, at the server to which it reconnected.
 
-    Watches whose path has changed since `relative_zxid` fire at once.
+    A watch whose path has changed since `relative_zxid` fires immediately.
 
-    `data_watches` are paths of getData, `exist_watches` of exists without a znode,
+    `data_watches` are paths of getData, `exist_watches` of exists for a missing znode,
     `child_watches` of getChildren.
     """
 
@@ -207,7 +210,7 @@ class PingResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, t
 
 
 class CloseSessionRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """CloseSession (9989). Ends the session at once, and removes its ephemeral znodes."""
+    """CloseSession (9989). Ends the session immediately, and removes its ephemeral znodes."""
 
 
 class CloseSessionResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):

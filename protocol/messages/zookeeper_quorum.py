@@ -1,8 +1,10 @@
 """Messages between ZooKeeper servers: votes, transactions, and packets of learners and leader.
 
-A learner is a server that follows a leader, or is about to. It opens one connection to the leader:
+The servers elect one of them as leader; each leadership has a number, the epoch. The leader orders
+all writes: it proposes each as a transaction, and commits it when a majority has logged it. A
+learner is a server that follows a leader, or is about to. It opens one connection to the leader:
 1. It sends the newest epoch that it has accepted (FollowerInfo), and accepts the leader's epoch
-   (AckEpoch).
+(AckEpoch).
 2. It gets the transactions that its log lacks, and confirms them (AckNewLeader).
 3. It gets every proposal and commit as a notice, in order, and acknowledges proposals (Ack).
 Votes have connections of their own.
@@ -77,8 +79,8 @@ TxnBody = CreateTxn | DeleteTxn | SetDataTxn | CreateSessionTxn | CloseSessionTx
 class Txn(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One transaction of the ensemble's log.
 
-    `server_id` and `request_number` are the server that got the client's request, and the
-    number of the request there; -1 and 0 for a transaction of the leader itself.
+    `server_id` is the server that got the client's request, and `request_number` the number of the
+    request there. They are -1 and 0 for a transaction of the leader itself.
     """
 
     zxid: Zxid
@@ -126,9 +128,9 @@ class FollowerInfoResponse(msgspec.Struct, frozen=True, kw_only=True, array_like
 class AckEpochRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """AckEpoch (20018). A learner accepts the leader's epoch, and describes its own log.
 
-    `epoch_ends` has the last zxid of each epoch in the log, in order. The leader computes
-    from it where the two logs part: they are equal up to the smaller end of the newest epoch that
-    both have.
+    `epoch_ends` has the last zxid of each epoch in the log, in order. From it the leader computes
+    where the two logs part: take the newest epoch that both logs have; they are equal up to its end
+    in the log where it ends earlier.
     """
 
     current_epoch: int
@@ -194,13 +196,13 @@ class RevalidateResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=T
 
 
 class TouchRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Touch (20005). Sessions with requests at a follower since the last ping (ZK-10)."""
+    """Touch (20005). The sessions that sent requests to a follower since the last ping (ZK-10)."""
 
     session_ids: tuple[SessionId, ...]
 
 
 class TouchResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to touched sessions."""
+    """Answer to a Touch."""
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
@@ -210,7 +212,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=T
 
 
 class CommitPacket(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Leader to learner: everything up to `zxid` is committed."""
+    """Leader to learner: every transaction up to `zxid` is committed."""
 
     zxid: Zxid
 

@@ -7,9 +7,10 @@ Kafka's encoding. `kafka_format` translates either kind to the bytes that a real
 
 This module has the structs, and functions that read records. `partition_log.batches` computes
 offsets, epochs and CRCs. As in Kafka, the CRC covers every field except `base_offset` and
-`partition_leader_epoch`, so that a leader can set these two. The payload of a batch is the bytes of
-its records. With `gc=False`, Python's garbage collector does not visit a struct; this is safe for
-structs that cannot be part of a cycle.
+`partition_leader_epoch`, so that a leader can set these two. The leader epoch is the number of the
+partition's leadership. The payload of a batch is the bytes of its records. With `gc=False`,
+Python's garbage collector does not visit a struct; this is safe for structs that cannot be part of
+a cycle.
 """
 
 import msgspec
@@ -19,7 +20,11 @@ from protocol.records.kafka_records import KafkaRecord, parse_records
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One record. `value` None is a tombstone; `timestamp_ms` is CreateTime since the epoch."""
+    """One record. A `value` of None makes it a tombstone, which deletes its key.
+
+    `timestamp_ms` is the time at which the producer made it, since the epoch (CreateTime); -1:
+    unknown.
+    """
 
     key: bytes | None
     value: bytes | None
@@ -29,9 +34,10 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Cleaned(msgspec.Struct, frozen=True, array_like=True):
     """What a compaction notes in a batch from which it has removed records.
 
-    `offset_deltas` has the distance from the base offset for each record left, in order.
-    Units: `delete_horizon_ms` (since the epoch) is the time after which a cleaning removes the
-    batch's tombstones or marker; -1 if the batch has neither (KIP-534).
+    `offset_deltas` has, for each record left, its distance from the base offset, in order.
+    Units: `delete_horizon_ms` (since the epoch) is the time after which a cleaning (one round of
+    compaction) removes the batch's tombstones, or its marker (the record that ends a transaction);
+    -1 if the batch has neither (KIP-534).
     """
 
     offset_deltas: tuple[int, ...]
@@ -57,13 +63,14 @@ class KafkaHeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class RecordBatch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A batch: contiguous offsets `base_offset .. base_offset + last_offset_delta`.
+    """A batch of records, at the offsets `base_offset` to `base_offset + last_offset_delta`.
 
-    Invariant: `records` has one record for each offset. In a batch that was `cleaned` it has one
-    for each offset that is left. `records` are compressed if `compression`, a CompressionType, is
-    not 0. Without a `kafka` header they are MessagePack. With a `kafka` header they are in Kafka's
-    encoding, and `crc` is the CRC of Kafka's format.
-    Units: `base_sequence` counts the producer's records from 0; -1 without idempotence.
+    Invariant: `records` has one record for each of these offsets. In a batch that was `cleaned` it
+    has one for each offset that is left. `records` are compressed if `compression`, a
+    CompressionType, is not 0. Without a `kafka` header they are MessagePack. With a `kafka` header
+    they are in Kafka's encoding, and `crc` is the CRC of Kafka's format.
+    Units: `base_sequence` counts the producer's records from 0; -1 if the producer is not
+    idempotent (does not number its records).
     Source: Kafka `DefaultRecordBatch`.
     """
 
@@ -159,6 +166,7 @@ def records_of(batch: RecordBatch, codecs: Codecs = NO_CODECS) -> list[tuple[int
             for found, timestamp_ms in kafka_records_of(batch, batch.kafka, payload)
         ]
     records = decode_records(payload)
+    # `strict`: a cleaning must have noted exactly the records that are left.
     deltas = range(len(records)) if batch.cleaned is None else batch.cleaned.offset_deltas
     return [
         (batch.base_offset + delta, record) for delta, record in zip(deltas, records, strict=True)

@@ -1,6 +1,7 @@
 """Control records: the markers that end transactions in a log.
 
-A control batch has one record. Its key says whether the marker commits or aborts.
+A control record is written by the broker, not by a producer. A control batch has one of them. Its
+key says whether the marker commits or aborts the transaction.
 Source: Kafka `ControlRecordType`, `EndTransactionMarker`.
 """
 
@@ -20,7 +21,11 @@ _COMMIT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransactionMarker:
-    """End of a transaction; `coordinator_epoch` is the leader epoch of its coordinator."""
+    """End of a transaction in one partition.
+
+    `coordinator_epoch` is the leader epoch of its coordinator: the number of the leadership of the
+    coordinator's partition. Logs refuse markers of an older coordinator.
+    """
 
     is_commit: bool
     coordinator_epoch: int

@@ -23,10 +23,12 @@ from protocol.records.batch import KafkaHeader, RecordBatch, decode_records, pay
 from protocol.records.kafka_records import encode_kafka_records
 
 MAGIC = 2
-"""The version of the format."""
+"""The version of the format. Magic 0 and 1 are older formats, which clients no longer use."""
 _OVERHEAD = struct.Struct(">qi")
 """Base offset and batch length; the length counts the bytes after these two fields."""
-_HEADER = struct.Struct(">qiibIhiqqqhii")  # the fields in the order of the module's docstring
+# The fields in the order of the module's docstring. `>` is big-endian; b, h, i and q are signed
+# integers of 1, 2, 4 and 8 bytes, I an unsigned one of 4.
+_HEADER = struct.Struct(">qiibIhiqqqhii")
 _CHECKED = struct.Struct(">hiqqqhii")
 """The part of the header that the CRC covers."""
 _MAGIC_AT = 16
@@ -35,6 +37,7 @@ _CHECKED_AT = 21
 """Position of the first byte that the CRC covers."""
 _SMALLEST_LENGTH = 14
 """The least batch length of any magic: that of a message of magic 0."""
+# Bits of a batch's attributes.
 _CODEC_BITS = 0x07
 _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
@@ -59,8 +62,8 @@ def decode_batches(data: bytes) -> tuple[RecordBatch, ...]:
     """
     batches: list[RecordBatch] = []
     position = 0
-    # As in Kafka, an unknown magic is an error even in an incomplete batch. So the magic is checked
-    # first, and then whether the batch is complete.
+    # The magic is checked before the completeness of the batch: as in Kafka, an unknown magic is an
+    # error even in an incomplete batch.
     while len(data) - position >= _MAGIC_AT + 1:
         _, length = _OVERHEAD.unpack_from(data, position)
         if length < _SMALLEST_LENGTH:
@@ -93,6 +96,7 @@ def encode_batch(batch: RecordBatch, codecs: Codecs = NO_CODECS) -> bytes:
     return (
         _HEADER.pack(
             batch.base_offset,
+            # The batch length: all bytes after the two fields of _OVERHEAD.
             _HEADER.size - _OVERHEAD.size + len(payload),
             batch.partition_leader_epoch,
             MAGIC,

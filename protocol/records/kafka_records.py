@@ -3,10 +3,10 @@
 This module handles the payload of a batch, after decompression, and no batch header. A record
 consists of its length, attributes (unused), timestamp delta, offset delta, key, value and headers.
 
-A varint has seven bits of a number in each byte, the lowest bits first; the highest bit of the byte
+A varint has seven bits of a number in each byte, the lowest bits first. The highest bit of a byte
 says that another byte follows. A zigzag varint has the sign in the number's lowest bit, so that
-small negative numbers are short, too: 0, -1, 1, -2 are coded as 0, 1, 2, 3. So
-`(raw >> 1) ^ -(raw & 1)` decodes one. A null key or value has the length -1, which is the byte 1.
+small negative numbers are short, too: 0, -1, 1, -2 are coded as 0, 1, 2, 3. `(raw >> 1) ^ -(raw &
+1)` decodes such a number. A null key or value has the length -1, which is coded as the byte 1.
 
 A read beyond the payload raises IndexError: that record is cut short.
 Source: Kafka `DefaultRecord`, `ByteUtils.readVarint`; KIP-98.
@@ -54,8 +54,7 @@ def parse_records(payload: bytes, count: int) -> list[KafkaRecord]:
 
 def _parse(payload: bytes, count: int) -> Iterator[KafkaRecord]:
     """Yield the records of a payload one by one. Raises: ValueError."""
-    # Varints of one byte (below 0x80) are read in place: a call for each would take most of the
-    # time.
+    # Varints of one byte (below 0x80) are read in place, since calls would take most of the time.
     end = 0
     for index in range(count):
         start = end
@@ -111,8 +110,8 @@ def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - n
     every record of a client.
     Raises: ValueError as `parse_records`, and if an offset delta is not the record's index.
     """
-    # Varints of one and of two bytes are read in place: a call for each would take most of the
-    # time. Of two bytes, `first & 0x7F | second << 7` is the number: the second is below 0x80.
+    # Varints of one and of two bytes are read in place, since calls would take most of the time.
+    # The number in two bytes is `first & 0x7F | second << 7`, since the second is below 0x80.
     end = max_timestamp_delta_ms = 0
     keyless: list[int] = []
     for index in range(count):
@@ -138,7 +137,8 @@ def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - n
                 delta = (delta >> 1) ^ -(delta & 1)
             else:
                 delta, position = _read_varint(payload, position, _INT64_MAX, _VARLONG_BYTES)
-            if delta > max_timestamp_delta_ms or not index:  # the first may be below 0
+            # The first delta always counts, because it may be below the initial maximum of 0.
+            if delta > max_timestamp_delta_ms or not index:
                 max_timestamp_delta_ms = delta
 
             offset_delta = payload[position]

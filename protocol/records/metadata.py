@@ -1,8 +1,11 @@
 """Records of `__cluster_metadata-0`, under KRaft's names. Their log is the controller's state.
 
-Controller and brokers replay the same records into a MetadataImage: brokers, topics and partitions
-at one offset of the log. Each node does so when it has fetched the records. A PartitionChangeRecord
-does not have the new leader epoch and partition epoch: its replay increases them, as in KRaft.
+The controller writes every change of the cluster as a record; brokers fetch the records. All of
+them replay the same records into a MetadataImage: brokers, topics and partitions at one offset of
+the log. Leader epoch and partition epoch count a partition's elections and its changes of any kind.
+A PartitionChangeRecord does not have the new epochs: its replay increases them, as in KRaft. The
+ISR is the set of in-sync replicas. A fenced broker leads no partition, because it sends no
+heartbeats.
 Source: Kafka's metadata record schemas; DEVIATION: topics are named, they have no UUID.
 """
 
@@ -25,7 +28,7 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
 
 
 class RegisterBrokerRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A broker's incarnation registered; it replaces an earlier registration of the id.
+    """A broker has registered, after each start; the record replaces its earlier registration.
 
     Other nodes reach the broker at `host` and `port`; Kafka clients, at one of `end_points`.
     """

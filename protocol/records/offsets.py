@@ -1,9 +1,9 @@
 """Records of `__consumer_offsets`: keys and values of committed offsets and groups.
 
 Keys and values begin with a version of two bytes. The key's version determines whether the record
-is an offset or a group. A record without a value is a tombstone. After the version follows the
-body, in MessagePack instead of Kafka's own encoding; `versioned` writes and reads the bodies of
-values.
+is an offset or a group. A record without a value is a tombstone, which deletes its key. The body
+follows the version. It is in MessagePack instead of Kafka's own encoding; `versioned` writes and
+reads the bodies of values.
 
 The tables below define the fields of values. `since` and `until` are the first and the last version
 with the field. `bits` is the field's width in Kafka's schema; a number that does not fit is refused
@@ -126,7 +126,8 @@ _OFFSET_COMMIT_VALUE = ValueCodec(
         int_field("expire_timestamp_ms", since=1, until=1, bits=64),
     ),
     readable=range(5),
-    # From 1: unlike groups, offsets are written in version 0 by no inter.broker.protocol.version.
+    # From 1: in contrast to groups, no inter.broker.protocol.version makes brokers write offsets in
+    # version 0.
     writable=range(1, OFFSET_VALUE_VERSION + 1),
 )
 _GROUP_METADATA_VALUE = ValueCodec(
@@ -201,7 +202,8 @@ def encode_offset_commit_value(
 
 
 decode_offset_commit_value = _OFFSET_COMMIT_VALUE.decode
-"""Return the committed offset in some bytes, versions 0 to 4. Raises: CorruptRecord."""
+"""A function: returns the committed offset in some bytes, versions 0 to 4. Raises:
+CorruptRecord."""
 
 
 def encode_group_metadata_value(
@@ -216,4 +218,4 @@ def encode_group_metadata_value(
 
 
 decode_group_metadata_value = _GROUP_METADATA_VALUE.decode
-"""Return the group in some bytes, versions 0 to 4. Raises: CorruptRecord."""
+"""A function: returns the group in some bytes, versions 0 to 4. Raises: CorruptRecord."""

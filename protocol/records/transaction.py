@@ -1,6 +1,7 @@
 """Records of `__transaction_state`: the stored state of transactional ids.
 
-A record without a value is a tombstone. `versioned` encodes the bodies.
+A transactional id is the name under which a producer writes its transactions, also after a restart.
+A record without a value is a tombstone, which deletes its id. `versioned` encodes the bodies.
 Source: Kafka `TransactionLogKey.json`, `TransactionLogValue.json` (version 0).
 """
 

@@ -1,8 +1,9 @@
 """Encoding of the keys and values of records, by version.
 
-A key or value is a two-byte big-endian version and a body. A table lists the fields of a value with
-their versions, as for messages (`protocol.wire.fields`). By this table, a ValueCodec writes and
-reads each version. To add a field or a version, change the table of the value.
+A key or value consists of its version (two bytes, big-endian) and a body. For each kind of value, a
+table lists the fields and the versions that have them, as for messages (`protocol.wire.fields`). By
+this table, a ValueCodec writes and reads each version. To add a field or a version, change the
+table of the value.
 
 DEVIATION: the body is a MessagePack array of Kafka's fields in Kafka's order, instead of Kafka's
 own schema encoding. Fields, versions and which version is written are Kafka's.
@@ -160,9 +161,9 @@ def _layout(
 ) -> type[msgspec.Struct]:
     """Return a struct class with exactly the fields of one version, to decode its bodies.
 
-    Elements after the last known field are ignored, as Kafka ignores the tagged fields of a version
-    4 that is newer than the reader. Structs without a list of structs cannot be part of a cycle, so
-    the garbage collector need not visit them (`gc`).
+    Elements after the last known field are ignored: they are fields of a newer format, as Kafka's
+    tagged fields of version 4. A struct without a list of structs cannot be part of a cycle, so the
+    garbage collector need not visit it (`gc`).
     """
     present = [field for field in fields if field.is_in(version)]
     return msgspec.defstruct(
@@ -186,6 +187,7 @@ def _scalar_annotation(struct: type[msgspec.Struct], field: WireField, version: 
     """Return the type of a field's value, or of its items if the field is a list."""
     match field.kind:
         case Kind.INT:
+            # The least and the largest signed integer of this width.
             limit = 1 << field.bits - 1
             return Annotated[int, Meta(ge=-limit, le=limit - 1)]
         case Kind.STRING:

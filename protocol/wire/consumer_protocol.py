@@ -1,7 +1,8 @@
 """Encoding of subscriptions (in JoinGroup) and assignments (in SyncGroup) of consumers.
 
-The assignor is the algorithm by which a group's leader computes the assignments from all members'
-subscriptions. The coordinator passes the bytes of both on; it reads only the topics of a
+A subscription says which topics a member wants. An assignment says which partitions it gets. The
+assignor is the algorithm by which a group's leader (one of its members) computes the assignments
+from all subscriptions. The coordinator passes the bytes of both on; it reads only the topics of a
 subscription.
 Numbers are big-endian, as everywhere in Kafka. Strings have an int16 length, arrays and bytes an
 int32 length; a length of -1 stands for null. Each version appends fields to those of the version
@@ -29,7 +30,7 @@ class ConsumerProtocolError(ValueError):
 
 
 class TruncatedConsumerProtocol(ConsumerProtocolError):
-    """The bytes end in the middle of a number: the one error that Kafka's coordinator tolerates."""
+    """The bytes end in the middle of a number, the one error that Kafka's coordinator tolerates."""
 
 
 class TopicPartitions(msgspec.Struct, frozen=True, kw_only=True):

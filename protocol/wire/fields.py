@@ -1,7 +1,8 @@
 """The vocabulary of schema tables: fields, their kinds and their versions.
 
-`message_schemas`, `listener_schemas` and `transaction_schemas` have the tables; this module knows
-no API. A listener is the socket at which a broker serves Kafka clients.
+A schema table says how Kafka encodes the messages of an API: the fields, and the versions in which
+each exists. `message_schemas`, `listener_schemas` and `transaction_schemas` have the tables; this
+module knows no API. A listener is the socket at which a broker serves Kafka clients.
 """
 
 from collections.abc import Callable
@@ -35,9 +36,9 @@ class WireField:
     fields: the fields of a STRUCT.
     absent: the value to send in an answer, for a field that this project's message lacks.
     is_unused: a field of a request that is read and dropped, because it has no effect here.
-    bits: width of an INT; a value that is read from a log must fit.
+    bits: width of an INT; a value that is read from a log must fit it.
     nullable_since: first version in which a nullable field may be null. In an older version the
-        listener writes "" for null.
+    listener writes "" in place of null.
     """
 
     name: str
@@ -66,8 +67,9 @@ class ApiSchema:
     """The fields of an API's request and answer, with their versions.
 
     Versions below `reshaped_below` have another structure than the newest, for example one group
-    in place of a list: `lift` converts a request into the newest structure, `lower` converts an
-    answer from the newest structure.
+    where the newest has a list of groups. `lift` converts a request of such a version into the
+    newest structure. `lower` converts an answer from the newest structure into that of such a
+    version.
     """
 
     request_fields: tuple[WireField, ...]

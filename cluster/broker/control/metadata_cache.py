@@ -1,9 +1,10 @@
 """A broker's copy of the metadata, and the answers that it gives from the copy.
 
-The image is the state to which the records of the metadata log add up: topics with the registration
-of each partition, and brokers. A delta is a sequence of further records. The copy may be behind the
+The controller records every change of the cluster in the metadata log. The image is the state to
+which the records add up: the brokers, and the topics with each partition's registration (leader,
+replicas, in-sync replicas). A delta is a sequence of further records. The copy may be behind the
 controller. Even then the broker answers Metadata and FindCoordinator from its copy, so clients may
-get stale answers.
+get stale answers. A fenced broker is one whose heartbeats to the controller have stopped.
 Source: Kafka `KRaftMetadataCache`, `KafkaApis.getCoordinator`.
 """
 
@@ -68,7 +69,8 @@ class MetadataCache:
         self.image = MetadataImage()
         """The image; only `apply` changes it."""
         self.eligible_brokers: dict[BrokerId, BrokerEpoch] = {}
-        """Brokers that may join an ISR, with their epochs. `apply` changes this dict in place."""
+        """Brokers that may join an ISR (the in-sync replicas of a partition), with their epochs.
+        `apply` changes this dict in place."""
         self._num_offsets_partitions = num_offsets_partitions
         self._num_transaction_partitions = num_transaction_partitions
 
@@ -80,9 +82,9 @@ class MetadataCache:
     def apply(self, records: Sequence[MetadataRecord]) -> list[TopicPartition]:
         """Apply the next records of the metadata log; return the partitions that they concern.
 
-        Deleted partitions are included, although the image no longer has them. `changed` is an
-        ordered set.
+        Deleted partitions are included, although the image no longer has them.
         """
+        # An ordered set: its values are None.
         changed: dict[TopicPartition, None] = {}
         for record in records:
             if isinstance(record, RemoveTopicRecord):
@@ -104,7 +106,7 @@ class MetadataCache:
         return partitions is not None and 0 <= partition < len(partitions)
 
     def live_leader(self, partition: TopicPartition) -> BrokerId | None:
-        """Return the leader of a partition; None if there is no leader, or the leader is fenced."""
+        """Return a partition's leader, None if it has none or the leader is fenced."""
         registration = self.image.partition(partition)
         if registration is None or not self._is_alive(registration.leader):
             return None
@@ -135,8 +137,8 @@ class MetadataCache:
         )
         return MetadataResponse(
             brokers=brokers,
-            # Clients expect a broker here, and a KRaft controller is none. Kafka names any live
-            # broker; here it is the one with the lowest id.
+            # Clients expect a broker as the controller here, and a KRaft controller is no broker.
+            # Kafka names any live broker; this code names the one with the lowest id.
             controller_id=min((broker.node_id for broker in brokers), default=-1),
             topics=tuple(self._topic(name) for name in topics),
         )

@@ -1,10 +1,11 @@
 """Fetching of the metadata log from the controller, and publication of its changes.
 
-A delta is the records of one answer. Fetches are long polls, so a delta arrives as soon as the
-controller has decided it; the next fetch follows at once. A delta takes effect in two steps:
+A delta is the records of one answer. A fetch is a long poll: the controller holds it until it has
+new records. So a delta arrives as soon as the controller has decided it, and the next fetch follows
+immediately. A delta takes effect in two steps:
 1. It is applied to the cache, the broker's copy of the metadata. This takes no time.
 2. It is published: applied to the replicas and the coordinators of this broker. In virtual time
-   this takes the modelled time of `cluster.costs`.
+(the run's simulated clock) this takes the modelled time of `cluster.costs`.
 Source: KRaft's `KafkaRaftClient` as observer, `MetadataLoader`, `BrokerMetadataPublisher`.
 DEVIATION: a broker keeps no copy of the metadata log. It reads the log from offset 0 when it
 starts.
@@ -33,9 +34,10 @@ BACKOFF_US_MAX = 1_000_000
 class MetadataFetcher:
     """Keeps the metadata cache up to date and calls `publish` with changed partitions.
 
-    Nothing is published before `publish_first`: a restarted broker must not act on an image in
-    which its previous incarnation (its life before the restart) still leads. In the same way, Kafka
-    installs the publishers once the broker has caught up with its own registration.
+    Nothing is published before `publish_first` is called. At that moment the broker has caught up
+    with its own registration. The image before may be older: in it, the broker's previous
+    incarnation (its life before the restart) may still lead partitions, and a restarted broker must
+    not act on this. Kafka, too, installs its publishers only then.
     """
 
     def __init__(
@@ -69,8 +71,8 @@ class MetadataFetcher:
     def applied_offset(self) -> int:
         """Offset of the newest metadata record that this broker acts on; -1 before the first.
 
-        Before `publish_first`, nothing is published, and all records in the cache count. Otherwise
-        a starting broker could never report that it has caught up.
+        Before `publish_first`, all records in the cache count, although nothing is published.
+        Otherwise a starting broker could never report that it has caught up.
         Source: Kafka MetadataLoader.lastAppliedOffset, which brokers report in their heartbeats.
         """
         # After `publish_first`, records in the cache that are not published yet do not count.
@@ -90,8 +92,8 @@ class MetadataFetcher:
                 batches = await self._fetch()
             except (Disconnected, RequestTimedOut):
                 batches = None
-            # The wait is not in the handler above: compiled by mypyc, the thread would keep the
-            # exception during the wait.
+            # The wait is not in the handler above: code compiled by mypyc would keep the exception
+            # alive during the wait.
             if batches is None:
                 await self._host.sleep(backoff_us)
                 backoff_us = min(2 * backoff_us, BACKOFF_US_MAX)
@@ -139,8 +141,8 @@ class MetadataFetcher:
     def _apply(self, batches: tuple[RecordBatch, ...]) -> None:
         """Apply fetched records to the cache, and note the partitions that they change."""
         for batch in batches:
-            # The first batch may begin before the fetch offset: its first records are known
-            # already. For other batches `skip` is 0.
+            # The first batch may begin before the fetch offset; its first records are known then.
+            # `skip` is their number. For the other batches it is 0.
             skip = self._cache.image.end_offset - batch.base_offset
             records = [decode_metadata_record(r) for r in decode_records(batch.records)[skip:]]
             for partition in self._cache.apply(records):

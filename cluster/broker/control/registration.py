@@ -1,9 +1,9 @@
 """A broker's life towards the controller: registration, heartbeats, controlled shutdown.
 
-1. The controller registers the broker as fenced: a fenced broker can lead no partition.
-2. The broker has caught up when it has read the metadata log up to its own registration. The
-   controller then unfences it.
-3. If the broker's heartbeats stop, the controller fences it again.
+1. The broker registers. It is fenced at first: a fenced broker can lead no partition.
+2. The broker has caught up when it has read the metadata log (the controller's record of all
+changes) up to its own registration. The controller then unfences it.
+3. If the broker's heartbeats stop for the length of a session, the controller fences it again.
 
 A broker that cannot reach the controller keeps serving clients and repeats its requests. In a
 controlled shutdown, a broker asks the controller to move its leaderships away before it stops.
@@ -88,12 +88,12 @@ class BrokerHeartbeats:
         self._on_caught_up = on_caught_up
         self._on_shut_down: Callable[[], None] = lambda: None
         self._next_at_once = False
-        """True if a controlled shutdown began while a heartbeat was in flight: then the pause after
-        this heartbeat is skipped."""
+        """True if a controlled shutdown began while a heartbeat was in flight: then there is no
+        pause after this heartbeat."""
         self._pausing: Future[None] | None = None
         """Resolved at the end of the current pause; None or resolved between two pauses."""
         self._interval_us = config.broker_heartbeat_interval_ms * 1_000
-        # KAFKA-14392: a request that hangs and the wait after it must not use up the session. So
+        # A request that hangs, and the wait after it, must not use up the session (KAFKA-14392). So
         # each may take half of the session timeout.
         self._timeout_us = config.broker_session_timeout_ms * 1_000 // 2
         self._backoff_max_us = config.broker_session_timeout_ms * 1_000 // 2

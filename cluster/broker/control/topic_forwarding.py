@@ -1,4 +1,4 @@
-"""Forwarding of CreateTopics and DeleteTopics, which any broker may get, to the controller.
+"""Forwarding of CreateTopics and DeleteTopics: any broker may get them, the controller answers.
 
 Source: Kafka `ForwardingManager`, `AutoTopicCreationManager`.
 DEVIATION: the request itself is sent. Kafka wraps it into an Envelope, which names the client for
@@ -64,13 +64,13 @@ class TopicForwarding:
         ordered set."""
 
     def forward(self, request_id: RequestId, request: TopicRequest) -> None:
-        """Have the controller answer a client's request."""
+        """Send a client's request to the controller; its answer goes to the client."""
         self._send(_Forwarded(request_id, request, self._host.now_us() + FORWARDING_TIMEOUT_US))
 
     def create_missing(self, names: tuple[str, ...]) -> None:
-        """Begin to create topics with num.partitions and default.replication.factor.
+        """Begin to create topics, with num.partitions and default.replication.factor.
 
-        Illegal names, and topics that are being created, are left out.
+        Illegal names, and topics that are being created already, are left out.
         """
         new = [
             name

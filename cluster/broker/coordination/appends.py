@@ -1,9 +1,9 @@
-"""Appends of a coordinator: written to the local log, and their outcomes reported back.
+"""Appends of a coordinator to this broker's log, and the reports of their outcomes.
 
-An append is acknowledged once the high watermark has passed it. After offsets.commit.timeout.ms it
-fails with an error, although its record stays in the log and may still be committed. A guard is a
-check of Kafka's that an experiment may switch off. The guard `high_watermark_gate` is the wait for
-the high watermark.
+An append is acknowledged once the high watermark has passed it, so that every in-sync replica has
+it. After offsets.commit.timeout.ms it fails with an error, although its record stays in the log and
+may still be committed. A guard is a check of Kafka's that an experiment may switch off. The guard
+`high_watermark_gate` is the wait for the high watermark.
 Source: Kafka `GroupMetadataManager.appendForGroup`, `DelayedProduce`; Java `CoordinatorRuntime` for
 appends with acks=1; docs/kafka, BEHAVIOUR 5.3.
 """
@@ -24,8 +24,8 @@ from protocol.trace import TraceEvent, TraceKind
 class CoordinatorAppends:
     """Unfinished appends of the coordinator.
 
-    `on_completed` is called with the outcome of each append, except with acks=0. For an append that
-    completes at once it is called before `append` returns.
+    `on_completed` is called with the outcome of each append, except with acks=0. If the outcome is
+    known immediately, it is called before `append` returns.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class CoordinatorAppends:
         elif self._waits_for_high_watermark:
             self._await(append, partition, info, detail)
         else:
-            # With the guard off, a leader without followers acknowledges records that only it has.
+            # The guard is off: a leader without followers acknowledges records that only it has.
             self._complete(append, ErrorCode.NONE, info, _acknowledged_on(partition, detail))
         self._replicas.complete_delayed()  # the new record may answer fetches that wait for it
 
@@ -76,7 +76,7 @@ class CoordinatorAppends:
         """Report the outcome when the append is acknowledged, cannot be, or has timed out."""
 
         def acknowledged(error: ErrorCode) -> None:
-            # Called only after `await_acknowledgement` has returned, so `timer` is set (below).
+            # `timer` is set below: this is called only after `await_acknowledgement` has returned.
             timer.cancel()
             detail_with_isr = (
                 _acknowledged_on(partition, detail) if error is ErrorCode.NONE else detail

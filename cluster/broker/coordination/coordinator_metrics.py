@@ -2,9 +2,10 @@
 
 Counters count events that the coordinator traces (writes as rows into the run's trace). Gauges are
 read at each sample. A sensor keeps what Kafka's Sensor keeps: a count, and samples for rates,
-averages and maxima. None stands for NaN, which Kafka returns before the coordinator has loaded a
-partition. PurgatorySize and NumDelayedOperations are both the number of waiting operations. In
-Kafka PurgatorySize also includes up to 1,000 completed operations that are not purged yet.
+averages and maxima. None stands for NaN: Kafka returns NaN until the coordinator has loaded a
+partition. A purgatory is Kafka's list of delayed operations. Its PurgatorySize and
+NumDelayedOperations are both the number of waiting operations here; in Kafka PurgatorySize also
+includes up to 1,000 completed operations that are not purged yet.
 Source: Kafka `GroupCoordinatorMetrics` (group-coordinator-metrics), `GroupMetadataManager`,
 `DelayedOperationPurgatory`; docs/kafka, BEHAVIOUR 8.3.
 """
@@ -55,11 +56,11 @@ class CoordinatorMetrics:
         """Count an event of COUNTED_GROUP_EVENTS."""
         match event.kind:
             case TraceKind.COMMIT_STORED | TraceKind.TXN_COMMIT_PENDING:
-                # Count appends, not offsets, like Kafka's older coordinator, in Scala. A commit
-                # appends all its offsets at once, but is traced as one event per offset. These
-                # events follow each other with one correlation id: only the first is counted.
-                # The events at a transaction's end have no correlation id. They are not counted:
-                # their append was counted when the offsets became pending.
+                # Count appends, not offsets, as Kafka's Scala coordinator does. A commit appends
+                # all its offsets in one append, but is traced as one event per offset. These events
+                # follow each other and have the same correlation id; only the first is counted. The
+                # events at a transaction's end have no correlation id. They are not counted: their
+                # append was counted when the offsets became pending.
                 if event.correlation_id not in {None, self._last_commit}:
                     self._last_commit = event.correlation_id
                     self._record("offset-commit")

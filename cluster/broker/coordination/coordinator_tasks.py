@@ -1,10 +1,11 @@
 """Loads and unloads of the coordinator, one at a time, in the order in which they were scheduled.
 
-A load reads the log of an offsets partition that this broker has begun to lead; an unload forgets
-the groups of one that it no longer leads. A load reads up to the log's end in bounded turns.
-Between two turns the host handles other events. Kafka achieves the same with a separate thread. In
-virtual time a load takes the time that ClusterSpec.costs models; in real time no modelled time is
-added.
+An offsets partition is a partition of `__consumer_offsets`; the broker that leads it coordinates
+its groups. A load reads the log of an offsets partition that this broker has begun to lead. An
+unload forgets the groups of a partition that it no longer leads. A load reads up to the log's end
+in bounded turns. Between two turns the host handles other events; Kafka achieves the same with a
+separate thread. In virtual time (the run's simulated clock) a load takes the time that
+ClusterSpec.costs models; in real time no modelled time is added.
 
 The coordinator returns a Result, which says what the broker has to do; `carry_out` carries it out.
 Source: Kafka `GroupMetadataManager.scheduleLoadGroupAndOffsets` and `removeGroupsForPartition` (one
@@ -136,9 +137,9 @@ class CoordinatorTasks:
     def _schedule(self, task: _Load | _Unload) -> None:
         """Queue a task; with `late_notices_us` queue it again later, when it may be outdated.
 
-        So a run can test notices of a change of leadership that arrive late or twice. The
-        coordinator must ignore an outdated or repeated task, which it recognises by the leader
-        epoch.
+        In this way a run can test notices about leadership that arrive late or twice. The
+        coordinator recognises an outdated or repeated task by its leader epoch (the number of the
+        partition's leadership), and must ignore it.
         """
         self._enqueue(task)
         if self._late_notices_us:
@@ -177,7 +178,8 @@ class CoordinatorTasks:
         """Load a partition.
 
         1. The coordinator accepts the load, or ignores it if it is outdated or repeated.
-        2. The log is read in turns. Meanwhile the partition's groups answer that they are loading.
+        2. The log is read in turns. Meanwhile requests for the partition's groups are answered with
+        COORDINATOR_LOAD_IN_PROGRESS.
         3. The coordinator makes the groups, and serves the partition.
         """
         host = self._host
@@ -204,8 +206,8 @@ class CoordinatorTasks:
         self._coordination.carry_out(
             coordinator.finish_load(name.partition, host.wall_us(), stopped=stopped)
         )
-        # The coordinator ignores moves of the log's end and high watermark during the load, so the
-        # present position is reported now.
+        # During the load the coordinator ignored every move of the log's end and high watermark, so
+        # the present position is reported now.
         self._coordination.loaded(load.partition)
         detail: dict[str, object] = {"records": read.records, "bytes": read.size_in_bytes}
         self._finished(load, read.position, detail)

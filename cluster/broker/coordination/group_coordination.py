@@ -4,10 +4,10 @@ The coordinator itself has no clock and no connections. Its Result for an input 
 appends, timers, verifications of transactions and trace rows that the input calls for.
 
 While a Result is carried out, further inputs may arise: a requested append completes, a
-verification ends, the end or the high watermark of a log moves. Such an input waits in a queue
-until the current Result is carried out. So replies leave in the order in which the coordinator gave
-them. Only a coordinator that imitates Kafka's Java coordinator (`follows_log`) gets the moves of
-logs.
+verification ends, the end or the high watermark of a log moves (below the high watermark, every
+in-sync replica has the records). Such an input waits in a queue until the current Result is carried
+out. So replies leave in the order in which the coordinator gave them. Moves of logs are inputs only
+for a coordinator that imitates Kafka's Java coordinator (`follows_log`).
 """
 
 from collections import deque
@@ -64,8 +64,8 @@ class GroupCoordination:
         self._appends = CoordinatorAppends(host, cluster, replicas, self._feed)
         self._verifier = TransactionVerifier(host, replicas, cache, self._feed)
         self._timers = KeyedTimers(host, self._timer_fired)
-        # A guard is a check of Kafka's that an experiment may switch off. With this guard, a record
-        # counts as committed only when the high watermark has passed it.
+        # A guard is a check of Kafka's that an experiment may switch off. This one is the rule that
+        # a record counts as committed only when the high watermark has passed it.
         self._has_gate = cluster.guards.high_watermark_gate
         self._outcomes: deque[_Outcome] = deque()
         self._is_busy = False
@@ -129,8 +129,8 @@ class GroupCoordination:
                 group = self.coordinator.group(body.group_id)
                 if group is None or body.member_id not in group.members:
                     continue
-            # Requests are in the order of arrival, so a later request of a member replaces the
-            # earlier one here, as it does in the coordinator. A new member has no id by which two
+            # Requests are in the order of arrival. So a member's later request replaces its earlier
+            # one here, as it does in the coordinator. A new member has no id by which two of its
             # requests could be matched, so each of its requests counts.
             if isinstance(body, JoinGroupRequest | SyncGroupRequest):
                 member = body.member_id or body.group_instance_id or f"new {request_id}"
@@ -190,7 +190,7 @@ class GroupCoordination:
         position = None
         if partition.is_leader:
             end = log.log_end_offset
-            # With the guard off, every record counts as committed as soon as it is in the log.
+            # With the guard off, a record counts as committed as soon as the leader's log has it.
             position = LogPosition(end, log.high_watermark if self._has_gate else end)
         self._feed(_LogMoved(partition.topic_partition.partition, position))
 

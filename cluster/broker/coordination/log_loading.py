@@ -1,6 +1,7 @@
 """Reading of a log for a coordinator's load, in bounded turns.
 
-Between two turns the host handles other events. In virtual time a turn takes the time that
+A load reads the log of a partition into a coordinator's memory. Between two turns the host handles
+other events. In virtual time (the run's simulated clock) a turn takes the time that
 ClusterSpec.costs models; in real time no modelled time is added.
 """
 
@@ -15,7 +16,7 @@ from protocol.records.batch import RecordBatch
 LOAD_TURN_BYTES = 65_536
 """Bytes that a load reads per turn, unless offsets.load.buffer.size is smaller.
 
-Decoding this many takes a few milliseconds of real time, a delay that a heartbeat tolerates.
+Decoding this many takes a few milliseconds of real time. A heartbeat tolerates such a delay.
 """
 
 
@@ -38,9 +39,10 @@ async def read_log(
 ) -> LogRead:
     """Pass the whole log to `take`, `turn_bytes` per turn; return the amounts read.
 
-    The log is read to its end, as in Kafka: also the records above the high watermark. Reading ends
-    early once this broker is no longer the leader: a follower's log grows and is truncated as the
-    new leader demands, so its end has no meaning for a load.
+    The log is read to its end, as in Kafka: also the records above the high watermark, which may
+    not be on every in-sync replica yet. Reading ends early once this broker is no longer the
+    leader. A follower's log grows and is truncated as the new leader demands, so its end has no
+    meaning for a load.
     """
     if host.simulates_costs:
         await host.sleep(costs.load_fixed_us)

@@ -1,7 +1,8 @@
-"""Commit records in an offsets partition from before the run, as on an old cluster.
+"""Commit records that an offsets partition has before the run, as on an old cluster.
 
-The first incarnation (process) of each replica's broker writes the records to its empty disk.
-The records are equal on every replica, in leader epoch 0. `spec` is one entry of the experiment's
+An offsets partition is a partition of `__consumer_offsets`. The first incarnation (process) of each
+replica's broker writes the records to its empty disk. The records are equal on every replica, and
+in leader epoch 0 (the partition's first leadership). `spec` is one entry of the experiment's
 preload:
 - the offsets partition, and the numbers of records and of groups;
 - `unreadable`: the last record is UNREADABLE;
@@ -29,8 +30,8 @@ from protocol.records.offsets import (
 
 TOPIC = "preloaded"
 PARTITIONS_PER_GROUP = 50
-"""Partitions for which each group commits in turn. With more records than keys, later records
-overwrite the earlier ones, as in an old log."""
+"""Partitions for which each group commits, one after the other. If there are more records than
+keys, later records overwrite earlier ones, as in an old log."""
 
 UNREADABLE = Record(encode_group_metadata_key("unreadable"), b"\x00\x63", 0)
 """A group's record in version 99, which no coordinator can read."""

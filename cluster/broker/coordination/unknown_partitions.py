@@ -1,7 +1,7 @@
-"""Partitions that do not exist, in requests about offsets: the API layer answers for them.
+"""Partitions that do not exist, in requests about offsets: they never reach the coordinator.
 
-The coordinator gets the request without these partitions. Their errors are put in front of the
-coordinator's answer.
+The API layer answers for these partitions. The coordinator gets the request without them, and their
+errors are put in front of its answer.
 Source: Kafka `KafkaApis` (`handleOffsetCommitRequest`, `handleTxnOffsetCommitRequest`,
 `handleOffsetDeleteRequest`), `OffsetDeleteResponse.Builder.merge`.
 """
@@ -48,8 +48,8 @@ def without_unknown(
 ) -> tuple[OffsetsRequest, UnknownPartitions]:
     """Return the request without nonexistent partitions, and the nonexistent partitions.
 
-    `contains` returns True if a topic has a partition of an index. A topic of which no partition
-    exists is left out, so the returned request may have no topics.
+    `contains` tells whether a topic has a partition of an index. A topic without an existing
+    partition is left out, so the returned request may have no topics.
     """
     # The usual case returns the request itself: a copy of it would cost time at every commit.
     if all(

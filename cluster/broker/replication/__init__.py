@@ -1,4 +1,4 @@
-"""Replicas of partitions: appended to, fetched from, kept in sync, cleaned and flushed.
+"""Replicas of partitions: appending, fetching, staying in sync, cleaning and flushing.
 
 Reading order: `produce` and `delayed_appends`; `quiet_fetches`, `fetch_reader` and
 `delayed_fetches`; `list_offsets`, `leader_epochs`; `isr_changes`, `replica_fetcher`;

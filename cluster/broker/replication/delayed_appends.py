@@ -1,4 +1,9 @@
-"""Appends with acks=all that wait for the high watermark: Kafka's produce purgatory."""
+"""Appends with acks=all that wait for the high watermark: Kafka's produce purgatory.
+
+The high watermark is the offset below which every in-sync replica has the records. An append is
+acknowledged when it has reached the end of the append's batch. A purgatory is Kafka's list of
+operations that wait.
+"""
 
 from collections import deque
 from collections.abc import Callable
@@ -41,8 +46,9 @@ class DelayedAppends:
         """
         delayed = DelayedAppend(partition, required_offset, on_completed)
         waiting = self._waiting.setdefault(partition.topic_partition, deque())
-        # A batch that its producer sends again waits for the offset of its first append. Appends
-        # with higher offsets may be waiting already. So the wait is inserted by its offset.
+        # Waits are sorted by offset, and mostly the new one is the last. The exception is a batch
+        # that its producer sends again: it waits for the offset of its first append, and appends
+        # with higher offsets may be waiting already.
         place = len(waiting)
         while place and waiting[place - 1].required_offset > required_offset:
             place -= 1
@@ -60,7 +66,7 @@ class DelayedAppends:
             # None: undecided. NONE: acknowledged. Another error: it cannot be acknowledged here.
             error = partition.check_acknowledged(delayed.required_offset)
             if error is None:
-                return  # the appends behind this one are undecided, too
+                return  # the appends after this one are undecided, too
             waiting.popleft()
             delayed.is_done = True
             delayed.on_completed(error)

@@ -1,9 +1,10 @@
 """Fetches that wait for bytes: Kafka's fetch purgatory.
 
-A parked Fetch is kept without an answer. A follower's Fetch waits for the log to grow, a consumer's
-Fetch for the high watermark to advance. Both waits also end when a partition of the Fetch changes
-its leader, and after max_wait_ms. At each of these events the Fetch is read again. The reader uses
-the answer of the first read (`previous`) to skip partitions that have not changed.
+A parked Fetch is kept without an answer. A follower's Fetch waits for the log to grow. A consumer's
+Fetch waits for the high watermark to advance (below it, every in-sync replica has the records).
+Both waits also end when a partition of the Fetch changes its leader, and after max_wait_ms. At each
+of these events the Fetch is read again. The reader uses the answer of the first read (`previous`)
+to skip partitions that have not changed.
 """
 
 from cluster.broker.replication.fetch_reader import FetchRead, FetchReader, PartitionKey
@@ -14,7 +15,7 @@ from protocol.messages.log import FetchRequest
 
 
 class _DelayedFetch:
-    """A Fetch that waits. `read` is the result of its first read, which was not enough."""
+    """A Fetch that waits. `read` is the result of its first read, which had too few bytes."""
 
     __slots__ = ("read", "request", "request_id", "timer")
 
@@ -30,8 +31,9 @@ class _DelayedFetch:
 class DelayedFetches:
     """The parked Fetches of followers and consumers.
 
-    Followers are few, and each follows most of the partitions that this broker leads. So all their
-    Fetches are tried when any log grows. Consumers' Fetches are found by their partitions.
+    Followers are few, and each follows most of the partitions that this broker leads. So whenever
+    any log grows, the Fetches of all followers are tried. Consumers' Fetches are found by their
+    partitions.
     """
 
     def __init__(self, host: Host, reader: FetchReader) -> None:

@@ -1,10 +1,11 @@
 """FetchReader: reads the records for a Fetch.
 
-This is the busiest code of a broker, because after every append followers request all partitions
-that they follow. A partition is quiet if it has not changed since the follower read it to its end;
-quiet partitions are not read again (`quiet_fetches`). A partition that is not quiet is called
-stirred. A Fetch also counts as its follower's progress: by its time and position the leader decides
-whether the follower is in sync.
+This is the busiest code of a broker: after every append followers request all partitions that they
+follow. A partition is quiet for a follower if it has not changed since the follower read it to its
+end; quiet partitions are not read again (`quiet_fetches`). A partition that is not quiet is called
+stirred. A Fetch also shows its follower's progress: from the Fetch's time and position the leader
+decides whether the follower is in sync. To count a Fetch is to record this. A diverging epoch in an
+answer tells the follower to truncate its log.
 Source: Kafka `ReplicaManager.readFromLog`.
 """
 
@@ -29,7 +30,7 @@ PartitionKey = tuple[str, int]
 
 
 class FetchRead(NamedTuple):
-    """An answer to a Fetch. `is_complete`: it is sent at once, not after max_wait_ms."""
+    """An answer to a Fetch. `is_complete`: it is sent immediately, not after max_wait_ms."""
 
     response: FetchResponse
     is_complete: bool
@@ -38,8 +39,9 @@ class FetchRead(NamedTuple):
 class FetchReader:
     """Reads the partitions of Fetch requests.
 
-    `on_fetched` gets the effects of a follower's progress: a new high watermark, or an ISR
-    proposal. `absence` returns the error for a partition without a replica on this broker.
+    `on_fetched` gets the effects of a follower's progress: a new high watermark, or a proposal to
+    change the ISR (the in-sync replicas). `absence` returns the error for a partition without a
+    replica on this broker.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class FetchReader:
         The result is complete if it has `min_bytes`, if a partition has an error or a diverging
         epoch, or if the request has no topics.
         """
-        # None: not to be counted. A parked Fetch was counted at its first read.
+        # None: the read is not counted as progress. A parked Fetch was counted at its first read.
         counted_at_us = now_us if previous is None else None
         size_in_bytes = 0
         is_complete = not request.topics
@@ -83,8 +85,8 @@ class FetchReader:
                 answers = quiet.answers.copy()
                 indices = sorted(quiet.stirred)
 
-            # From the cheapest way to the most expensive: the answer of the first read, an empty
-            # answer, a read of the log.
+            # The ways to an answer are tried from the cheapest to the most expensive: the answer of
+            # the first read, an empty answer, a read of the log.
             before = () if previous is None else previous.responses[topic_index].partitions
             for index in indices:
                 position = topic.partitions[index]

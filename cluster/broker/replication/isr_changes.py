@@ -1,5 +1,7 @@
-"""ISR changes that this broker proposes as a leader: sent to the controller until it answers.
+"""ISR changes that this broker proposes as a leader, sent until the controller answers.
 
+The ISR is the set of in-sync replicas of a partition. Only the controller changes it; a leader
+proposes a change with the request AlterPartition.
 Source: Kafka `AlterPartitionManager` (one request in flight, which has all proposals that were
 pending) and `Partition.submitAlterPartition` (a proposal is resent until it succeeds or newer
 metadata replaces it).
@@ -47,7 +49,8 @@ class IsrChanges:
         self._refused: dict[TopicPartition, IsrProposal] = {}
         """By partition: the last proposal that the controller has answered, accepted or refused.
 
-        Only a refused one is still the partition's `isr_in_flight`: newer metadata will decide.
+        An accepted proposal is over. A refused one is still the partition's `isr_in_flight`, until
+        newer metadata decides.
         """
         self._is_busy = False
         """True while a request is in flight, and during the pause after a failed one."""
@@ -70,7 +73,7 @@ class IsrChanges:
             return
         name = partition.topic_partition
         places = (self._pending.get(name), self._sent.get(name))
-        # `is`: an older proposal of the partition, even an equal one, does not count.
+        # Compared by `is`: an equal, but older proposal of the partition does not count.
         if self._refused.get(name) is not proposal and not any(
             place is not None and place[1] is proposal for place in places
         ):

@@ -1,7 +1,8 @@
 """ListOffsets: an offset of a log, mainly for consumers without a committed offset.
 
-A request asks for the first offset, for the end as consumers see it (the high watermark), or for
-the first record since a time, in milliseconds.
+A request asks for one of three: the first offset, the end as consumers see it (the high watermark,
+below which every in-sync replica has the records), or the first record since a time in
+milliseconds.
 
 Source: Kafka `Partition.fetchOffsetForTimestamp`.
 """

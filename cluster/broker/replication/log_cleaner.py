@@ -2,9 +2,9 @@
 
 To compact (clean) a log is to remove each record whose key has a newer record. The dirty part of a
 log is the part that no cleaning has read yet. Only Kafka's internal topics are compacted. Each
-broker cleans its own replicas, whether it leads them or not. Cleaning takes no virtual time,
-because in Kafka a separate thread does it. A cleaning reads in turns, and lets the broker's other
-tasks run between two turns.
+broker cleans its own replicas, whether it leads them or not. Cleaning takes no virtual time (time
+on the run's simulated clock), because in Kafka a separate thread does it. A cleaning reads in
+turns, and lets the broker's other tasks run between two turns.
 Source: Kafka `LogCleaner`, `LogCleanerManager` (log.cleaner.threads 1, no throttle).
 DEVIATION: data topics are not compacted, whatever their cleanup.policy is, because the checkers
 need all their records.
@@ -79,7 +79,7 @@ class LogCleaner:
         self._host.after(self._backoff_us, self._look)
 
     def _look(self) -> None:
-        """Clean the logs that are dirty enough, one after the other; then await the next check."""
+        """Clean the logs that are dirty enough, one by one; then schedule the next check."""
         if self._filthiest() is None:
             self._look_later()
         else:
@@ -158,7 +158,7 @@ class LogCleaner:
         if name not in self._segments:
             return  # the topic was deleted while the cleaning slept
         result = compaction.apply()  # None if the log was truncated since the cleaning began
-        del self._segments[name]  # they describe the log before the cleaning
+        del self._segments[name]  # they describe the log as it was before the cleaning
         if result is None:
             self._host.log(f"cleaning of {name} was given up: its log was cut")
             return

@@ -4,8 +4,8 @@ There are three ways:
 1. `log.flush.interval.messages`: the log flushes itself at the end of an append. `configure` sets
    the number of records.
 2. `log.flush.interval.ms`: a scheduler flushes; it is off by default, as in Kafka.
-3. The kernel writes back records that the first two ways have not flushed. The cluster's
-   StorageModel stands for the kernel, in virtual time and on real nodes.
+3. The operating system's kernel writes back records that the first two ways have not flushed. The
+cluster's StorageModel stands for the kernel, in virtual time and on real nodes.
 Unflushed records are lost if the machine loses power. The flush mark (`flushed_length`) is the
 number of a log's batches that would survive. The recovery point is the offset up to which Kafka
 itself has flushed a log, by the first two ways.
@@ -66,7 +66,8 @@ class LogFlusher:
         self._started_at_us = self._host.now_us()
         if self._config.log_flush_scheduler_interval_ms < LONG_MAX:  # LONG_MAX means never
             self._host.after(INITIAL_TASK_DELAY_MS * 1_000, self._flush_dirty_logs)
-        # A virtual host may draw a shorter first delay: a kernel's timer ticks at any phase.
+        # A virtual host may draw a shorter first delay: a real kernel's timer is at any phase when
+        # a broker starts.
         first_us = self._host.first_tick_us("write-back", self._write_back_us)
         self._host.after(first_us, self._write_back)
 
@@ -98,7 +99,7 @@ class LogFlusher:
         for log in self._logs():
             last = self._last_flush(log, now_us)
             # A log without anything to flush keeps the time of its last flush, as in Kafka. So its
-            # next record may be flushed at once.
+            # next record may be flushed at the next check.
             if (
                 log.recovery_point < log.log_end_offset
                 and now_us - last.at_us >= self._flush_ms(log) * 1_000
@@ -145,7 +146,7 @@ class LogFlusher:
                 self._dirty.pop(name, None)
                 continue
             dirty = self._dirty.get(name)
-            # The log is newly dirty, or a flush since the last check has moved the mark: the time
+            # The log has become dirty since the last check, or a flush has moved the mark: its time
             # begins anew.
             if dirty is None or dirty.flushed_length != flushed_length:
                 self._dirty[name] = _Dirty(flushed_length=flushed_length, since_us=now_us)

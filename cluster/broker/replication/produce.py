@@ -1,5 +1,7 @@
 """Produce: appends the batches of producers, and answers once every batch is acknowledged.
 
+An append with acks=all is acknowledged when every in-sync replica has it. A duplicate is a batch
+that a producer has sent again and that the log has already.
 Source: Kafka `ReplicaManager.appendRecords`, `DelayedProduce`.
 DEVIATION: acks=0 is answered, too, because a connection serves its next request only after the
 answer to this one.
@@ -32,7 +34,8 @@ VALID_ACKS = (ACKS_ALL, ACKS_NONE, ACKS_LEADER)
 class _DelayedProduce:
     """A Produce that waits: its answers so far, and the partitions that are not acknowledged.
 
-    `answers` has every partition; the answer of one in `waiting` may still become an error.
+    `answers` has every partition. The answer of a partition that is also in `waiting` may still
+    become an error.
     """
 
     __slots__ = ("answers", "request_id", "timer", "waiting")
@@ -52,7 +55,7 @@ class ProduceApi:
         self._replicas = replicas
 
     def handle(self, request_id: RequestId, request: ProduceRequest, client_id: str) -> None:
-        """Append each batch; answer now, or, with acks=all, once the last batch is acknowledged."""
+        """Append each batch; answer now or, with acks=all, when all appends have an outcome."""
         produce = _DelayedProduce(request_id)
         refused = () if client_id == ADMIN_CLIENT_ID else INTERNAL_TOPICS
         # A request with illegal acks must get the error about acks (in `_append`), even for an
@@ -92,8 +95,8 @@ class ProduceApi:
         info = self._replicas.append_batch(partition, batch, required_acks=acks)
         error, known_outcome = info.error, None
         if error is ErrorCode.NONE and acks == ACKS_ALL and info.is_duplicate:
-            # The first append of a duplicate may be acknowledged already. Then no later event would
-            # complete a wait, so the outcome is read now.
+            # The first append of the duplicate may be acknowledged already. Then no later event
+            # would end a wait, so the outcome is read now.
             known_outcome = partition.check_acknowledged(info.next_offset)
             error = known_outcome or ErrorCode.NONE
         if error is not ErrorCode.NONE:
@@ -128,8 +131,8 @@ class ProduceApi:
             self._reply(produce)
 
     def _timed_out(self, produce: _DelayedProduce) -> None:
-        # `give_up` calls `_acknowledged` with an error, which removes the wait from `waiting`:
-        # hence the copy. The last of these calls answers the request.
+        # A copy of the list: `give_up` calls `_acknowledged` with an error, which removes the wait
+        # from `waiting`. The last of these calls answers the request.
         for delayed in list(produce.waiting.values()):
             self._replicas.give_up(delayed)
 

@@ -1,8 +1,9 @@
 """QuietFetches: keep a follower's last Fetch, so that the next one reads only changed partitions.
 
 After every append a follower requests all partitions that it follows, although only one of them has
-new records. As in a fetch session (KIP-227), the leader remembers the position and the answer of
-each partition. Unlike in a session, requests still contain all partitions. A partition is quiet if
+new records. So the leader remembers the position and the answer of each partition, as Kafka does in
+a fetch session (KIP-227). In contrast to a session, requests still contain all partitions. A
+partition is quiet if
 
 1. the follower's last request had the same position,
 2. the answer had no new records, and
@@ -11,9 +12,9 @@ each partition. Unlike in a session, requests still contain all partitions. A pa
 A partition that is not quiet is called stirred.
 
 To count a Fetch is to record its time for a partition: the time of a follower's last Fetch decides
-whether the follower is in sync. It is part of the FollowerState, which has all that the leader of a
-partition knows of a follower. All quiet partitions of a topic share one time, so that one
-assignment counts a Fetch for all of them. A stirred partition has a time of its own.
+whether the follower is in sync. The time is part of the FollowerState, which holds everything that
+the leader of a partition knows of a follower. All quiet partitions of a topic share one time, so
+that one assignment counts a Fetch for all of them. A stirred partition has a time of its own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -121,8 +122,8 @@ class QuietTopic:
 class QuietFetches:
     """The QuietTopics of all followers of a broker, by topic and follower.
 
-    `eligible` has the registered epoch of each broker. A Fetch of an earlier incarnation of a
-    follower reads all partitions.
+    `eligible` has the registered epoch of each broker. If a Fetch is from before the follower's
+    last restart, all its partitions are read.
     """
 
     def __init__(self, eligible: Mapping[BrokerId, BrokerEpoch]) -> None:
@@ -135,8 +136,8 @@ class QuietFetches:
     ) -> QuietTopic | None:
         """Return the QuietTopic of a follower's `topic`; None if all partitions must be read.
 
-        A parked Fetch that is read again is not new: it does not count as progress, and does not
-        replace the remembered positions.
+        `is_new` is False for a parked Fetch that is read again: it does not count as progress, and
+        does not replace the remembered positions.
         """
         followers = self._topics.get(topic.topic)
         if followers is None:

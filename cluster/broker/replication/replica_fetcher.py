@@ -1,11 +1,14 @@
 """Fetches of followers: one coroutine for each broker from which this broker follows partitions.
 
-Each coroutine has one source broker. Again and again, it sends one Fetch, a long poll, for all
-partitions that are followed from there, and passes the answers to the Partitions.
+Each coroutine has one source broker. In a loop it sends one Fetch for all partitions that this
+broker follows from there, and passes the answers to the Partitions. A Fetch is a long poll: the
+source holds it until there are records, or a time has passed.
 
-- Position: the part of a request that is about one partition, mainly fetch offset and leader epoch.
+- Position: the part of a request that is about one partition, mainly fetch offset and leader epoch
+(the number of the partition's leadership).
 - News: the answer for a partition has news if it has records, an error, a diverging epoch (the
-  follower must truncate) or another high watermark.
+follower must truncate its log) or another high watermark (below it, every in-sync replica has the
+records).
 Source: Kafka `ReplicaFetcherThread`, `AbstractFetcherThread`, `ReplicaFetcherManager`
 (num.replica.fetchers 1).
 DEVIATION: each request names all partitions; there are no fetch sessions.
@@ -71,18 +74,18 @@ class ReplicaFetchers:
         fetcher.add(partition)
 
     def stop(self, partition: TopicPartition) -> None:
-        """Stop to fetch `partition`; an answer that is in flight for it will be ignored."""
+        """Stop fetching `partition`; an answer for it that is in flight will be ignored."""
         fetcher = self._sources.pop(partition, None)
         if fetcher is not None:
             fetcher.remove(partition)
 
 
 class ReplicaFetcher:
-    """Fetches from one broker. Ends only with the incarnation: without partitions it waits.
+    """Fetches from one broker. Ends only with the incarnation (the broker's life).
 
-    Most partitions have nothing new in most answers. In virtual time messages are passed by
-    reference, so positions and answers that did not change are the same objects as before. Both
-    ends compare by identity first, and skip the unchanged ones.
+    Without partitions it waits. Most partitions have no news in most answers. In virtual time
+    messages are passed by reference, so positions and answers that did not change are the same
+    objects as before. Both ends compare by identity first, and skip the unchanged ones.
     """
 
     def __init__(
@@ -224,7 +227,7 @@ class ReplicaFetcher:
         self._seen.pop(topic, None)
 
     def _end_delays(self) -> None:
-        """Request the partitions again whose backoff is over."""
+        """Request the partitions again whose pause after an error is over."""
         now_us = self._host.now_us()
         ended = [name for name, until_us in self._delayed_until_us.items() if until_us <= now_us]
         for name in ended:

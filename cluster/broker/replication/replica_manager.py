@@ -1,9 +1,12 @@
 """The replicas of partitions that this broker holds, as leader or follower.
 
-Owns the Partitions, applies leadership to them, and carries out the effects that they return: a
-high watermark that moved completes appends and fetches, an ISR proposal goes to the controller. A
-delayed append waits for its acknowledgement, a delayed fetch for more bytes. Both are completed at
-the end of an input (`complete_delayed`), never in its middle. Must not know groups.
+A partition has replicas on several brokers: one is the leader, the others follow it. The ISR is the
+set of replicas in sync with the leader. The high watermark is the offset below which all of them
+have the records. This module owns the Partitions and applies leadership to them. It also carries
+out the effects that they return: when a high watermark has moved, it completes appends and fetches;
+an ISR proposal it sends to the controller. A delayed append waits for its acknowledgement, a
+delayed fetch for more bytes. Both are completed at the end of an input (`complete_delayed`), never
+in its middle. Must not know groups.
 Source: Kafka `ReplicaManager`.
 """
 
@@ -68,7 +71,11 @@ AppendCallback = Callable[[ErrorCode], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalLeadership:
-    """Changes of a metadata delta for this broker: partitions with a new leader epoch."""
+    """The partitions whose leadership a metadata delta changes on this broker: a new leader epoch.
+
+    A leader epoch is the number of a partition's leadership. A delta is a piece of the metadata
+    log.
+    """
 
     became_leader: tuple[Partition, ...]
     became_follower: tuple[Partition, ...]
@@ -378,7 +385,7 @@ class ReplicaManager:
     # -- appends --
 
     def append_for_coordinator(self, partition: Partition, append: Append) -> AppendInfo:
-        """Append a batch of a coordinator. Call `complete_delayed` when its wait is parked."""
+        """Append a coordinator's batch. The caller calls `complete_delayed` after it."""
         info = partition.append_records(
             append.records,
             required_acks=append.required_acks,
@@ -452,7 +459,7 @@ class ReplicaManager:
 
         Called at the end of an input: in its middle, an answer could show only a part of the
         input's effects. A completion may lead to a further input, which calls this method again.
-        That inner call returns at once, and the loop here does its work.
+        That inner call returns immediately, and the loop here does its work.
         """
         if self._is_completing:
             return
@@ -485,7 +492,7 @@ class ReplicaManager:
     # -- fetches --
 
     def fetch(self, request_id: RequestId, request: FetchRequest) -> None:
-        """Answer a Fetch of a follower or a consumer: at once, or when enough bytes have come.
+        """Answer a Fetch of a follower or a consumer: immediately, or when enough bytes have come.
 
         DEVIATION: there are no fetch sessions (KIP-227). A client that asks for one gets session id
         0 and whole answers, as from a broker whose cache of sessions is full.

@@ -1,7 +1,8 @@
 """Metrics of a broker's replicas, under Kafka's names, sampled into the trace.
 
-Gauges are counted over the partitions when a sample is taken. A change of an ISR is counted when
-this broker learns that the controller has committed the change.
+Gauges are counted over the partitions when a sample is taken. The ISR is the set of a partition's
+in-sync replicas. A change of an ISR is counted when this broker learns that the controller has
+committed the change.
 Source: Kafka `ReplicaManager`, `Partition.handleAlterPartitionUpdate`; docs/kafka, BEHAVIOUR 8.3.
 """
 

@@ -31,8 +31,8 @@ RETRY_US = 100_000
 
 Errors = dict[TopicPartition, ErrorCode]
 OnAnswered = Callable[[SendMarkers, Errors], None]
-"""Takes markers, and the errors of some of their partitions. Called more than once for the same
-markers, but with the error of each partition exactly once."""
+"""Takes markers, and the errors of some of their partitions. For one SendMarkers it may be called
+several times, but it gets the error of each partition exactly once."""
 
 
 class MarkerSender:
@@ -47,7 +47,7 @@ class MarkerSender:
     def send(self, markers: SendMarkers) -> None:
         """Send the markers to the leaders of all partitions; a retry waits for RETRY_US first.
 
-        Even a first attempt begins with the next event, since `on_answered` must not be called
+        A first attempt begins with the next event, not here, since `on_answered` must not be called
         before this returns.
         """
         self._host.after(RETRY_US if markers.is_retry else 0, self._send, markers)

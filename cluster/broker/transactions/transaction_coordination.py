@@ -1,9 +1,10 @@
 """Host of the transaction coordinator: passes it one input at a time, and carries out each Result.
 
 The coordinator has no clock and no connections. Its Result for an input lists the replies, appends,
-markers, timers and trace rows that the input calls for. An input that arises while a Result is
-carried out (for example the outcome of an append) waits in a queue until the Result is carried out.
-So replies leave in the order in which the coordinator gave them.
+markers (records that end a transaction), timers and trace rows that the input calls for. While a
+Result is carried out, another input may arise, for example the outcome of an append. It waits in a
+queue until the Result is carried out. So replies leave in the order in which the coordinator gave
+them.
 """
 
 from collections import deque

@@ -1,8 +1,10 @@
-"""Loads and unloads of the transaction coordinator: loads one at a time, unloads at once.
+"""Loads and unloads of the transaction coordinator: loads one at a time, unloads immediately.
 
-Loads have a queue separate from the group coordinator's, as Kafka has a separate thread. As in
-Kafka, an unload takes effect at once, even during a load; the load then ends without effect. A load
-reads a partition of `__transaction_state` in turns. Between two turns the broker's other tasks run.
+A load reads a partition of `__transaction_state` into the coordinator's memory, in turns; between
+two turns the broker's other tasks run. An unload drops a partition from memory. Loads have a queue
+separate from the group coordinator's, as Kafka has a separate thread. As in Kafka, an unload takes
+effect immediately, even during a load; the load then ends without effect. A leader epoch is the
+number of a partition's leadership.
 Source: Kafka `TransactionStateManager.loadTransactionsForTxnTopicPartition`,
 `removeTransactionsForTxnTopicPartition`.
 """

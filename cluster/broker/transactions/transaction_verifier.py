@@ -2,11 +2,12 @@
 
 The group coordinator requests a verification before it appends a transaction's offsets, so that no
 late request appends to a transaction that has ended. If the log has an open transaction of the
-producer, the partition is part of it, and no request is needed. Otherwise this broker asks the
-transaction coordinator.
+producer, the partition is part of the transaction, and no request is needed. Otherwise this broker
+asks the transaction coordinator.
 
-The guard is a number that the log keeps for one verification. The later append carries the number.
-The log refuses the append if the transaction has ended meanwhile.
+The guard is a number that the log gives out for one verification. The later append carries the
+number. The log refuses the append if the transaction has ended meanwhile: its marker (the record
+that ends it) has made the guard invalid.
 Source: Kafka `ReplicaManager.maybeStartTransactionVerificationForPartition`,
 `AddPartitionsToTxnManager`.
 """
@@ -124,7 +125,7 @@ def _error_of(response: AddPartitionsToTxnResponse, *, tells_abortable: bool) ->
     if response.error_code is not ErrorCode.NONE:
         return response.error_code
     # The answer has one transaction, one topic and one partition, as the request had. The pattern
-    # on the left takes the error out of the two levels of lists.
+    # on the left unpacks two lists of length 1, one in the other.
     ((error,),) = (
         [each.partition_error_code for each in topic.results_by_partition]
         for result in response.results_by_transaction

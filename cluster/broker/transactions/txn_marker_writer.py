@@ -1,8 +1,9 @@
 """WriteTxnMarkers: writes markers, the ends of transactions, into the logs that this broker leads.
 
-The request is answered when every marker is acknowledged or has failed. The group coordinator
-learns of markers in offsets partitions through its task queue. As in Kafka, a load in that queue
-may be in front, so that the group coordinator learns of the markers after the answer.
+The request is answered when every marker is acknowledged or has failed. Markers in offsets
+partitions (those of `__consumer_offsets`) also concern the group coordinator, which gets them
+through its task queue. As in Kafka, loads in that queue may come first, so the group coordinator
+may learn of the markers after the answer.
 Source: Kafka `KafkaApis.handleWriteTxnMarkersRequest`.
 """
 
@@ -67,7 +68,7 @@ class TxnMarkerWriter:
     ) -> None:
         """Append marker number `index` of the request to one partition; `_ended` gets its outcome.
 
-        An append that fails at once has its outcome before this returns.
+        If the append fails immediately, `_ended` is called before this returns.
         """
         partition = self._replicas.partition(name)
         if partition is None:

@@ -1,7 +1,8 @@
 """Assignors: the computation by which a group's leader distributes partitions to members.
 
-Pure functions of the members' subscriptions and the topics' partition counts. A further assignor is
-a class of its own, listed in ASSIGNORS.
+Pure functions of the members' subscriptions and the topics' partition counts. To add an assignor,
+write a class of its own and list it in ASSIGNORS. A static member is one with a configured
+`group.instance.id`, a dynamic member has none.
 Source: Kafka AbstractPartitionAssignor, RangeAssignor; docs/kafka, BEHAVIOUR 7.8.
 """
 
@@ -79,7 +80,8 @@ class RoundRobinAssignor:
     def assign(
         self, partition_counts: Mapping[str, int], members: tuple[MemberSubscription, ...]
     ) -> Assignment:
-        """Return every member's partitions. A member is passed over for topics of others."""
+        """Return every member's partitions; a member gets only partitions of topics it subscribes
+        to."""
         ordered = sorted(members, key=_member_order)
         assigned: dict[MemberId, list[TopicPartition]] = {m.member_id: [] for m in ordered}
         turn = 0  # index of the member that is next

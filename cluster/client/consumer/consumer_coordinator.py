@@ -3,11 +3,13 @@
 Owns the application's side of a rebalance: partitions are revoked and assigned only inside poll.
 `GroupSubscriber` also does the leader's work: it computes the assignment of every member.
 
-- Generation: a member is in one from the answer to its JoinGroup until it leaves or is removed. A
-  reset makes the member forget its generation.
-- `membership` sends JoinGroup and SyncGroup. `membership.join` is the future of both together; its
-  value is the bytes of the assignment.
-- The wakeup ends the wait of a poll.
+- Rebalance: every member sends JoinGroup, then SyncGroup, and gets new partitions. A generation is
+its number, with the member's id. A member is in one from the answer to its JoinGroup until it
+leaves or is removed. A reset makes the member forget its generation.
+- `membership` sends JoinGroup and SyncGroup. `membership.join` is one future for both; its value is
+the bytes of the assignment.
+- Eager protocol: a member releases all its partitions before it joins a rebalance.
+- Wakeup: an object that ends the wait of a poll.
 Source: Kafka ConsumerCoordinator; docs/kafka, BEHAVIOUR 7.3, 7.6, 7.7.
 """
 
@@ -106,7 +108,7 @@ class GroupSubscriber:
         )
         topics = tuple(sorted({topic for member in members for topic in member.topics}))
 
-        # Called at once, or by `metadata_updated` if a partition count is not known yet.
+        # Called immediately, or by `metadata_updated` if a partition count is not known yet.
         def compute() -> None:
             counts = self.assignment_snapshot = self._counts(topics)
             # A static leader that came back: the group keeps its assignment. The snapshot is
@@ -194,8 +196,8 @@ class ConsumerCoordinator:
         if not membership.rejoin_needed_or_pending and self._subscriber.metadata_changed():
             membership.request_rejoin("cached metadata has changed")
         if membership.rejoin_needed_or_pending and not await self._join_if_needed():
-            # A join in flight sets the wakeup when it ends: return False. A failed join is no
-            # longer in flight, and nothing wakes poll for its retry: return True.
+            # False: a join in flight sets the wakeup when it ends. True: a failed join is no longer
+            # in flight, and nothing would wake poll for its retry.
             join = membership.join
             return join is None or join.is_done
         if self._auto_commit is not None:
@@ -245,8 +247,8 @@ class ConsumerCoordinator:
     async def _join_prepare(self) -> None:
         """Commit and release all partitions before JoinGroup: the eager protocol."""
         if self._auto_commit is not None:
-            # `max.poll.interval.ms` is also the rebalance timeout: the coordinator waits this long
-            # for the JoinGroup.
+            # `max.poll.interval.ms`, because it is also the rebalance timeout: for this long the
+            # coordinator waits for the JoinGroup.
             deadline_us = self._host.now_us() + self._config.max_poll_interval_ms * MS
             try:
                 await self._commits.commit_sync(self._subscription.consumed(), deadline_us)
@@ -281,7 +283,7 @@ class ConsumerCoordinator:
         member = membership.member
         membership.take_join()
         if not member.has_generation or member.state is not MemberState.STABLE:
-            # The join completed, then an answer to a heartbeat reset the generation, and only now
+            # 1. The join completed. 2. An answer to a heartbeat reset the generation. 3. Only now
             # poll takes the result of the join.
             membership.reset_and_rejoin(
                 StateReason(

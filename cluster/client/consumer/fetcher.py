@@ -112,7 +112,7 @@ class Fetcher:
         """
         by_leader: dict[NodeName, list[tuple[AssignedPartition, FetchPartition]]] = {}
         held_until_us: int | None = None
-        # One check per leader and call, however many partitions the leader has.
+        # By leader: one check per call is enough, however many partitions the leader has.
         available: dict[NodeName, bool] = {}
         for partition, state in self._subscription.assigned.items():
             position = state.position
@@ -233,8 +233,8 @@ class Fetcher:
                 if data.records:
                     self._keep(state, position, data.records)
             case ErrorCode.OFFSET_OUT_OF_RANGE if state.partition in self._completed:
-                # A former leader answers late, and the new one has answered the same offset with
-                # records. They are in range, so the position stands.
+                # The former leader answers late; the new leader has already answered the same
+                # offset with records. So the offset is in range, and the position stays.
                 # Source: FetchCollector.handleInitializeErrors compares the offset with the
                 # position after it has returned the records that came before.
                 pass

@@ -83,8 +83,8 @@ class ConsumerMember:
     """State and generation of one member of one group.
 
     Invariant: in COMPLETING_REBALANCE and STABLE, `generation` is the one from the last answer to a
-    JoinGroup. In the other states it may be absent or old: a member that prepares a rebalance keeps
-    its old generation, but may not commit with it.
+    JoinGroup. In the other states `generation` may be absent or old: a member that prepares a
+    rebalance keeps its old one, but may not commit with it.
     """
 
     def __init__(self, host: Host, group_id: GroupId) -> None:
@@ -121,7 +121,8 @@ class ConsumerMember:
         self._transition_to(MemberState.COMPLETING_REBALANCE, _JOINED)
 
     def synced(self) -> None:
-        """Note a good answer to SyncGroup. Raises: IllegalTransition unless it had joined."""
+        """Note a good answer to SyncGroup. Raises: IllegalTransition unless
+        COMPLETING_REBALANCE."""
         self._transition_to(MemberState.STABLE, _ASSIGNED)
 
     def take_member_id(self, member_id: MemberId) -> None:

@@ -1,7 +1,9 @@
 """Heartbeats: when to send one, the effect of each answer, and the limits of silence.
 
 Kafka uses a thread that checks every `retry.backoff.ms`. Here a task sleeps until the next action
-is due or something has changed. A lookup asks a broker for the group's coordinator.
+is due or something has changed. A lookup asks a broker for the group's coordinator. A generation is
+the number of a group's rebalance; members name it in their requests. The session timeout limits the
+silence of the coordinator, the poll interval the time between two polls of the application.
 
 States of a member: UNJOINED before its first JoinGroup and after a reset or LeaveGroup;
 PREPARING_REBALANCE while its JoinGroup is in flight; COMPLETING_REBALANCE while its SyncGroup is in
@@ -129,7 +131,7 @@ class Heartbeat:
             return self._lookup_due_us
         if now_us >= self._session_ends_us:
             self._discovery.mark_unknown(CoordinatorUnknownCause.SESSION_TIMEOUT)
-            return now_us  # the next step, at once, begins the lookup
+            return now_us  # the next step comes immediately, and begins the lookup
         poll_deadline_us = self._poll_deadline_us()
         if poll_deadline_us is not None and now_us >= poll_deadline_us:
             self._membership.leave(
@@ -147,10 +149,10 @@ class Heartbeat:
     def _look_up(self) -> None:
         """Begin a lookup, or join the one in flight; abandon it if the last call had it, too.
 
-        The asked node may be silent. Once its lookup is abandoned, the next lookup goes to a node
-        with fewer requests in flight. Kafka's thread abandons any lookup that it finds in flight.
-        But this task checks earlier than the thread, so it gives a lookup the time of one more
-        call.
+        The node that was asked may be silent. Once its lookup is abandoned, the next lookup goes to
+        a node with fewer requests in flight. Kafka's thread abandons any lookup that it finds in
+        flight. This task checks earlier than the thread, so it gives a lookup the time until one
+        more call.
         """
         lookup = self._discovery.lookup()
         if lookup is not self._awaited_lookup:

@@ -1,7 +1,9 @@
 """Joining and leaving the group: JoinGroup, SyncGroup, LeaveGroup, and each of their errors.
 
-Owns the need to rejoin, and the join in flight: one JoinGroup and the SyncGroup after it. The value
-of a join is the member's assignment, as bytes. A `Subscriber` computes assignments.
+A rebalance gives a group's members new partitions: each member sends JoinGroup, then SyncGroup. The
+generation is its number. This module owns the need to rejoin, and the join in flight: one JoinGroup
+and the SyncGroup after it. The value of a join is the member's assignment, as bytes. A `Subscriber`
+computes assignments.
 
 Handlers run when an answer arrives, even while the application is busy. Work that needs the
 application (revoke, assign) waits for its next poll.
@@ -48,7 +50,8 @@ from protocol.messages.group import (
 PROTOCOL_TYPE = "consumer"
 
 JOIN_GROUP_EXTRA_MS = 5_000
-"""Time for the network, on top of the rebalance timeout for which a JoinGroup may be parked."""
+"""Time for the network. The coordinator may park (not answer) a JoinGroup for the rebalance
+timeout."""
 
 REASON_BYTES_MAX = 255
 """Length to which the reason in JoinGroup and LeaveGroup is cut. Source: JoinGroupRequest."""

@@ -12,8 +12,8 @@ listener does; when they are lost, it cannot commit. Records count as consumed o
 processed, so a consumer that dies between processing and commit causes duplicates.
 
 With Kafka, a poll without records ends after `poll_timeout_ms`, and the application repeats it.
-Here one call of `poll` stands for many such polls. So the code computes when those polls would have
-begun and ended.
+Here one call of `poll` stands for many such polls. So the code computes when they would have begun
+and ended.
 """
 
 from collections.abc import Callable
@@ -137,8 +137,8 @@ class ConsumerNode:
         if records:
             self._poll_began_us = now_us
         else:
-            # An application of Kafka would have polled in vain several times. These polls were not
-            # simulated, but the next poll begins where the last of them would have ended.
+            # An application of Kafka would have polled in vain several times meanwhile. The next
+            # poll begins where the last of these polls would have ended.
             empty_polls = (now_us - self._poll_began_us) // self._poll_timeout_us
             self._poll_began_us += empty_polls * self._poll_timeout_us
 
@@ -200,9 +200,9 @@ class ConsumerNode:
 
     def _poll_ends_us(self, at_us: int) -> int:
         """Return the end of the first poll that ends at `at_us` or later."""
-        # For a time that is over already, too, the result is the end of at least one poll.
+        # At least 1: even for a time that is over, the result is the end of one whole poll.
         wait_us = max(1, at_us - self._poll_began_us)
-        polls = -(-wait_us // self._poll_timeout_us)  # rounded up
+        polls = -(-wait_us // self._poll_timeout_us)  # division, rounded up
         return self._poll_began_us + polls * self._poll_timeout_us
 
 

@@ -1,11 +1,14 @@
 """OffsetCommit: asynchronous, synchronous and automatic, and each of its errors.
 
-Owns the requests; the caller chooses the offsets. Each outcome is traced once per partition. An
-attempt that never left the client is traced as COMMIT_FAILED, too.
+A commit stores, for each partition, the offset from which the group continues. Owns the requests;
+the caller chooses the offsets. Each outcome is traced once per partition. An attempt that never
+left the client is traced as COMMIT_FAILED, too.
 
-- `sent`: the generation that a request carried; the member's own may have changed since.
-- Position: an offset, and the leader epoch of the record before it.
-- Lookup: finds the coordinator of the group.
+- Generation: the number of a group's rebalance, with the member's id. `sent` is the one that a
+request carried; the member's own may have changed since.
+- Position: an offset, and the leader epoch (number of the partition's leadership) of the record
+before it.
+- Lookup: asks a broker for the coordinator of the group.
 Source: Kafka ConsumerCoordinator; docs/kafka, BEHAVIOUR 7.5.
 """
 
@@ -89,7 +92,7 @@ class OffsetCommits:
         Source: Kafka ConsumerCoordinator.commitOffsetsAsync.
         """
         if not offsets or self._discovery.coordinator() is not None:
-            return self._commit(offsets)  # without offsets it succeeds at once
+            return self._commit(offsets)  # without offsets it succeeds immediately
         result: RequestFuture[None] = RequestFuture()
 
         def commit_after_lookup(lookup: RequestFuture[None]) -> None:
@@ -183,9 +186,9 @@ class OffsetCommits:
                 self._trace(
                     TraceKind.COMMIT_FAILED, offsets, partition, sent, peer, error=code.name
                 )
-                # Kafka's handler stops at the first error, so only that one has effects; the loop
-                # goes on for the trace. All entries carry the same code, except for topics that
-                # this broker does not know.
+                # Kafka's handler stops at the first error, so only the first has effects here; the
+                # loop goes on only to trace the others. All entries carry the same code, except for
+                # topics that this broker does not know.
                 failure = failure or self._handle(code, sent)
         if failure is None:
             self.acknowledged += 1
@@ -213,9 +216,9 @@ class OffsetCommits:
                 membership.request_rejoin("offset commit failed since group is already rebalancing")
                 return RebalanceInProgressError()
             case ErrorCode.UNKNOWN_MEMBER_ID | ErrorCode.ILLEGAL_GENERATION:
-                # If the member has left the generation that the commit carried and is joining
-                # again, a reset would disturb this join. In any other state Kafka resets, even if
-                # the generation has changed.
+                # 1. The member has left the generation that the commit carried, and is joining
+                # again: a reset would disturb this join. 2. In any other state Kafka resets, even
+                # if the generation has changed.
                 if member.generation != sent and is_preparing:
                     return RebalanceInProgressError()
                 # After ILLEGAL_GENERATION the coordinator still knows the member's id.
@@ -225,8 +228,8 @@ class OffsetCommits:
                 )
                 return CommitFailedError(code.name)
             case ErrorCode.FENCED_INSTANCE_ID:
-                # Another consumer has this instance id now, which ends the application. It does not
-                # end if the error is about a generation that the member has left.
+                # Another consumer has this instance id now. That ends the application, unless the
+                # error is about a generation that the member has left.
                 if member.generation == sent:
                     return error_from_code(code)
                 return RebalanceInProgressError() if is_preparing else CommitFailedError(code.name)

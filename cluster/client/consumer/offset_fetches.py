@@ -1,8 +1,8 @@
 """OffsetFetch: the group's committed offsets, from its coordinator.
 
 Every request sets `require_stable`, as Kafka's Java consumer does: while a transaction that commits
-an offset is undecided, the coordinator answers UNSTABLE_OFFSET_COMMIT for its partition. The
-discovery (CoordinatorDiscovery) knows the coordinator, and sends requests to it.
+an offset of a partition is undecided, the coordinator answers UNSTABLE_OFFSET_COMMIT for the
+partition. The discovery (CoordinatorDiscovery) knows the coordinator, and sends requests to it.
 Source: Kafka ConsumerCoordinator.OffsetFetchResponseHandler; docs/kafka, BEHAVIOUR 7.5.
 """
 

@@ -43,7 +43,8 @@ from protocol.messages.log import (
 from protocol.trace import TraceEvent, TraceKind
 
 NO_OFFSET_FOR_PARTITION = "NO_OFFSET_FOR_PARTITION"
-"""Kafka's NoOffsetForPartitionException: with `auto.offset.reset` none the application decides."""
+"""Kafka's NoOffsetForPartitionException: `auto.offset.reset` is none, so the application
+decides."""
 
 _Partitions = dict[TopicPartition, AssignedPartition]
 
@@ -118,7 +119,7 @@ class Positions:
             raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         wanted = {state.partition: state for state in self._subscription.initializing()}
         pending = self._pending
-        # Assigned partitions are compared by identity, and each assignment creates new ones: a
+        # Assigned partitions are compared by identity, and each assignment creates new ones. So a
         # request from before a rebalance is never equal, and its answer is never used.
         if pending is None or pending[0] != wanted:
             fetch = self._fetches.fetch(tuple(wanted))
