@@ -1,9 +1,10 @@
 """Distribution of work to workers: the interface, and a worker in this process.
 
-Work is a function from items (seeds of runs) to an answer, as bytes. The caller knows which worker
-did an item. So it can check the answer: it gives the item to another worker, whose answer must be
-equal. Nothing is retried here: after Died the caller gives the items to another worker. Ray's
-workers are in `cluster.ray.tasks`, processes of this machine in `cluster.worker_processes`.
+Work is a function from items (seeds of runs; a seed determines all random choices of a run) to an
+answer, as bytes. The caller knows which worker did an item. So it can check an answer: it gives the
+item to another worker, whose answer must be equal. Nothing is retried here: after Died the caller
+gives the items to another worker. Ray's workers are in `cluster.ray.tasks`, processes of this
+machine in `cluster.worker_processes`.
 """
 
 import os
@@ -17,8 +18,8 @@ from typing import NewType, Protocol
 WorkerName = NewType("WorkerName", str)
 """A worker's machine and process, e.g. `10.0.0.3:4711`; a restarted worker has another name."""
 Item = int | tuple[int, ...]
-"""A seed, or a lineage of seeds, of which the last is the item's own. In a lineage, each seed
-changes the plan of faults that the seed before it has given."""
+"""A seed, or a lineage: a tuple of seeds, of which the last is the item's own. In a lineage, each
+seed changes the plan of faults that the seed before it has given."""
 Items = tuple[Item, ...]
 Work = Callable[[Items], bytes]
 
@@ -58,7 +59,7 @@ class Workers(Protocol):
         """Begin to start the workers."""
 
     def __exit__(self, *error: object) -> None:
-        """End all workers at once, even busy ones."""
+        """End all workers immediately, even busy ones."""
 
     @property
     def size(self) -> int:
@@ -70,8 +71,8 @@ class Workers(Protocol):
     def coming(self) -> int:
         """Return the number of workers that are starting.
 
-        A caller may have items that no idle worker may do: an answer must be checked by another
-        process than the one that gave it. Then the caller waits for these workers.
+        The caller may have items that no idle worker may do, because another process must check an
+        answer than the one that gave it. Then the caller waits for these workers.
         """
 
     def give(self, worker: WorkerName, items: Items) -> None:

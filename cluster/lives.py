@@ -1,9 +1,10 @@
 """The lives of nodes: acts, the states in which they are legal, their trace rows and refusals.
 
 A node is a broker, a controller or a client. Each start begins an incarnation, which ends with a
-kill or a shutdown; the node's life is all of them. A runtime is the platform of a run: virtual
-time, one process in real time, or Ray. The driver is the process that conducts the run.
-The acts are the same in every runtime; each runtime starts and ends processes in its own way.
+kill or a shutdown; the node's life is all of them. A runtime is the platform of a run: simulated
+(virtual) time, one process in real time, or Ray (a framework for processes on several machines).
+The driver is the process that conducts the run. The acts are the same in every runtime; each
+runtime starts and ends processes in its own way.
 """
 
 from abc import ABC, abstractmethod

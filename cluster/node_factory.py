@@ -38,7 +38,7 @@ class Node(Protocol):
         """Begin to stop as on SIGTERM; `on_done` is called once, when the node has finished.
 
         A broker asks the controller to move its leaderships, then unloads its groups. A consumer
-        commits and leaves its group. Most other nodes are done at once.
+        commits and leaves its group. Most other nodes have nothing to do, and finish immediately.
         """
 
     def report(self, status: ClusterStatus) -> None:

@@ -1,14 +1,16 @@
 """Runtime: the interface through which an experiment starts, queries, disturbs and stops a cluster.
 
-The runtimes `virtual`, `local` and `ray` implement it. An experiment is a coroutine that awaits
-only methods of its Runtime. In virtual time it runs on the virtual loop, otherwise on an asyncio
-loop. A Runtime knows no plan, no fault and no verdict: it only offers the single steps.
+The runtimes `virtual` (one process, simulated time), `local` (one process, real time) and `ray`
+(many processes) implement it. An experiment is a coroutine that awaits only methods of its Runtime.
+In virtual time it runs on the virtual loop, otherwise on an asyncio loop. A Runtime knows no plan,
+no fault and no verdict: it only offers the single steps.
 
 - Driver: the process that conducts the run; it traces the run's own events.
 - Incarnation: one life of a node, counted from 0; a restart begins a new one.
 - Steady state: every group is Stable with all its members. The plan (the list of faults) begins
   after the cluster has reached it.
-- Link rule: the effect of a fault on frames between two nodes, for instance a cut or a delay.
+- Link rule: the effect of a fault on frames (messages) between two nodes, for instance a cut or a
+delay.
 """
 
 from abc import ABC, abstractmethod
@@ -109,9 +111,9 @@ class NodeState(StrEnum):
 class ClusterStatus:
     """The cluster's state at one moment; nodes that cannot answer (dead, paused) are missing.
 
-    `nodes` alone has every node, because the runtime knows their states itself. `groups` has an
-    entry for each broker that has loaded the group: two in a split brain. `controller` is the
-    active one.
+    `nodes` alone has every node, because the runtime itself knows their states. `groups` has, for
+    each group, an entry for each broker that has loaded it: two in a split brain (two brokers that
+    both believe to coordinate it). `controller` is the active one.
     """
 
     nodes: dict[NodeName, NodeState] = field(default_factory=dict)
@@ -195,9 +197,9 @@ class Runtime(ABC):
     async def start(self, *, apart: bool = False) -> None:
         """Start every node; returns when their processes run, long before groups are stable.
 
-        `apart` matters in virtual time only: the nodes start at moments drawn from the seed, and
-        the clock begins as if the cluster had run for long, so that timers of different nodes are
-        not in step. Without it all nodes start at one moment.
+        `apart` matters in virtual time only. With it, the nodes start at moments drawn from the
+        seed, and the clock begins as if the cluster had run for long; so timers of different nodes
+        are not in step. Without it, all nodes start at one moment.
         Raises: ClusterStartError if a node cannot be started, after the started ones were stopped.
         """
 
@@ -236,7 +238,7 @@ class Runtime(ABC):
 
     @abstractmethod
     async def shut_down(self, node: NodeName) -> HitNode:
-        """Ask the node to stop, as SIGTERM does, and return at once; once stopped, it is DOWN.
+        """Ask the node to stop, as SIGTERM does; returns before it has stopped. It is DOWN then.
 
         A broker moves its leaderships first (controlled shutdown), a consumer leaves its group.
         """

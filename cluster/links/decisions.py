@@ -1,9 +1,10 @@
 """Verdicts of the current link rules on one frame, at the sender's or the receiver's end.
 
-Owns how a rule selects a frame (nodes, purpose, API) and what its effect means for the sender and
-for the receiver. Holds no frames: `gate` carries a verdict out. A frame is a message between two
-nodes. The effects: Cut holds frames, and drops them if their connection is closed; Clog holds them;
-Slow delays them; LoseResponses drops some responses and resets their connections.
+A link rule is a fault of the links between nodes. Owns how a rule selects a frame (a message
+between two nodes) by nodes, purpose and API, and what its effect means for the sender and for the
+receiver. Holds no frames: `gate` carries a verdict out. The effects: Cut holds frames, and drops
+them if their connection is closed; Clog holds them; Slow delays them; LoseResponses drops some
+responses and resets their connections. A purpose is the use of a connection, such as heartbeats.
 """
 
 import random
@@ -60,8 +61,8 @@ class Judge:
     """The rules about the frames that one node sends, or about those that it receives.
 
     The first matching rule decides about a frame.
-    Randomness: one draw for each frame that a Slow rule selects, from that rule's own stream.
-    Therefore neither other rules nor other nodes shift its draws.
+    Randomness: one draw for each frame that a Slow rule selects, from a stream of this rule's own.
+    So its draws do not depend on other rules or other nodes.
     """
 
     def __init__(self, node: NodeName, *, is_sender: bool, rng_for: RngFor) -> None:

@@ -8,27 +8,27 @@ carries frames, nor in which runtime it is. The runtime provides `transmit`, `de
 the random streams.
 
 How a host uses its gate:
-1. It makes a gate when it gets rules, and drops the gate again if no rule concerns the host and no
-   frame waits. Without a gate, frames go straight between endpoint and network. So a host
-   without rules pays one test per frame.
+1. It makes a gate when it gets rules. It drops the gate again when no rule concerns the host and no
+frame waits. Without a gate, frames go straight between endpoint and network, so a host without
+rules pays only one test per frame.
 2. It passes every frame of the endpoint to `send`, and every frame that arrived to `receive`.
-3. It may learn of the death of a peer's process without a ResetFrame, by a broken TCP link. It then
-   calls the gate's `peer_lost` instead of the endpoint's, because a cut hides a death.
+3. If a TCP link breaks, the host learns of the death of a peer's process without a ResetFrame. It
+then calls the gate's `peer_lost` instead of the endpoint's, because a cut hides a death.
 4. It calls `set_rules` to replace all rules. Frames that the new rules no longer hold leave in a
    later call of the loop (`after(0)`), so the gate calls the node only after `set_rules` has
    returned. The frames to be delivered leave first, then those to be sent, each in the order of
    arrival.
 5. When the incarnation is over, the host drops the gate, and the frames in it are lost, like the
-   send buffers of a killed process. `transmit` and `deliver` then do nothing. The host sends a
-   ResetFrame also to `peers_with_waiting_frames`, even if its endpoint has no connection with them.
-   It ends `half_open` connections one by one: their clients do not yet know which incarnation of
-   the server accepted them, so the ResetFrame of an incarnation would not end them.
+send buffers of a killed process. `transmit` and `deliver` then do nothing. The host also sends a
+ResetFrame to each of `peers_with_waiting_frames`, even if its endpoint has no connection with the
+peer. It ends each of the `half_open` connections separately: their clients do not yet know which
+incarnation of the server accepted them, so the ResetFrame of an incarnation would not end them.
 
-A connection is a TCP stream: behind a frame that waits, all frames of the same connection and
+A connection is a TCP stream: if a frame waits, all later frames of the same connection and
 direction wait, even if no rule selects them. If a connection is closed while a cut holds its
-frames, these frames are lost, and when the cut ends only the CloseFrame arrives. A frame that had
-already left the sender when the rule came waits at the receiver, and arrives even if the sender
-has closed the connection since.
+frames, these frames are lost; when the cut ends, only the CloseFrame arrives. A frame that had
+already left the sender when the rule came waits at the receiver. It arrives even if the sender has
+closed the connection since.
 
 DEVIATION: a frame that `slow` delays waits in the sender's process and is lost if the process dies
 meanwhile; the peer then sees the death without the delay. On a slow network the bytes would be on
@@ -69,7 +69,7 @@ MAX_HELD_PER_CONNECTION = 100_000
 """Limit of waiting frames. A client's timeouts close a silent connection long before it."""
 
 After = Callable[[int, Callable[[], None]], object]
-"""Calls a function after a number of microseconds, never at once; it is Host.after."""
+"""Calls a function after a number of microseconds, never before it returns; it is Host.after."""
 
 
 class Connections(Protocol):
@@ -192,7 +192,7 @@ class _Direction:
                 self._forward_first(end, current_stream)
 
     def drop_cut_frames(self, end: ConnectionEnd) -> None:
-        """Drop the first frame that a cut holds on a closed connection, and all behind it."""
+        """Drop the first frame that a cut holds on a closed connection, and all later ones."""
         stream = self._streams.get(end)
         if stream is None:
             return

@@ -103,7 +103,8 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
             self._watcher = asyncio.create_task(self._watch(process), name=_PROCESS_ID)
             self._address = await process.listen(LOOPBACK)
             # The objects that imports made live as long as the run. `freeze` excludes them from
-            # garbage collections. These become shorter, which matters: each delays all nodes.
+            # garbage collections, which get shorter. That matters, because a collection delays all
+            # nodes.
             gc.collect()
             gc.freeze()
             self.start_all(process)
@@ -128,7 +129,7 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
         return tuple(address_text(each) for each in addresses if each is not None)
 
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
-        """Replace all link rules at once, also for nodes that start later."""
+        """Replace all link rules immediately, also for nodes that start later."""
         self._set_rules(tuple(rules))
 
     async def reset_links(

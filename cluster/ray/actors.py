@@ -152,7 +152,7 @@ def connect_ray(address: str) -> bool:
 def _keep_sigterm_handler() -> Iterator[None]:
     """Keep the process's handler of SIGTERM, if it has one, over the start of Ray.
 
-    `ray.init` installs a handler that ends the process at once, in the middle of a run.
+    `ray.init` installs a handler that ends the process immediately, in the middle of a run.
     """
     before = signal.getsignal(signal.SIGTERM)
     try:
@@ -256,7 +256,7 @@ class _ActorHandle:
         self._actor = actor
 
     def end(self) -> None:
-        """End the actor's process at once."""
+        """End the actor's process immediately."""
         ray.kill(self._actor, no_restart=True)
 
     async def _result(self, reference: Awaitable[T], timeout_s: float | None) -> T:

@@ -1,10 +1,9 @@
 """RayWorkers: distributes work to worker processes on Ray, on this machine or on a cluster.
 
-Workers are actors and not anonymous tasks, so the caller knows the process of each result, and can
-give the same work to another process, as a check of determinism needs. Ray restarts and retries
-nothing. The death of a worker is reported, and a new one is started instead. An item is one piece
-of work: the seed of a run. An actor is an object in a process of its own, which Ray starts and
-calls.
+Workers are actors (objects in processes of their own, which Ray starts and calls), not anonymous
+tasks. So the caller knows the process of each result, and can give the same work to another
+process; a check of determinism needs this. Ray restarts and retries nothing. The death of a worker
+is reported, and a new one is started instead. An item is one piece of work: the seed of a run.
 """
 
 import time

@@ -1,4 +1,7 @@
-"""Checkpoint files: small files, replaced as a whole, with a CRC-32C in front of the content."""
+"""Checkpoint files: small files, replaced as a whole, with a CRC-32C in front of the content.
+
+A sync makes the operating system write a file to the disk, where a power loss cannot take it.
+"""
 
 from pathlib import Path
 

@@ -7,10 +7,11 @@
 - Recovery (`LogRecovery`): the report of what was cut off a log, and why.
 - Cleaning: log compaction. It replaces the oldest batches by fewer or shorter ones.
 
-`append` writes to the page cache before it returns. So `kill -9` leaves at most a torn last frame,
-which is cut off when the file is opened. A power loss is simulated after a kill:
-`cut_to_flush_marks` cuts each log at its flush mark. Batches are also kept in memory, and reads use
-only these after the file was opened.
+`append` writes to the page cache (the operating system's memory) before it returns. So `kill -9`
+leaves at most a torn last frame, which is cut off when the file is opened. To sync a file is to
+wait until the disk has it. A power loss is simulated after a kill: `cut_to_flush_marks` cuts each
+log at its flush mark. Batches are also kept in memory; after a file was opened, reads use only the
+batches in memory.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """FlushMark: the byte position in a log file below which a power loss takes nothing.
 
-The mark is stored in a file beside the log, which has two slots. A slot is a place for one mark:
-its sequence number, the position, and a CRC of both. Order of writes:
+The mark is stored in a file beside the log. This file has two slots. A slot is a place for one
+mark: its sequence number, the position, and a CRC of both. To sync is to wait until the disk has
+what was written. Order of writes:
 1. For a flush, the data is synced before the mark moves up, so the mark never promises too much.
 2. For a cut below the mark, the mark moves down before the log is cut. Otherwise later appends to
    the shorter log would count as flushed.
@@ -30,8 +31,8 @@ The slot is 1, so that the first mark goes into slot 0."""
 class FlushMark:
     """The mark of one log, in two slots; the slot with the higher sequence number is valid.
 
-    Invariant: the slot with the last synced mark is overwritten only after a newer mark in the
-    other slot was synced. So a power loss during a write leaves a mark that was true.
+    Invariant: the slot with the last synced mark is overwritten only after a newer mark was synced
+    in the other slot. So after a power loss during a write, one slot still has a valid mark.
     """
 
     def __init__(self, path: Path, files: Files) -> None:

@@ -1,8 +1,8 @@
 """Digests of traces: two runs with equal digests wrote the same rows in the same order.
 
-A digest's trail is a list of marks. Each mark has a few digits of the digest of all rows up to a
-moment; the moments are a fixed step of run time apart. Two trails show between which marks their
-runs began to differ.
+A trace is a run's recorded rows of events. A digest's trail is a list of marks. Each mark has a few
+digits of the digest of all rows up to a moment; the moments are a fixed step of run time apart. A
+comparison of two trails shows between which marks their runs began to differ.
 """
 
 from collections.abc import Callable
@@ -74,7 +74,7 @@ class TraceDigest:
     def _add_marks(self, time_us: int) -> None:
         """Add the marks of all steps that end at or before a row's `time_us`.
 
-        No row came since the previous one, so all these marks are equal.
+        No row came since the previous mark was due, so all marks of this call are equal.
         """
         # A chunk ends here. So the ends of chunks depend on the rows alone, not on the calls of
         # `hexdigest`, and equal rows give equal digests.

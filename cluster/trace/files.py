@@ -1,7 +1,8 @@
 """Trace files: rows written by each incarnation while it lives, later merged into one trace.
 
-An incarnation is one life of a node, counted from 0. A frame is the length of one row, and the row.
-A turn of the process's asyncio loop is one pass over its ready callbacks.
+The trace is a run's recorded rows of events. An incarnation is one life of a node, counted from 0.
+A frame is the length of one row, and the row. A turn of the process's asyncio loop is one pass over
+its ready callbacks.
 
 A node process appends MessagePack rows in frames to `trace/<node>-<incarnation>.frames`. It writes
 them to the page cache after each turn in which it traced any, and before it sends messages. So

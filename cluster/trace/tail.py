@@ -2,9 +2,9 @@
 
 It follows the `*.frames` files that the driver (the process that conducts the run) can read, on its
 own machine or in a shared directory, while nodes append to them. Rows are merged by time up to a
-watermark. The watermark stays behind the run's clock, because a node writes a row to its file a
-short time after it has given the row its time. A row that arrives when the watermark has passed its
-time is dropped. A reader that needs all rows reads the complete files after the run. Must not know
+watermark: a time that stays behind the run's clock, because a node writes a row to its file a short
+time after it has given the row its time. A row is dropped if it arrives after the watermark has
+passed its time. A reader that needs all rows reads the complete files after the run. Must not know
 the runtime that writes the files.
 """
 

@@ -76,7 +76,9 @@ class _Packet:
 
 
 class ZooKeeperHandle:
-    """One session. It begins to connect at once; after its expiry or close, each request fails.
+    """One session, which begins to connect when it is created.
+
+    After its expiry or close, each request fails.
 
     `on_state` is called when the session connects, disconnects or expires; `on_event` is called
     when a watch fires. These calls and the answers to requests come in the servers' order.
@@ -165,7 +167,7 @@ class ZooKeeperHandle:
             self._queued.append(packet)
 
     def close(self, on_closed: Callable[[], None]) -> None:
-        """Close the session. If a server is connected, it deletes the ephemerals at once (ZK-11).
+        """Close the session. A connected server deletes its ephemeral znodes now (ZK-11).
 
         Otherwise they stay until the leader expires the session.
         """
@@ -234,8 +236,8 @@ class ZooKeeperHandle:
         queued, self._queued = self._queued, []
         for packet in queued:
             self._send(packet)
-        # This comes last: a request that `on_state` causes is sent at once, and must not overtake
-        # the queued ones.
+        # This comes last: if `on_state` causes a request, the request is sent immediately, and must
+        # not overtake the queued ones.
         self._enter(KeeperState.SYNC_CONNECTED)
         self._schedule()
 

@@ -119,9 +119,9 @@ class ClientRequests:
         if session_id is None:
             result.add(HangUp(connection))
             return
-        # `touch` says that the session's client is alive. The leader has the session's deadline,
-        # and moves it from `now_us`. A follower reports the session at the leader's next ping, and
-        # needs no time.
+        # `touch` records that the session's client is alive. On the leader it moves the session's
+        # deadline, which counts from `now_us`. A follower only reports the session at the leader's
+        # next ping, and needs no time.
         if isinstance(role, Leading):
             role.touch(session_id, now_us)
         else:
@@ -224,8 +224,8 @@ class ClientRequests:
             timeout = role.revalidate(session_id, self._ensemble.server_id, now_us)
             self._take_up(request_id, connection, session_id, timeout, result)
         else:
-            # The client may have connected before, without an answer of the leader so far. Only its
-            # newest connection counts.
+            # The client may have connected here before, and the leader has not answered about that
+            # yet. Only the newest connection counts.
             earlier = self._revalidating.get(session_id)
             if earlier is not None:
                 _request_id, earlier_connection = earlier

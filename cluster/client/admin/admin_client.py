@@ -1,13 +1,14 @@
 """The administrator's client: groups, offsets, topics and elections, by Kafka's operations.
 
-A request about a group goes to the coordinator that the brokers name. It is repeated while that
-coordinator loads or is unknown; any other error is the answer. Listing groups goes to every live
-broker, because each knows only its own groups. Requests for log offsets go to each partition's
-leader. Elections, reassignments and deletions of topics go to the controllers.
+A request about a group goes to the group's coordinator, as the brokers name it. It is repeated
+while that coordinator is loading (reading the group from its log) or unknown; any other error is
+the answer. A request for the list of groups goes to every live broker, because each knows only its
+own groups. Requests for log offsets go to each partition's leader. Elections, reassignments and
+deletions of topics go to the controllers.
 
 The AdminDriver sends and repeats the requests. An Ask describes to the driver one request about
-several keys (groups, partitions or brokers), and the outcome of each key in the answer. A Lookup
-describes how the broker of each key is found.
+several keys (groups, partitions or brokers), and reads the outcome of each key from the answer. A
+Lookup describes how the broker of each key is found.
 
 DEVIATION: a group that two brokers claim is listed twice; Kafka's AdminClient keeps one.
 DEVIATION: if the broker that was asked does not know a topic, this is the final answer; Kafka's
@@ -130,8 +131,8 @@ class AdminClient:
     Units: `timeout_ms` is for all requests together; None means `default.api.timeout.ms` (60 s).
     A ClientError in a result belongs to one group, topic or partition. It is a GaveUp if the
     time was over, otherwise the error that the broker answered.
-    `broker`: the broker for all requests about groups, without a lookup. So a coordinator that was
-    replaced and does not know it can be asked for its state.
+    `broker`: the broker for all requests about groups, without a lookup. With it, a coordinator
+    that has been replaced, and does not know it yet, can be asked for its state.
     """
 
     def __init__(
@@ -510,7 +511,7 @@ class AdminNode:
         """Do nothing: the node acts only through an AdminClient."""
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Stop at once."""
+        """Stop immediately."""
         on_done()
 
     def report(self, status: ClusterStatus) -> None:

@@ -42,7 +42,7 @@ A = TypeVar("A", bound=AnyResponse)
 F = TypeVar("F", bound=AnyResponse)
 
 _TRIES_MIN = 3
-"""Number of attempts for which a time limit of the caller must suffice, even without answers."""
+"""Number of attempts for which the caller's time limit must suffice, even if no answer comes."""
 
 _NOT_HERE = frozenset(
     {

@@ -185,9 +185,9 @@ async def move_leader(
             raise ElectionFailed(
                 f"{partition}: broker {broker} has no replica, {list(replicas)} have"
             )
-        # The reassignment is sent even if the answer has `broker` first already:
-        # 1. The broker that answered may not have applied the last reassignment yet.
-        # 2. The controller has applied it, and would elect the first replica of that reassignment.
+        # The reassignment is sent even if the answer has `broker` first already. Otherwise: (1) the
+        # broker that answered has not applied the last reassignment yet; (2) the controller has
+        # applied it, and elects the first replica of that reassignment instead.
         others = (other for other in replicas if other != broker)
         await _reassign(admin, partition, (broker, *others))
         await _elect_preferred(admin, (partition,))

@@ -1,9 +1,10 @@
 """Brokers' answers to an administrator as values: one outcome or error per group or partition.
 
 An error is retriable if Kafka's AdminClient retries it for the same request. `keys` are the groups
-or partitions that one request is about; each function returns a value or a ClientError for each
-key. If a request is about a single group, all results are under its key. A parameter with an
-underscore is unused: AdminClient calls all functions for groups with the same arguments.
+or partitions that one request is about. Each function returns a value or a ClientError for each
+key. If the key is a single group, the value holds the results of all its partitions or members. A
+parameter with an underscore is unused: AdminClient calls all functions for groups with the same
+arguments.
 """
 
 from collections.abc import Callable, Mapping, Sequence

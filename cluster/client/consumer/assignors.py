@@ -80,8 +80,7 @@ class RoundRobinAssignor:
     def assign(
         self, partition_counts: Mapping[str, int], members: tuple[MemberSubscription, ...]
     ) -> Assignment:
-        """Return every member's partitions; a member gets only partitions of topics it subscribes
-        to."""
+        """Return every member's partitions, all from topics that the member subscribes to."""
         ordered = sorted(members, key=_member_order)
         assigned: dict[MemberId, list[TopicPartition]] = {m.member_id: [] for m in ordered}
         turn = 0  # index of the member that is next

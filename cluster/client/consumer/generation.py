@@ -121,8 +121,7 @@ class ConsumerMember:
         self._transition_to(MemberState.COMPLETING_REBALANCE, _JOINED)
 
     def synced(self) -> None:
-        """Note a good answer to SyncGroup. Raises: IllegalTransition unless
-        COMPLETING_REBALANCE."""
+        """Note a good answer to SyncGroup. Raises: IllegalTransition unless it had joined."""
         self._transition_to(MemberState.STABLE, _ASSIGNED)
 
     def take_member_id(self, member_id: MemberId) -> None:

@@ -1,9 +1,10 @@
 """Kafka's classic consumer: poll, commit, close.
 
 Connects the parts of a consumer, and runs one poll in Kafka's order: the group's work, positions,
-fetches. With Kafka, an application calls poll again every `poll_timeout_ms` if nothing happens.
-Here one call of poll waits until something happens, which saves events in virtual time. The wakeup
-ends this wait: every event sets it. A lookup asks a broker for the group's coordinator.
+fetches. An application of Kafka calls poll again and again; each call ends after `poll_timeout_ms`
+if nothing happens. Here one call of poll waits until something happens, which saves events in
+virtual time (the run's simulated clock). The wakeup ends this wait: every event sets it. A lookup
+asks a broker for the group's coordinator.
 Source: Kafka ClassicKafkaConsumer, ConsumerNetworkClient.poll.
 """
 
@@ -186,12 +187,13 @@ class GroupConsumer:
 
         An application poll is one of the repeated polls that an application of Kafka would make.
 
-        deadline_us: end of this application poll. It limits each lookup, and the wait if something
-            must be tried again soon. If not, poll waits longer, until one of the next two times.
+        deadline_us: end of this application poll. A lookup lasts at most until then; so does the
+        wait, if something must be tried again soon. Otherwise poll waits until one of the next two
+        times.
         idle_until_us: returns the time at which the application wants control; None: never.
         poll_ends_us: returns the end of the first application poll that ends at a given time or
-            later. Used for a partition that a backoff holds back: poll returns at the end of the
-            application poll in which the partition can be fetched again.
+        later. It serves a partition that a backoff holds back: poll returns at the end of the
+        application poll in which the partition can be fetched again.
 
         Raises: ClientError for the application.
         """
@@ -291,7 +293,7 @@ class GroupConsumer:
 
     def _coordinator_changed(self) -> None:
         # The session timeout may have run out during the search for a coordinator. Without a
-        # restart it would at once mark the new coordinator unknown again.
+        # restart, the heartbeat task would immediately mark the new coordinator unknown again.
         if self._discovery.believed_coordinator() is not None:
             self._heartbeat.reset_session_timeout()
         self._heartbeat.wake()

@@ -13,7 +13,10 @@ from protocol.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The next offset to read, and the leader epoch of the record before it (-1: not known)."""
+    """The next offset to read, and the leader epoch of the record before it (-1: not known).
+
+    The leader epoch is the number of a partition's leadership; each election increases it.
+    """
 
     offset: int
     leader_epoch: int = -1
@@ -23,9 +26,9 @@ class Position:
 class AssignedPartition:
     """One partition while it is assigned.
 
-    `position` is None until it is known. It is taken from the committed offset, or, if
-    `needs_reset`, by `auto.offset.reset`. Before `retry_at_us` the partition is neither fetched
-    nor reset.
+    `position` is None until it is known. It is the committed offset, or, with `needs_reset`, an end
+    of the log that `auto.offset.reset` names. Before the time `retry_at_us` the partition is
+    neither fetched nor reset.
     """
 
     partition: TopicPartition

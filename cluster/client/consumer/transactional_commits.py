@@ -1,8 +1,10 @@
 """Commits in transactions: the same interface as `offset_commits`.
 
-A producer has one transaction at a time. While one runs, `commit_sync` waits and `commit_async`
-fails. Each outcome is traced once per partition, when the transaction has ended. `sent` is the
-generation that the transaction carries; the member's own may have changed since.
+The offsets of a transaction count together, once it commits. A producer has one transaction at a
+time. While one runs, `commit_sync` waits and `commit_async` fails. Each outcome is traced once per
+partition, when the transaction has ended. A generation is the number of the group's rebalance, with
+the member's id. `sent` is the one that the transaction carries; the member's own may have changed
+since.
 """
 
 from cluster.client.consumer.generation import Generation, MemberState

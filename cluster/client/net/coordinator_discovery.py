@@ -1,13 +1,16 @@
 """Discovery of a group's coordinator: find it, remember it, forget it when it fails.
 
-Owns the believed coordinator and the lookup in flight. Brokers answer lookups from their own
-metadata, which may be stale: they name a dead coordinator until the controller has fenced it. So:
-1. A lookup names a broker, which is believed at once.
+A group's coordinator is the broker that leads the group's partition of `__consumer_offsets`. This
+module owns the believed coordinator and the lookup in flight. Brokers answer lookups from their own
+metadata, which may be stale: they name a dead coordinator until the controller has fenced it (taken
+its leaderships away). So a search goes as follows:
+1. A lookup names a broker, which is believed immediately.
 2. If the connection to this broker is refused or held back, the belief is dropped.
-3. The next lookup begins, until an answer names a broker that can be reached.
+3. The next lookup begins. Steps 1 to 3 repeat until an answer names a broker that can be reached.
 A connection is held back while the client waits for its reconnect backoff. The client has a
-connection per node and purpose; the one to the coordinator has the purpose `COORDINATOR`. Dropping
-the belief changes neither the member's state nor its generation.
+connection per node and purpose (use); the one to the coordinator has the purpose `COORDINATOR`.
+Dropping the belief changes neither the member's state nor its generation (the number of its
+rebalance).
 Source: Kafka AbstractCoordinator; docs/kafka, BEHAVIOUR 7.2.
 """
 
@@ -187,8 +190,8 @@ class CoordinatorDiscovery:
         )
 
         def forget_silent_coordinator(outcome: RequestFuture[R]) -> None:
-            # `node` includes the number of its discovery: if the broker was found again since the
-            # request was sent, the belief stays.
+            # `node` includes the number of its discovery. If the broker was found again since the
+            # request was sent, the numbers differ, and the belief stays.
             if outcome.error is not None and node == self._coordinator:
                 self.mark_unknown(outcome.error.name)
 

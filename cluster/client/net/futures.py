@@ -61,7 +61,7 @@ class RequestFuture(Generic[T]):
         self._finish()
 
     def add_listener(self, listener: Callable[["RequestFuture[T]"], None]) -> None:
-        """Call `listener` with this future when it is done; at once if it is done already."""
+        """Call `listener` with this future when it is done; now if it is done already."""
         if self.is_done:
             listener(self)
         else:
@@ -69,7 +69,8 @@ class RequestFuture(Generic[T]):
 
     def _finish(self) -> None:
         """Mark the future as done, and call its listeners."""
-        # The caller has overwritten the outcome by now; that does no harm, as the error ends a run.
+        # `_value` or `error` was overwritten already. That does no harm, since the exception ends
+        # the run.
         if self.is_done:
             raise SimulationError("a request future was completed twice")
         self.is_done = True
@@ -81,8 +82,8 @@ class RequestFuture(Generic[T]):
 class Wakeup:
     """Ends the wait of one coroutine whenever a condition of the coroutine may have changed.
 
-    A `set` without a waiter is remembered: it ends the next wait at once. Several sets may end only
-    one wait, so the coroutine must check all of its conditions after each wait.
+    A `set` without a waiter is remembered, so that the next wait ends immediately. Several sets may
+    end only one wait, so the coroutine must check all of its conditions after each wait.
     Source: Kafka's selector, which ends a poll with any network event.
     """
 
@@ -92,7 +93,7 @@ class Wakeup:
         self._waiter: Future[None] | None = None
 
     def set(self) -> None:
-        """Wake the waiter, or let the next wait end at once."""
+        """Wake the waiter; without one, let the next wait end immediately."""
         waiter = self._waiter
         if waiter is None:
             self._is_set = True

@@ -1,7 +1,8 @@
 """A client's metadata: the brokers of the cluster, and the leader of each partition.
 
 Owns the cache and its refreshes: on demand with backoff, and every `metadata.max.age.ms`. The cache
-may be stale. A leader with an older epoch than the known one is never accepted.
+may be stale. A leader epoch is the number of a partition's leadership; each election increases it.
+A leader with an older epoch than the known one is never accepted.
 
 The network client has a connection per node and purpose: BOOTSTRAP for the configured servers,
 GENERAL for brokers that the metadata names. A node is held back (not connected to) during the
@@ -85,8 +86,8 @@ class Metadata:
         self._update_wanted = False
         self._is_asking = False
         self._failures = 0  # requests without a usable answer since the last good one
-        # Number of answers since the last one that changed the cache. From the second on, each
-        # lengthens the backoff.
+        # Number of answers since the last one that changed the cache. Each answer from the second
+        # on lengthens the backoff.
         self._equal_answers = 0
         # End of the backoff: no request is sent before.
         self._allowed_at_us = 0

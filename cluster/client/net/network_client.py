@@ -3,11 +3,12 @@
 Owns one connection per (node, purpose) and the backoff of its reconnects. During a backoff the node
 is "held back": the client does not connect to it. Must not know what the requests mean.
 
-As in Kafka's client, fetches, lookups and metadata requests to a node share one connection, so a
-lookup waits behind a parked Fetch. The coordinator has a separate connection (in Kafka it is a node
-of its own, with id `Integer.MAX_VALUE - id`). Each bootstrap server has a connection, used until
-the brokers are known. From then on, least_loaded_node considers neither the coordinator's
-connection nor those of the bootstrap servers.
+As in Kafka's client, fetches, lookups (of a coordinator) and metadata requests to a node share one
+connection. So a lookup waits behind a parked Fetch (one that the node holds until records arrive).
+The coordinator has a separate connection; in Kafka it is a node of its own, with id
+`Integer.MAX_VALUE - id`. Each bootstrap server has a connection, used until the brokers are known.
+From then on, least_loaded_node considers neither the coordinator's connection nor those of the
+bootstrap servers.
 Source: Kafka NetworkClient, ClusterConnectionStates, ConsumerNetworkClient.
 """
 
@@ -112,8 +113,8 @@ class NetworkClient:
     ) -> RequestFuture[R]:
         """Send `request` to `node`, connecting first if needed.
 
-        Fails with DISCONNECTED or TIMED_OUT. If the node is held back, the request fails at once,
-        but not before this returns.
+        Fails with DISCONNECTED or TIMED_OUT. If the node is held back, the request fails in the
+        next event, so that this method returns first.
         Raises (later, in the host): SimulationError if the answer is of another type.
         """
         future: RequestFuture[R] = RequestFuture()

@@ -6,8 +6,9 @@ send the first batch of each queue, if it is ready. MS is the number of microsec
 millisecond: the node's times are in microseconds, Kafka's settings in milliseconds.
 
 Without enable.idempotence a batch that is sent again after a lost answer may be in the log twice.
-With it, a batch has an identity, by which the leader recognises it: producer id, producer epoch,
-and the sequence number of its first record.
+With it, a batch has an identity, by which the partition's leader recognises it: producer id,
+producer epoch (which the producer raises when its numbering begins anew), and the sequence number
+of its first record.
 Source: Kafka RecordAccumulator, Sender.
 DEVIATION: with acks=0 the producer waits for an answer and ignores its error; Kafka's broker sends
 no answer.
@@ -110,7 +111,7 @@ class ProducerNode:
             self._host.spawn(self._run(), name="application")
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Stop at once: report the shutdown as done. The host then ends the node, and its tasks.
+        """Stop now: report the shutdown as done. The host then ends the node, and its tasks.
 
         Unsent batches are lost, as in an application that does not call `close`.
         """
@@ -152,7 +153,7 @@ class ProducerNode:
             queue[-1].records.append(record)
             return
         now_us = self._host.now_us()
-        # A full batch waits for linger.ms, too, where Kafka's producer would send it at once.
+        # A full batch waits for linger.ms, too; Kafka's producer would send it now.
         batch = _Batch(
             partition=partition,
             ready_at_us=now_us + self._config.linger_ms * MS,

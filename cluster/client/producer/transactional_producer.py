@@ -1,7 +1,9 @@
 """A producer that commits a consumer's offsets in transactions: consume, transform, produce.
 
-Owns the producer's id and epoch, and the coordinator of its transactional id. The members of this
-project produce no records in transactions, so a transaction contains offsets only. Must not know
+In a pattern of three steps an application consumes records, transforms them, and produces the
+results; the offsets of the consumed records are committed in the same transaction as the results.
+The members of this project produce no records in transactions, so a transaction contains offsets
+only. Owns the producer's id and epoch, and the coordinator of its transactional id. Must not know
 the group: the caller passes group, generation and offsets (KIP-447).
 Source: Kafka `KafkaProducer.sendOffsetsToTransaction`, `TransactionManager`; KIP-98, KIP-447.
 DEVIATION: after a producer is fenced, a new one follows under the same transactional id, as if an
@@ -72,8 +74,9 @@ _FENCED = frozenset(
         ErrorCode.INVALID_TXN_STATE,
     }
 )
-"""Answers after which Kafka's producer can only be closed. Its transaction is aborted, or gets
-aborted by the coordinator."""
+"""Answers after which Kafka's producer can only be closed: another producer has its transactional
+id (it is fenced), or the transaction is not open. The coordinator has aborted the transaction, or
+will."""
 _NOT_COORDINATOR = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT}
 )
@@ -181,7 +184,7 @@ class TransactionalProducer:
             # transaction, unless the decision to commit was in the log already. Assume the abort.
             self._drop_producer_id()
             raise TransactionAborted(error.name) from error
-        except ClientError as error:  # `close` was called, or an error that no retry can help
+        except ClientError as error:  # after `close`, or an error that no retry can help
             raise TransactionInDoubt(peer) from error
         return peer
 

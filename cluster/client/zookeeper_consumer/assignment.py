@@ -92,7 +92,8 @@ def _round_robin(view: GroupView) -> dict[TopicPartition, str]:
     for partition in ordered:
         if not readers[partition.topic]:
             continue
-        # Skip threads that do not read the topic. The next partition goes on after this thread.
+        # Skip threads that do not read the topic. For the next partition, go on after the chosen
+        # thread.
         while threads[turn % len(threads)] not in readers[partition.topic]:
             turn += 1
         thread_by_partition[partition] = threads[turn % len(threads)]

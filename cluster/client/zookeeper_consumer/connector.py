@@ -1,12 +1,14 @@
 """The high-level consumer on ZooKeeper: registration, listeners, the watcher's thread, commits.
 
-A connector begins with a new session and ends with the shutdown. Listeners, which ZooKeeper
-notifies of changes, only set a flag. One thread, the watcher executor, rebalances if the flag is
-set. So any number of notifications during a rebalance cause one further rebalance (ZK-30).
+A connector begins with a new session (a client's relation to ZooKeeper, which ends if it is silent
+for too long) and ends with the shutdown. Listeners, which ZooKeeper notifies of changes, only set a
+flag. One thread, the watcher executor, rebalances if the flag is set. So any number of
+notifications during a rebalance cause only one further rebalance (ZK-30).
 
 - Rebalance: the consumer releases its partitions, reads the group, computes its share and claims
   it.
-- Registration: the ephemeral znode of a consumer, by which other members count it.
+- Registration: the znode (named data in ZooKeeper) of a consumer, by which other members count it.
+It is ephemeral: it vanishes with the consumer's session.
 - Stream: an application reads its records from streams. Fetchers put chunks (ranges of records)
   into the queue of a stream.
 

@@ -2,8 +2,9 @@
 
 Owns the choice of the broker for each partition. A fetcher puts fetched records into the queues as
 chunks (consecutive offsets of one partition), and waits while a queue is full. An info is the state
-of one owned partition: its queue, the next offset to fetch (INVALID_OFFSET: to be reset), and the
-offset that the application has reached. An interrupt ends a thread's wait, for room in a queue or
+chunks (consecutive offsets of one partition), and waits while a queue is full. An info
+(PartitionTopicInfo) is the state of one owned partition: its queue, the next offset to fetch
+(INVALID_OFFSET: the position must be reset), and the
 for the end of a backoff.
 Source: Kafka 1.1 `ConsumerFetcherManager`, `ConsumerFetcherThread`, `AbstractFetcherThread`; rules
 ZK-31 and ZK-34 of docs/kafka/ZOOKEEPER_CONSUMER.md.
@@ -173,9 +174,10 @@ class _Fetcher:
     def interrupt(self) -> None:
         """Have the fetcher give up its open request, and end.
 
-        If the fetcher waited for the answer, its member's rebalance would be late by a random time
-        of up to fetch.wait.max.ms. With eight members, claims of partitions would then conflict
-        whenever a member joins. With Kafka's consumer, one measured join of three had a conflict.
+        If the fetcher waited for the answer instead, its member's rebalance would be late by a
+        random time of up to fetch.wait.max.ms. With eight members, claims of partitions would then
+        conflict whenever a member joins; with Kafka's consumer, only one of three measured joins
+        had a conflict.
         """
         self._interrupt.set()
         self._added.set()

@@ -113,7 +113,7 @@ class ZooKeeperConsumerNode:
     async def _process(self, connector: ZooKeeperConsumerConnector, queue: ChunkQueue) -> None:
         """Process the records of one stream, until the connector is shut down."""
         while (chunk := await queue.take()) is not None:
-            if not self._work.costs_time:  # a whole chunk at once, since it takes no time
+            if not self._work.costs_time:  # a whole chunk in one step, since it takes no time
                 chunk.info.consumed_offset = chunk.last + 1
                 self._processed(connector, chunk, chunk.first, chunk.last)
                 continue

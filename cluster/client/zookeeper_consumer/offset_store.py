@@ -42,7 +42,8 @@ class OffsetStore:
         """
         if not offsets:
             return
-        # For the trace. Taken before the wait for the lock, which is part of the commit's duration.
+        # For the trace row. Read before the wait for the lock, since this wait is part of the
+        # duration.
         begun_us = self._member.host.now_us()
         async with self._lock:
             if self._offset_manager is None:

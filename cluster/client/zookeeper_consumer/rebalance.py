@@ -1,11 +1,13 @@
 """The rebalance of one consumer: attempts, each a sequence of single ZooKeeper operations.
 
-Owns the registry (the partitions that the consumer believes to own) and the steps R0 to R11 of an
-attempt: release all partitions, read the view (members and topics), compute the share, read the
-offsets, claim the share. After a conflict the claims are deleted again. Nothing makes an attempt
-atomic: other consumers may act between any two operations.
+The coordinator of newer groups does not exist here: each consumer computes its share of the
+partitions by itself, from what it reads in ZooKeeper. Owns the registry (the partitions that the
+consumer believes to own) and the steps R0 to R11 of an attempt: release all partitions, read the
+view (members and topics), compute the share, read the offsets, claim the share. After a conflict
+the claims are deleted again. Nothing makes an attempt atomic: other consumers may act between any
+two operations.
 
-- Registration: the znode of one member.
+- Registration: the znode (named data in ZooKeeper) of one member.
 - Owner: the znode that claims a partition for one thread (stream) of a member.
 - Info: the state of one owned partition.
 
@@ -102,8 +104,8 @@ class Rebalancer:
                     return
                 if await self._attempt(attempt):
                     return
-                # Kafka stops the fetchers here, too (section 6), although a failed attempt normally
-                # has stopped them already.
+                # Normally the failed attempt has stopped the fetchers already. Kafka stops them
+                # here, too (section 6).
                 await self.close_fetchers()
                 await self._member.host.sleep(config.backoff_ms * _MS)
         self._member.trace(
@@ -121,8 +123,8 @@ class Rebalancer:
         for queue in self._queues():
             queue.clear()
         if self._reading:
-            # Partitions that are fetched and not in the registry: the session has expired, and
-            # these partitions were lost with it.
+            # Partitions are fetched, but the registry is empty: the session has expired, and these
+            # partitions were lost with it.
             lost = not self.registry
             kind = TraceKind.PARTITIONS_LOST if lost else TraceKind.PARTITIONS_REVOKED
             self._member.trace(kind, {"partitions": [str(each) for each in self._reading]})
@@ -133,7 +135,7 @@ class Rebalancer:
     async def commit(self, *, retries: int) -> None:
         """Commit the present consumed offset of each partition in the registry.
 
-        A partition is left out if its consumed offset is below 0: then no record was read, and no
+        Left out is a partition whose consumed offset is below 0: no record of it was read, and no
         offset was stored before.
         """
         consumed = {
