@@ -1,9 +1,11 @@
 """Administration: the cluster carries out an administrator's orders.
 
-Controlled shutdowns (Source: Kafka BrokerHeartbeatManager, ReplicationControlManager):
+Controlled shutdowns (a broker asks the controller to move its leaderships away before it stops;
+Source: Kafka BrokerHeartbeatManager, ReplicationControlManager):
 
-1. A broker that ends its controlled shutdown leads no partition. It is in no ISR, unless it is the
-   only member. Only then the controller permits it to stop. Two kinds of brokers stop without the
+1. A broker that ends its controlled shutdown leads no partition. It is in the ISR (the in-sync
+   replicas) of no partition, unless it is the only replica there. The controller permits the broker
+   to stop only when this is so. Two kinds of brokers stop without the
    permission and are not judged: a broker that gave up waiting for it after
    CONTROLLED_SHUTDOWN_TIMEOUT_US, and a broker that was not running yet (Source: Kafka
    BrokerLifecycleManager).
@@ -13,16 +15,16 @@ Controlled shutdowns (Source: Kafka BrokerHeartbeatManager, ReplicationControlMa
 
 Elections that an administrator orders:
 
-3. The controller elects the leader that `leadership_move` asks for, or refuses the election. By the
-   end of the run the trace shows one of the two.
-4. The controller refuses no election that is ordered while nothing is broken. (Just before, the run
-   has chosen a new leader that is in sync and alive.)
+3. The controller elects the leader that the fault `leadership_move` asks for, or refuses the
+   election. By the end of the run the trace (the run's recorded rows) shows one of the two.
+4. The controller refuses no election that is ordered while nothing is broken. (The run chooses the
+   new leader just before the order, and chooses one that is in sync and alive.)
 
 Orders about a group (GROUP_ORDERS):
 
 5. An order that is given while nothing is broken is carried out, or refused with an error that fits
    the group's state (`_fits`). It gets its answer within the order's time limit, unless another
-   fault begins or a leader changes in between. Some errors are never right (_NEVER_RIGHT).
+   fault begins or a leader changes in between. The errors in _NEVER_RIGHT fit no state.
 6. An order that is carried out has its effect on the group (`evidence.orders.group_effects`).
 
 Deletions of topics:
@@ -30,14 +32,16 @@ Deletions of topics:
 7. A deletion that is ordered while nothing is broken is carried out, unless the topic was deleted
    before.
 
-Orders are faults of the run's plan: `row.cause` is the fault's id. A fault that does nothing has
-the row FAULT_MISSED; for an order this means that it was refused, or got no answer. A broker is
-`row.peer` in rows of the driver and the controller, and `row.node` in rows that it writes itself.
+Orders are faults of the run's plan, and `row.cause` is the fault's id. A fault that does nothing
+has the row FAULT_MISSED. For an order this row means that the order was refused, or got no answer.
+A broker is `row.peer` in rows of the driver (the process that conducts the run) and of the
+controller, and `row.node` in rows that the broker writes itself.
 "Nothing is broken" means: no fault is in force, and `settling_us` of the context has passed since
 the last fault ended and the last leader changed.
 
-Judged in virtual time only. In real time a busy machine can delay a shutdown, and the cluster can
-change between the choice of the new leader and the order.
+All rules are judged only in virtual time (the run's own simulated clock). In real time a busy
+machine can delay a shutdown, and the cluster can change between the choice of the new leader and
+the order.
 """
 
 from dataclasses import dataclass
@@ -66,18 +70,20 @@ LEADERSHIP_MOVE = "leadership_move"
 PREFERRED_LEADER_ELECTION = "preferred_leader_election"
 _ELECTIONS = frozenset({LEADERSHIP_MOVE, PREFERRED_LEADER_ELECTION})
 _NEVER_RIGHT = frozenset({ErrorCode.NONE.name, ErrorCode.UNKNOWN_SERVER_ERROR.name})
-"""Errors that no order may meet, whatever is broken: they show a bug of a broker or client."""
+"""Errors that are never allowed, whatever is broken: they show a bug of a broker or client."""
 _WITHOUT_MEMBERS = frozenset({None, "Empty", "Dead"})
-"""States of a group that has no members; None if its coordinator does not know it."""
+"""States of a group that has no members; None: its coordinator does not know the group."""
 _REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance"})
+"""States of a group whose members rejoin, to get new partitions."""
 
 
 @dataclass(slots=True)
 class _Order:
     """An order without an outcome so far.
 
-    `must_succeed`: nothing was broken when the order was given. For a shutdown, nothing has broken
-    since then, either. A refusal, or a shutdown that does not end, is then a finding.
+    `must_succeed`: nothing was broken when the order was given, and, for a shutdown, nothing has
+    broken since then. If it is True, a refusal is a finding, and so is a shutdown that does not
+    end.
     """
 
     row: TraceRow
@@ -120,13 +126,13 @@ class Administration(Checker):
         self._shutdowns: dict[str, _Order] = {}  # by broker
         self._elections: dict[str, _Order] = {}  # by fault id
         self._group_order: _Order | None = None  # the last one; the plan waits for its answer
-        self._effects = GroupEffects(context)  # of the last order about a group
+        self._effects = GroupEffects(context)  # what the last order about a group changed
         self._topic_orders: dict[str, _Order] = {}  # by fault id
         self._deleted_topics: dict[str, None] = {}
         self._leader_changed_us = 0
-        self._was_nothing_broken = False  # just before the last fault
-        self._is_healed = False  # from this stage on every order of the plan has had its answer
-        self._is_over = False  # the run stops all nodes: their ends are judged no more
+        self._was_nothing_broken = False  # True if nothing was broken just before the last fault
+        self._is_healed = False  # True from the healed stage on: every order has had its answer
+        self._is_over = False  # True when the run stops all nodes: their ends are not judged
         self._ended_shutdowns = 0
         self._ended_elections = 0
         self._group_orders = 0
@@ -157,9 +163,9 @@ class Administration(Checker):
             case TraceKind.NODE_STOPPING if row.peer in self._consumers:
                 pass  # a rollout kills a consumer at the end of its grace period
             case TraceKind.NODE_STOPPING:
-                # FAULT_INJECTED of the shutdown came just before this row. `_injected` determined
-                # there whether anything was broken, because by now the shutdown itself counts as a
-                # fault in force.
+                # The shutdown's row FAULT_INJECTED came just before this row. `_injected` found out
+                # then whether anything was broken. Now the answer would always be yes, because the
+                # shutdown itself counts as a fault in force.
                 self._shutdowns[row.peer or ""] = _Order(row, self._was_nothing_broken)
             case TraceKind.NODE_STOPPED:
                 self._stopped(row)
@@ -180,7 +186,7 @@ class Administration(Checker):
         if detail.get("fault") in _ELECTIONS:
             self._elections[row.cause or ""] = _Order(row, self._was_nothing_broken)
         elif detail.get("fault") == DELETE_TOPIC:
-            # A topic that an earlier order has deleted: this order is refused for a reason.
+            # If an earlier order has deleted the topic, the controller rightly refuses this order.
             is_there = _topics_of(row).isdisjoint(self._deleted_topics)
             self._topic_orders_total += 1
             self._topic_orders[row.cause or ""] = _Order(row, self._was_nothing_broken and is_there)
@@ -196,7 +202,10 @@ class Administration(Checker):
             )
 
     def _is_nothing_broken_before(self, fault: TraceRow) -> bool:
-        """Return True if no other fault was in force, and the last one had settled."""
+        """Return True if no other fault was in force, and the last fault's consequences were over.
+
+        `settling_us` is the longest time in which consequences end.
+        """
         # The evidence has applied the row of this fault already: the value before it counts.
         quiet_us = self._faults.was_quiet_since_us
         if quiet_us is None:
@@ -209,13 +218,15 @@ class Administration(Checker):
     def _elected(self, row: TraceRow) -> None:
         """Count the orders that ask for this leader as carried out, and remove leadership moves.
 
-        A leadership move has one partition, so it is over. A preferred election stays: it may ask
-        for several partitions, each with its own row. It only counts as judged, and is no finding
-        at the end.
+        A leadership move has one partition, so its order has ended. The order of a preferred
+        election (each partition goes back to the first replica of its list) stays: it may have
+        several partitions, each with its own row LEADER_ELECTED. `finish` reports no such order.
         """
         self._leader_changed_us = row.time_us
         if self._group_order is not None:
-            self._group_order.must_succeed = False  # its coordinator may load the group now
+            # The new leader may be the group's new coordinator. It refuses orders while it loads
+            # the group.
+            self._group_order.must_succeed = False
         for fault_id, order in list(self._elections.items()):
             detail = detail_of(order.row)
             if row.peer in detail.get("to", ()) and row.partition in detail.get("partitions", ()):
@@ -224,15 +235,17 @@ class Administration(Checker):
                     del self._elections[fault_id]
 
     def _refused(self, row: TraceRow) -> None:
-        """Judge an order that was not carried out; other faults that hit nothing are no orders."""
+        """Judge an order that was not carried out; ignore other faults that hit nothing."""
         if self._group_order is not None and self._group_order.row.cause == row.cause:
             self._judge_group_order(self._group_order, row)
             self._group_order = None
             return
-        self._judge_group_effects()  # another fault's turn: the order has ended
+        # The plan waits for an order's answer, so a row of another fault shows that it came.
+        self._judge_group_effects()
         order = self._topic_orders.pop(row.cause or "", None)
         if order is not None:
-            # It may be deleted although the answer to the first request was lost.
+            # The client may repeat a request whose answer was lost. Then the repeated request
+            # fails, although the first one has deleted the topic.
             if order.must_succeed and _topics_of(order.row).isdisjoint(self._deleted_topics):
                 self.report_finding(
                     f"{row.cause}: the topic was not deleted ({detail_of(row).get('reason')}), "
@@ -346,7 +359,8 @@ class Administration(Checker):
                 [order.row],
                 partition=next(iter(detail.get("partitions", ())), None),
             )
-        # Some findings are among the ended orders, too: what matters is only whether `judged` is 0.
+        # A finding may also be among the ended orders, so this sum may count it twice. That does no
+        # harm: what matters is only whether `judged` is 0.
         return self.report(
             judged=self._orders_total + self.findings_total,
             seen={
@@ -390,8 +404,9 @@ def _fits(error: str, fault: str, states: tuple[str | None, ...]) -> bool:
         case ErrorCode.NON_EMPTY_GROUP.name | ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC.name:
             return has_members
         case ErrorCode.UNKNOWN_MEMBER_ID.name:
-            # A member may leave between its listing and its removal. An administrator's commit is
-            # one without a member id, which a group with members refuses.
+            # The order to remove members lists them first, and a member may leave before its
+            # removal. An administrator's commit has no member id, so a group with members refuses
+            # it with this error.
             return fault == REMOVE_MEMBERS or has_members
         case ErrorCode.GROUP_ID_NOT_FOUND.name:
             return None in states or "Dead" in states

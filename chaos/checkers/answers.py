@@ -1,10 +1,11 @@
 """Answers: while nothing is broken, a server answers a request before its timeout.
 
-Judged are requests that end with TIMED_OUT, of members of groups and of brokers. Their timeouts:
+This checker judges requests of group members and of brokers that end with TIMED_OUT. Their
+timeouts are:
 - JoinGroup of a member: its `max.poll.interval.ms` plus JOIN_GROUP_EXTRA_MS;
 - any other request of a member: `request.timeout.ms`;
-- Fetch of metadata by a broker: `controller.quorum.fetch.timeout.ms`;
-- Fetch by a follower: `replica.socket.timeout.ms`;
+- Fetch of metadata, from a broker to the controller: `controller.quorum.fetch.timeout.ms`;
+- Fetch of records, from a follower to its leader: `replica.socket.timeout.ms`;
 - any other request of a broker: REQUEST_TIMEOUT_US.
 
 Servers are brokers and controllers. In a row of a request, `node` is the client, `peer` the server,
@@ -14,15 +15,16 @@ been in force for more than twice its timeout. The reason:
    closed.
 2. So a request that times out after a second timeout was sent after that: while nothing was broken,
    over an intact connection.
-If the answer waits for an append (APPENDING), the replicas also need time to rejoin the ISR
-(`isr_recovery_us`). A server holds a Fetch back while there are no new records. A Fetch of a broker
-is not judged if its timeout is less than twice that wait: it may time out for this reason alone.
+If the answer waits for an append (APPENDING), the replicas also need time to rejoin the ISR, the
+set of in-sync replicas (`isr_recovery_us`). A server holds a Fetch back while it has no new
+records. A broker's Fetch is not judged if its timeout is less than twice that wait: it may time out
+for this reason alone.
 
-Timeouts are judged in virtual time only. In real time a busy machine can delay any process for as
-long, which proves nothing about Kafka.
+Timeouts are judged only in virtual time (the run's own simulated clock). In real time a busy
+machine can delay any process beyond a timeout, which proves nothing about Kafka.
 
-A server must never answer UNKNOWN_SERVER_ERROR: this error means only that a handler failed. (Such
-answers are in every trace, even where other messages are left out.)
+A server must never answer UNKNOWN_SERVER_ERROR: this error only says that a handler failed. (A run
+may leave rows of messages out of its trace, the record of its events, but never these answers.)
 """
 
 from chaos.checkers.base import Checker
@@ -49,7 +51,7 @@ APPENDING = frozenset(
         Api.END_TXN,
     )
 )
-"""Requests whose answer may wait until the ISR has copied an append."""
+"""Requests whose answer may wait until the in-sync replicas have copied an append."""
 
 
 class Answers(Checker):
@@ -76,7 +78,8 @@ class Answers(Checker):
             for group_id, expected in context.groups.items()
             for consumer in expected.consumers
         }
-        self._failed: dict[tuple[str, str], None] = {}  # server and API, each reported once
+        # (server, API) of each reported UNKNOWN_SERVER_ERROR
+        self._failed: dict[tuple[str, str], None] = {}
         self._timed_out = 0
         self._stages = 0  # rows of the run's stages: without them nothing was judged
 
@@ -99,13 +102,13 @@ class Answers(Checker):
             if timeout_us < 2 * self.context.broker_waits_us.get(row.cause or "", 0):
                 return
         else:
-            return  # of other nodes, such as producers, the timeouts are not known here
+            return  # the timeouts of other nodes, such as producers, are not known here
 
         self._timed_out += 1
         if not self.context.in_virtual_time:
             return
         quiet_since_us = self._faults.quiet_since_us
-        if quiet_since_us is None:
+        if quiet_since_us is None:  # a fault is in force
             return
         needed_us = 2 * timeout_us + self.context.clock_error_us
         if row.api in APPENDING:
@@ -134,7 +137,10 @@ class Answers(Checker):
 
 
 def _timeout_us(expected: GroupExpectation, api: str | None) -> int:
-    """Return the time that a member waits for an answer; for JoinGroup the longer of two."""
+    """Return the time that a member waits for an answer.
+
+    For JoinGroup it is the longer of `request.timeout.ms` and the join's own timeout.
+    """
     if api == Api.JOIN_GROUP.label:
         return max(expected.request_timeout_us, expected.join_us)
     return expected.request_timeout_us

@@ -1,9 +1,12 @@
 """The base class of checkers: it takes the rows of a trace one by one, and collects findings.
 
 A checker keeps its own model of the cluster, far simpler than the code that it judges. It reads
-nothing but the trace. Rows come in the order of their times. The clocks of two machines may differ
-by `clock_error_us`. So a checker compares rows of two nodes by epochs and offsets. It compares
-their times only if these differ by more than the clock error.
+nothing but the trace (the run's recorded events, one row each). Each violation that it sees becomes
+a finding, with the rows that prove it.
+
+Rows come in the order of their times. The clocks of two machines may differ by `clock_error_us`. So
+a checker compares rows of two nodes by epochs and offsets. It compares the rows' times only if
+these differ by more than the clock error.
 """
 
 from abc import ABC, abstractmethod
@@ -29,8 +32,9 @@ FindingSink = Callable[[Finding], None]
 class Checker(ABC):
     """Checks one promise in the trace of one run.
 
-    A CheckSuite shares one `evidence` among its checkers, feeds it with each row, and then calls
-    `judge`. A checker made without `evidence` makes its own; its caller calls `observe`.
+    A CheckSuite (all checkers of a run) shares one `evidence`, the facts of the run, among its
+    checkers. For each row, the suite feeds the evidence, and then calls `judge` of the checkers. A
+    checker made without `evidence` makes its own; its caller calls `observe` for each row.
     """
 
     name: ClassVar[str]
@@ -41,20 +45,21 @@ class Checker(ABC):
 
     @classmethod
     def concerns(cls, context: CheckContext) -> bool:
-        """Return True if a run of this context has anything to check."""
+        """Return True if a run of this context has anything for this checker to check."""
         del context
         return True
 
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         self.context = context
         self.evidence = Evidence(context) if evidence is None else evidence
-        # Evidence collects a fact from the first read of its attribute on. Both facts below must
-        # see the trace from its first row, so they are read here, not with the first finding.
+        # Evidence collects a fact only after the first read of the fact's attribute. Both facts
+        # below need the trace from its first row, so they are read here, not with the first
+        # finding.
         self._turning_points = self.evidence.turning_points
         self._faults = self.evidence.faults
         self.findings: list[Finding] = []
         self.findings_total = 0
-        self.on_finding: FindingSink | None = None
+        self.on_finding: FindingSink | None = None  # set by the run, if it reacts to findings
 
     def observe(self, row: TraceRow) -> None:
         """Feed a row to the checker's own `evidence`, then judge it.
@@ -77,10 +82,10 @@ class Checker(ABC):
         return {}
 
     def unsettled(self, now_us: int) -> tuple[str, ...]:
-        """Return a sentence for each condition that the promise still waits for.
+        """Return a sentence for each condition that must still come true to keep the promise.
 
-        A condition whose bound has passed is no longer returned: it is a finding. A run with a
-        `recovery_timeout` continues while any checker returns a condition.
+        A condition whose time limit has passed is no longer returned, because it is a finding. A
+        run with a `recovery_timeout` continues while any checker returns a condition.
         """
         return ()
 
@@ -95,9 +100,10 @@ class Checker(ABC):
     ) -> None:
         """Record a finding.
 
-        `evidence` proves the violation; the finding has its rows in time order, each with a
-        sentence. `causes` are rows that explain how the violation became possible; they are shown
-        among the events that led to it.
+        - `evidence`: the rows that prove the violation. The finding has these rows in time order,
+          each with a sentence.
+        - `causes`: rows that explain how the violation became possible. They are shown among the
+          events that led to the violation.
         """
         self.findings_total += 1
         if len(self.findings) >= MAX_FINDINGS:
@@ -118,8 +124,8 @@ class Checker(ABC):
     ) -> None:
         """Pass a finding to `on_finding` without recording it.
 
-        For a violation whose full extent is known only at the end: the run can react now, and
-        `finish` records the finding.
+        This is for a violation whose full extent is known only at the end of the trace: the run can
+        react now, and `finish` records the finding.
         """
         if self.on_finding is not None:
             self.on_finding(
@@ -180,7 +186,8 @@ class Checker(ABC):
 
         - `judged`: number of cases that could have been violations. A check with 0 cases does not
           pass: it has seen nothing.
-        - `seen`: figures of what was judged, by name. `excused`: numbers of permitted exceptions.
+        - `seen`: figures of what was judged, by name.
+        - `excused`: number of exceptions that the promise permits, by name.
         - `inconclusive`: True if the evidence does not suffice for a pass.
         """
         if self.findings_total:

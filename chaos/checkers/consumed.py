@@ -1,6 +1,7 @@
-"""The detail of RECORDS_CONSUMED.
+"""The detail of RECORDS_CONSUMED, the trace row of a consumer that has processed records.
 
-It is not in `processing`, because mypyc compiles that module and cannot compile a msgspec Struct.
+The struct is not in `processing`, because mypyc compiles that module, and cannot compile a msgspec
+Struct. The row's own `offset` is the offset of the first record.
 """
 
 import msgspec

@@ -1,4 +1,8 @@
-"""CheckContext: facts about an experiment that checkers need and the trace does not have."""
+"""CheckContext: facts about an experiment that checkers need and the trace does not have.
+
+The trace is the run's record of events, one row each. It shows what the nodes did, but not which
+members, timeouts and limits the experiment file has. ISR means the in-sync replicas of a partition.
+"""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
@@ -23,24 +27,26 @@ REQUEST_TIMEOUT_US = 30_000_000
 class GroupExpectation:
     """Members, partitions and timeouts of one group. The defaults are Kafka's.
 
-    - `consumers`: node names of the members. `late`: names of the late members among them, which
-      the run starts at a time of its plan; a late member counts from its NODE_STARTED on.
+    - `consumers`: node names of the members.
+    - `late`: names of the late members among them. The run starts a late member at a time of its
+      plan. A late member counts as a member only after its row NODE_STARTED.
     - `offsets_partition`: the partition of `__consumer_offsets` that stores the group.
     - `commits`: True if the members commit offsets.
     - `transaction_partitions`: the partitions of `__transaction_state` that store the members'
       transactional ids; empty if the group does not commit in transactions.
     - `partitions`: the partitions of the group's topics.
-    - `max_poll_interval_us`: the shortest `max.poll.interval.ms` of any member;
-      `rebalance_timeout_us`: the longest.
+    - `max_poll_interval_us`: the shortest `max.poll.interval.ms` of any member.
+    - `rebalance_timeout_us`: the longest `max.poll.interval.ms` of any member.
     - `eviction_us`: the shortest time after which a coordinator may remove a silent member; the
       minimum of `session.timeout.ms` and `max.poll.interval.ms` over all members.
     - `has_long_metadata`: True if some commits carry more than `offset.metadata.max.bytes`.
     - `same_assignors`: True if each member supports the same assignors, in whatever order.
-    - `application_us`: the longest time between two polls of any member, if the first poll returns
-      `max.poll.records` records.
-    - `commit_patience_us`: the shortest time for which a member waits for its commit before a
-      revocation: the minimum of `default.api.timeout.ms` and `max.poll.interval.ms`.
-    - Every other time is the longest of any member.
+    - `application_us`: the longest time that a member processes one full batch, which is the time
+      between two polls if the first returns `max.poll.records` records.
+    - `commit_patience_us`: the shortest time that a member waits for its commit before it gives up
+      partitions in a rebalance: the minimum of `default.api.timeout.ms` and
+      `max.poll.interval.ms`.
+    - Every other time is the maximum over all members.
 
     Partitions are named as in the trace.
     """
@@ -70,7 +76,7 @@ class GroupExpectation:
 
     @property
     def join_us(self) -> int:
-        """Time that a member waits for its JoinGroup's answer, if above `request.timeout.ms`."""
+        """Timeout of a member's JoinGroup; `request.timeout.ms` is the timeout if it is longer."""
         return self.rebalance_timeout_us + JOIN_GROUP_EXTRA_MS * 1_000
 
 
@@ -103,14 +109,15 @@ class CheckContext:
     """Settings and bounds of an experiment, for its checkers.
 
     Groups:
-    - `groups`: groups with a coordinator; `zookeeper_groups`: groups on ZooKeeper, without one.
-      `groups` lacks a group that clients from outside have joined, because such members write no
-      trace rows.
-    - `seen_groups`: names of the groups of which every member writes rows; None: all groups.
+    - `groups`: groups with a coordinator. A group that clients from outside have joined is left
+      out, because such members write no trace rows.
+    - `zookeeper_groups`: groups on ZooKeeper, which have no coordinator.
+    - `seen_groups`: names of the groups whose members all write trace rows; None: all groups.
     - `must_hold`: by group, the names of the checks that this group demands although no design
       promises them (module `unpromised`). A design is Kafka's coordinator or ZooKeeper.
-    - `min_insync_replicas`: of `__consumer_offsets`; `transaction_min_isr`: of
-      `__transaction_state`.
+    - `min_insync_replicas`: this setting of the topic `__consumer_offsets`. An append there needs
+      so many in-sync replicas.
+    - `transaction_min_isr`: the same setting of the topic `__transaction_state`.
     - `unclean_elections`: True if a replica that is not in sync may be elected, so that
       acknowledged records may be lost.
 
@@ -130,9 +137,10 @@ class CheckContext:
     - `transaction_timeout_us`: longest transaction timeout of any member.
     - `transaction_cleanup_us`: interval at which a coordinator aborts transactions beyond their
       timeout.
-    - `broker_timeouts_us`: timeouts of a broker's requests, by the purpose of the connection; other
-      purposes have REQUEST_TIMEOUT_US. `broker_waits_us`: longest time that the server of such a
-      request may wait before it answers.
+    - `broker_timeouts_us`: timeouts of a broker's requests, by the purpose of the connection.
+      Requests for other purposes have REQUEST_TIMEOUT_US.
+    - `broker_waits_us`: by purpose, the longest time that the server holds such a request back
+      before it answers.
     """
 
     groups: dict[str, GroupExpectation] = field(default_factory=dict)
@@ -181,7 +189,7 @@ class CheckContext:
 
 
 def detail_of(row: TraceRow) -> dict[str, Any]:
-    """Return a row's decoded detail: the keys that `trace_schema` lists for the row's kind."""
+    """Return a row's decoded JSON detail; `trace_schema` lists its keys for each kind of row."""
     if row.detail is None:
         return {}
     detail: dict[str, Any] = msgspec.json.decode(row.detail)
@@ -195,13 +203,15 @@ def isr_recovery_us(config: BrokerConfig) -> int:
 
     1. A fetch waits on a connection that died unnoticed: `replica.socket.timeout.ms`.
     2. The follower waits before its next attempt: `replica.fetch.backoff.ms`.
-    3. The follower copies the records that it lacks: COPY_US. The leader notices that it caught up
-       with one more fetch: `replica.fetch.wait.max.ms`.
+    3. The follower copies the records that it lacks: COPY_US. The leader notices only at the
+       follower's next fetch that it has caught up: `replica.fetch.wait.max.ms`.
     4. The leader's AlterPartition gets no answer: REQUEST_TIMEOUT_US. Meanwhile the controller may
        be replaced: twice `controller.quorum.fetch.timeout.ms`.
-    5. The high watermark waits for another replica, which is dead. That replica must leave the ISR
-       first: 1.5 times `replica.lag.time.max.ms`, because the leader checks for such replicas at an
-       interval of half of that setting.
+    5. A follower rejoins the ISR only when it has all records below the high watermark (the offset
+       below which every in-sync replica has the records). The high watermark may wait for another
+       replica, which is dead. That replica must leave the ISR first: 1.5 times
+       `replica.lag.time.max.ms`, because the leader checks for such replicas at an interval of half
+       of that setting.
     """
     return (
         (

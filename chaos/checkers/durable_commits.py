@@ -1,15 +1,18 @@
 """Durable commits: a fetch returns the last acknowledged commit, or a newer one.
 
-"Fetch" means OffsetFetch, and a value is a committed offset. Every pair of group and partition is a
-register of values. A commit takes effect at an unknown moment of its interval: from the earliest
-time at which its member can have sent it, to the answer. A fetch may return the value of any
-commit, unless an acknowledged commit certainly replaced that value before the fetch began. "Newer"
-means later, not larger: a member that commits a smaller offset rewinds its group without a loss.
-Other names in backticks below are modules of `chaos/checkers/evidence`.
+"Fetch" means the request OffsetFetch, and a value is a committed offset. Every pair of group and
+partition is a register of values. A commit takes effect at an unknown moment of an interval, which
+begins at the earliest time at which its member can have sent it, and ends with the answer. A fetch
+may return the value of any commit, unless an acknowledged commit certainly replaced that value
+before the fetch began. "Newer" means later, not larger: a member that commits a smaller offset
+rewinds its group without a loss. Names in backticks below are modules of
+`chaos/checkers/evidence`. A group's commits are records of a partition of `__consumer_offsets`; the
+leader of this offsets partition is the group's coordinator, and loads the records into memory.
 
-A commit may have been written without an acknowledgement: it failed without a definite answer, or a
-coordinator stored it and its member got no answer. A fetch may return its value, but the commit
-replaces no other. How late the commit can still take effect depends on what ended the request:
+A commit may have been written without an acknowledgement: its request failed without a definite
+answer, or a coordinator stored it and its member got no answer. A fetch may return its value, but
+such a commit replaces no other. How late it can still take effect depends on what ended the
+request:
 
 * The broker answered, perhaps with REQUEST_TIMED_OUT: the broker's log has the record already, or
   never will. The record may be replicated much later. But all later appends are behind it in the
@@ -20,26 +23,28 @@ replaces no other. How late the commit can still take effect depends on what end
   may take effect at any time.
 * DISCONNECTED from a process that was killed: the request ended with the process.
 
-A commit in a transaction is acknowledged when the transaction's outcome is decided, and stored when
-its marker is written. Between the two no member reads the new value or the older one: members ask
-for stable offsets only. An aborted commit counts as never written: its group must not use it
-(`transaction_ends`).
+A commit in a transaction is acknowledged when the transaction's outcome is decided. It is stored
+when its marker (the record that ends the transaction in the offsets partition) is written. Between
+the two moments no member reads the new value or the older one, because members ask for stable
+offsets only (a coordinator refuses to answer while an open transaction may change the offset). An
+aborted commit counts as never written: its group must not use it (`transaction_ends`).
 
 An administrator may delete a value alone, or with its group or topic. The value may then be
 missing. A later load of the group may also restore it, as in Kafka: the deletion does not wait
-until the log has the tombstone. The deletion of a group or of its offsets also deletes those of
-open transactions, without a row; a transaction counts as open until its marker has come, although
-its outcome was acknowledged before. A commit of an administrator counts as any other. A value
-that expired may be missing in the same way, if its group was Empty for `offsets.retention.minutes`
-(`Expiry` in `coordinators`).
+until the log has the tombstone (a record without a value, which deletes its key). The deletion of a
+group or of its offsets also deletes the offsets of open transactions, for which the trace has no
+row. A transaction counts as open until its marker has come, although its outcome was acknowledged
+before. A commit of an administrator counts as any other. A value that expired may be missing, too,
+if its group was Empty (without members) for `offsets.retention.minutes` (`Expiry` in
+`coordinators`).
 
 A commit that was lost with the last replica in sync (`lost_data`) counts as one that may have been
-written. In return no append may be acknowledged while fewer than min.insync.replicas are in sync,
-even if nothing is lost (`enough_replicas`).
+written. But no append may be acknowledged while fewer than min.insync.replicas are in sync, even if
+nothing is lost (`enough_replicas`).
 
 Four kinds of fetches and commits prove nothing:
-* A fetch from a coordinator that another had replaced may be stale, as in Kafka: a coordinator
-  answers fetches without asking its replicas (BEHAVIOUR 6.5). It is only counted.
+* A fetch from a coordinator that another broker had replaced may be stale, as in Kafka: a
+  coordinator answers fetches without asking its replicas (BEHAVIOUR 6.5). It is only counted.
 * A fetch from a coordinator that lost the leadership in the middle of its load may miss the rest
   of the log (`half_loads`). It is only counted, too.
 * A commit that Kafka itself forgets until the next load (`forgotten_commits`) is not expected.
@@ -79,7 +84,7 @@ from protocol.trace import MESSAGE_KINDS, TraceKind, TraceRow
 from results_schema.results import CheckReport
 
 RESIGNING_US = 5_000_000
-"""Limit of the time until a reachable broker learns that it is no longer leader."""
+"""Longest time until a broker that the controller can reach learns that it is no longer leader."""
 KILL_SEEN_US = 1_000_000
 """Longest time from a client's DISCONNECTED to the driver's row of the kill that caused it."""
 VERIFYING_STAGE = "verifying"
@@ -88,7 +93,7 @@ VERIFYING_STAGE = "verifying"
 FORGOTTEN = "transactional commit that Kafka forgets until the next load"
 LATE_END = "end of a transaction that came behind a load"
 _LEADERSHIP = frozenset({TraceKind.BECAME_LEADER, TraceKind.LOAD_COMPLETED})
-_NO_OFFSET = -1
+_NO_OFFSET = -1  # the value that a fetch returns if nothing is committed
 _NEVER_SENT = "COMMIT_FAILED"  # an error of the client: it had no generation to commit in
 _ABORTED = "TRANSACTION_ABORTED"  # an error of the client: its offsets never count
 _DEFINITE_NAMES = frozenset(code.name for code in ErrorCode if code.definite) | {
@@ -100,7 +105,7 @@ _DEFINITE_NAMES = frozenset(code.name for code in ErrorCode if code.definite) | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Suspicion:
-    """A fetch that is a loss, unless a commit that becomes known only later explains its value.
+    """A fetch that proves a loss, unless a commit becomes known later that explains its value.
 
     - `settled`: commits that were acknowledged before the fetch began.
     - `candidates`: known commits of the fetched value, all certainly replaced by `settled` ones.
@@ -152,8 +157,8 @@ class DurableCommits(Checker):
         self._registers: dict[tuple[str, str], Register] = {}
         self._assigned_us: dict[tuple[str, str], int] = {}  # (node, group)
         self._fetch_sent_us: dict[tuple[str, str], int] = {}  # (node, group)
-        self._healed_us = 0
-        self._verifying_us: int | None = None
+        self._healed_us = 0  # time of the stage in which all faults are healed
+        self._verifying_us: int | None = None  # time of the stage "verifying", once it has begun
         self._leaders: dict[str, list[TraceRow]] = {}  # offsets partition -> leadership rows
         # group -> last loss or deletion that may include open transactions
         self._lost_us: dict[str, int] = {}
@@ -193,8 +198,8 @@ class DurableCommits(Checker):
         if (
             self._suspicions
             and self._suspicions[0].reported_after_us < row.time_us
-            # A finding becomes a row of the trace, after the present one. Some traces lack the rows
-            # of messages, and must get their findings at the same place.
+            # A finding becomes a row of the trace, after the present row. Some traces lack the rows
+            # of messages. A finding must be at the same place in a trace with and without them.
             and row.kind not in MESSAGE_KINDS
         ):
             self._report_suspicions(row.time_us)
@@ -250,7 +255,10 @@ class DurableCommits(Checker):
                     self._observe_offset(row, row.group, row.partition, row.offset)
 
     def _report_wrong_ends(self, ends: Iterable[WrongEnd]) -> None:
-        """Report wrong ends of transactions; excuse commits that a group forgot by a late end."""
+        """Report wrong ends of transactions, and excuse commits that were forgotten by a late end.
+
+        A late end is a marker that was written after the group's new coordinator had loaded it.
+        """
         for end in ends:
             self.report_finding(end.summary, end.evidence, group=end.evidence[-1].group)
         for since, late in self._transaction_ends.late:
@@ -270,7 +278,7 @@ class DurableCommits(Checker):
         self.report_finding(too_few.summary, too_few.evidence, partition=partition)
 
     def _excuse_losses(self, lost: str, election: TraceRow) -> None:
-        """Expect nothing of commits that were in a coordinator's partition when it lost data."""
+        """Stop expecting the commits that were in a coordinator's partition when it lost data."""
         held = {
             group_id: None
             for group_id, expected in self.context.groups.items()
@@ -285,7 +293,7 @@ class DurableCommits(Checker):
                 self._lost_at[group_id] = election
 
     def _may_lose_transactions(self, group_id: str, time_us: int) -> None:
-        """Expect nothing of commits in transactions of the group that are open now."""
+        """Stop expecting the commits in transactions of the group that are open now."""
         known = self.context.groups.get(group_id)
         if known is None or not known.transaction_partitions:
             return
@@ -347,8 +355,8 @@ class DurableCommits(Checker):
         An acknowledged commit counts as unacknowledged in two cases:
         1. Its transaction may have been open when data was lost or deleted. Its offset may then be
            missing although the transaction was committed.
-        2. It may have been sent before a loss, and another broker acknowledges it than the leader
-           that was elected with the loss.
+        2. It may have been sent before a loss, and a broker other than the leader that was elected
+           with the loss acknowledges it.
         """
         earliest = max(
             register.answered_us.get(row.node, 0), self._assigned_us.get((row.node, group), 0)
@@ -358,7 +366,7 @@ class DurableCommits(Checker):
             register.take_answer(row, offset)
         acknowledged = acknowledged and earliest > self._lost_us.get(group, -1)
         loss = self._lost_at.get(group)
-        # Case 2: a replaced leader that was paused may acknowledge what the lost replica had.
+        # Case 2: a paused, replaced leader may acknowledge a commit that only the lost replica had.
         if loss is not None and earliest <= loss.time_us and row.peer != loss.peer:
             acknowledged = False
         commit = Commit(
@@ -393,10 +401,10 @@ class DurableCommits(Checker):
         return not replaced or self._is_pending(commit)
 
     def _is_pending(self, commit: Commit) -> bool:
-        """Return True if the commit may still take effect: only its client stopped waiting.
+        """Return True if the commit may still take effect, because its client stopped waiting.
 
-        If the broker's process ended while the request may have been there, the request ended with
-        the process.
+        It cannot if the broker's process ended while the request may have been there: the request
+        ended with the process.
         """
         if commit.acknowledged or commit.row.error not in GIVEN_UP_BY_THE_CLIENT:
             return False
@@ -489,9 +497,9 @@ class DurableCommits(Checker):
     def _latest_start_us(self, row: TraceRow, group: str) -> int | None:
         """Return the latest known time before which the fetch cannot have begun, or None.
 
-        The times are those of the node's last OffsetFetch request and of its last assignment; for a
-        fetch of the stage "verifying", also the beginning of this stage. Only traces with messages
-        have the request.
+        Up to three times are known: the node's last OffsetFetch request (only in traces with rows
+        of messages), its last assignment, and, for a fetch of the stage "verifying", the beginning
+        of this stage.
         """
         known = [
             time_us
@@ -507,9 +515,10 @@ class DurableCommits(Checker):
     def _is_excusably_stale(self, row: TraceRow, group: str) -> bool:
         """Return True if the answer is from a replaced coordinator, or from half of a log.
 
-        Half of a log: the coordinator lost the leadership in the middle of its load. A replaced
-        coordinator's answer to a verification is excused only within RESIGNING_US after the later
-        of its replacement and the healing. After that it must know that it is replaced.
+        Half of a log: the coordinator lost the leadership in the middle of its load. An answer of a
+        replaced coordinator in the stage "verifying" is excused only within RESIGNING_US after the
+        later of two moments: its replacement, and the healing of all faults. After that the broker
+        must know that it is replaced.
         """
         expected = self.context.groups.get(group)
         rows = [] if expected is None else self._leaders.get(expected.offsets_partition, [])
@@ -534,7 +543,11 @@ class DurableCommits(Checker):
         return any(other.node == row.peer for other in known)
 
     def _report(self, suspicion: _Suspicion) -> None:
-        """Report the newest settled commit as lost, once, unless Kafka itself forgets it."""
+        """Report the newest settled commit as lost, once, unless Kafka itself forgets it.
+
+        The evidence is the older commit of the returned value, the stored row of the lost commit,
+        its answer, the changes of the coordinator in between, and the fetch.
+        """
         register, row = suspicion.register, suspicion.row
         group, partition = suspicion.group, suspicion.partition
         candidates, settled = suspicion.candidates, suspicion.settled

@@ -1,25 +1,33 @@
 """Fencing: an old coordinator gets nothing acknowledged that the new one does not have.
 
+The leader of a partition of `__consumer_offsets` is the coordinator of the groups stored there. The
+leader epoch is the number of a partition's leadership; each election increases it. To fence an old
+coordinator means to make its appends fail.
+
 The rule compares leader epochs and offsets of `__consumer_offsets`, not the order of rows. A later
 epoch begins at the offset at which its leader's log ended at the takeover. Each append that was
-acknowledged in an older epoch must end at or before that offset (BEHAVIOUR 6.5). Besides, no append
-that began after the later epoch's first acknowledgement may be acknowledged in an older epoch.
+acknowledged in an older epoch must end at or before that offset (BEHAVIOUR 6.5). A second rule
+says: an append that began after the later epoch's first acknowledgement must not be acknowledged in
+an older epoch.
 
 An append belongs to the epoch in which its leader acknowledges it. While an append waits for
 replicas, its broker may miss elections and become leader again. The append is then acknowledged in
-the new epoch, as in Kafka, where DelayedProduce checks the high watermark only. No other leader has
-acknowledged the append in between.
+the new epoch, as in Kafka, where DelayedProduce checks only the high watermark (the offset below
+which every in-sync replica has the records). No other leader has acknowledged the append in
+between.
 
-Acknowledged appends may be lost with the last replica in sync (`lost_data`). Appends before an
-election with which a partition lost data in this allowed way are not expected after it.
+Acknowledged appends may be lost with the last replica in sync (`lost_data`). If a partition lost
+data with an election in this allowed way, the appends from before the election are not expected
+after it.
 
-If a broker truncates an append from its own log (a cut), the same process must never acknowledge
-the append. Epochs and offsets alone would hide this loss, because the next append takes the same
-offsets.
+If a broker truncates an append from its own log (below: a cut), the same process must never
+acknowledge the append. Epochs and offsets alone would hide this loss, because the next append gets
+the same offsets.
 
-A broker must not load or unload a partition for an older epoch than it knows (`late_notices`). It
-must not lead a partition in an epoch that the controller did not give it, nor before the controller
-unfenced it. (These two are judged in virtual time only, where no row is missing.)
+A broker must not load a partition (read its groups into memory) or unload it (drop them) for an
+older epoch than it knows (`late_notices`). It must not lead a partition in an epoch that the
+controller did not give it, nor before the controller has unfenced it (declared it alive). The last
+two rules are judged only in virtual time (the run's own simulated clock), where no row is missing.
 
 A run in which no replaced leader tried an append did not test fencing, and judges nothing.
 Therefore attempts are counted: appends of an older epoch that began, or still waited for replicas,
@@ -40,8 +48,11 @@ from results_schema.results import OLD_EPOCH_ATTEMPTS, CheckReport
 
 MAX_EVIDENCE_APPENDS = 3
 MAX_KEPT_APPENDS = 10_000
-"""Kept appends per epoch, the newest ones. A later epoch lacks the appends with the highest
-offsets, which are the newest. The limit bounds the memory of long runs."""
+"""Number of kept appends per epoch: the newest ones, which have the highest offsets.
+
+If a later epoch lacks appends, it lacks those with the highest offsets. The limit bounds the memory
+of long runs.
+"""
 MAX_KEPT_CUTS = 100
 """Kept truncations per partition; a finding shows the one that removed the append."""
 NOT_TESTED = (
@@ -51,7 +62,7 @@ NOT_TESTED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Acknowledged:
-    """An append that succeeded: [base, end) in the log of its epoch."""
+    """An append that succeeded; its records have the offsets from `base` to `end - 1`."""
 
     base: int
     end: int
@@ -68,7 +79,7 @@ class _Cut:
 
 
 _Life = tuple[str, int, str]
-"""One process and one partition: node, incarnation and partition."""
+"""One process and one partition: node, incarnation (number of the node's life) and partition."""
 _Append = tuple[str, int, str, int | None]
 """An append: node, incarnation, partition, and the append id (`correlation_id`)."""
 
@@ -175,7 +186,7 @@ class Fencing(Checker):
             self._announce(row.partition, of_epoch=row.leader_epoch)
             return
 
-        # The row is about an append.
+        # From here on the row is about an append: APPEND_STARTED or APPEND_COMPLETED.
         append = (*life, row.correlation_id)
         if self._is_deposed(row, row.partition, row.leader_epoch):
             self._attempts[append] = None
@@ -190,7 +201,8 @@ class Fencing(Checker):
                 self._acknowledged += 1
                 self._report_truncated_append(started, cut, row)
             elif started is not None and started.offset is not None:
-                # The leader may have begun the append in an older epoch than it acknowledges it in.
+                # The append may have begun in an older epoch than the one in which the leader
+                # acknowledges it.
                 acknowledged_epoch = max(row.leader_epoch, self._leads.get(life, row.leader_epoch))
                 epochs = self._epochs[row.partition]
                 self._remember_acknowledged(
@@ -220,7 +232,7 @@ class Fencing(Checker):
             )
 
     def _check_notice(self, row: TraceRow) -> None:
-        """Report a load or unload of an older epoch than the broker knew."""
+        """Report a load or unload for an older epoch than the broker knew."""
         overtaken = self._late_notices.observe(row)
         if overtaken is not None:
             self.report_finding(overtaken.summary, overtaken.evidence, partition=row.partition)
@@ -228,7 +240,7 @@ class Fencing(Checker):
     def _observe_truncation(self, row: TraceRow, partition: str) -> None:
         """Remember a truncation, and the unfinished appends of the same process that it removes.
 
-        No clock error is added: the rows of one node are in the order of its own steps.
+        No clock error is added, because the rows of one node are in the order of its own steps.
         """
         cuts = self._cuts.setdefault(partition, deque(maxlen=MAX_KEPT_CUTS))
         cuts.append(_Cut(row=row, in_sync=self._isr.get(partition)))
@@ -265,7 +277,10 @@ class Fencing(Checker):
         return [row for row in (in_sync, leader, cut) if row is not None]
 
     def _explain_loss(self, partition: str, lost: list[_Acknowledged]) -> list[TraceRow]:
-        """Return the rows of the truncation that removed the first of the lost appends."""
+        """Return the rows that explain the truncation that removed the first of the lost appends.
+
+        An empty list: no kept truncation removed it.
+        """
         first = lost[0]
         for cut in self._cuts.get(partition, ()):
             former_end = detail_of(cut.row).get("from_offset", 0)
@@ -279,7 +294,7 @@ class Fencing(Checker):
     def _is_deposed(self, row: TraceRow, partition: str, leader_epoch: int) -> bool:
         """Return True if the controller had elected another node in a newer epoch before the row.
 
-        "Before" allows for the clock error.
+        "Before" means before by more than the clock error.
         """
         until_us = row.time_us - self.context.clock_error_us
         for elected in reversed(self._elections.get(partition, ())):
@@ -303,7 +318,7 @@ class Fencing(Checker):
         self._lower_start(epoch, row, row.offset)
 
     def _lower_start(self, epoch: _Epoch, row: TraceRow, offset: int | None) -> None:
-        """Set the epoch's start to `offset` if the start is unknown or higher."""
+        """Set the epoch's start to `offset`, unless a lower start is known already."""
         if offset is not None and (epoch.start_offset is None or offset < epoch.start_offset):
             epoch.start_offset, epoch.start_row = offset, row
 
@@ -350,7 +365,8 @@ class Fencing(Checker):
         """Announce, once for each pair of epochs, that the older epoch's newest append is lost.
 
         All lost appends are known only at the end. But a run that is to stop at its first finding
-        must learn of a loss now. If an epoch lost any append, it lost its newest.
+        must learn of a loss now. The newest append is enough: if an epoch lost any append, it lost
+        the newest.
         """
         epochs = self._epochs[partition]
         for other in sorted(epochs):
@@ -384,7 +400,8 @@ class Fencing(Checker):
     ) -> _Violation | None:
         """Return the violation among appends acknowledged in epoch `older`, or None.
 
-        1. Epoch `newer` lacks an append, and no allowed loss of data lies between the two.
+        There are two kinds of violations:
+        1. Epoch `newer` lacks an append, and no allowed loss of data lies between the two epochs.
         2. An append began after the first acknowledgement in epoch `newer`.
         """
         new = self._epochs[partition][newer]

@@ -1,15 +1,18 @@
 """Generations: only their members commit, their numbers grow, no two members share a partition.
 
-A member names, in the rows of its partitions, the member id and the generation that its last join
-gave it; and gives up partitions as the member that got them.
+A generation is one completed rebalance of a group, and has a number. A member gets a member id and
+the generation when it joins, and names both in its requests. In the rows about its partitions, a
+member must name the id and the generation of its last join. It must give up partitions under the
+same id and generation under which it got them.
 
 A tenure is the time in which one broker incarnation (one life of its process) coordinates one
-partition of `__consumer_offsets` in one leader epoch. Two tenures may use the same generation
-numbers: in a split brain each coordinator continues to count from the state that it loaded
-(BEHAVIOUR 2.2, 4.10; MEASURED_FAILOVER two-lineages). So numbers of different tenures are not
-compared, with one exception: a generation that a coordinator loaded is the one that was stored. A
-lineage is the origin of a generation: the tenure that began it, and the number of times that the
-group had been deleted. A loaded generation keeps its lineage.
+partition of `__consumer_offsets` in one leader epoch (the number of the partition's leadership).
+Two tenures may use the same generation numbers: in a split brain (two brokers act as the
+coordinator) each coordinator continues to count from the state that it loaded (BEHAVIOUR 2.2, 4.10;
+MEASURED_FAILOVER two-lineages). So numbers of different tenures are not compared. There is one
+exception: a generation that a coordinator loaded is the generation that was stored. A lineage is
+the origin of a generation: the tenure that began it, and the number of times that the group had
+been deleted. A loaded generation keeps its lineage.
 
 A commit is judged by the members at the row at which the coordinator accepted it. Therefore this
 module keeps former members; `evidence.coordinators` has only the present ones.
@@ -28,12 +31,14 @@ from results_schema.results import CheckReport
 MAX_STARTED_APPENDS = 4_096
 """Kept appends per broker incarnation. An append ends within 5 s, before so many others begin."""
 MAX_CHANGES = 64
-"""Kept states of a group in one tenure. A commit is judged by the state at its acceptance, but only
-when it is stored."""
+"""Kept states of a group in one tenure.
+
+A commit is judged later, when it is stored, by the state at the time of its acceptance.
+"""
 KEPT_GENERATIONS = 8
-"""Kept generations of a lineage with their owners; no member lags so many generations behind."""
+"""Kept generations of a lineage with their owners; no member is so many generations behind."""
 KEPT_NAMESAKES = 4
-"""Kept generations of one group that have the same number at one broker, the newest ones."""
+"""Kept generations of a group with the same number at the same broker: the newest ones."""
 STABLE = "STABLE"
 """State of a member from the end of its join on."""
 DEAD = "Dead"
@@ -41,7 +46,7 @@ EMPTY = "Empty"
 
 Life = tuple[str, int]  # node, incarnation
 Lineage = tuple[str, int, int, int]
-"""Origin of a generation: node, incarnation, leader epoch, and former deaths of the group."""
+"""Origin of a generation: node, incarnation, leader epoch, and how often the group had died."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +97,7 @@ class _Owners:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Begun:
-    """A generation that began at or was loaded by a broker: its origin and its members."""
+    """A generation that a broker began or loaded: its origin and its members."""
 
     lineage: Lineage
     members: frozenset[str]
@@ -160,7 +165,7 @@ class Generations(Checker):
             case TraceKind.APPEND_STARTED:
                 self._remember_append(row)
             case TraceKind.COMMIT_STORED if row.correlation_id is None:
-                pass  # a commit of a transaction: its TXN_COMMIT_PENDING was judged before
+                pass  # a commit in a transaction: its row TXN_COMMIT_PENDING was judged before
             case TraceKind.COMMIT_STORED | TraceKind.TXN_COMMIT_PENDING:
                 self._check_commit(row)
             case TraceKind.LOAD_STARTED:
@@ -183,7 +188,7 @@ class Generations(Checker):
     # -- tenures ------------------------------------------------------------------------------
 
     def _begin_tenure(self, row: TraceRow) -> None:
-        """Begin a tenure. Forget the groups of the former tenure if its epoch was another one."""
+        """Begin a tenure, and forget the groups of the former tenure if that had another epoch."""
         life = (row.node, row.incarnation)
         key = (*life, row.partition or "")
         if self._epochs.get(key) != row.leader_epoch:
@@ -246,7 +251,7 @@ class Generations(Checker):
     ) -> None:
         """Append a state to a group's changes.
 
-        `joined` is the row that began the generation, for all changes within the generation.
+        All changes within one generation have the same `joined`, the row that began the generation.
         """
         before = group.now
         joined = row
@@ -262,8 +267,8 @@ class Generations(Checker):
         instance = detail_of(row).get("instance")
         if isinstance(instance, str):
             self._instances[member] = instance
-        # Without an earlier state: in generation 0 the row's member is the first member. In a later
-        # generation the group has other members, which the trace does not show.
+        # If there is no earlier state, the group has no other members in generation 0. In a later
+        # generation it has other members, which the trace does not show.
         born: dict[str, None] | None = {} if row.generation == 0 else None
         members = born if before is None else before.members
         if members is not None:
@@ -302,8 +307,8 @@ class Generations(Checker):
     def _remember_append(self, row: TraceRow) -> None:
         """Remember the row of an append, at which the coordinator accepted the commits in it.
 
-        A commit must be right at this row. Its COMMIT_STORED may come 5 s later, when the group may
-        have another generation.
+        The generation and the member of a commit must be right at this row. The commit's row
+        COMMIT_STORED may come 5 s later, when the group may have another generation.
         """
         if row.correlation_id is None or not (row.partition or "").startswith(CONSUMER_OFFSETS):
             return
@@ -323,7 +328,8 @@ class Generations(Checker):
         group = self._groups.get(life, {}).get(row.group)
         state = None if group is None else group.at(seq)
         if generation < 0 and (state is None or state.is_empty):
-            # A consumer without a group protocol, or an administrator: allowed in an empty group.
+            # The commit is from a consumer that does not join, or from an administrator. In an
+            # empty group this is allowed.
             self._seen["offsets_of_simple_consumers"] += 1
             return
         if group is None or state is None or state.members is None:
@@ -357,12 +363,13 @@ class Generations(Checker):
     def _inherit(self, row: TraceRow, group_id: str, generation: int, lineage: Lineage) -> None:
         """Give a loaded generation the lineage of the tenure that began it.
 
-        If several tenures began a generation of this number, the newest counts whose epoch is not
-        newer than the load's. If none did, the loading tenure is the lineage.
+        If several tenures began a generation with this number, the one with the newest epoch counts
+        that is not newer than the load's epoch. If no tenure did, the loading tenure counts.
 
-        A generation that was never acknowledged may be loaded, too: a load also reads records above
-        the high watermark (BEHAVIOUR 5.4). The schedule
-        `generation_begun_again_and_never_acknowledged` of the corpus shows this case.
+        A generation that was never acknowledged may be loaded, too, because a load also reads
+        records above the high watermark (the offset below which every in-sync replica has the
+        records; BEHAVIOUR 5.4). The corpus (schedules that the tests play) shows this case in
+        `generation_begun_again_and_never_acknowledged`.
         """
         begun = self._begun.get((group_id, generation), {})
         # lineage[2]: the leader epoch of the loading tenure
@@ -372,7 +379,7 @@ class Generations(Checker):
     def _remember_begun(
         self, row: TraceRow, group_id: str, generation: int, lineage: Lineage
     ) -> None:
-        """Keep a generation that began at, or was loaded by, the row's broker."""
+        """Keep a generation that the row's broker began or loaded."""
         members = detail_of(row).get("members")
         known = self._begun_at.setdefault((row.node, group_id, generation), [])
         names = members if isinstance(members, list) else ()
@@ -388,9 +395,9 @@ class Generations(Checker):
         return next((generation.lineage for generation in reversed(with_member or begun)), None)
 
     def _check_owners(self, row: TraceRow) -> None:
-        """Note an assignment's partitions; report those that another member was assigned, too.
+        """Note an assignment's partitions; report those that another member got, too.
 
-        Assignments of one generation of one lineage are compared.
+        Only assignments of the same generation of the same lineage are compared.
         """
         if row.group is None or row.generation is None or row.peer is None:
             return
@@ -402,7 +409,8 @@ class Generations(Checker):
         while len(generations) > KEPT_GENERATIONS:
             del generations[min(generations)]
         member = row.member or ""
-        # A static member that returned with a new id owns what its old id owned.
+        # A static member (with a `group.instance.id`) that returned with a new member id owns what
+        # it owned under its old one. So the instance id identifies the owner.
         owner = self._instances.get(member, member)
         for partition in detail_of(row).get("partitions", ()):
             self._seen["partitions_assigned_in_all_generations"] += 1
@@ -424,8 +432,9 @@ class Generations(Checker):
     def _check_identity(self, row: TraceRow, known: dict[Life, TraceRow]) -> None:
         """Report partitions that a consumer gets or gives up as another member than in `known`.
 
-        A consumer takes an assignment only if no answer has reset its generation since the join,
-        and gives its partitions up before the next JoinGroup.
+        `known` has the row of each consumer in which it got the member id and the generation that
+        it must name now. A consumer takes an assignment only if no answer has reset its generation
+        since the join, and gives its partitions up before the next JoinGroup.
         Source: Kafka AbstractCoordinator.joinGroupIfNeeded.
         """
         before = known.get((row.node, row.incarnation))

@@ -1,46 +1,54 @@
 """Liveness: after healing, every group is Stable and commits within a bound.
 
-Healing ends all faults. A group is live if it is Stable with every expected member, and each of
-these members that commits has had a commit acknowledged since healing. Names in brackets are
-modules of `chaos/checkers/evidence`, or definitions in this folder.
+Healing ends all faults. A group is Stable if its rebalance is complete and its members have their
+partitions. It is live if it is Stable with every expected member, and each of these members that
+commits has had a commit acknowledged since healing. Names in brackets are modules of
+`chaos/checkers/evidence`, or definitions in this folder.
 
-A group that is not live may have an excuse; then the outcome is inconclusive. The excuses:
+The watch is the time from healing to the end of the run's wait for its groups. A group that is not
+live at the end of the watch may have an excuse; then the outcome is inconclusive. The excuses:
 - the group's partition of `__consumer_offsets` has no leader, and no in-sync replica that may lead;
-- too few replicas of that partition are in sync. This counts only while too few brokers with a
-  replica have lived for the time in which an ISR becomes whole again (`isr_recovery_us`);
+- too few replicas of that partition are in sync. This is an excuse only if too few brokers with a
+  replica have lived as long as an ISR (the in-sync replicas) needs to become whole again
+  (`isr_recovery_us`);
 - a partition of a member has no leader, and no in-sync replica that may lead;
 - the application is too slow for its own settings;
-- the session of a dead member has not ended, or ended too late for other members to read and commit
-  its partitions (`_settling_us`);
+- the session of a dead member (the time after which its coordinator removes it) has not ended, or
+  ended too late for other members to read and commit its partitions (`_settling_us`);
 - every member is dead;
 - the group commits in transactions, and a partition of `__transaction_state` has no leader or too
-  few in sync;
+  few replicas in sync;
 - the group commits in transactions and lacks only commits, and its partition or one of
   `__transaction_state` lost data with the last in-sync replica (`lost_data`). Then a transaction
-  may never end; its offsets stay unstable, as in Kafka, until an administrator aborts it;
+  may never end. Its offsets stay unstable (no member can read or replace them), as in Kafka, until
+  an administrator aborts the transaction;
 - members know only brokers that are lost for good (`stranded_clients`), and without them the group
   would be live.
 
 The report counts excuses by name (`excused`), and its note describes each.
 
 A member that the run starts later is expected after its start. A member that was killed and not
-started again is not expected: its group must be Stable without it. A static member is not expected
-if its application ended because a failover had lost its member id (`fenced_members`).
+started again is not expected: its group must be Stable without it. A static member (one with a
+configured `group.instance.id`) is not expected if its application ended because a failover had lost
+its member id (`fenced_members`).
 
 At any time, even during faults, the coordinator of a Stable group must remove a member that it has
 not heard for a session (`session_ends`). A dead member that stays keeps its partitions from others.
 
-In virtual time, a cluster in which nothing was broken must also reach its steady state within a
-bound (`start_bound_us`). After a group is live again, an administrator must be able to read its
-offsets.
+In virtual time (the run's own simulated clock), a cluster in which nothing was broken must also
+reach its steady state within a bound (`start_bound_us`): every group Stable, every partition with a
+leader and all its replicas in sync. After a group is live again, an administrator must be able to
+read its offsets.
 
 If an error ends a consumer's application, this is a finding of its own, even before the steady
 state. In Kafka such an error stops a program for good. Four errors are no finding: the lost member
-id above, and three that follow from settings. The group has more consumers than `group.max.size`;
-or a consumer with `auto.offset.reset=none` has no committed offset; or a consumer is refused
-(INCONSISTENT_GROUP_PROTOCOL) in a group whose consumers support different assignors. One assignor
-in common is not enough. As in Kafka, a coordinator that loads a group knows of each member only the
-assignor that the group had chosen (`GroupMetadataManager.readGroupMessageValue`).
+id above, and three that follow from settings:
+- The group has more consumers than `group.max.size`.
+- A consumer with `auto.offset.reset=none` has no committed offset.
+- A consumer is refused (INCONSISTENT_GROUP_PROTOCOL) in a group whose consumers support different
+  assignors (algorithms that distribute the partitions). One assignor in common is not enough: as in
+  Kafka, a coordinator that loads a group knows of each member only the assignor that the group had
+  chosen (`GroupMetadataManager.readGroupMessageValue`).
 """
 
 from collections import Counter
@@ -75,9 +83,9 @@ NO_COMMON_ASSIGNOR = ErrorCode.INCONSISTENT_GROUP_PROTOCOL.name
 SETTLING_SLACK_US = 10_000_000
 """Time for the requests of a rebalance and of the commits after it."""
 WAITS_LONG_US = 1_000_000
-"""Shortest wait of a request that a finding shows: twice the wait of an idle Fetch."""
+"""A finding shows only requests that wait as long: twice the wait of a Fetch without records."""
 MAX_BLOCKING = 12
-"""Most rows that show why a group is blocked; a reader cannot use more."""
+"""Limit of the rows that show why a group is blocked; a reader cannot use more."""
 CARRIED_OUT = frozenset({"CompleteCommit", "CompleteAbort"})
 """States of a transaction whose markers are all written."""
 NO_COMMIT = "has no commit acknowledged since healing"
@@ -180,7 +188,8 @@ class Liveness(Checker):
         # members reported because their stored commits restarted no session
         self._without_restart: dict[str, None] = {}
         self._ended: dict[str, TraceRow] = {}  # consumer -> the error that ended its application
-        self._ended_by_settings: dict[str, str] = {}  # consumer -> such an error due to settings
+        # consumer -> the error that ended its application as its settings demand
+        self._ended_by_settings: dict[str, str] = {}
 
     def judge(self, row: TraceRow) -> None:
         """Take a row: keep its facts, and report what can be judged before the end of the watch."""
@@ -192,7 +201,8 @@ class Liveness(Checker):
         if row.kind == TraceKind.COMMIT_STORED:
             self._check_restart(row)
             return
-        # No row marks the time at which a session should have ended, so every row checks all.
+        # No row marks the time at which a session should have ended. So the sessions are checked at
+        # every row.
         for (broker, group_id, member), session in self._session_ends.overdue(row.time_us):
             self._report_kept_member(broker, group_id, member, session)
 
@@ -207,7 +217,7 @@ class Liveness(Checker):
                     self._check_application_end(row)
             case TraceKind.MEMBER_REMOVED if group is not None:
                 is_expiry = self._healed is not None and row.cause == RemovalCause.SESSION_EXPIRY
-                # An id that no living consumer has is that of a dead member.
+                # If no living consumer has the id, it is the id of a dead member.
                 if is_expiry and row.member not in self._own_ids(row.group or ""):
                     group.last_expiry_us = row.time_us
             case TraceKind.PARTITIONS_ASSIGNED if group is not None:
@@ -506,8 +516,8 @@ class Liveness(Checker):
     def _excuse_of_stranded(self, group_id: str, watched_until_us: int) -> _Excuse | None:
         """Return the excuse given by members that know only brokers which are lost for good.
 
-        The group must be live without these members. A group of stranded members alone needs
-        nothing more.
+        The group must be live without these members. If all its members are stranded, there is no
+        such condition.
         """
         healed_us = 0 if self._healed is None else self._healed.time_us
         present = self._present(group_id)
@@ -613,9 +623,10 @@ class Liveness(Checker):
 
     @staticmethod
     def _settling_us(expected: GroupExpectation) -> int:
-        """Return the time from a new generation until every member has committed.
+        """Return the longest time from a new generation until every member has committed.
 
-        Members learn of the generation by a heartbeat; then two polls may return full batches.
+        Members learn of the generation (the number of the group's rebalance) by a heartbeat. After
+        that, two polls may each return a full batch to process.
         """
         return expected.heartbeat_interval_us + 2 * expected.application_us + SETTLING_SLACK_US
 
@@ -642,9 +653,10 @@ class Liveness(Checker):
 
         - Requests of its members without an answer for a long time.
         - The controller's last row of each partition without a leader or with an incomplete ISR.
-        - The first offset and the last state of each transaction with offsets of the group that is
-          not carried out. A coordinator that loaded the transaction's marker from its log traces no
-          row of the marker. So the state of the transaction shows whether it was carried out.
+        - Two rows of each transaction with offsets of the group that was not carried out: its first
+          offset and its last state. Whether it was carried out is shown by its state, not by the
+          row of its marker (the record that ends it): a coordinator that loaded the marker from its
+          log writes no row of it.
         """
         expected, assigned = self.context.groups[group_id], self._groups[group_id].assigned
         partitions = dict.fromkeys(expected.coordinator_partitions)

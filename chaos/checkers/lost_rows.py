@@ -1,8 +1,9 @@
-"""Of the nodes whose trace files were lost with a machine: those whose rows a check depends on.
+"""Nodes whose lost trace files make a check unreliable.
 
+Each node writes a trace file on its machine. If a machine is lost, so are the files of its nodes.
 A check depends on the kinds of rows that it judges, and on the kinds that its evidence reads. Rows
-of a kind are written by nodes of one role, by nodes of every role, or by the run itself. The run
-writes on the driver's machine, so its rows are never lost.
+of one kind are written by nodes of one role, by nodes of every role, or by the run itself. The run
+writes on the machine of the driver (the process that conducts it), so its rows are never lost.
 """
 
 from collections.abc import Iterable
@@ -22,9 +23,12 @@ _BY_THE_RUN = frozenset(
     }
 )
 _LIVES = frozenset({TraceKind.NODE_STARTED, TraceKind.NODE_STOPPED})
-"""Kinds that nodes of every role write. A check that reads them depends on the rows of servers,
-because a fault ends when a server has started again. It depends on another role only if it also
-reads other kinds of that role's rows."""
+"""Kinds that nodes of every role write.
+
+A check that reads them depends on the rows of servers, because a fault ends when a server has
+started again. It depends on the rows of consumers or producers only if it reads further kinds that
+they write.
+"""
 _SERVERS = frozenset({"broker", "controller", "zookeeper"})
 _ROLE_OF_SECTION = {
     "controller": "controller",
@@ -37,12 +41,15 @@ _ROLE_OF_SECTION = {
     "consumer": "consumer",
     "producer": "producer",
 }
-"""Role that writes the rows of a section of the trace schema. Node names begin with the role. Rows
-of a section that is missing here are written by every role."""
+"""Section of the trace schema -> the role of the nodes that write its rows.
+
+A node's name begins with its role. Rows of a section that is missing here are written by every
+role.
+"""
 
 
 def needs_rows_of(nodes: Iterable[NodeName], kinds: frozenset[TraceKind]) -> tuple[NodeName, ...]:
-    """Return those of `nodes` that may have written a row of `kinds`."""
+    """Return the nodes among `nodes` that may have written a row of `kinds`."""
     node_kinds = kinds - _BY_THE_RUN
     roles = set(_SERVERS) if node_kinds & _LIVES else set()
     node_kinds -= _LIVES

@@ -1,35 +1,40 @@
 """Needless rebalance: the failover of a Stable group whose members all survive needs no rebalance.
 
-The new coordinator loads members and generation from the log, and accepts the members' next
-heartbeat or commit. Real Kafka does so, too (docs/kafka/MEASURED_FAILOVER.md, section 6). A
-zombie, below, is a coordinator that does not know yet that it was replaced. Citations name sections
-of docs/kafka/BEHAVIOUR.md.
+In a rebalance the members join the group again and get new partitions; the generation is the number
+of a group's rebalance. In a failover the new coordinator loads the members and the generation from
+the log, and accepts the members' next heartbeat or commit. Real Kafka does so, too
+(docs/kafka/MEASURED_FAILOVER.md, section 6). A zombie, below, is a coordinator that does not know
+yet that it was replaced. Citations name sections of docs/kafka/BEHAVIOUR.md.
 
-Judged are faults that hit only servers, while a group and its members are Stable in one generation
-and nothing has happened to a member in it. The group is watched from the fault to the next
-rebalance that its coordinator begins, or until a fault hits a member. If no row before the
-rebalance shows a reason, the rebalance is a finding. These rows show that it is needed:
+Faults are judged that hit only servers, while a group and its members are Stable (no rebalance is
+in progress) in one generation, and nothing has happened to a member in this generation. The group
+is watched from the fault to the next rebalance that its coordinator begins, or until a fault hits a
+member. If no row before the rebalance shows a reason, the rebalance is a finding. These rows show
+that it is needed:
 
-1. A session that ended. An expiry is right if and only if, for a session timeout, the broker
-   neither restarted the member's session (SESSION_RESTARTED) nor loaded the group. Any other expiry
-   is a finding in any case. A right expiry makes a rebalance needed, except in calm: the member
-   states to be Stable, and nothing has been broken for a session and a request timeout. Then the
-   member had no reason to be silent.
-2. A removal for another reason: a member may leave, an administrator may remove it, a static member
-   may return. A removal by the sync deadline counts only if no consumer got an assignment under
-   that id. A member that did not rejoin may be removed after a rebalance of the shortest
-   `max.poll.interval.ms` of the group; an earlier removal is always a finding.
+1. A session that ended: the coordinator removed a member that was silent for its session timeout
+   (an expiry). An expiry is right if and only if, for a session timeout, the broker neither
+   restarted the member's session (SESSION_RESTARTED) nor loaded the group. Any other expiry is a
+   finding by itself. A right expiry makes a rebalance needed, except in calm times: the member
+   reports that it is Stable, and nothing has been broken for the sum of a session timeout and a
+   request timeout. Then the member had no reason to be silent.
+2. A removal for another reason: a member left, an administrator removed it, or a static member
+   (with a configured `group.instance.id`) returned under a new member id. A removal by the sync
+   deadline (the member did not ask for its assignment in time) counts only if no consumer got an
+   assignment under that id. A coordinator may remove a member that did not rejoin when a rebalance
+   has lasted for the shortest `max.poll.interval.ms` of the group. An earlier removal is always a
+   finding.
 3. A member that is not Stable any more: by itself (it missed its poll), or because a broker refused
    it. A refusal counts if the member had been removed before, or is of another generation. Refusals
-   of two coordinators always count: of one that does not know yet that it was replaced (BEHAVIOUR
-   6.6 i), and of one that lost its log during its load (`half_loads`).
+   by two kinds of coordinators always count: by a zombie (BEHAVIOUR 6.6 i), and by a coordinator
+   that lost the leadership during its load (`half_loads`).
 4. A rebalance that a replaced coordinator began, or that a failover cut short. Members had already
-   been asked to rejoin, but the log does not have this, so the new coordinator cannot know it.
+   been asked to rejoin. The log does not show this, so the new coordinator cannot know it.
 5. The end or start of a member's process, or a fault that is an order to the groups.
 
-Facts about a group are discarded if its partition then loses data with the last in-sync replica
-(`lost_data`). Its generation is then the one that the coordinator loads next, and members of a lost
-generation are refused for a reason.
+If the group's partition loses data with the last in-sync replica (`lost_data`), the facts about the
+group are discarded. Its generation is then the one that the coordinator loads next, and the refusal
+of a member of the lost generation has a reason.
 """
 
 from dataclasses import dataclass, field
@@ -52,14 +57,14 @@ HALF_LOAD = "refusal by a coordinator that lost its log while it loaded it"
 OWN_DOING = frozenset({MemberStateCause.MISSED_POLL, MemberStateCause.LEFT})
 """Causes for which a member stops being Stable by itself."""
 _TRAIL_ROWS = 12
-"""Most rows about a group that a finding shows."""
+"""Limit of the rows about a group that a finding shows."""
 
 
 @dataclass(slots=True)
 class _Group:
-    """A group of the experiment: the failover that it is watched for, and its present generation.
+    """A group of the experiment: the fault since which it is watched, and its present generation.
 
-    It is watched while `watched_since` is set.
+    The group is watched while `watched_since` is set.
     """
 
     expected: GroupExpectation
@@ -74,7 +79,10 @@ class _Group:
     lost_at_us: int = -1  # time at which its partition last lost data; older facts do not count
 
     def has(self, member: str | None, generation: int | None) -> bool:
-        """Return True if `generation` is the current one and has the member, as far as known."""
+        """Return True if `generation` is the current one and has the member.
+
+        If the trace does not show the current generation, the answer is True.
+        """
         began = self.generation
         if began is None:
             return True  # the trace lacks its beginning
@@ -119,7 +127,8 @@ class NeedlessRebalance(Checker):
         self._lost_data = self.evidence.lost_data
         self._half_loads = self.evidence.half_loads
         self._refused_from_half = 0
-        self._believed_coordinator: dict[str, str] = {}  # by consumer
+        # consumer -> the broker that it takes for its coordinator
+        self._believed_coordinator: dict[str, str] = {}
         self._over = False  # from the stage "stopping" on, the driver stops every node
         self._watched = 0  # number of watched failovers
         self._rebalances = 0  # number of rebalances that ended a watch
@@ -161,7 +170,8 @@ class NeedlessRebalance(Checker):
             *(node for end in ("nodes", "from", "to") for node in detail.get(end, ())),
         ]
         hit_groups = {self._presence.group_of(node) for node in nodes} - {None}
-        # For example `remove_members`: it hits a server, yet gives members a reason to rejoin.
+        # An order, such as `remove_members`, hits a server. But it gives members a reason to
+        # rejoin.
         is_order = detail.get("members_survive") is not True and not hit_groups
         for group_id, group in self._groups.items():
             if is_order:
@@ -223,7 +233,7 @@ class NeedlessRebalance(Checker):
     # -- members ------------------------------------------------------------------------------
 
     def _observe_member(self, group: _Group, group_id: str, row: TraceRow) -> None:
-        """Remember a member that is not Stable any more, unless its coordinator had no reason.
+        """Remember a member that stopped being Stable by itself or was refused with a reason.
 
         A refusal without a reason is an error of the coordinator, and makes no rebalance needed.
         """
@@ -329,17 +339,17 @@ class NeedlessRebalance(Checker):
     def _load_of(self, group_id: str, broker: str, member: str | None) -> TraceRow | None:
         """Return the last GROUP_LOADED of a broker, or None if the loaded group lacks the member.
 
-        A row without a list of members may be of any group: it counts.
+        If the row has no list of members, the group may have had the member, so the row counts.
         """
         load = self._coordinators.loaded(broker, group_id)
         members = None if load is None else detail_of(load).get("members")
         return None if isinstance(members, list) and member not in members else load
 
     def _is_calm(self, group: _Group, expired: TraceRow) -> bool:
-        """Return True if a Stable member was silent although nothing had been broken for long."""
+        """Return True if a Stable member was silent although nothing was broken for a long time."""
         stated = self._presence.stable_as(expired.member)
-        # One request may have been lost with the last fault; the member notices this after the
-        # request's timeout. Then the member has a whole session for the next request.
+        # One request may have been lost with the last fault. The member notices this after the
+        # request's timeout. After that it has a whole session for the next request.
         calm_us = group.expected.session_timeout_us + group.expected.request_timeout_us
         since_us = expired.time_us - calm_us - self.context.clock_error_us
         return stated is not None and stated.time_us < since_us and not self._faults.since(since_us)
@@ -378,7 +388,8 @@ class NeedlessRebalance(Checker):
             return
         if row.kind == TraceKind.REBALANCE_STARTED:
             self._rebalances += 1
-        # A generation without a REBALANCE_STARTED row counts, unless it is the one from before.
+        # A generation that begins without a row REBALANCE_STARTED counts as a rebalance, too,
+        # unless it is the generation from before the fault.
         elif row.generation == before.generation:
             return
         group.watched_since = None

@@ -1,26 +1,29 @@
 """Ownership in real time: how long two members own one partition, and whether that was allowed.
 
-A member owns a partition from the poll that assigns it until the member revokes or loses it, or
-dies. The rows of the member itself show this; the coordinator's view does not count. An overlap is
-a time in which a partition has two owners. Its overstay is a part of it in which nothing is broken.
-Every overlap is measured, and is a violation if it begins too early or ends too late:
+A member owns a partition from the poll that assigns it until the member revokes the partition
+(gives it up in a rebalance), loses it, or dies. The rows of the member itself show this; the
+coordinator's view does not count. An overlap is a time in which a partition has two owners. An
+overstay is a part of an overlap in which nothing is broken. Every overlap is measured. It is a
+violation if it begins too early or ends too late:
 
 * Its beginning. A coordinator may drop the older owner only if the owner was silent for
-  `eviction_us` (session.timeout.ms, or the rebalance timeout if that is shorter). So a fault must
-  have begun that long ago, less one heartbeat interval. A coordinator that loaded the group gives
-  each member a full session from its load on (BEHAVIOUR 5.4).
+  `eviction_us` (session.timeout.ms, or the rebalance timeout if that is shorter). The owner's last
+  heartbeat may have come one heartbeat interval before the fault that silenced it. So a fault must
+  have begun at least `eviction_us` less one heartbeat interval ago. A coordinator that loaded the
+  group (read it into memory) gives each member a full session, which begins with the load
+  (BEHAVIOUR 5.4).
   Some owners may be dropped at any time: an owner whose application is slower than
   max.poll.interval.ms; an owner that did not rejoin in time; owners in a group that was lost with
-  the last replica in sync (`lost_data`); owners that an administrator removed, which learn of it by
-  their next heartbeat.
-* Its end. Once nothing is broken, the older owner must learn that it was dropped. The overstay's
-  bound is the sum of three times: until a replaced broker learns that it is replaced, a heartbeat
-  interval, and a rejoin.
+  the last replica in sync (`lost_data`); owners that an administrator removed (they learn of it by
+  their next heartbeat).
+* Its end. Once nothing is broken, the older owner must learn that it was dropped. The longest
+  allowed overstay is the sum of three times: the time until a replaced broker learns that it is
+  replaced, a heartbeat interval, and the time of a rejoin.
 
-A member that sends JoinGroup must own no partition, even if no other member owns it.
+A member that sends JoinGroup must own no partition, even if no other member owns one.
 
-Real Kafka has overlaps, too: the recorded split had two owners for 31 s (MEASURED_FAILOVER
-two-owners), which is no violation here.
+Real Kafka has overlaps, too: in the recorded split (two brokers acted as the coordinator) a
+partition had two owners for 31 s (MEASURED_FAILOVER two-owners). This is no violation here.
 """
 
 from dataclasses import dataclass
@@ -37,8 +40,10 @@ from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
 
 RESIGNING_US = 5_000_000
-"""Limit of the time until a reachable broker learns that it is no longer leader. Measured: 0.4 s
-after a split was healed."""
+"""Longest time until a broker that the controller can reach learns that it is no longer leader.
+
+Measured: 0.4 s after a split was healed.
+"""
 BACKOFFS_OF_A_REJOIN = 2
 """The search for the coordinator and the JoinGroup may each wait for one backoff."""
 JOINING = "PREPARING_REBALANCE"
@@ -77,7 +82,7 @@ class MeasuredOverlap:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """The state of a group that a coordinator read from the log; empty for a deleted group."""
+    """A group as a coordinator read it from the log; the defaults stand for a deleted group."""
 
     members: tuple[str, ...] = ()
     generation: int = -1
@@ -86,8 +91,8 @@ class _Loaded:
 class _Group:
     """Facts about one group that limit overlaps of its partitions' owners.
 
-    `open` has the unfinished overlaps, by partition, older owner and newer owner. `reported` has
-    the two nodes and the kind of each violation that was reported.
+    - `open`: the unfinished overlaps, by partition, older owner and newer owner.
+    - `reported`: the two nodes and the kind of each violation that was reported.
     """
 
     def __init__(self, expected: GroupExpectation) -> None:
@@ -98,21 +103,22 @@ class _Group:
         self.loading: dict[str, _Loaded] = {}  # broker -> the group in its unfinished load
         self.has_leader = True
         self.settled_us = 0  # time of the last election or load of its offsets partition
-        # member -> broker that removed it -> its last removal there; the newest removal is last
+        # member -> broker that removed it -> its last removal by this broker. Of each member the
+        # newest removal is the last entry.
         self.removed: dict[str, dict[str, TraceRow]] = {}
         self.slow: dict[Owner, TraceRow] = {}  # owners that missed max.poll.interval.ms
         self.reported: dict[tuple[str, str, str], None] = {}
 
     def removal_of(self, member: str | None, coordinator: str | None) -> TraceRow | None:
-        """Return the member's removal by the coordinator, or else its newest removal by any."""
+        """Return the member's removal by `coordinator`, or else its newest by any broker."""
         removals = self.removed.get(member or "", {})
         return removals.get(coordinator or "") or next(reversed(removals.values()), None)
 
     def load_completed(self, row: TraceRow) -> None:
         """Note the end of a load. The GROUP_LOADED rows of its groups came before.
 
-        If the row lists its groups, a group without a GROUP_LOADED was deleted. If it lists none,
-        the state of the earlier load is kept.
+        If the row has a list of groups, a group without a GROUP_LOADED was deleted. If the row has
+        no such list, the state of the earlier load is kept.
         """
         self.loads[row.node] = row
         loaded = self.loading.pop(row.node, None)
@@ -178,7 +184,7 @@ class Ownership(Checker):
             case TraceKind.ISR_CHANGED:
                 pass  # only `lost_data` needs this row
             case _ if row.kind in FAULT_KINDS:
-                # The row may begin a fault: until the row, the state before it holds.
+                # The row may begin a fault. Up to its time the state before the row counts.
                 self._measure_all_overstays(row.time_us, self._faults.was_quiet_since_us)
             case _:
                 group = self._groups.get(row.group or "")
@@ -217,7 +223,8 @@ class Ownership(Checker):
     ) -> None:
         """Report, once for each node, a member that joins while it owns partitions.
 
-        With the eager protocol a member revokes all partitions before it joins (BEHAVIOUR 7.6).
+        The members use Kafka's eager protocol: a member revokes all its partitions before it joins
+        (BEHAVIOUR 7.6).
         """
         key = (row.node, row.node, "join")
         if detail_of(row).get("to") != JOINING or key in group.reported:
@@ -295,7 +302,8 @@ class Ownership(Checker):
             return None, evidence  # the group that had the older owner was lost
         dropped_us = now_us
         if removal is not None and removal.cause == RemovalCause.SESSION_EXPIRY:
-            # The owner was dropped with its session. The next member to join may come much later.
+            # The owner was dropped when its session ended. The newer owner may have joined much
+            # later.
             dropped_us = max(removal.time_us, older.time_us)
 
         recent = self._faults.since(dropped_us - group.overstay_bound_us)
@@ -306,8 +314,9 @@ class Ownership(Checker):
         # The last heartbeat may have come up to one interval before the fault.
         margin_us = expected.heartbeat_interval_us + self.context.clock_error_us
         if _was_assigned_by_zombie(older, removal, group):
-            # The new coordinator has counted the older owner's silence since its own load, which
-            # came before the assignment.
+            # The coordinator that dropped the older owner has counted the owner's silence since its
+            # own load. The replaced coordinator assigned the partition after that load, so the
+            # silence may be as long as a session although the assignment is recent.
             margin_us = expected.eviction_us
         if dropped_us < first.time_us + expected.eviction_us - margin_us:
             after = f"{seconds(dropped_us - first.time_us)} after {first.explanation or first.kind}"
@@ -368,9 +377,10 @@ class Ownership(Checker):
     ) -> None:
         """Measure the overlap's overstay up to now.
 
-        The overstay begins with the last of these: the overlap, the last election or load, the end
-        of the last fault (`quiet_since_us`). While a fault is in force, `quiet_since_us` is None,
-        and there is no overstay. Nor is there one while the group's partition has no leader.
+        The overstay begins with the latest of three moments: the beginning of the overlap, the last
+        election or load, and the end of the last fault (`quiet_since_us`). There is no overstay
+        while a fault is in force (`quiet_since_us` is None), or while the group's partition has no
+        leader.
         """
         if quiet_since_us is None or not group.has_leader:
             return
@@ -390,7 +400,7 @@ class Ownership(Checker):
     ) -> None:
         """Record and judge an overlap. `end` is None if the overlap lasted until the run's end."""
         if ended_us - overlap.began_us <= self.context.clock_error_us:
-            return  # within the error of the clocks, the older owner may have revoked first
+            return  # so short that the older owner may have revoked first, by the true time
         older, newer = overlap.older, overlap.newer
         measured = MeasuredOverlap(
             group=group_id,
@@ -486,8 +496,8 @@ class Ownership(Checker):
 def _was_assigned_by_zombie(older: TraceRow, removal: TraceRow | None, group: _Group) -> bool:
     """Return True if the coordinator that assigned `older` had been replaced before.
 
-    A coordinator that is replaced during its pause answers the requests that waited meanwhile
-    before it learns of its replacement.
+    A coordinator may be replaced while it is paused. When it runs again, it first answers the
+    requests that waited, and only then learns of its replacement.
     """
     if removal is None or older.peer in {None, removal.node}:
         return False

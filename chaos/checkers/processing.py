@@ -1,10 +1,10 @@
 """Processing: a group processes every record at least once, from its first committed offset on.
 
-For a group that never commits, the records from its first position on count. The last record that
-counts is the last one that the group processed or committed. RECORDS_CONSUMED rows show which
-records were processed. A gap is a range of records that no member processed. It is judged at the
-end of the run, because until then a member may come back to it. Duplicates are counted but are no
-violation: delivery is at least once.
+If a group never commits, the records from its first position on count. The last record that counts
+is the last one that the group processed or committed. The rows RECORDS_CONSUMED of the trace show
+which records were processed. A gap is a range of records that no member processed. It is judged at
+the end of the run, because until then a member may come back to it. Duplicates are counted, but are
+no violation, because Kafka promises delivery at least once.
 
 Another violation is the loss of a record that was acknowledged to a producer with acks=all: the log
 of a later leader lacks the record, or another record is acknowledged at its offset
@@ -12,11 +12,11 @@ of a later leader lacks the record, or another record is acknowledged at its off
 replica.
 
 A gap is no violation if
-1. a member found no committed offset and began at the latest one, as `auto.offset.reset` says, and
-   the group had never committed before (if it had, the commit was lost: a violation);
+1. a member found no committed offset and began at the end of the log, as `auto.offset.reset` says,
+   and the group had never committed before (if it had, the commit was lost: a violation);
 2. an administrator skipped the records: by a commit for a group without members, or by deleting
-   committed offsets. This also deletes offsets of transactions that wait for their markers, whose
-   outcome was acknowledged before;
+   committed offsets. A deletion also concerns offsets of a transaction whose outcome was
+   acknowledged, but whose marker (the record that ends it) was not written yet;
 3. the member that committed beyond the gap was killed: its last RECORDS_CONSUMED rows may be lost;
 4. a consumer on ZooKeeper died between the fetch of a record and its processing
    (`_may_have_been_in_hand`);
@@ -46,7 +46,7 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.results import CheckReport
 
 MAX_JUMPS = 256
-"""Jumps kept per partition; they explain its gaps."""
+"""Jumps kept per partition; a jump (see `_Jump`) explains a gap."""
 MAX_KEPT_COMMITS = 4_096
 """Commits beyond the processed records, kept per partition; a group without bugs has none."""
 
@@ -76,7 +76,8 @@ class _Partition:
     deleted_us: int | None = None
     answered: int | None = None  # the offset whose commit was acknowledged last
     stored: int | None = None  # the offset that a coordinator stored last
-    beyond: dict[int, TraceRow] = field(default_factory=dict)  # commits of unprocessed records
+    # offset -> commit of this offset, which is beyond the processed records
+    beyond: dict[int, TraceRow] = field(default_factory=dict)
     positions: dict[Owner, int] = field(default_factory=dict)  # each owner's next offset
     jumps: list[_Jump] = field(default_factory=list)
     last_row: TraceRow | None = None
@@ -207,7 +208,11 @@ class Processing(Checker):
         self._ended_lives[node] = self._ended_lives.get(node, 0) + 1
 
     def _offset_removed(self, row: TraceRow) -> None:
-        """Note a deletion, also of the group's offsets that wait for a transaction's marker."""
+        """Note a deletion of an offset.
+
+        If an acknowledged offset of the group was not stored, it waits for a transaction's marker.
+        The deletion removes this offset, too.
+        """
         self._partition(row).deleted_us = row.time_us
         expected = self.context.groups.get(row.group or "")
         if expected is None or not expected.transaction_partitions:
@@ -249,7 +254,7 @@ class Processing(Checker):
     def _count_again(
         self, known: _Partition, owner: Owner, row: TraceRow, start: int, end: int
     ) -> None:
-        """Count those records of a range that the group has processed before."""
+        """Count the records from `start` to `end - 1` that the group has processed before."""
         again = known.processed.covered(start, end)
         if not again:
             return
@@ -301,7 +306,10 @@ class Processing(Checker):
 
     @staticmethod
     def _remember_beyond(known: _Partition, row: TraceRow) -> None:
-        """Keep a commit beyond the processed records, also one whose outcome is unknown."""
+        """Keep a commit of an offset beyond the processed records.
+
+        The commit is kept also if its outcome is unknown.
+        """
         reached, offset = known.processed.end, row.offset or 0
         if (reached is not None and offset <= reached) or len(known.beyond) >= MAX_KEPT_COMMITS:
             return
@@ -331,7 +339,7 @@ class Processing(Checker):
         }
 
     def finish(self) -> CheckReport:
-        """Judge the gaps of every partition, and what is doubtful of its log, and report."""
+        """Judge the gaps of every partition and the doubts about its log, and report."""
         for doubt in self._acknowledged.doubts:
             if not self._lost_data.of(doubt.partition):
                 self.report_finding(
@@ -364,7 +372,7 @@ class Processing(Checker):
     def _judge_gap(
         self, group: str, partition: str, known: _Partition, gap: tuple[int, int]
     ) -> None:
-        """Count a permitted gap, or report it with the jump or the commit that explains it."""
+        """Count a permitted gap, or report the gap with the jump or commit that explains it."""
         start, end = gap
         expected = self.context.groups.get(group)
         sources = [partition]
@@ -427,11 +435,11 @@ class Processing(Checker):
         )
 
     def _may_have_been_in_hand(self, group: str, start: int, end: int) -> bool:
-        """Return True if a gap has no more records than consumers on ZooKeeper that have ended.
+        """Return True if ended processes of consumers on ZooKeeper can explain a gap.
 
         Such a consumer moves its position before it passes the record to the application (ZK-35).
-        If the process ends after a commit in between, the commit covers one record that was never
-        processed.
+        If it commits between the two steps and its process ends then, the commit covers one record
+        that was never processed. So the gap must not have more records than processes have ended.
         """
         expected = self.context.zookeeper_groups[group]
         return end - start <= sum(self._ended_lives.get(name, 0) for name in expected.consumers)
@@ -449,14 +457,14 @@ class Processing(Checker):
 
 
 def _jump_over(jumps: list[_Jump], start: int, end: int) -> _Jump | None:
-    """Return the first jump that ends where the gap ends, or else beyond the gap's beginning."""
+    """Return the first jump to the end of the gap, or else the first to a place after its start."""
     exact = [jump for jump in jumps if jump.row.offset == end]
     beyond = [jump for jump in jumps if (jump.row.offset or 0) > start]
     return next(iter(exact or beyond), None)
 
 
 def _is_of_administrator(commit: TraceRow) -> bool:
-    """Return True if a commit has no member: a coordinator accepts it if the group is empty."""
+    """Return True if a commit has no member, as an administrator's commit to an empty group."""
     return commit.kind != TraceKind.OFFSETS_COMMITTED and not commit.member
 
 

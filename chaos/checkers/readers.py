@@ -1,15 +1,15 @@
 """Readers: while members live, every partition of their group has a reader, and is read.
 
 A partition has a reader while a member with a running process owns it. Partitions are judged in the
-time in which nothing disturbs the group (`undisturbed`), from the steady state on. This stage of
-the run begins when every group is Stable with all its members. Healing is the beginning of the
-stage `liveness`: every fault has been undone. A dead member that stays dead does not disturb its
-group: the others must take over its partitions.
+time in which nothing disturbs the group (`undisturbed`), from the steady state on. The steady state
+is the stage of the run that begins when every group is Stable (without a rebalance in progress)
+with all its members. Healing is the beginning of the stage `liveness`: every fault has been undone.
+A dead member that stays dead does not disturb its group: the others must take over its partitions.
 
 1. A partition without a reader gets one within the sum of
    - two sessions: of the member that had it, and of a member that died after joining the next
-     generation;
-   - `request.timeout.ms`: a request for whose answer members wait in vain;
+     generation (the group's next numbered rebalance);
+   - `request.timeout.ms`: members may wait for an answer that never comes;
    - two rebalances, because a member that missed the first causes the second; members learn of each
      by a heartbeat, and join at the next poll;
    - SLACK_US.
@@ -17,16 +17,17 @@ group: the others must take over its partitions.
    a dead one is removed when its session ends.
 2. A reader makes progress while records wait for it. Its bound is the sum of two request timeouts,
    one poll and SLACK_US. The time counts from the last of three rows: the acknowledgement of the
-   first record that waits, the reader's last progress, the reader's assignment. A group that
-   commits in transactions may also wait for the end of a dead member's transaction. Only partitions
-   with all replicas in sync are judged; in others new records may be invisible to readers. Excused
-   as "lost transaction": in a group that commits in transactions, a reader waits for its committed
-   offset, and a partition of the group's coordinators lost data (`lost_data`). The transaction may
-   never end, and the offset stays unstable.
+   first record that waits, the reader's last progress, the reader's assignment. The bound of a
+   group that commits in transactions is longer, because it may have to wait for the end of a dead
+   member's transaction. Only partitions with all replicas in sync are judged. In others new records
+   may be invisible to readers. One case is excused as "lost transaction": in a group that commits
+   in transactions, a reader waits for its committed offset, and a partition of the group's
+   coordinators lost data (`lost_data`). Then the transaction may never end, and the offset stays
+   unstable (nobody may read it).
 
-A wait is excused by name if the group's running members know only brokers that are lost for good
-(`stranded_clients`). If the partition has readers, only the readers must be stranded. Each excuse
-is counted once for each partition.
+A wait is excused as stranded if the group's running members know only brokers that are lost for
+good (`stranded_clients`). If the partition has readers, only the readers must be stranded. Each
+excuse is counted once for each partition.
 
 A run with a `recovery_timeout` continues until each partition has a reader, and each partition that
 was written to since healing was also read since then.
@@ -80,7 +81,7 @@ class _Read:
     # acknowledgement of the first record that waits, or the reader's last progress.
     unread: TraceRow | None = None
     read_since_healing: bool = False
-    # True if its reader knows where to read: it has got a committed offset, or needs none.
+    # True if the reader knows where to begin: it got a committed offset or a reset position.
     has_position: bool = False
     reported: bool = False
 
@@ -109,17 +110,17 @@ class Readers(Checker):
             for group_id, expected in context.groups.items()
             if expected.consumers
         }
-        # By group: the time since which it is undisturbed, None while it is disturbed; as of the
-        # last row that `_judge_all` saw.
+        # group -> the time since which it is undisturbed, None while it is disturbed. These are the
+        # values after the last row that `_judge_all` saw.
         self._quiet_us: dict[str, int | None] = dict.fromkeys(context.groups)
         self._written: dict[str, int] = {}  # partition -> end of its acknowledged records
         self._began = False
         self._healed = False
         self._over = False
-        self._gaps = 0  # number of times without a reader that have ended
+        self._gaps = 0  # number of ended gaps; a gap is a time in which a partition has no reader
         self._excused: Counter[str] = Counter()
         self._notes: dict[str, None] = {}  # sentences, each once
-        self._longest_us = 0  # the longest of these times, without its disturbed part
+        self._longest_us = 0  # the longest gap, without its disturbed part
 
     def judge(self, row: TraceRow) -> None:
         """Judge changes of owners, progress of readers, and disturbances."""
@@ -146,7 +147,7 @@ class Readers(Checker):
             case _:
                 pass
         if row.kind == TraceKind.MEMBER_STATE and row.cause != MemberStateCause.LEFT:
-            return  # of a member's states, only its leaving concerns this check
+            return  # this check needs no change of a member's state except its leaving
         # First the time up to this row is judged, by the state before the row.
         if row.kind in DISTURBING_KINDS:
             self._judge_all(row)
@@ -161,8 +162,8 @@ class Readers(Checker):
 
     def _update_owners(self, row: TraceRow) -> None:
         """Update the partitions that the row took from owners or gave to them."""
-        # NODE_KILLED and similar rows are of the driver, and name their node as `peer`. In a row of
-        # an owner, `peer` is its coordinator.
+        # The driver writes NODE_KILLED and similar rows, and the node is the row's `peer`. In a row
+        # that an owner writes, `peer` is its coordinator.
         node = row.peer or row.node if row.kind in _PROCESS_KINDS else row.node
         taken = [(group, partition) for group, partition, _ in self._owners.ended]
         for group_id, partition in dict.fromkeys((*taken, *self._owners.partitions_of(node))):
@@ -180,7 +181,7 @@ class Readers(Checker):
         return any(self._undisturbed.reads(node) for node, _ in owners)
 
     def _end_gap(self, group_id: str, read: _Read, row: TraceRow) -> None:
-        """Count the end of a time without a reader. The new reader's own time begins now."""
+        """Count the end of a time without a reader, and begin the new reader's own time."""
         if read.lost is None:
             return
         quiet_us = self._quiet_us[group_id]
@@ -257,7 +258,8 @@ class Readers(Checker):
     def _are_stranded(self, group_id: str, partition: str, since_us: int, until_us: int) -> bool:
         """Return True if all who should have read in that time know only brokers lost for good.
 
-        These are the owners that run; without one, the group's running members.
+        These are the owners whose processes run, or, if there are none, the group's running
+        members.
         """
         owners = [node for node, _ in self._owners.of(group_id, partition)]
         owners = [node for node in owners if self._undisturbed.reads(node)]
@@ -287,7 +289,7 @@ class Readers(Checker):
     # -- progress -----------------------------------------------------------------------------
 
     def _observe_produced(self, row: TraceRow) -> None:
-        """Note the acknowledged end of a partition; readers that had read all have to read now."""
+        """Note the acknowledged end of a partition; a reader that had read all must read on now."""
         partition = row.partition or ""
         end = (row.offset or 0) + detail_of(row).get("count", 1)
         self._written[partition] = max(end, self._written.get(partition, 0))
@@ -297,7 +299,7 @@ class Readers(Checker):
                 read.unread = row
 
     def _observe_progress(self, row: TraceRow, offset: int, *, has_read: bool) -> None:
-        """Note a group's next offset. The reader's time begins anew if more records wait."""
+        """Note a group's next offset; restart the reader's time if more records wait."""
         read = self._reads.get(row.group or "", {}).get(row.partition or "")
         if read is None:
             return

@@ -1,30 +1,34 @@
 """Recovery: after healing, the cluster is in order again within the time that the settings allow.
 
-Five conditions are judged from the healing on. A wait is the time in which a condition does not
-hold. Each wait begins with the last row that restarts it, and has a bound:
+Five conditions are judged from the healing (the end of all faults) on. A wait is the time in which
+a condition does not hold. Each wait begins with the last row that restarts it, and has a bound:
 
-1. A partition has a leader, and its ISR has every replica whose broker is unfenced. Bound:
-   `isr_recovery_us` of the context, from the last of healing, the election of another leader, and
-   the unfencing of a replica's broker.
-2. The preferred leader leads again, if it is in the ISR and `auto.leader.rebalance.enable` is set.
-   Bound: twice `leader.imbalance.check.interval.seconds`, because another controller restarts the
-   interval, plus ANSWER_US. Judged only if a run may wait that long.
-3. A transaction that its producer does not end is aborted. Bound: the longest
+1. A partition has a leader, and its ISR (the in-sync replicas) has every replica whose broker is
+   unfenced (the controller counts it as alive). The bound is `isr_recovery_us` of the context. It
+   counts from the latest of three moments: the healing, the election of another leader, and the
+   unfencing of a replica's broker.
+2. The preferred leader (the first replica of the partition's list) leads again, if it is in the ISR
+   and `auto.leader.rebalance.enable` is set. The bound is ANSWER_US plus twice
+   `leader.imbalance.check.interval.seconds`, because a new controller restarts the interval. The
+   condition is judged only if a run may wait that long.
+3. A transaction that its producer does not end is aborted. The bound is the longest
    `transaction.timeout.ms`, plus twice
-   `transaction.abort.timed.out.transaction.cleanup.interval.ms`, because another coordinator
-   restarts that interval. Once the outcome is decided, all markers are written. Bound: twice
-   ANSWER_US, because one marker may be lost on a connection that died unnoticed.
-4. An offset of a transaction is stable, or discarded. Bound: as for the markers.
+   `transaction.abort.timed.out.transaction.cleanup.interval.ms`, because a new coordinator restarts
+   that interval. Once the outcome is decided, all markers (the records that end the transaction in
+   its partitions) are written. The bound for them is twice ANSWER_US, because one marker may be
+   lost on a connection that died unnoticed.
+4. An offset of a transaction becomes stable (its transaction has ended), or is discarded. The bound
+   is that of the markers.
 5. A producer has a record acknowledged, if every partition of its topic has all replicas in sync.
-   Bound: its time between two records, two of its request timeouts, and SLACK_US.
+   The bound is its time between two records, two of its request timeouts, and SLACK_US.
 
-A partition is whole if condition 1 holds for it. Three exceptions:
-- 3, 4 and 5 are judged only while every partition is whole.
-- They are not judged for a partition that lost data with its last replica (`lost_data`), because
-  the end of a transaction may be lost, too.
-- 3 and 4 need a record in two partitions: the transaction's own, and the one that gets its markers.
-  They are not judged while one of these lacks a leader, or replicas in sync, because replicas stay
-  away.
+A partition is whole if condition 1 holds for it. There are three exceptions:
+- Conditions 3, 4 and 5 are judged only while every partition is whole.
+- Conditions 3 and 4 are not judged for a partition that lost data with its last replica
+  (`lost_data`), because the end of a transaction may be lost, too.
+- Conditions 3 and 4 need a record in two partitions: the partition that stores the transaction, and
+  the one that gets its markers. The conditions are not judged while one of the two has no leader,
+  or too few replicas in sync, because brokers stay away.
 A wait that the end of the run cuts short is not judged. A run with a `recovery_timeout` continues
 until no wait is left.
 """
@@ -59,7 +63,9 @@ class _Wait:
 class _Open:
     """An unfinished wait.
 
-    `name` is a sentence for the progress display, `what` for the finding if `until_us` passes.
+    - `until_us`: the end of its bound.
+    - `name`: a sentence for the progress display.
+    - `what`: a sentence for the finding, which is reported if `until_us` passes.
     """
 
     until_us: int
@@ -94,7 +100,7 @@ class Recovery(Checker):
         self._replicas = self.evidence.replicas
         self._transactions = self.evidence.open_transactions
         self._lost_data = self.evidence.lost_data
-        # transactional.id (the consumer's name) -> the partition that gets its markers
+        # transactional.id (here the consumer's name) -> the partition that gets its markers
         self._marker_partitions = {
             consumer: expected.offsets_partition
             for expected in context.groups.values()
@@ -144,7 +150,8 @@ class Recovery(Checker):
         known = self._replicas.of(partition)
         if known is None or self._healed is None:
             return
-        # For condition 1: a new leader, or a replica that is back, begins to fill the ISR anew.
+        # For condition 1: the time starts again when another broker leads, or when a replica's
+        # broker is back, because replicas then need the whole time to join the ISR.
         begins_anew = row.kind == TraceKind.BROKER_UNFENCED or (
             partition in self._lacking and self._lacking[partition].leader != known.leader
         )
@@ -152,7 +159,7 @@ class Recovery(Checker):
         self._update_wait(
             self._lacking, partition, row, known, waits=is_incomplete, begins_anew=begins_anew
         )
-        # For condition 2: the preferred leader could lead, and another broker does.
+        # For condition 2: the preferred leader could lead, but another broker leads.
         is_elsewhere = (
             self.context.leader_balance_us is not None
             and known.leader not in ("", known.preferred)
@@ -174,7 +181,11 @@ class Recovery(Checker):
         waits: bool,
         begins_anew: bool,
     ) -> None:
-        """Begin or end one wait. `waits`: True if the condition does not hold after the row."""
+        """Begin, restart or end one wait.
+
+        - `waits`: True if the condition does not hold after the row.
+        - `begins_anew`: True if the row restarts a wait that has begun already.
+        """
         wait = open_waits.get(partition)
         if waits and (wait is None or begins_anew):
             open_waits[partition] = _Wait(row=row, leader=known.leader)
@@ -228,7 +239,7 @@ class Recovery(Checker):
     # -- unfinished waits ---------------------------------------------------------------------
 
     def unsettled(self, now_us: int) -> tuple[str, ...]:
-        """Return the waits of the run: all whose bound has not passed."""
+        """Return the name of each wait that the run must still wait for."""
         if self._healed is None or self._over:
             return ()
         return tuple(
@@ -271,9 +282,10 @@ class Recovery(Checker):
             yield from self._silent_producers()
 
     def _earliest_us(self, *rows: TraceRow | None) -> int:
-        """Return the time from which a wait counts: from then on nothing hinders its end.
+        """Return the time from which a wait counts, because nothing hinders its end any more.
 
-        It is the latest of healing, of `rows`, and of the moment when all partitions were whole.
+        It is the latest of three moments: the healing, the last of `rows`, and the moment at which
+        all partitions were whole.
         """
         healed_us = 0 if self._healed is None else self._healed.time_us
         return max(healed_us, self._whole_since_us, *(row.time_us for row in rows if row))
@@ -313,7 +325,7 @@ class Recovery(Checker):
         return not known.leader or len(known.in_sync) < self.context.least_in_sync(partition)
 
     def _transaction_bound_us(self, transaction: OpenTransaction) -> int:
-        """Return the bound of condition 3: with a decided outcome, only the markers are left."""
+        """Return the bound of condition 3; if the outcome is decided, only markers are missing."""
         if transaction.state != ONGOING:
             return 2 * ANSWER_US
         return (
@@ -323,13 +335,13 @@ class Recovery(Checker):
         )
 
     def _unstable_offsets(self) -> Iterator[_Open]:
-        """Yield the waits of condition 4: offsets without their marker, of ended transactions."""
+        """Yield the waits of condition 4: offsets of ended transactions that have no marker yet."""
         for (group_id, producer_id), row in self._transactions.unstable.items():
             expected = self.context.groups.get(group_id)
             state = self._transactions.last_state(producer_id)
             if expected is None or state is None:
                 continue
-            # The offsets can only be stable after the transaction's end, which condition 3 judges.
+            # Offsets of an open transaction cannot be stable yet. Condition 3 judges its end.
             if detail_of(state).get("transactional_id") in self._transactions.open:
                 continue
             partitions = expected.coordinator_partitions
@@ -370,7 +382,7 @@ class Recovery(Checker):
     # -- the end ------------------------------------------------------------------------------
 
     def _report_overdue(self, now_us: int) -> None:
-        """Report all waits beyond their bound. Now, because the driver stops all nodes next."""
+        """Report all waits beyond their bound, before the driver stops all nodes."""
         self._over = True
         if self._healed is None:
             return

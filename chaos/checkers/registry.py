@@ -1,10 +1,13 @@
 """All checkers by name; CheckSuite, which feeds them one trace; and their CheckContext.
 
-A new checker is one module and one line in `CHECKERS`. Most check a promise of Kafka's. Those of
+A checker reads the trace (the rows that record a run's events) and reports broken promises. A new
+checker is one module and one line in `CHECKERS`. Most check a promise of Kafka's. Those of
 `unpromised` check a property that no design promises, in groups that demand it (`must_hold`).
-Coverage marks note rare situations; they read the same Evidence (facts computed from the rows). The
-lower half of this module computes the CheckContext of an experiment, above all the bounds of times
-that the checkers allow.
+Coverage marks note rare situations; they read the same Evidence (facts computed from the rows).
+
+The lower half of this module computes the CheckContext of an experiment: the facts that the trace
+lacks, above all the longest times that the checkers allow. The steady state, below, is reached when
+every group is Stable and every partition has a leader and all its replicas in sync.
 """
 
 from collections.abc import Iterable, Sequence
@@ -53,14 +56,14 @@ from results_schema.results import CheckReport
 MS = 1_000
 """Microseconds of a millisecond."""
 START_US = 20_000_000
-"""Bound of the time from the start to the steady state, without latency and loads.
+"""Longest time from the start to the steady state, if messages and loads took no time.
 
 At most 8 s were measured; the rest is a margin.
 """
 SETTLING_US = 10_000_000
 """Time for elections, lookups, retries and new connections in a cluster without faults."""
 ROUND_TRIPS = 50
-"""Upper bound of the round trips, one after the other, that the steady state needs."""
+"""Upper bound of the number of successive round trips until the steady state is reached."""
 RECORD_BYTES = 64
 """Size of a commit record in the log, rounded up."""
 
@@ -90,9 +93,10 @@ CHECKERS: dict[str, type[Checker]] = {
 class CheckSuite:
     """The checkers of one run: `observe` takes its rows in order, `finish` returns the reports.
 
-    `observe` is a RowObserver. The virtual runtime calls it during the run; in real time it gets
-    the merged trace afterwards. `on_finding` receives each finding at the row that proves it. It
-    may trace a VIOLATION row, which has no effect on verdicts, because no checker reads this kind.
+    `observe` is a RowObserver. In virtual time (the run's own simulated clock) it is called during
+    the run. In real time it gets the merged trace after the run. `on_finding` receives each finding
+    at the row that proves it. The receiver may add a row VIOLATION to the trace. This has no effect
+    on verdicts, because no checker reads this kind of row.
     """
 
     def __init__(
@@ -102,8 +106,8 @@ class CheckSuite:
         *,
         on_finding: FindingSink | None = None,
     ) -> None:
-        # A check that the experiment's file names also runs if it does not concern the experiment:
-        # its report then says that it saw nothing.
+        # A check that the experiment's file names runs even if it does not concern the experiment.
+        # Its report then says that it saw nothing.
         self._chosen = names or tuple(
             name for name, checker in CHECKERS.items() if checker.concerns(context)
         )
@@ -111,11 +115,14 @@ class CheckSuite:
         self._make_checkers(context, on_finding)
 
     def _make_checkers(self, context: CheckContext, on_finding: FindingSink | None) -> None:
-        """Make the evidence and the checkers, which have seen no row."""
+        """Make new evidence and new checkers, which have seen no row."""
         self._context = context
         self.evidence = Evidence(context)
-        """Facts that the checkers share. Coverage marks read it too, before `observe` gets the
-        row, because they need the facts as they were before the row."""
+        """Facts that the checkers share.
+
+        Coverage marks read these facts, too. They do so before `observe` gets a row, because they
+        need the facts as they were before the row.
+        """
         self.checkers = tuple(CHECKERS[name](context, self.evidence) for name in self._chosen)
         self._by_kind: dict[str, list[Checker]] = {}
         for checker in self.checkers:
@@ -124,7 +131,10 @@ class CheckSuite:
         self.report_findings_to(on_finding)
 
     def report_findings_to(self, on_finding: FindingSink | None) -> None:
-        """Set the receiver of future findings; None removes it. The checkers record them anyway."""
+        """Set the receiver of future findings; None removes it.
+
+        The checkers record their findings in both cases.
+        """
         self._on_finding = on_finding
         for checker in self.checkers:
             checker.on_finding = on_finding
@@ -141,7 +151,8 @@ class CheckSuite:
                 f"{self.rows_seen} rows were judged with a clock error of "
                 f"{self._context.clock_error_us} us; it cannot become {clock_error_us} us now"
             )
-        # Evidence and checkers may keep what they computed from the clock error: make them anew.
+        # Evidence and checkers may keep values that they computed from the clock error. So they are
+        # made anew.
         self._make_checkers(replace(self._context, clock_error_us=clock_error_us), self._on_finding)
 
     def observe(self, row: TraceRow) -> None:
@@ -159,8 +170,9 @@ class CheckSuite:
     def kinds_read(self) -> dict[str, frozenset[TraceKind]]:
         """Return, by checker name, the kinds of rows that the checker's verdict depends on.
 
-        The suite's evidence has the facts of all checkers. So a second checker of each class is
-        made, with an Evidence of its own, which then has the facts of this checker only.
+        The suite's own evidence has the facts of all checkers together. So this method makes a
+        second checker of each class, with an Evidence of its own, which has only the facts that
+        this checker reads.
         """
         return {
             checker.name: checker.kinds
@@ -173,7 +185,7 @@ class CheckSuite:
         return sum(checker.findings_total for checker in self.checkers)
 
     def unsettled(self, now_us: int) -> list[str]:
-        """Return a sentence for each condition that a promise still waits for."""
+        """Return a sentence for each condition that must still come true to keep a promise."""
         return [sentence for checker in self.checkers for sentence in checker.unsettled(now_us)]
 
     def measured(self) -> dict[str, dict[str, int]]:
@@ -247,7 +259,7 @@ def context_of(
             ProducerExpectation(
                 name=producer.name,
                 topic=producer.topic,
-                # The time between two records: a second, 1_000 * MS, by the rate.
+                # The time between two records: one second (1_000 * MS) divided by the rate.
                 period_us=round((1_000 * MS) / producer.records_per_second)
                 + producer.config.linger_ms * MS,
                 request_timeout_us=producer.config.request_timeout_ms * MS,
@@ -257,7 +269,7 @@ def context_of(
         ),
         isr_recovery_us=isr_recovery_us(config),
         group_max_size=config.group_max_size,
-        offsets_retention_us=config.offsets_retention_minutes * 60_000_000,  # microseconds a minute
+        offsets_retention_us=config.offsets_retention_minutes * 60_000_000,  # minutes to us
         leader_balance_us=config.leader_imbalance_check_interval_seconds * 1_000_000
         if config.auto_leader_rebalance_enable
         else None,
@@ -297,10 +309,11 @@ def start_bound_us(experiment: Experiment) -> int | None:
     None if a partition of `__consumer_offsets` cannot be loaded, so that the steady state may never
     come. Otherwise the sum of:
 
-    1. registration, elections, lookups and appends, with failed first attempts: START_US, and for
-       each of ROUND_TRIPS the longest latency of a message (its fixed part, its drawn part, and the
-       tail of a rare slow message);
-    2. the loads of all partitions and of every record in the log, as if one broker loaded them all;
+    1. registration, elections, lookups and appends, whose first attempts may fail: START_US, plus
+       ROUND_TRIPS times the longest latency of a message (its fixed part, its drawn part, and the
+       extra part of a rare slow message);
+    2. the loads (the reading of `__consumer_offsets` and `__transaction_state` into the memory of
+       coordinators) of all partitions and all their records, as if one broker loaded them all;
     3. `group.initial.rebalance.delay.ms`, and three rebalances, because members that start at
        different times each cause one. A member learns of a rebalance by a heartbeat, and joins at
        its next poll.
@@ -400,9 +413,10 @@ def _expectation(
     if not consumers:
         return expected
     configs = tuple(consumer.config for consumer in consumers)
-    # If members differ in a setting, a checker needs the value that allows most. A limit that must
-    # pass before a report is the longest of any member. The time from which a coordinator may
-    # remove a member, or a member may give up a commit, is the shortest.
+    # If members differ in a setting, a checker needs the value that allows most, so that it reports
+    # no false violation. Where a violation is reported after a time, this is the longest time of
+    # any member. Where something is allowed only after a time (a coordinator removes a member, a
+    # member gives up a commit), this is the shortest.
     return replace(
         expected,
         session_timeout_us=max(config.session_timeout_ms for config in configs) * MS,

@@ -1,21 +1,25 @@
 """Stability: while nothing is broken, no leader, replica, coordinator or connection is lost.
 
-Judged in virtual time only, because in real time a busy machine can cause such a loss. Judged
-periods: from the start to the first fault; and after `settling_us` of the context since both the
-end of the last fault and the last change of a leader. In these periods
+Stability is judged only in virtual time (the run's own simulated clock), because in real time a
+busy machine can cause such a loss. Two periods are judged. The first is the time from the start to
+the first fault. The second begins when `settling_us` of the context has passed since both the end
+of the last fault and the last change of a leader. In these periods
 
-1. no broker is fenced, and no partition gets another leader, except its preferred one;
-2. no replica leaves an ISR, and no log is truncated;
-3. after the steady state, no client loses its coordinator or fails to find it, no request ends with
-   DISCONNECTED, and no record or commit fails. Two commits may fail: one that a rebalance refuses,
-   and one with more metadata than `offset.metadata.max.bytes`. Clients are members, producers and
-   brokers. A member that has left its group ends its connections by itself, as do consumers that
-   ZooKeeper coordinates. This is not judged while a partition has no leader and none that could
-   lead: the broker with its last in-sync replica stays away.
+1. no broker is fenced (the controller counts it as dead), and no partition gets another leader,
+   except its preferred one (the first replica of its list);
+2. no replica leaves an ISR (the in-sync replicas of a partition), and no log is truncated;
+3. after the steady state (every group is Stable and every partition whole) has begun, no client
+   loses its coordinator or fails to find it, no request ends with DISCONNECTED, and no record or
+   commit fails. Two kinds of commits may fail: one that the coordinator refuses because of a
+   rebalance, and one with more metadata than `offset.metadata.max.bytes`. Clients are members,
+   producers and brokers. A member that has left its group ends its connections by itself, as do
+   consumers that ZooKeeper coordinates; they are not judged. This rule is not judged while a
+   partition has no leader and no broker that could lead it, because the broker with its last
+   in-sync replica stays away.
 
-One rule is judged also while something is broken: a replica that was in the ISR at its leader's
+One rule is judged even while something is broken: a replica that was in the ISR at its leader's
 election must stay there for half of `replica.lag.time.max.ms`, unless its broker is fenced or
-stops. With exact clocks it would stay for the whole of that time; half allows for clocks that
+stops. With exact clocks it would stay for the whole of that time. Half of it allows for clocks that
 drift.
 """
 
@@ -45,7 +49,7 @@ OF_A_REBALANCE = frozenset(
         TRANSACTION_ABORTED,
     }
 )
-"""Errors of a commit by a rebalance: its member must join again, or was replaced."""
+"""Errors of a commit that a rebalance causes: its member must join again, or was replaced."""
 _LOSSES = {
     TraceKind.COORDINATOR_UNKNOWN: "loses its coordinator",
     TraceKind.COORDINATOR_LOOKUP_FAILED: "does not find its coordinator",
@@ -140,7 +144,8 @@ class Stability(Checker):
                     self._report_loss(row, since_us, f"{row.node} {_LOSSES[TraceKind(kind)]}")
             case _:
                 pass
-        # 0: there was no fault so far. None, or a later time: there is or was one.
+        # The value is 0 if there was no fault so far, None while there is one, and otherwise the
+        # time at which the last one ended.
         self._was_broken = self._was_broken or self._faults.quiet_since_us != 0
 
     def _is_client(self, node: str) -> bool:
@@ -158,7 +163,7 @@ class Stability(Checker):
         """Return the time since which no loss is allowed; None while losses are allowed."""
         if not self._was_broken:
             return 0
-        # A row of FAULT_KINDS may itself end the quiet time.
+        # A row of FAULT_KINDS may itself end the quiet time. The value before the row counts then.
         is_fault = row.kind in FAULT_KINDS
         quiet_us = self._faults.was_quiet_since_us if is_fault else self._faults.quiet_since_us
         if quiet_us is None:
@@ -204,7 +209,7 @@ class Stability(Checker):
             left_early = []
         # `may_lead` has the unfenced brokers that are not stopping.
         is_unfenced = any(_broker(broker) in self._replicas.may_lead for broker in left_early)
-        # Without a quiet period only the rule about a new leader's ISR is judged.
+        # Outside the judged periods only the rule about a new leader's ISR is judged.
         if since_us is None and is_unfenced:
             self._report_loss(
                 row, row.time_us, what, f"{seconds(since_election_us)} after its leader was elected"
@@ -231,7 +236,7 @@ class Stability(Checker):
         )
 
     def finish(self) -> CheckReport:
-        """Report. A run in real time proves nothing, nor does one whose trace has no stages."""
+        """Report; a run in real time, or a trace without stages of the run, proves nothing."""
         is_judged = self.context.in_virtual_time
         return self.report(
             judged=self._judged if is_judged else 0,

@@ -1,11 +1,11 @@
 """Two properties that no design of a consumer group promises, but an application may need.
 
-A design is a way to distribute partitions: by a coordinator, or by each member from ZooKeeper. A
-breach is a time in which a property does not hold for a group.
+A design is a way to distribute partitions: a coordinator does it, or each member computes its own
+share from ZooKeeper. A breach is a time in which a property does not hold for a group.
 
 - `one_owner_processes`: no two members process records of one partition while both own it. A
-  coordinator fences the commits of a former owner, but not its processing (ZK-67). On ZooKeeper a
-  member goes on processing after its session has ended (ZK-58).
+  coordinator refuses the commits of a former owner, but cannot stop its processing (ZK-67). On
+  ZooKeeper a member goes on processing after its session has ended (ZK-58).
 - `positions_never_go_back`: the committed offset of a partition never falls. A coordinator refuses
   commits of former members; on ZooKeeper the last writer wins (ZK-60, ZK-63, ZK-66). A group may
   commit to Kafka and to ZooKeeper; each store is compared with itself. Commits of an administrator
@@ -31,7 +31,7 @@ _OFFSET_PATH = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)")
 
 
 class _Unpromised(Checker):
-    """Judges the groups whose `must_hold` names the check; also measures those on ZooKeeper."""
+    """Judges the groups whose `must_hold` names the check, and measures all groups on ZooKeeper."""
 
     @classmethod
     def concerns(cls, context: CheckContext) -> bool:
@@ -176,7 +176,8 @@ class OneOwnerProcesses(_Unpromised):
         """Add an overlap that has ended to the figures, if both owners processed records in it."""
         if overlap.both_us is None:  # one owner was idle: no harm
             return
-        # max: by the clocks of two nodes, the second assignment may seem to be the older.
+        # The overlap begins with the later assignment. By the clocks of two nodes this may be
+        # `older`, so the later time is taken.
         length_us = ended_us - max(overlap.newer.time_us, overlap.older.time_us)
         self._records += overlap.records
         self._both_us += length_us
@@ -232,7 +233,8 @@ class PositionsNeverGoBack(_Unpromised):
             case TraceKind.ZOOKEEPER_TXN_APPLIED:
                 self._judge_transaction(row)
             case TraceKind.COMMIT_STORED if row.group in self._groups and row.offset is not None:
-                # Members on ZooKeeper that commit to Kafka have no member id there.
+                # A commit without a member id is an administrator's, except in a group on
+                # ZooKeeper: its members have no id in Kafka.
                 by_administrator = not row.member and row.group not in self.context.zookeeper_groups
                 store = (row.group, row.partition or "", "Kafka")
                 self._judge_commit(
@@ -283,7 +285,7 @@ class PositionsNeverGoBack(_Unpromised):
             )
 
     def measured(self) -> dict[str, int]:
-        """Return the number of commits that went back so far, and the sum of their records."""
+        """Return the number of commits that went back, and by how many records in total."""
         return {"positions_that_went_back": self._rewinds, "records_set_back": self._records}
 
     def finish(self) -> CheckReport:

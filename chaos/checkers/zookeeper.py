@@ -1,19 +1,25 @@
 """Promises of a ZooKeeper ensemble to its clients, which also hold during faults.
 
+ZooKeeper's data is a tree of znodes. An ephemeral znode belongs to the session of a client. A
+consumer owns a partition by an ephemeral znode, the owner node. A zxid is the number of a
+transaction; zxids grow.
+
 1. All servers apply one sequence of transactions, without a gap (ZK-02). No transaction creates a
    znode that exists, so a partition has at most one owner node (ZK-45). Only an open session
    writes, and its ephemeral znodes end with it (ZK-12).
 2. A client never reads an older state than before: a server accepts a client's session only after
    it has applied every transaction that the client has seen (ZK-05).
-3. A client receives the event of a watch before any answer that shows the change (ZK-19).
-4. A read returns the tree as of the answer's zxid: an owner node in a ZOOKEEPER_CLAIM_CONFLICT
-   exists at that zxid, so its session has not ended by then.
+3. A client sets a watch to learn of a change. It receives the event of the watch before any answer
+   that shows the change (ZK-19).
+4. A read returns the tree as of the answer's zxid. A consumer that wants to own a partition and
+   reads another owner node writes the row ZOOKEEPER_CLAIM_CONFLICT. That owner node exists at the
+   answer's zxid, so its session has not ended by then.
 
 The rows of different nodes are ordered by the nodes' own clocks. A rule about two nodes therefore
-allows for the clock error. In real time a server that died is not judged by rule 2: its last rows
+allows for the clock error. In real time rule 2 is not judged for a server that died: its last rows
 may be lost, so its applied transactions are not all known. Rule ids (ZK-...) are those of
-docs/kafka/ZOOKEEPER_CONSUMER.md. A zxid is the number of a transaction; zxids grow. The `offset` of
-each row here is a zxid: of the transaction applied, or of the newest that a client had seen.
+docs/kafka/ZOOKEEPER_CONSUMER.md. The `offset` of each row here is a zxid: of the applied
+transaction, or of the newest one that a client had seen.
 """
 
 from collections import deque
@@ -35,7 +41,8 @@ class _Server:
     place: int = 0  # number of applied transactions: an index into the ensemble's sequence
     died: bool = False
     # Accepted sessions whose clients had seen a newer zxid than `applied`. Each is judged with the
-    # server's next transaction: by the clocks, its row may come before that of the transaction.
+    # server's next transaction: the client's clock may be ahead, so that the row of the acceptance
+    # comes before the row of a transaction that the server had applied earlier.
     awaited: list[TraceRow] = field(default_factory=list)
 
 
@@ -121,7 +128,8 @@ class ZooKeeper(Checker):
         ):
             self._sequence.append(txn)
             self._seen["transactions"] += 1
-        # `place` is beyond the sequence if the zxid was not newer than the sequence's last zxid.
+        # If the zxid is not newer than the sequence's last one, the sequence was not extended, and
+        # `place` is beyond its end.
         if server.place >= len(self._sequence) or self._sequence[server.place] != txn:
             self.report_finding(f"{row.node} applied {zxid:#x} out of the ensemble's order", [row])
         elif self._tree.is_news and self._tree.problem is not None:
@@ -173,8 +181,8 @@ class ZooKeeper(Checker):
         if not fired:
             return  # the server's clock is behind: the row of the fired watch comes later
         cause = fired.popleft()  # events come in the order in which their watches fired
-        # The event's row has the newest zxid that the client had seen; the cause has the zxid of
-        # the change.
+        # The event's row has the newest zxid that the client had seen. The row of the fired watch
+        # has the zxid of the change. If the first is not smaller, the client saw the change before.
         if (row.offset or 0) >= (cause.offset or 0):
             self.report_finding(
                 f"{row.node} had an answer that shows the change before the event on "

@@ -1,13 +1,15 @@
 """Promises that each consumer on ZooKeeper keeps alone, without the rest of its group.
 
 No consumer promises that the members of a group agree, nor that every partition is read. An attempt
-is one try to own a share of the partitions: release, read a view of the members, compute, claim (an
-ephemeral owner node for each partition). A zxid is the number of a transaction of ZooKeeper; it is
-the `offset` of a row. Rule ids (ZK-...) are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
+is one try of a consumer to own its share of the partitions. It has four steps: release the old
+partitions; read a view of the group's members; compute the own share; claim each partition by
+creating its owner node, an ephemeral znode (a node of ZooKeeper's tree that ends with its creator's
+session). A zxid is the number of a transaction of ZooKeeper; it is the `offset` of a row. Rule ids
+(ZK-...) are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
 
 1. An attempt computes from a view that the consumer has read in this attempt (ZK-43). A view has
-   the children of `ids` at one zxid. This zxid is no older than the newest one that the consumer
-   had seen when the attempt began.
+   the children of `ids`, the znode below which members register, at one zxid. This zxid is no older
+   than the newest one that the consumer had seen when the attempt began.
 2. An attempt releases the partitions of the last assignment before it computes (ZK-41).
 3. No change of the members is missed forever (ZK-18, ZK-20). The rule is judged if the members of a
    group have not changed for NOTICE_US and a session timeout. Then each consumer has begun an
@@ -42,11 +44,11 @@ class _Consumer:
     since: TraceRow | None = None  # the row of the first connection in `session`
     attempt: TraceRow | None = None  # ZOOKEEPER_ATTEMPT_STARTED of the last attempt
     view: TraceRow | None = None  # the last ZOOKEEPER_VIEW
-    # the assignment whose owner nodes the next attempt must release; None if there are none
+    # PARTITIONS_ASSIGNED whose owner nodes the next attempt must release; None without such a row
     release_due: TraceRow | None = None
     lost: TraceRow | None = None  # the last PARTITIONS_LOST, until the next assignment
     is_alive: bool = True
-    member: str = ""  # its id: the name of its node below `ids`
+    member: str = ""  # the consumer's id, which is the name of its znode below `ids`
     reported: dict[str, None] = field(default_factory=dict)  # kinds of findings, each once
 
 
@@ -157,7 +159,8 @@ class ZooKeeperConsumers(Checker):
                 self._observe_view(consumer, row)
             case TraceKind.ZOOKEEPER_ATTEMPT_ENDED:
                 if row.cause_text is not None:
-                    # A failed attempt keeps the owner nodes that it claimed before the conflict.
+                    # The attempt failed at another consumer's owner node. It keeps the owner nodes
+                    # that it claimed before.
                     consumer.release_due = None
             case TraceKind.PARTITIONS_ASSIGNED:
                 consumer.lost = None
@@ -200,7 +203,7 @@ class ZooKeeperConsumers(Checker):
         self._judge_release(consumer, row)
 
     def _judge_view(self, began: TraceRow, row: TraceRow) -> None:
-        """Report a view that equals the members at no zxid since the attempt began."""
+        """Report a view that does not equal the members at any zxid since the attempt began."""
         group, members = row.group or "", tuple(detail_of(row)["members"])
         ids = f"/consumers/{group}/ids"
         after, until = began.offset or 0, row.offset or 0

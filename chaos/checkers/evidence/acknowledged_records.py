@@ -1,16 +1,18 @@
 """Records of data partitions that were acknowledged with acks=all, and logs that lack them.
 
 An acknowledgement with acks=all says that every in-sync replica has the records. A later leader is
-one of these replicas. So its log, when it takes over, ends behind every record that was
-acknowledged before. Fencing checks the same for the appends of coordinators.
+one of these replicas. So the log of a later leader, when it takes over, contains every record that
+was acknowledged before. (The checker Fencing checks the same for the appends of coordinators.)
 
-No two batches are acknowledged at the same offset, either: the first one would be lost. Such rows
+No two batches are acknowledged at the same offset: the first one would be lost. Rows that show two
 are kept as doubts, to be judged at the end, when all elections are known.
 
-With unclean elections acknowledged records may be lost, so nothing is judged.
+With unclean elections (a replica that is not in sync may become leader) acknowledged records may be
+lost, so nothing is judged.
 
-A broker that was paused may take over late, in an epoch that another leader has ended already. It
-need not have what that leader acknowledged.
+A broker that was paused may take over late, in a leader epoch (the number of a partition's
+leadership) that is over, because another leader has a newer one. The late broker's log need not
+have what the other leader acknowledged.
 """
 
 from collections import deque
@@ -50,7 +52,8 @@ class Doubt:
 class MissingRecords:
     """Acknowledged records that the log of a new leader lacks.
 
-    `acknowledged`: the row with the highest of them, whose last offset is `last`.
+    - `acknowledged`: the row that acknowledged the highest of them.
+    - `last`: the offset of the last record in that row.
     """
 
     partition: str
@@ -68,11 +71,12 @@ class AcknowledgedRecords:
     def __init__(self, context: CheckContext) -> None:
         self._context = context
         self._producers = {producer.name for producer in context.producers if producer.acks_all}
-        # partition -> end offset and row of each acknowledgement that raised the end, in this order
+        # partition -> (end offset, row) of each acknowledgement that raised the end, oldest first
         self._ends: dict[str, deque[tuple[int, TraceRow]]] = {}
         self._newest_epochs: dict[str, int] = {}  # by partition, of the leaders so far
         self._offsets: dict[str, IntervalSet] = {}  # by partition, acknowledged so far
-        # Names of deleted topics. They get no doubts: a row may be of a new topic with the name.
+        # Names of deleted topics. Their partitions get no doubts: a row may be about a new topic
+        # with the same name.
         self._deleted_topics: dict[str, None] = {}
         self.doubts: list[Doubt] = []
 
@@ -135,14 +139,15 @@ class AcknowledgedRecords:
         ends = self._ends.get(partition)
         if ends is None or leader.offset is None or epoch < newest_epoch:
             return None
-        # An acknowledgement of the new leader itself may seem to come first, by another clock.
+        # The producer's clock may be behind the leader's. Then an acknowledgement that the new
+        # leader gave has a time before the leader's own row. Such times prove nothing.
         before_us = leader.time_us - self._context.clock_error_us
         for end, row in reversed(ends):
             if row.time_us >= before_us:
                 continue
             if end <= leader.offset:
                 return None
-            ends.clear()  # the new leader gives these offsets to other records
+            ends.clear()  # from now on other records have these offsets
             return MissingRecords(
                 partition=partition, acknowledged=row, last=end - 1, leader=leader
             )

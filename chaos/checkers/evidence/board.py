@@ -7,11 +7,11 @@ Each row of the trace is processed in this order:
 2. CheckSuite feeds the row to the Evidence;
 3. the checkers judge the row by the facts after it.
 
-Evidence consists of parts, one per fact. The first read of an attribute makes its part, which
-collects rows from then on. So each checker reads the attributes that it needs in its constructor,
-before the first row; and a part that no checker reads costs nothing. A fact that only one checker
-needs is no part of Evidence: the checker keeps it. So the checker of durable commits keeps its
-registers of commits.
+Evidence consists of parts, one per fact. Each part is an attribute. The first read of the attribute
+makes the part, which collects rows from then on. So each checker reads the attributes that it needs
+in its constructor, before the first row. A part that no checker reads costs nothing. A fact that
+only one checker needs is no part of Evidence: the checker itself keeps it. For example, the checker
+of durable commits keeps its registers of commits.
 """
 
 from collections.abc import Callable
@@ -51,16 +51,17 @@ P = TypeVar("P", bound=_Part)
 
 
 class Evidence:
-    """The facts of one run. The first read of an attribute makes its part, which then collects."""
+    """The facts of one run: one attribute per fact, made by its first read."""
 
     def __init__(self, context: CheckContext) -> None:
         self._context = context
-        # kind of row -> `observe` of each part that takes rows of the kind; a TraceKind is a str
+        # kind of row -> the method `observe` of each part that takes such rows. The key type is
+        # str because a TraceKind is a str.
         self._observers: dict[str, list[Callable[[TraceRow], None]]] = {}
         self.kinds_read: frozenset[TraceKind] = frozenset()
-        """Kinds of rows that a verdict depends on through the parts made so far.
+        """Kinds of rows that the parts made so far take, except parts that affect no verdict.
 
-        CheckSuite reads them, to see which verdicts suffer if rows of a node are lost.
+        CheckSuite reads these kinds, to see which verdicts are unsafe if rows of a node are lost.
         """
 
     def observe(self, row: TraceRow) -> None:
@@ -80,7 +81,11 @@ class Evidence:
 
     @cached_property
     def fenced_members(self) -> FencedMembers:
-        """Consumers that another with their instance id fenced, after a failover lost their ids."""
+        """Static members whose ids a failover lost and which another process then fenced.
+
+        A static member has a configured `group.instance.id`. Another consumer with the same id
+        replaces it; the coordinator then fences the first one, which means it refuses its requests.
+        """
         members = FencedMembers(self._context, self.coordinators, self.lost_data)
         return self._follow(members, FENCING_KINDS)
 
@@ -111,12 +116,12 @@ class Evidence:
 
     @cached_property
     def lost_data(self) -> LostData:
-        """Elections of leaders that may lack acknowledged data."""
+        """Elections whose new leaders may lack acknowledged data."""
         return self._follow(LostData(), LOSS_KINDS)
 
     @cached_property
     def replicas(self) -> Replicas:
-        """Leaders and ISRs of partitions, and the brokers that may lead."""
+        """Leaders and in-sync replicas of partitions, and the brokers that may lead."""
         return self._follow(Replicas(), REPLICA_KINDS)
 
     @cached_property
@@ -148,6 +153,6 @@ class Evidence:
 
     def _feed(self, part: P, kinds: frozenset[TraceKind]) -> P:
         """Register a part for its kinds of rows, from the next row on."""
-        for kind in sorted(kinds):  # in a fixed order, as wherever a set is iterated
+        for kind in sorted(kinds):  # the order of a set differs between processes
             self._observers.setdefault(kind, []).append(part.observe)
         return part

@@ -1,8 +1,9 @@
 """The history of committed offsets, from the trace: one register per group and partition.
 
-Determines when each commit took effect, if it did. `durable_commits` judges the consequences for a
-fetch. Most commits have two rows: COMMIT_STORED of the broker, when its append is complete, and the
-member's row of the answer or of its failure. A register keeps one Commit for both.
+A register determines when each commit took effect, if it did. `durable_commits` judges the
+consequences for a fetch. Most commits have two rows in the trace: the broker writes COMMIT_STORED
+when its append is complete, and the member writes a row about the answer or the failure. A register
+keeps one Commit for both rows.
 """
 
 from collections import deque
@@ -37,15 +38,16 @@ class Register:
     """The committed offset of one group and partition."""
 
     commits: deque[Commit] = field(default_factory=lambda: deque(maxlen=MAX_KEPT_COMMITS))
-    forgotten_until_us: int = -1  # commits acknowledged up to here may have been forgotten
+    forgotten_until_us: int = -1  # commits up to this time may have been dropped from `commits`
     # node -> time of the answer to its last commit
     answered_us: dict[str, int] = field(default_factory=dict)
     # rows of brokers about commits that were answered
     stored: deque[TraceRow] = field(default_factory=lambda: deque(maxlen=MAX_KEPT_COMMITS))
     # offset -> commits that their client gave up: each may still take effect at any time
     pending: dict[int, list[Commit]] = field(default_factory=dict)
-    # Numbers of `commits` by offset, for acknowledged commits and for those known from the broker's
-    # row only. Most rows have no counterpart, and the counts show this without a scan of `commits`.
+    # By offset: how many of `commits` are acknowledged, and how many are known only from the
+    # broker's row. Most rows have no counterpart, and the counts show this without a scan of
+    # `commits`.
     _acknowledged: dict[int, int] = field(default_factory=dict)
     _from_broker: dict[int, int] = field(default_factory=dict)
     reported: TraceRow | None = None  # the last lost commit in a finding
@@ -67,7 +69,8 @@ class Register:
     def forgive(self) -> int:
         """Mark all commits so far as not promised; return how many were acknowledged.
 
-        For a partition that lost data as Kafka allows: a fetch may then lack these commits.
+        This is for an offsets partition that lost data as Kafka allows: a later fetch may lack
+        these commits.
         """
         before = sum(commit.acknowledged for commit in self.commits)
         commits = [replace(commit, acknowledged=False) for commit in self.commits]
@@ -79,7 +82,8 @@ class Register:
     def forgive_unstored(self) -> None:
         """Mark as not promised each acknowledged commit that no coordinator is seen to have stored.
 
-        In a group that commits in transactions, such commits wait for their markers.
+        In a group that commits in transactions, such commits wait for their markers (the records
+        that end the transactions).
         """
         stored = {(row.offset, row.member, row.generation) for row in self.stored}
         for index, known in enumerate(self.commits):
@@ -92,8 +96,8 @@ class Register:
         """Drop the broker's row of a commit whose answer the member has received.
 
         Both rows are about the same commit. If the broker's row stayed, it would count as a second
-        commit, by another node. By that node's clock it could seem to be newer than the member's
-        next commit.
+        commit, with the broker as its node. By the broker's clock it could seem to be newer than
+        the member's next commit.
         """
         if offset not in self._from_broker:
             return
@@ -113,8 +117,9 @@ class Register:
     def has_answer(self, row: TraceRow, offset: int) -> bool:
         """Return True if the broker's row is about a commit that the member's answer covers.
 
-        The answer comes first for commits in transactions, which are stored when their marker
-        comes. A coordinator that loaded the commit does not know its member.
+        For commits in transactions the answer comes first, because they are stored when their
+        marker comes. `row.member` is None if the coordinator has loaded the commit from its log:
+        then it does not know the member.
         """
         # The broker's row of a plain OffsetCommit has the id of its append in `correlation_id`. It
         # comes before the answer, so no answer covers it yet.
@@ -147,10 +152,10 @@ class Register:
 
 
 def replaces(newer: Commit, older: Commit, margin: int) -> bool:
-    """Return True if `newer`, if it took effect at all, certainly did so after `older`.
+    """Return True if `newer` certainly took effect after `older`, if it took effect at all.
 
-    Units: `margin` is microseconds, the largest difference between the clocks of two nodes; rows of
-    one node have one clock.
+    Units: `margin` is in microseconds: the largest difference between the clocks of two nodes. Two
+    commits of one node need no margin, because their rows have the same clock.
     """
     if newer is older:
         return False

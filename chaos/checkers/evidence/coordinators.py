@@ -1,15 +1,20 @@
 """Coordinators of groups by leader epoch, and the state that each has of its groups.
 
-In a failover two brokers trace states of one group. The new coordinator loads the group; the old
-one unloads it later, or goes on as a zombie, which does not know yet that it was replaced. The
-coordinator of the newest leader epoch counts. A broker that is elected again before it learned of
-its replacement becomes coordinator without a load (BEHAVIOUR 5.4, in docs/kafka): its row is
+An offsets partition is a partition of `__consumer_offsets`, which stores groups. The broker that
+leads it coordinates its groups: it loads them (reads the partition into memory) when it becomes
+leader, and unloads them (drops them) when another broker does. The leader epoch is the number of a
+partition's leadership; each election increases it.
+
+In a failover two brokers trace states of one group. The new coordinator loads the group. The old
+one unloads the group later. Until then it is a zombie: it does not know yet that it was replaced.
+The coordinator of the newest leader epoch counts. A broker that is elected again before it learned
+of its replacement becomes coordinator without a load (BEHAVIOUR 5.4, in docs/kafka): its row is
 LOAD_IGNORED. A tenure is the time in which a broker serves an offsets partition, from a load to the
 next unload or to its death.
 
 Other questions are about one broker alone. Does it serve a partition of `__consumer_offsets` or
-`__transaction_state`? Which groups does it have in memory, and since when is a group Empty there
-(`Expiry`)?
+`__transaction_state`? Which groups does it have in memory? Since when is a group Empty (without
+members) there (`Expiry`)?
 """
 
 from collections.abc import Mapping
@@ -48,12 +53,12 @@ EXPIRY_KINDS = frozenset(
 """Kinds of rows that Expiry must see."""
 _DELETIONS = frozenset(DeletionCause)
 _ROUNDING_US = 1_000
-"""Kafka counts ages in milliseconds, of clocks that are rounded down."""
+"""Kafka's clocks are rounded down to milliseconds, so an age may be one millisecond wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenState:
-    """A state, and the row that shows it."""
+    """A state of a group, and the trace row that shows it."""
 
     state: str
     row: TraceRow
@@ -68,7 +73,7 @@ class _Tenure:
 
 
 class CoordinatorView:
-    """Follows every group of the experiment."""
+    """Follows the coordinators, states and members of every group of the experiment."""
 
     def __init__(self, context: CheckContext) -> None:
         self._groups_in: dict[str, list[str]] = {}
@@ -130,7 +135,8 @@ class CoordinatorView:
                 self._note_members(row, detail_of(row))
             case TraceKind.MEMBER_ADDED:
                 self._note_holder(row)
-                # None: no row has listed the group's members yet, so one more says nothing.
+                # If no row has listed the group's members yet (None), the set of all members stays
+                # unknown after one more.
                 members = self._members.get((row.node, row.group or ""))
                 if members is not None:
                     members[row.member or ""] = None
@@ -144,7 +150,7 @@ class CoordinatorView:
                 pass
 
     def _note_takeover(self, row: TraceRow) -> None:
-        """Note a new coordinator, unless a coordinator of a newer epoch is known already."""
+        """Note a new coordinator, unless a coordinator with a newer epoch is known already."""
         epoch = row.leader_epoch or 0
         for group_id in self._groups_in.get(row.partition or "", ()):
             newest, before = self._newest.get(group_id, (-1, ""))
@@ -233,8 +239,8 @@ class CoordinatorView:
     def is_zombie(self, group_id: str, node: str) -> bool:
         """Return True if `node` was replaced as coordinator and does not know it yet.
 
-        A broker that unloaded the group in a newer epoch knows that it was replaced. If it loads
-        the group again nevertheless, it is no zombie: the load itself is an error.
+        A broker that unloaded the group in a newer epoch knows that it was replaced. If this broker
+        loads the group again in the older epoch, it is no zombie: the load itself is an error.
         """
         partition = self._partition_of[group_id]
         tenure = self._tenures.get(partition, {}).get(node)
@@ -261,11 +267,12 @@ class CoordinatorView:
 class Expiry:
     """Follows the time since which each broker has each group without members.
 
-    A coordinator removes a group's offsets when the group was Empty for the retention time. The
-    time counts from the moment at which the group became Empty, also at a coordinator that loads
-    the group later: the group's record has the moment. An offset that is removed earlier is a loss.
-    A group that never had members (only an administrator committed for it) has no such moment, and
-    is not judged: each of its offsets ages by itself.
+    A coordinator removes a group's offsets when the group was Empty for the retention time
+    (`offsets.retention.minutes`). The time counts from the moment at which the group became Empty.
+    This is so at a later coordinator, too, because the group's record contains the moment. An
+    offset that is removed earlier is a loss. A group that never had members (only an administrator
+    committed for it) has no such moment. It is not judged, because each of its offsets has its own
+    age.
     Source: Kafka `GroupMetadata.removeExpiredOffsets`; docs/kafka/BEHAVIOUR.md 4.11.
     """
 
@@ -290,8 +297,8 @@ class Expiry:
                     by_broker.clear()
                     self._had_members.pop(group_id, None)
             case TraceKind.GROUP_LOADED if state == "Empty":
-                # The record has the time at which another broker emptied the group. If no row has
-                # it, any expiry is right.
+                # The loaded record contains the time at which the group became Empty at another
+                # broker. If no row shows that time, every removal must count as due.
                 times = [time_us for time_us in by_broker.values() if time_us is not None]
                 by_broker[row.node] = min(times, default=-self._retention_us)
             case _:
@@ -299,7 +306,7 @@ class Expiry:
                 self._had_members[group_id] = None
 
     def is_due(self, row: TraceRow) -> bool:
-        """Return True unless an OFFSET_REMOVED by expiry came before the group's retention time."""
+        """Return True if an offset expired in time: not before the group's retention time."""
         by_broker = self._empty_us.get(row.group or "", {})
         if row.node not in by_broker:
             return row.group not in self._had_members

@@ -1,27 +1,30 @@
 """Deliveries: what a member reads, delivers and commits in one assignment. `processing` reports it.
 
-A place is one partition in one assignment of one process. The rows of the process itself show
-everything: they have one clock and one order, so no fault, late message or other node can make them
-contradict these rules:
+A place is one partition in one assignment of one process. The rules below are judged only by the
+rows of the process itself. These have one clock and one order, so no fault, late message or other
+node can make them contradict the rules:
 
 1. A place begins at the committed offset that the process fetched since the assignment, or, if none
-   is committed, where `auto.offset.reset` says. Later only `auto.offset.reset` sets the position,
-   where the leader does not have the offset.
+   is committed, where `auto.offset.reset` says. Later the position is set only if the leader does
+   not have the offset, and then again by `auto.offset.reset`.
 2. Records are delivered in order from there: none twice, none left out. Nothing is delivered, and
    no position is set, for a partition outside the assignment.
-3. A commit in the assignment's generation names a position that the place had, and no other
-   partition. Excused as "stale commit": a commit that waits for a lookup of the coordinator names
-   its generation only when it is sent, perhaps after a rebalance
-   (`ConsumerCoordinator.commitOffsetsAsync`). Evidence: the process had this position in an earlier
-   generation, and lost its coordinator in it.
-4. A member of a group that commits does so before it revokes a partition: with the place's last
-   position, or in vain (COMMIT_FAILED). The commit may also end without a row, if no coordinator
-   was found or no answer came; then the member waited for `commit_patience_us` since it last
-   processed a record. A lost partition cannot be committed.
+3. A commit in the assignment's generation (the number of the group's rebalance) has an offset that
+   was a position of the place, and is about no partition outside the assignment. One exception is
+   excused as "stale commit": a commit that waits for a lookup of the coordinator gets its
+   generation number only when it is sent, perhaps after a rebalance
+   (`ConsumerCoordinator.commitOffsetsAsync`). The excuse holds if the process had this position in
+   an earlier generation, and lost its coordinator in that generation.
+4. A member of a group that commits must try to commit before it revokes a partition. The commit has
+   the place's last position, or it fails (COMMIT_FAILED). It may also end without a row, if no
+   coordinator was found or no answer came. In that case the member has waited for
+   `commit_patience_us` since it last processed a record. A member cannot commit a partition that it
+   lost (PARTITIONS_LOST).
 
-Records that the application got before a reset of its position may be processed after it. Judged
-in virtual time only, where no row is missing and all records of a topic are plain ones: positions
-also move past the markers of transactions.
+Records that the application got before a reset of its position may be processed after it. All this
+is judged only in virtual time (the run's own simulated clock), where no row is missing. It is also
+judged only where topics have plain records, because positions also move past the markers that end
+transactions.
 """
 
 from collections import Counter
@@ -50,12 +53,12 @@ DELIVERY_KINDS = frozenset(
 """Kinds of rows that Deliveries must see."""
 STALE_COMMIT = "commit of an earlier generation that waited for the coordinator"
 KEPT_GENERATIONS = 8
-"""Kept generations of a process: the answer to a commit may come some rebalances late."""
+"""Kept generations of a process: between a commit and its answer there may be some rebalances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongDelivery:
-    """A breach of a rule: its claim and the rows that prove it; the last one breaks the rule."""
+    """A breach of a rule of the list above, with its evidence: the last row breaks the rule."""
 
     rule: int
     group: str
@@ -70,9 +73,9 @@ class _Place:
 
     assigned: TraceRow
     fetched: TraceRow | None = None  # the committed offset that the process has fetched last
-    position: int | None = None  # the next record, by the records delivered so far
+    position: int | None = None  # the offset after the last delivered record
     moved_by: TraceRow | None = None  # the row that set `position`
-    # A reset of the position; the records delivered before it may not have been processed yet.
+    # A reset of the position. Records from before it may still wait to be processed.
     reset: TraceRow | None = None
     outcome: TraceRow | None = None  # the last commit since `position` was set
 
@@ -102,8 +105,8 @@ class _Reached:
 class _Process:
     """One life of a member: its present assignment, and the positions of its last generations.
 
-    A generation is identified by member id and number. A group that lost its log may begin a number
-    again; then the two generations count as one.
+    A generation is identified by member id and number. A group that lost its log may use a number a
+    second time. Then the two generations count as one.
     """
 
     assigned: TraceRow | None = None
@@ -138,7 +141,7 @@ class Deliveries:
         process = self._processes.get(owner)
         if process is None:
             if row.kind in (TraceKind.OFFSETS_FETCHED, TraceKind.COORDINATOR_UNKNOWN):
-                return  # an administrator or the run; or a member without an assignment
+                return  # no assigned member: an administrator, the run, or a member still joining
             process = self._processes[owner] = _Process()
         match row.kind:
             case TraceKind.PARTITIONS_ASSIGNED:
@@ -170,7 +173,8 @@ class Deliveries:
         process.places = {name: _Place(row) for name in detail_of(row).get("partitions", ())}
         process.worked_us = row.time_us
         key = process.generation
-        process.reached[key] = process.reached.pop(key, {})  # the newest is last
+        # Move the generation to the end of the dict, so that the first entry is the oldest.
+        process.reached[key] = process.reached.pop(key, {})
         while len(process.reached) > KEPT_GENERATIONS:
             oldest = next(iter(process.reached))
             del process.reached[oldest]
@@ -185,8 +189,8 @@ class Deliveries:
         for partition, place in process.places.items():
             moved, outcome = place.moved_by, place.outcome
             if moved is None or place.reset is not None:
-                continue  # nothing was delivered, or the position was not the application's
-            # A failed commit is an attempt, too; a commit of another position is none.
+                continue  # nothing was delivered, or nothing since a reset
+            # A failed commit counts as an attempt, but a commit of another position does not.
             if outcome is None:
                 what = "without a commit"
             elif outcome.kind == TraceKind.OFFSETS_COMMITTED and outcome.offset != place.position:
@@ -208,8 +212,9 @@ class Deliveries:
             return
         fetched = place.fetched
         if row.cause != PositionCause.COMMITTED:
-            # By `auto.offset.reset`: later always allowed; at the beginning only if the fetch has
-            # shown that nothing is committed (offset -1).
+            # `auto.offset.reset` set this position. At the beginning of a place this is allowed
+            # only if the fetch has shown that nothing is committed (offset -1). Later it is always
+            # allowed.
             if not place.has_begun and (fetched is None or (fetched.offset or 0) >= 0):
                 what = f"began at {row.offset} ({row.cause}), " + (
                     "and had not fetched the committed offset in this assignment"
@@ -273,7 +278,7 @@ class Deliveries:
         reached = process.reached.get((row.member or "", row.generation or 0), {}).get(partition)
         if reached is not None and reached.least <= offset <= reached.most:
             return
-        # A stale commit (rule 3): its position is of an earlier generation.
+        # Rule 3 excuses a stale commit, which has a position of an earlier generation.
         for generation in process.searched:
             earlier = process.reached[generation].get(partition)
             if earlier is not None and earlier.least <= offset <= earlier.most:

@@ -1,11 +1,14 @@
 """The faults in force at each moment: they excuse a group from making progress.
 
-1. The planned faults count from FAULT_INJECTED to FAULT_HEALED.
+The controller fences a broker that it counts as dead: the broker leads no partition and is in no
+list of brokers that clients get. Unfencing undoes this. Four rules say when a fault is in force:
+
+1. A planned fault is in force from FAULT_INJECTED to FAULT_HEALED.
 2. A node that is down or paused counts as a fault, also without a planned fault.
 3. A broker counts as down until the controller unfences it, not only until its process starts. It
-   can register only when its own old session has ended, and a client that knows only this broker
-   waits as long.
-4. A momentary fault (a leadership move, a reset of connections) is over at once.
+   can register only when its own old session has ended. A client that knows only this broker waits
+   for the same time.
+4. A momentary fault (a leadership move, a reset of connections) ends in the moment it begins.
 """
 
 from dataclasses import dataclass
@@ -28,7 +31,7 @@ FAULT_KINDS = frozenset(
 )
 """Kinds of trace rows that `observe` needs."""
 KEPT_FAULTS = 64
-"""Number of past faults that are kept, the last ones."""
+"""Number of past faults that are kept: the most recent ones."""
 ENDING = frozenset({"crash", "power_loss"})
 """Faults whose only effect is that processes end."""
 OF_PROCESSES = frozenset({*ENDING, "pause"})
@@ -57,10 +60,9 @@ class FaultsInForce:
         self._brokers: dict[str, None] = {}  # nodes known as brokers: they were unfenced once
         self._unregistered: dict[str, None] = {}  # brokers whose new life has not registered yet
         self._changed_us = 0  # time of the last beginning or end of a fault
-        self._settled: dict[
-            tuple[str, str], None
-        ] = {}  # keys of active faults that disturb no server
-        # time of the last beginning, end or settling of a fault that disturbs servers
+        # keys of the faults in `_active` that disturb no server
+        self._settled: dict[tuple[str, str], None] = {}
+        # time at which a fault last began to disturb servers, or stopped doing so
         self._cluster_changed_us = 0
         self.was_quiet_since_us: int | None = 0
         """Value of `quiet_since_us` before the last row of FAULT_KINDS."""
@@ -74,8 +76,9 @@ class FaultsInForce:
     def cluster_quiet_since_us(self) -> int | None:
         """Time since which no fault has disturbed the servers; None while a fault does.
 
-        Two kinds of faults do not disturb servers. One only ends or stops consumers. The other is
-        the death of a broker that has been fenced; the fault is settled from then on.
+        Two kinds of faults do not disturb servers. The first kind only ends or pauses consumers.
+        The second kind is the death of a broker that the controller has fenced: the other servers
+        no longer count on it. Such a fault counts as settled.
         """
         has_others = len(self._active) > len(self._settled)
         return None if has_others else self._cluster_changed_us
@@ -85,7 +88,7 @@ class FaultsInForce:
         self.was_quiet_since_us = self.quiet_since_us
         peer = row.peer or ""
         match row.kind:
-            # `key` is set for what begins here; each case that begins nothing returns.
+            # A case with the beginning of a fault sets `key`. Every other case returns.
             case TraceKind.FAULT_INJECTED:
                 key = ("fault", row.cause or "")
                 if is_momentary(row):
@@ -103,7 +106,7 @@ class FaultsInForce:
             case TraceKind.NODE_RESUMED:
                 self._end(("paused", peer), row)
                 return
-            # Every other node, and a broker that starts for the first time.
+            # This case is for all nodes except a restarted broker, which the next case handles.
             case TraceKind.NODE_STARTED if row.node not in self._brokers:
                 self._end(("down", row.node), row)
                 return
@@ -137,7 +140,7 @@ class FaultsInForce:
             self._cluster_changed_us = row.time_us
 
     def since(self, time_us: int) -> list[TraceRow]:
-        """Return the first rows of the faults that were in force at `time_us` or later."""
+        """Return the row of the beginning of each fault that was in force at `time_us` or later."""
         past = [fault.began for fault in self._past if fault.ended_us >= time_us]
         return [*past, *self._active.values()]
 
@@ -151,7 +154,7 @@ class FaultsInForce:
         self._note_past(began, row.time_us, concerned_members_only=concerned_members_only)
 
     def _settle_fenced(self, row: TraceRow) -> None:
-        """Settle the faults of a broker that was fenced: no node waits for it while it is dead."""
+        """Settle the faults of a fenced broker: no node waits for the broker while it is dead."""
         if ("down", row.peer or "") not in self._active:
             return
         for key, began in self._active.items():
@@ -185,5 +188,5 @@ class FaultsInForce:
 
 
 def is_momentary(row: TraceRow) -> bool:
-    """Return True if a FAULT_INJECTED is over at once, as its detail says."""
+    """Return True if a FAULT_INJECTED says in its detail that the fault has no duration."""
     return detail_of(row).get("momentary") is True

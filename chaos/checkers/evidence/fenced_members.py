@@ -1,20 +1,25 @@
 """Static members that a failover fenced, because their new id was never stored.
 
+A static member has a configured `group.instance.id`, which keeps its place in the group through a
+restart. To fence a member means to refuse its requests, because another process has the place.
+
 Kafka 3.9 allows this sequence, because its JoinGroup cannot tell the rightful owner of a
 `group.instance.id` from an impostor (BEHAVIOUR 2.2, a section of docs/kafka/BEHAVIOUR.md):
-1. A static member that comes back gets a new member id. Unless the group is Stable, the id is
-   written only with the group's next assignment.
+1. A static member that comes back gets a new member id. Unless the group is Stable (no rebalance is
+   in progress), the id is written only with the group's next assignment.
 2. Before that assignment another coordinator takes over, and loads the old id.
-3. The new coordinator answers requests with the new id by FENCED_INSTANCE_ID, which ends the
-   application.
-The same can happen in a split brain: the replaced coordinator has the old id, and fences a member
-that asks it again. Schedules of the corpus (files that the tests play) show both cases
+3. The new coordinator answers requests that name the new id with FENCED_INSTANCE_ID. This error
+   ends the application.
+The same can happen in a split brain (two brokers act as the coordinator): the replaced coordinator
+has the old id, and fences a member that asks it again. Schedules of the corpus (files that the
+tests play) show both cases
 (`static_member_whose_new_id_was_never_stored`, `static_member_fenced_by_a_replaced_coordinator`).
 
-An id with which the member was Stable is stored: by the generation's assignment, or by an append.
-Kafka awaits this append before it gives a static member of a Stable group its new id. A coordinator
-that loads the group without such an id has lost it. Then the fencing is an error, unless the
-partition lost data (`lost_data`) or the coordinator had been replaced itself.
+If a member was Stable with an id, the id is stored: with the assignment of the generation (one
+numbered rebalance of the group), or by an append of its own. Kafka awaits this append before it
+gives a static member of a Stable group its new id. So a coordinator that loads the group without
+such an id has lost the id. Then the fencing is an error, unless the partition lost data
+(`lost_data`) or this coordinator had been replaced itself.
 """
 
 from dataclasses import dataclass, field
@@ -72,7 +77,7 @@ class FencedMembers:
                     self._follow_group(self._groups[row.group], row)
 
     def _follow_group(self, group: _Group, row: TraceRow) -> None:
-        """Note the ids that are given, loaded or Stable, and members that are fenced."""
+        """Note the ids that were given or loaded, or that became Stable, and the fenced members."""
         member = row.member or ""
         match row.kind:
             case TraceKind.MEMBER_ADDED:
@@ -102,11 +107,11 @@ class FencedMembers:
                 group.lacking.setdefault(member, {})[broker] = member in group.stable
 
     def _was_lost_legally(self, group: _Group, group_id: str, member: str) -> bool:
-        """Return True if a broker lacks the id as Kafka allows.
+        """Return True if a broker lacks the id in a way that Kafka allows.
 
-        The id was not stored yet, or the broker is not the coordinator any more.
+        Kafka allows it if the id was not stored yet, if the broker is not the coordinator any more,
+        or if the partition lost data as Kafka allows.
         """
-        # If the partition lost data as Kafka allows, any lack of the id is legal.
         lacking = group.lacking.get(member, {})
         if self._lost_data.of(self._context.groups[group_id].offsets_partition):
             return bool(lacking)

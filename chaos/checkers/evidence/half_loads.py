@@ -1,13 +1,16 @@
 """Coordinators that answer from a part of the log, because they lost the leadership in its load.
 
-Kafka allows this sequence (`doLoadGroupsAndOffsets`):
+A broker that becomes leader of a partition of `__consumer_offsets` loads it: it reads the
+partition's groups into memory. It unloads (drops) them when it is leader no more. Kafka allows this
+sequence (`doLoadGroupsAndOffsets`):
 1. In the middle of a load a broker learns that it no longer leads the partition, and reads no
    further. The part that it has read counts as loaded.
 2. Its unload waits behind the loads of other partitions, because one thread does all loads and
    unloads. Until the unload the broker answers for groups whose last records it has not read.
 
-Only the first load of an epoch counts: a second load without leadership has no excuse. The schedule
-`coordinator_that_lost_its_log_while_it_loaded_it` of the corpus shows the case.
+Only the first load in a leader epoch (the number of the partition's leadership) counts: a second
+load without leadership has no excuse. The corpus (schedules that the tests play) shows the case in
+`coordinator_that_lost_its_log_while_it_loaded_it`.
 """
 
 from protocol.trace import TraceKind, TraceRow
@@ -19,7 +22,7 @@ HALF_LOAD_KINDS = frozenset(
 
 
 class HalfLoads:
-    """Follows the extent of each broker's load of each partition, and its leadership."""
+    """Follows how much of each partition each broker has loaded, and whether it still leads."""
 
     def __init__(self) -> None:
         # (broker, partition) -> BECAME_LEADER, whose offset is the end of the log

@@ -1,6 +1,7 @@
 """IntervalSet: a set of offsets, stored as intervals.
 
-A run processes millions of records, mostly in ranges that follow one another.
+A run processes millions of records. Most ranges of offsets begin where the range before ended, so
+that a few intervals hold all of them.
 """
 
 from bisect import bisect_left, bisect_right
@@ -35,6 +36,7 @@ class IntervalSet:
 
     def covered(self, start: int, end: int) -> int:
         """Return the number of offsets of [start, end) in the set."""
+        # The first interval that ends after `start`.
         first = bisect_right(self._ends, start)
         count = 0
         for index in range(first, len(self._starts)):
@@ -49,8 +51,9 @@ class IntervalSet:
         if ends and ends[-1] == start:  # the case of nearly every call
             ends[-1] = end
             return
-        # The intervals [first, last) overlap or touch the new one: they end at its start or later,
-        # and start at its end or earlier.
+        # The intervals with the indices `first` to `last - 1` overlap or touch the new one: they
+        # end at its start or later, and start at its end or earlier. The joined interval replaces
+        # them; if there are none, it is inserted at `first`.
         first = bisect_left(ends, start)
         last = bisect_right(self._starts, end)
         if first < last:

@@ -1,12 +1,17 @@
 """Check that brokers ignore loads and unloads of an older leadership than they know.
 
-The controller notifies a broker of each leadership that it gains (load) or loses (unload), with the
-leader epoch. A notice with an older epoch than the last one came late, and the broker must ignore
-it. A late unload would drop groups while the broker leads them. A late load would make the broker
-serve groups that another broker leads (BEHAVIOUR 5.4, 5.5; KAFKA-10614).
+The leader of a partition of `__consumer_offsets` coordinates the groups stored there. The
+controller notifies a broker of each leadership that the broker gains or loses. The broker then
+loads the groups into memory, or unloads (drops) them. A notice has the leader epoch, the number of
+the partition's leadership. If the epoch is older than that of the last notice, the notice came
+late, and the broker must ignore it. A late unload would drop groups while the broker leads them. A
+late load would make the broker serve groups that another broker leads (BEHAVIOUR 5.4, 5.5;
+KAFKA-10614).
 
-Three cases are no violation: a second unload, which drops nothing more; the first notice of a new
-incarnation, which has no epoch yet; an unload without an epoch, of a deleted replica.
+Three cases are no violation:
+- a second unload, because it drops nothing more;
+- the first notice of a new incarnation (life of the process), because it knows no epoch yet;
+- an unload without an epoch, because it is about a deleted replica.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,7 @@
 """Living consumers of groups, and the state that each has reported last.
 
-A consumer is absent while it is dead, and, if it joins late, until the run starts it.
+A consumer is absent while it is dead. A late member (which the run starts at a time of its plan) is
+also absent until the run starts it. An incarnation is one life of a process.
 """
 
 from chaos.checkers.context import CheckContext, detail_of
@@ -28,8 +29,8 @@ class Presence:
             for group_id, expected in context.groups.items()
             for consumer in expected.consumers
         }
-        # True while a consumer is absent. Other consumers than late ones have no entry until their
-        # first start: they count as present.
+        # consumer -> True while it is absent. Except for late members, a consumer has no entry
+        # until its first start, and counts as present.
         self._absent = {
             consumer: True for expected in context.groups.values() for consumer in expected.late
         }

@@ -4,11 +4,12 @@ Kafka promises that acknowledged data survives while one in-sync replica survive
 documentation, Replication). The allowed loss has these steps:
 1. A broker's machine loses power, or its disk is emptied. The broker lacks data from now on, but
    the controller does not know it.
-2. The broker's session ends. The controller removes it from each ISR, except where it is the last
-   member.
-3. Where the broker was the last member, it leads again when it is back. The data that it lost is
+2. The broker's session ends. The controller removes the broker from the ISR (the in-sync replicas)
+   of each partition, except where it is the only member.
+3. Where the broker was the only member, it leads again when it is back. The data that it lost is
    gone from the partition, even if another broker still has the data.
-The election of step 3 is a clean one, and the loss is no error of the coordinator.
+The election of step 3 follows Kafka's rules, because the new leader is in the ISR. So the loss is
+no error of the coordinator.
 """
 
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ LOSS_KINDS = frozenset(
 """Kinds of rows that LostData must see."""
 EMPTY_DISK = "empty"
 LOST_TRANSACTION = "lost transaction"
-"""Name of the excuse that a transaction may never end, because a loss took its records."""
+"""Name of the excuse for a transaction that never ends because a loss took its records."""
 
 
 @dataclass(slots=True)
@@ -61,8 +62,11 @@ class LostData:
                 pass
 
     def is_loss(self, row: TraceRow) -> bool:
-        """Return True if this row is the election with which its partition lost data as allowed."""
-        # Call it while `row` is the last row of its partition: later losses hide earlier ones.
+        """Return True if a row is the election with which its partition lost data as allowed.
+
+        Call it while `row` is the newest row of its partition, because only the partition's last
+        loss is compared.
+        """
         losses = self._losses.get(row.partition or "")
         return losses is not None and losses[-1] is row
 
@@ -71,7 +75,7 @@ class LostData:
         return self._losses.get(partition, [])
 
     def _note_damage(self, row: TraceRow) -> None:
-        """Note that the broker `row.peer` lacks data of every partition whose ISR has it."""
+        """Note that the broker `row.peer` lacks data of every partition in whose ISR it is."""
         for replicas in self._replicas.values():
             if row.peer in replicas.in_sync:
                 replicas.damaged[row.peer] = row
@@ -89,5 +93,7 @@ class LostData:
         if row.kind != TraceKind.LEADER_ELECTED or row.peer not in replicas.damaged:
             return
         if replicas.in_sync != (row.peer,):
-            return  # another replica had all data: electing this one is an error of the controller
+            # Another in-sync replica had all data, so Kafka allows no loss. That the controller
+            # elected the damaged one is its error.
+            return
         self._losses.setdefault(partition, []).append(row)

@@ -1,7 +1,8 @@
 """Owners of partitions, according to the rows of members, not of coordinators.
 
-A member owns a partition from the poll that assigns it. The ownership ends when the member revokes
-or loses the partition, when it gets another assignment, or when its process ends.
+The ownership of a partition begins with the member's poll that assigns it. It ends when the member
+revokes the partition (gives it up in a rebalance), loses it (is no member any more), gets another
+assignment, or when the member's process ends.
 """
 
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ OWNER_KINDS = frozenset(
 """Kinds of rows that Owners must see."""
 
 Owner = tuple[str, int]
-"""A member's process: node and incarnation."""
+"""A member's process: the node's name, and the incarnation (the number of the node's life)."""
 Ended = tuple[str, str, Owner]
 """Group, partition, and the former owner."""
 
@@ -31,8 +32,9 @@ class Owners:
     """Follows the assignments of all members."""
 
     def __init__(self) -> None:
-        self._of: dict[tuple[str, str], dict[Owner, TraceRow]] = {}  # (group, partition)
-        self._owned: dict[Owner, tuple[str, tuple[str, ...]]] = {}  # group and partitions
+        # (group, partition) -> its owners, each with the row of the assignment
+        self._of: dict[tuple[str, str], dict[Owner, TraceRow]] = {}
+        self._owned: dict[Owner, tuple[str, tuple[str, ...]]] = {}  # owner -> group, partitions
         self.ended: list[Ended] = []
         """Ownerships that ended with the last row of OWNER_KINDS."""
 
@@ -65,7 +67,7 @@ class Owners:
                     self._of.setdefault((group, partition), {})[owner] = row
             case TraceKind.PARTITIONS_REVOKED | TraceKind.PARTITIONS_LOST:
                 self.ended = self._end(owner)
-            case _:
+            case _:  # a start, a kill or a stop: no earlier process of the node lives
                 node = row.peer or row.node
                 ended_processes = [owner for owner in self._owned if owner[0] == node]
                 self.ended = [ended for owner in ended_processes for ended in self._end(owner)]

@@ -1,8 +1,11 @@
 """Leaders, in-sync replicas (ISR) and replicas of all partitions, as the controller decided them.
 
-The trace has no row with the replicas of a partition, so they are derived: they are all brokers
-that were ever in its ISR. No broker is missing, because the first ISR of a partition is its whole
-assignment, in order and with the preferred leader first.
+The trace has no row with the replicas of a partition. So they are derived: they are all brokers
+that were ever in the partition's ISR. No broker is missing, because the first ISR of a partition
+has all its replicas, in the order of the assignment, with the preferred leader first.
+
+The controller fences a broker that it counts as dead, and unfences it when it is back. Only an
+unfenced broker may lead.
 """
 
 from collections.abc import Mapping
@@ -31,7 +34,7 @@ UNKNOWN_LEADER = "?"
 class SeenPartition:
     """The controller's last decision about a partition.
 
-    - `leader`: "" if the partition has no leader; UNKNOWN_LEADER, which counts as one.
+    - `leader`: "" if the partition has no leader. UNKNOWN_LEADER counts as a leader.
     - `replicas`: in the order of the assignment.
     - `row`: the last row about the partition.
     """

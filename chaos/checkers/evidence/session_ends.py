@@ -1,23 +1,27 @@
 """Sessions of members at their coordinators: finds sessions that should have ended.
 
-A coordinator restarts a member's session, of `session.timeout.ms`, with each request of the member
-(SESSION_RESTARTED), with the load of the group (GROUP_LOADED), and with each answer that waiting
-members get because the group enters its next state. If the time passes without another request, the
-coordinator removes the member (MEMBER_REMOVED): the member died, was cut off or hangs (section 5.4
-of docs/kafka/BEHAVIOUR.md; Kafka `completeAndScheduleNextHeartbeatExpiration`).
+A session is the time of `session.timeout.ms` in which the coordinator must hear from a member. The
+coordinator restarts it with each request of the member (SESSION_RESTARTED), when it loads the group
+into memory (GROUP_LOADED), and when the group enters its next state, because then the waiting
+members get their answers. If the time passes without another request, the coordinator removes the
+member (MEMBER_REMOVED), because the member died, was cut off or hangs (section 5.4 of
+docs/kafka/BEHAVIOUR.md; Kafka `completeAndScheduleNextHeartbeatExpiration`).
 
-Sessions are judged only while the group is Stable. In other states a member may be parked: it waits
-for the answer to its JoinGroup or SyncGroup, and does not expire before that answer; and the
-JoinGroup of a member that rejoins has no row of its own.
+Sessions are judged only while the group is Stable (no rebalance is in progress), for two reasons.
+In other states a member may be parked: it waits for the answer to its JoinGroup or SyncGroup, and
+its session does not end before that answer. And the JoinGroup of a member that rejoins has no row
+of its own.
 
 An accepted commit restarts the session, too. If a coordinator stores commits of a member
 (COMMIT_STORED), an OffsetCommit must have restarted the member's session.
 
-The limit, counted from the last of these rows, is the sum of
-- the member's session;
-- another session if the member's last request was a JoinGroup or SyncGroup: the answer to a static
-  member may wait for an append, also in a Stable group;
-- SLACK_US, which after a pause of the broker counts from the end of the pause.
+A member must be removed within a limit, counted from the last of these rows. The limit is the sum
+of
+- the length of the member's session;
+- the same length again if the member's last request was a JoinGroup or SyncGroup: the answer to a
+  static member (one with a configured `group.instance.id`) may wait for an append, also in a Stable
+  group;
+- SLACK_US. After a pause of the broker, SLACK_US counts from the end of the pause.
 A broker is not judged while a fault delays its clock or disk.
 """
 
@@ -81,8 +85,11 @@ _LEAVE_TIMERS_ALONE = frozenset(
         "machine_cut",
     }
 )
-"""Faults that delay no living broker's clock or disk. A fault that is missing here counts as one
-that delays them, so a new fault excuses too much rather than too little."""
+"""Faults that delay no living broker's clock or disk.
+
+A fault that is missing here counts as one that delays them. So a new kind of fault, until it is
+added here, hides violations, but never causes a false finding.
+"""
 
 Key = tuple[str, str, str]
 """Broker, group and member id."""
@@ -114,9 +121,10 @@ class SessionEnds:
         self._coordinators = coordinators
         self._faults = faults
         self._sessions: dict[tuple[str, str], dict[str, Session]] = {}  # (broker, group) -> members
-        # Heap of the sessions' ends. An end that was postponed since is corrected when it is due.
+        # Heap of (time, key) of the sessions' ends. When a session ends later than its entry says,
+        # the entry stays until its time comes, and then gets the new time.
         self._due: list[tuple[int, Key]] = []
-        self._paused: dict[str, None] = {}  # brokers
+        self._paused: dict[str, None] = {}  # paused brokers
         self._committing: dict[Key, None] = {}  # sessions that an OffsetCommit has restarted
 
     def observe(self, row: TraceRow) -> None:
@@ -138,7 +146,8 @@ class SessionEnds:
             case TraceKind.GROUP_STATE if detail_of(row).get("to") in _ENDS:
                 self._sessions.pop(broker_group, None)
             case TraceKind.GROUP_STATE | TraceKind.GENERATION_STARTED:
-                # The new state answers the waiting members, and each answer restarts a session.
+                # With the new state the coordinator answers the waiting members. Each answer
+                # restarts the session of its member.
                 for session in self._sessions.get(broker_group, {}).values():
                     session.since = row
                     self._postpone(session, row.time_us + session.length_us)
@@ -167,7 +176,8 @@ class SessionEnds:
 
         This is judged only after a request of the member to this coordinator. Before that request,
         COMMIT_STORED may come from an append that began before the coordinator loaded the group.
-        Commits of transactions and administrators have no member.
+        Commits in transactions (without `correlation_id`) and commits of administrators (without a
+        member) are not judged.
         """
         key = (row.node, row.group or "", row.member or "")
         session = self._sessions.get(key[:2], {}).get(key[2])
@@ -176,7 +186,7 @@ class SessionEnds:
         return session.since.kind == TraceKind.SESSION_RESTARTED and key not in self._committing
 
     def overdue(self, now_us: int) -> Iterator[tuple[Key, Session]]:
-        """Yield the sessions that should have ended by `now_us`, with their keys, once each."""
+        """Yield each session that should have ended by `now_us`, with its key, only once."""
         margin_us = SLACK_US + self._context.clock_error_us
         while self._due and self._due[0][0] + margin_us < now_us:
             _, key = heappop(self._due)
@@ -184,7 +194,8 @@ class SessionEnds:
             if session is None or session.reported:
                 continue
             until_us = self._judged_from_us(key, session, now_us)
-            # A session that is not judged now is looked at again after `margin_us`.
+            # A session that is not judged now has the end `now_us`, so it is looked at again after
+            # `margin_us`.
             if until_us + margin_us < now_us:
                 session.reported = True
                 yield key, session

@@ -1,16 +1,16 @@
 """Consumers that know only brokers which are lost for good, as in Kafka 3.9.
 
-A client forgets its bootstrap servers with the first answer to Metadata, and asks only the brokers
-of the last answer. An answer lists the unfenced brokers. So a client can be stranded in these
-steps:
-1. Some brokers are fenced. An answer lists only the others.
-2. Those others are lost, and none of them starts again.
+A client forgets its bootstrap servers with the first answer to its request Metadata, and asks only
+the brokers of the last answer. An answer lists only unfenced brokers (the controller fences a
+broker that it counts as dead). So a client can be stranded in these steps:
+1. Some brokers are fenced. An answer lists only the other brokers.
+2. The listed brokers are lost, and none of them starts again.
 3. The fenced brokers come back. The client never hears of them.
 Kafka 3.8 added a way back, which is the default since 4.0: the setting
 `metadata.recovery.strategy` (KIP-899).
 
-The trace has no row of what a client knows. The client's lookups of the coordinator show it, if all
-of them fail. Each fails either because no known broker can be reached, or because the broker that
+The trace has no row of the brokers that a client knows. Its lookups of the coordinator show that it
+is stranded, if all of them fail: because no known broker can be reached, or because the broker that
 the client asked is down.
 """
 
@@ -37,7 +37,7 @@ STRANDED = "knows only brokers that are lost for good"
 
 @dataclass(slots=True)
 class _Failures:
-    """An unbroken series of failed lookups that found no broker to ask, or a broker that is down.
+    """A series of failed lookups: each found no broker to ask, or asked a broker that is down.
 
     Units: `first_us` and `last_us` are times of the run in microseconds.
     """
@@ -52,7 +52,8 @@ class StrandedClients:
 
     def __init__(self) -> None:
         self._unfenced: frozenset[str] = frozenset()
-        # An ordered set. Each element has been the set of all unfenced brokers at some time.
+        # An ordered set of every set of brokers that an answer to Metadata may have listed: all
+        # brokers that were unfenced at some time.
         self._listed: dict[frozenset[str], None] = {}
         self._down: set[str] = set()  # nodes that ended and did not start again
         self._failures: dict[str, _Failures] = {}  # by consumer
@@ -66,6 +67,8 @@ class StrandedClients:
         failures = self._failures.get(consumer)
         if failures is None or failures.first_us > since_us or failures.last_us < until_us:
             return frozenset()
+        # A set of brokers that the client may know: it contains a broker that the client asked, and
+        # all of its brokers are down.
         known = (
             listed
             for broker in failures.asked

@@ -1,7 +1,7 @@
 """Events that may have led to a finding: faults, elections, fencing, loads, unloads, failures.
 
-A finding's evidence proves what happened. These rows, from the time before and around it, show how
-it became possible.
+A finding is a violation that a checker reports. The finding's own evidence proves what happened.
+The rows that this module keeps, from the time before and around it, show how it became possible.
 """
 
 from collections import deque
@@ -34,7 +34,10 @@ TURNING_KINDS = frozenset((*_FAULTS, *_OF_BROKERS, *_OF_PARTITIONS, *_OF_GROUPS)
 KEPT = 512
 """Number of kept rows: some minutes of a small cluster."""
 MOST_FAULTS, MOST_OTHERS = 4, 8
-"""Limits of a finding's events; the last ones are kept, since more would be hard to read."""
+"""Limits of the events shown with a finding, because a longer list would be hard to read.
+
+If there are more, the last ones are shown.
+"""
 _CONTROLLERS = controller_name(0).removesuffix("0")  # the beginning of every controller's name
 
 
@@ -61,9 +64,9 @@ class TurningPoints:
         """Return the events before a finding, in time order: MOST_FAULTS and MOST_OTHERS at most.
 
         - `evidence`: the rows of the finding, in time order.
-        - `partitions`, `groups`: those that the finding is about.
-        - `faults`: first rows of the faults that were in force at the first row of `evidence` or
-          later. The relevant time begins with the first of them.
+        - `partitions`, `groups`: the partitions and groups that the finding is about.
+        - `faults`: the row of the beginning of each fault that was in force at the first row of
+          `evidence` or later. The relevant time begins with the first of these rows.
 
         Of rows that differ only in their times, the last one is returned.
         """
@@ -96,7 +99,7 @@ def _asks_controller(row: TraceRow) -> bool:
 
 
 def _concerns(row: TraceRow, partitions: Collection[str], groups: Collection[str]) -> bool:
-    """Return True if a row is about one of `partitions` or `groups`, or about neither kind."""
+    """Return True if a row is about one of `partitions` or `groups`, or is of another kind."""
     if row.kind in _OF_PARTITIONS:
         return row.partition in partitions
     if row.kind in _OF_GROUPS:

@@ -4,8 +4,9 @@ A group is disturbed
 1. while a fault is in force, unless the fault only ends or stops consumers;
 2. while a partition that its coordinators need has no leader, or too few replicas in sync;
 3. while none of its members lives and runs (is not paused);
-4. at a start, end, pause or resumption of one of its members, at a load of its partition, and at a
-   change of the leader or the ISR of a partition that its coordinators need.
+4. at a start, end, pause or resumption of one of its members; when a coordinator loads (reads into
+   memory) the partition that stores the group; and when the leader or the ISR (the in-sync
+   replicas) changes in a partition that its coordinators need.
 
 What members do by themselves, such as a rebalance, is no disturbance.
 """
@@ -68,7 +69,7 @@ class Undisturbed:
         """Return the time since which a group is undisturbed, None while it is disturbed."""
         quiet_us = self._faults.cluster_quiet_since_us
         group = self._groups[group_id]
-        # As many stopped as alive: no member lives, or all that live are paused.
+        # The numbers are equal if no member lives (0 and 0), or if all that live are paused.
         if quiet_us is None or len(group.alive) == len(group.stopped):
             return None
         if not all(self._serves(partition) for partition in group.coordinators):
@@ -76,7 +77,7 @@ class Undisturbed:
         return max(quiet_us, group.changed_us)
 
     def reads(self, consumer: str) -> bool:
-        """Return True if a consumer is alive and not paused."""
+        """Return True if a consumer is alive and not paused, so that it can read records."""
         group = self._groups[self._group_of[consumer]]
         return consumer in group.alive and consumer not in group.stopped
 

@@ -1,9 +1,11 @@
 """Znodes and sessions of a ZooKeeper ensemble, computed from the transactions in the trace.
 
-All servers apply one sequence of transactions, each at its own time (ZK-02). A transaction counts
-from the first row about it; the rows of the other servers repeat it and are ignored. An ephemeral
-znode ends with the session that created it (ZK-12). Rule ids are those of
-docs/kafka/ZOOKEEPER_CONSUMER.md. A zxid is the number of a transaction.
+A znode is a node of ZooKeeper's tree of paths. All servers apply one sequence of transactions, each
+server at its own time (ZK-02). A zxid is the number of a transaction. A transaction counts from the
+first row about it. The rows of the other servers repeat it and are ignored. An ephemeral znode ends
+with the session that created it (ZK-12). Rule ids are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
+
+A consumer owns a partition by an ephemeral znode, the owner node of the partition.
 """
 
 from bisect import bisect_right
@@ -42,7 +44,7 @@ class _Path:
     zxids: list[int] = field(default_factory=list)
     znodes: list[Znode | None] = field(default_factory=list)
 
-    # `zxids` grows, so that `at` can search it.
+    # Zxids come in ascending order, so that `at` can search them by bisection.
     def put(self, zxid: int, znode: Znode | None) -> None:
         self.zxids.append(zxid)
         self.znodes.append(znode)
@@ -72,7 +74,7 @@ class ZooKeeperTree:
         self.problem: str | None = None
         """Sentence on an illegal change by the last transaction; None if it was legal."""
         self._paths: dict[str, _Path] = {}
-        self._owned: dict[str, dict[str, None]] = {}  # session -> paths of its ephemerals
+        self._owned: dict[str, dict[str, None]] = {}  # session -> paths of its ephemeral znodes
 
     def observe(self, row: TraceRow) -> None:
         """Take a row of TREE_KINDS."""
@@ -150,7 +152,7 @@ class ZooKeeperTree:
             return None
         known = self._paths.setdefault(path, _Path())
         before = known.now
-        # Legal are only a create where no znode is, and a setData or delete where one is.
+        # A create is legal only if no znode is at the path, a setData or delete only if one is.
         if (detail["op"] == "create") != (before is None):
             return f"{detail['op']} {path}, which {'exists' if before else 'does not exist'}"
         if before is not None and before.session is not None and detail["op"] == "delete":

@@ -1,13 +1,14 @@
 """Effects of an order about a group, as the rows of coordinators show them.
 
-An order is about one topic of the group or about all of its topics: its row does not say which. A
-coordinator may refuse an order for one topic, which a member reads, and carry it out for another.
-An order counts as carried out if at least one of its objects was not refused. Then:
+An order is about one topic of the group or about all of its topics. The order's row does not say
+which. A coordinator may refuse the order for a topic that a member reads, and carry it out for
+another topic. An order counts as carried out if it was not refused for at least one topic or
+member. Then it must have its effect:
 
 - `reset_offsets` commits an offset for each partition of its topics, without a member.
-- `delete_offsets` removes the offsets of at least one topic, and of each topic all or none.
+- `delete_offsets` removes the offsets of at least one topic. Of each topic it removes all or none.
 - `remove_members` removes each member of the group.
-- `delete_group` makes the group Dead.
+- `delete_group` makes the group Dead (the state of a group that no longer exists).
 
 Source: Kafka AdminClient; KIP-496 (OffsetDelete), KIP-571 (removal of members).
 """
@@ -42,9 +43,10 @@ EFFECT_KINDS = frozenset(
 class _Effects:
     """Changes of one group since an order about it.
 
-    - `stored_before`: partitions of which the coordinator had an offset when the order was given;
-      `members_before`: the members that it had then, None if they are not known.
-    - `removed`: partitions whose offset was removed since, each with the cause.
+    - `stored_before`: partitions of which the coordinator had an offset when the order was given.
+    - `members_before`: the members that the coordinator had then; None if they are not known.
+    - `committed`: partitions for which an administrator's commit was stored since the order.
+    - `removed`: partitions whose offset was removed since the order, each with the cause.
     """
 
     group: str
@@ -111,9 +113,10 @@ class GroupEffects:
     def find_missing(self, *, is_undisturbed: bool) -> str | None:
         """Return a sentence about a missing effect of the order, None if each is there.
 
-        The order must have been carried out. `is_undisturbed`: nothing was broken, and its group
-        had one coordinator all the time. Otherwise a replaced coordinator may have carried it out,
-        or a part of its partitions may have been refused.
+        The caller makes sure that the order was carried out. `is_undisturbed`: nothing was broken,
+        and the order's group had one coordinator all the time. If it is False, a replaced
+        coordinator may have carried out the order, or the order may have been refused for some of
+        its partitions.
         """
         order = self._order
         known = None if order is None else self._groups.get(order.group)

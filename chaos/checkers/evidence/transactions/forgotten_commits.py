@@ -1,22 +1,26 @@
 """Transactional commits that Kafka 3.9 itself forgets, although their transaction was committed.
 
-1. The append of a TxnOffsetCommit fails while the client's second attempt waits for the log. Kafka
-   then removes the pending offset of the partition, although it now belongs to the second attempt.
-   That attempt is acknowledged, but its marker finds no offset (Kafka
-   `GroupMetadata.failPendingTxnOffsetCommit`).
-2. The request that writes a marker is answered at once, but the effects of the marker wait for the
-   single thread that loads partitions. Behind a load they come late: the producer's next
-   transactions have committed offsets in the meantime, and the effects end these, too (Kafka
-   `scheduleHandleTxnCompletion`).
+A pending offset is an offset of a transaction that has not ended yet. The marker ends it: a record
+that the transaction coordinator writes to the offsets partition (the partition of
+`__consumer_offsets` that stores the group). Kafka forgets commits in two cases:
 
-A pending offset belongs to a transaction without an end; the marker, a record that the transaction
-coordinator has written to the offsets partition, ends it. Schedules of the corpus (files that the
-tests play) show the cases: `failed_append_empties_the_slot_of_the_next_attempt` and
+1. The append of a TxnOffsetCommit (the request that commits offsets in a transaction) fails while
+   the client's second attempt waits for the log. Kafka then removes the pending offset of the
+   partition, although it now belongs to the second attempt. The second attempt is acknowledged, but
+   its marker finds no offset (Kafka `GroupMetadata.failPendingTxnOffsetCommit`).
+2. The request that writes a marker is answered immediately, but the effects of the marker wait for
+   the single thread that loads partitions. If a load is running, the effects come late. If the
+   producer's next transactions have committed offsets in the meantime, the effects end these
+   transactions, too (Kafka `scheduleHandleTxnCompletion`).
+
+Schedules of the corpus (files that the tests play) show the cases:
+`failed_append_empties_the_slot_of_the_next_attempt` and
 `end_of_a_transaction_that_comes_behind_a_load`.
 
 In both cases the log has the commit, and the next load of the group shows it. Nothing else excuses
-the loss of an acknowledged commit. Case 1 requires the failed append, at the same coordinator and
-during the transaction, and an end in the group that never came. `transaction_ends` judges case 2.
+the loss of an acknowledged commit. Two facts prove case 1: an append failed at the same coordinator
+during the transaction, and the transaction never ended in the group. `transaction_ends` judges
+case 2.
 """
 
 from dataclasses import dataclass
@@ -63,8 +67,8 @@ class ForgottenCommits:
     def has_forgotten(self, group: str, member: str | None, sent_us: int, answered_us: int) -> bool:
         """Return True if the group forgot a commit that was in progress during this time.
 
-        A group that was loaded meanwhile does not know the members of its transactional commits, so
-        entries without a member count for all.
+        A group that was loaded in the meantime does not know the members of its transactional
+        commits. So an entry without a member counts for all members.
         """
         times = (*self._times.get((group, member), ()), *self._times.get((group, None), ()))
         return any(sent_us <= to_us and from_us <= answered_us for from_us, to_us in times)
@@ -85,7 +89,7 @@ class ForgottenCommits:
                 pass
 
     def _note_state(self, row: TraceRow) -> None:
-        """Note the times of a transaction; at its end, look for offsets that got no end."""
+        """Note the times of a transaction; at its end, look for offsets that are still pending."""
         detail = detail_of(row)
         producer_id, state = detail["producer_id"], detail["to"]
         known = self._producers.setdefault(producer_id, _Producer())

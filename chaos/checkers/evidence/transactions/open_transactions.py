@@ -1,5 +1,8 @@
 """Transactions without an end, and offsets that wait for the end of their transaction.
 
+A marker is the record that ends a transaction (commit or abort) in a partition. A load is the
+reading of a partition of `__consumer_offsets` or `__transaction_state` into a coordinator's memory.
+
 A transaction is open from its first state Ongoing, or from a load that finds it open, until all of
 its markers are written. An offset of a transaction is unstable from its TXN_COMMIT_PENDING, or from
 a load that finds it unstable, until the marker arrives (TRANSACTION_COMPLETED). A load replaces all
@@ -55,7 +58,7 @@ class OpenTransactions:
 
     @property
     def unstable(self) -> Mapping[tuple[str, int], TraceRow]:
-        """The first row of a group's unstable offsets, by (group, producer id)."""
+        """The first row that shows unstable offsets, by (group, producer id)."""
         return self._unstable
 
     def last_state(self, producer_id: int) -> TraceRow | None:
@@ -94,7 +97,9 @@ class OpenTransactions:
             self._open.pop(transactional_id, None)
             return
         known = self._open.get(transactional_id)
-        if known is None or known.state != state:  # an added partition keeps the first row
+        # A transaction to which a partition is added has another row with the state Ongoing. The
+        # first row stays, because it has the time since which the transaction is in the state.
+        if known is None or known.state != state:
             self._set_open(transactional_id, state, row)
 
     def _loaded(self, row: TraceRow) -> None:

@@ -1,25 +1,27 @@
-"""Check that a transaction ends in a group as its coordinator decided: counted or forgotten.
+"""Check that a transaction ends in a group as its coordinator decided.
 
-The decision is a TRANSACTION_STATE row of the transaction coordinator. The end in the group is a
-TRANSACTION_COMPLETED row of the group's coordinator, which gets the transaction's marker later.
-Sometimes the marker arrives after the next decision for the same producer. So any decision since
-the transaction's first offset in the group may match its end. If only a later decision than its
-own fits, the end may still be a late one, as below.
+If the decision is to commit, the group must count the transaction's offsets. If the decision is to
+abort, the group must forget them. The decision is a TRANSACTION_STATE row of the transaction
+coordinator. The end in the group is a TRANSACTION_COMPLETED row of the group's coordinator, which
+gets the transaction's marker (the record that ends the transaction in a partition) later. Sometimes
+the marker arrives after the next decision for the same producer. So any decision since the
+transaction's first offset in the group may match its end. If only a decision fits that is later
+than the transaction's own, the end may still be a late one (see the last list below).
 
-An end is not judged
-- if no decision is known: a transaction coordinator may have died after its decision and before its
-  row, and a coordinator that loads this decision traces none;
-- if the marker may belong to another transaction, because the decision was carried out everywhere
-  before (a group that was loaded with its marker has no row of it);
-- if the log of transactions lost its last in-sync replica with its data (`lost_data`) and is back
-  at an older decision.
+An end is not judged in three cases:
+- No decision is known. The transaction coordinator may have died after its decision and before its
+  row, and a coordinator that loads this decision writes no row of it.
+- The marker may belong to another transaction, because the decision was carried out everywhere
+  before. (A group that a coordinator has loaded together with the marker has no row of the end.)
+- The log of transactions lost its last in-sync replica with its data (`lost_data`), and has only an
+  older decision now.
 
 As in Kafka, the end of the producer's previous transaction may come late (`forgotten_commits`), and
-then end the present one, too. An end is taken for such a late end if all of this holds:
-1. the previous transaction was decided before the present one committed anything in the group, and
-   decided as the end shows;
-2. it has not ended in the group before;
-3. the group's coordinator has completed a load since that decision.
+then end the present transaction, too. An end is taken for such a late end if all of this holds:
+1. The previous transaction was decided before the present one committed anything in the group, and
+   this decision is the one that the end shows.
+2. The previous transaction has not ended in the group before.
+3. The group's coordinator has completed a load since that decision.
 """
 
 from collections import deque
@@ -40,7 +42,7 @@ END_KINDS = frozenset(
 )
 """Kinds of rows that TransactionEnds must see."""
 MAX_KEPT_DECISIONS = 16
-"""Kept decisions of a producer, the last ones."""
+"""Number of a producer's decisions that are kept: the most recent ones."""
 _COMMIT, _ABORT = "PrepareCommit", "PrepareAbort"
 _CARRIED_OUT = ("CompleteCommit", "CompleteAbort")
 
@@ -49,7 +51,7 @@ _CARRIED_OUT = ("CompleteCommit", "CompleteAbort")
 class WrongEnd:
     """A group acted against the decision, or a producer id does not identify the transaction.
 
-    `evidence` has the rows of the decisions and of the end.
+    `evidence` has the rows of the decisions and of the end, or the rows with the producer id.
     """
 
     summary: str
@@ -60,11 +62,12 @@ class WrongEnd:
 class _End:
     """The end of a transaction in a group.
 
-    - `row`: the TRANSACTION_COMPLETED. `since`: the row of the transaction's first offset.
+    - `row`: the TRANSACTION_COMPLETED.
+    - `since`: the row of the transaction's first offset in the group.
     - `ended_us`: time of the previous end of the same producer in the group; -1 without one.
     - `loaded_us`: time of the broker's last load of a partition before the end; -1 without one.
-    - `is_over`: True if the transaction of `since` had been carried out before. Then the end may be
-      that of another transaction.
+    - `is_over`: True if the transaction of `since` had been carried out before. Then the end may
+      belong to another transaction.
     """
 
     row: TraceRow
@@ -149,8 +152,9 @@ class TransactionEnds:
             case _:
                 pass
 
-        # The decision came before the end, but by another node's clock it may have a later time. So
-        # an end is judged only when rows within the clock error can no longer come.
+        # Another node wrote the decision. It came before the end, but may have a later time by that
+        # node's clock. So an end is judged only when rows within the clock error can no longer
+        # come.
         yield from self._judge(row.time_us - self._margin_us)
 
     def finish(self) -> Iterator[WrongEnd]:
@@ -171,7 +175,7 @@ class TransactionEnds:
                 for row in self._decisions.get(end.producer_id, ())
                 if row.time_us >= end.since.time_us - self._margin_us
             ]
-            # If offsets were counted, the group has committed, whatever the marker said.
+            # If the group counted offsets, it has committed them, whatever the marker says.
             detail = detail_of(end.row)
             is_commit = detail["committed"] or detail["offsets"] > 0
             wanted = _COMMIT if is_commit else _ABORT
@@ -198,10 +202,10 @@ class TransactionEnds:
             )
 
     def _fits_own_decision(self, end: _End, decided: list[TraceRow], wanted: str) -> bool:
-        """Return True if a decision that can be that of the transaction of `end.since` fits.
+        """Return True if a possible decision about the transaction of `end.since` fits its end.
 
-        These are the first decision that came after `end.since` for certain, and the decisions
-        within the clock error before it.
+        The possible ones are the first decision that certainly came after `end.since`, and the
+        decisions before it that are within the clock error.
         """
         for row in decided:
             if detail_of(row)["to"] == wanted:
@@ -225,6 +229,6 @@ class TransactionEnds:
         )
 
     def _is_lost(self, decision: TraceRow) -> bool:
-        """Return True if a decision may be lost, with the log back at an older one."""
+        """Return True if a decision may be lost, so that the log has only an older one."""
         losses = self._lost_data.of(decision.partition or "")
         return bool(losses) and losses[-1].time_us > decision.time_us
