@@ -1,7 +1,8 @@
 """The text of an experiment file, made from an experiment: the inverse of `loader`.
 
-An experiment that a search has drawn or shrunk becomes a file that a person can read, change and
-run. Data flow: Experiment -> plain values without defaults -> YAML, section by section.
+If a search has drawn an experiment, or has shrunk one (made it smaller), this module makes it a
+file that a person can read, change and run. Data flow: Experiment -> plain values without defaults
+-> YAML, section by section.
 """
 
 from typing import Any
@@ -21,13 +22,14 @@ _FOLDED = ("question", "expect")
 def experiment_text(experiment: Experiment, *, comment: str = "") -> str:
     """Return the YAML text from which `load_experiment` reads an equal experiment.
 
-    Values equal to their default are left out. `comment` becomes comment lines at the top.
-    Where an argument of a fault is a tuple, the experiment that is read back has a list.
+    Values equal to their default are left out. `comment` becomes comment lines at the top. There is
+    one difference: if an argument of a fault is a tuple, the experiment that is read has a list.
     """
     document = without_defaults(experiment)
     for name, group in experiment.groups.items():
         _write_late_settings(document["groups"][name], group)
-    # First all scalars as one section, then each mapping or list as one, with empty lines between.
+    # First come all scalars as one section. Then each mapping or list is a section of its own.
+    # Empty lines separate the sections.
     sections = [
         "".join(_section(key, value) for key, value in document.items() if _is_scalar(value)),
         *(_section(key, value) for key, value in document.items() if not _is_scalar(value)),
@@ -40,17 +42,17 @@ def experiment_text(experiment: Experiment, *, comment: str = "") -> str:
 def _write_late_settings(document: dict[str, Any], group: GroupDefinition) -> None:
     """Write settings of late members that `without_defaults` has wrongly left out.
 
-    Late members join during the run. The loader gives them the group's value of each setting that
-    they lack. So where the group's value is not the default, the value of the late members must be
-    written, even if it is the default.
+    Late members join during the run. If a late member lacks a setting, the loader gives it the
+    group's value. So if the group's value is not the default, the late member's value must be
+    written, even if that is the default.
     """
-    # Without late members the document has no such key.
+    # Without late members the document lacks the key `late_members`, and the loop does nothing.
     for late, written in zip(group.late_members, document.get("late_members", ()), strict=False):
         if late.config is None:
             continue
         late_settings = msgspec.to_builtins(late.config)
         for key in document.get("config", {}):  # the group's settings that are not at the default
-            # "config" is always there: its own default is None, not a struct with defaults.
+            # `written` has a "config": it is left out only if it is None, which is its default.
             written["config"].setdefault(key, late_settings[key])
 
 

@@ -1,9 +1,10 @@
 """The JSON Schema of experiment files, for editors that complete keys and underline errors.
 
-The schema is made from the structs alone (`structs`, `protocol.config`, the faults' arguments),
-with the docstrings of their fields as descriptions. The schema accepts every file that `loader`
-accepts. Only `loader` finds errors that depend on several places of a file, such as an undefined
-group.
+The schema is made only from the structs (`structs`, `protocol.config`, the faults' arguments). The
+docstrings of their fields become the descriptions. The schema accepts every file that `loader`
+accepts. It cannot express errors that depend on several places of a file, such as an undefined
+group; only `loader` finds them. In JSON Schema, `$defs` holds named definitions, `$ref` refers to
+one of them, and `anyOf` lists alternatives.
 """
 
 from collections.abc import Iterator
@@ -39,7 +40,7 @@ _PARTS_OF_TARGETS = {
     "<target>": r"[A-Za-z-]+\s*(\([^()]*\))?",
     "<client id>": r"[^()]+",
 }
-"""Patterns of the placeholders in a target's syntax."""
+"""Placeholder in a target's syntax -> regular expression of its values."""
 
 
 def experiment_schema() -> Schema:
@@ -66,7 +67,8 @@ def encoded_schema() -> bytes:
 
 
 def target_pattern(syntax: str) -> str:
-    """Return the pattern of targets with this syntax: `broker(<id>)`, `any-broker`."""
+    """Return the regular expression of targets with a syntax such as `broker(<id>)`."""
+    # A role without an argument may be written with empty brackets.
     role, parenthesis, argument = syntax.removesuffix(")").partition("(")
     if not parenthesis:
         return role + r"\s*(\(\s*\))?"
@@ -105,19 +107,21 @@ def _describe(definition: Schema, struct: type[msgspec.Struct]) -> None:
         elif field.doc or type_text is not None:
             entry["description"] = field.doc or type_text
         if entry.get("default", ()) is None or isinstance(entry.get("default"), dict):
-            # null, or a mapping whose keys have defaults of their own. (): there is no default.
+            # The default is null, or a mapping whose keys have defaults of their own: an editor
+            # needs neither. The fallback `()` stands for "no default".
             del entry["default"]
 
 
 def _restrict(defs: dict[str, Schema]) -> None:
-    """Add rules that the types do not express, and that depend on one place of the file only."""
+    """Add rules that the types do not express, but that need only one place of the file."""
     checks = {name: checker.promise for name, checker in CHECKERS.items()}
     defs["Experiment"]["properties"]["checks"] |= {"items": _one_of(checks), "uniqueItems": True}
     defs["GroupDefinition"]["properties"]["topics"]["uniqueItems"] = True
     consumer = defs[ConsumerConfig.__name__]["properties"]
     consumer["partition.assignment.strategy"]["minItems"] = 1
     consumer["bootstrap.servers"]["items"]["pattern"] = r"^broker-[0-9]+(:|(?!\n)$)"
-    # The choices are text and null. `(?!\n)$`: in Python, `$` alone also fits before a line end.
+    # The alternatives are a text and null; the pattern is for the text. It ends with `(?!\n)$`,
+    # because in Python `$` alone also matches before a line break at the end.
     for choice in consumer["group.instance.id"]["anyOf"]:
         if choice["type"] == "string":
             choice["pattern"] = r"^([A-Za-z0-9._-]|\{index\})+(?!\n)$"
@@ -140,7 +144,7 @@ def _restrict_faults(defs: dict[str, Schema]) -> None:
         "description": properties["fault"]["description"].partition(" Written as ")[0],
         **_one_of({kind.name: kind.doc for kind in FAULT_KINDS.values()}),
     }
-    # A period of zero is no duration between two injections. The other choice is null.
+    # `every` is a duration or null. A duration of zero is not allowed here.
     for choice in properties["every"]["anyOf"]:
         if choice["type"] == "string":
             choice.update(_NOT_ZERO)
@@ -153,7 +157,7 @@ def _restrict_faults(defs: dict[str, Schema]) -> None:
         defs[_name_of_targets(kind)] = _targets_of(kind)
 
 
-# Schemas for `_if` and `_with` are mappings of properties, not whole schemas.
+# `_if` and `_with` take only the properties of a mapping (name -> schema), not a whole schema.
 _OFTEN: Schema = {"repeat": {"type": "integer", "minimum": 2}}
 """Condition of a fault that the plan injects more than once."""
 
@@ -184,7 +188,10 @@ def _rules(kind: FaultKind) -> Schema:
 
 
 def _name_of_targets(kind: FaultKind) -> str:
-    """Return the name of a fault's targets: faults with the same targets share one definition."""
+    """Return the name of the definition of a fault's targets.
+
+    Faults with the same targets share one definition, named after the first of them.
+    """
     first = next(known for known in FAULT_KINDS.values() if known.targets == kind.targets)
     return f"targets_of_{first.name}"
 

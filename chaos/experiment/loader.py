@@ -1,9 +1,10 @@
-"""Loader: finds experiment files, reads them, and reports all their problems at once.
+"""Loader: finds experiment files, reads them, and reports all problems of a file together.
 
 Data flow: name or path -> YAML with lines (`yaml_document`) -> `--var` (`overrides`) -> structs
 (`schema_errors`) -> semantic checks (`rules`) -> `LoadedExperiment`. Nothing is started here. A
-shape error is a key or a value that the structs do not allow; a semantic error is about values
-that contradict each other. An override is a value of the command line (`--var key=value`).
+shape error is a key or a value that the structs do not allow. A semantic error is about values that
+contradict each other. An override is a value of the command line (`--var key=value`). An Item is a
+value of the file that knows its line.
 """
 
 import sys
@@ -101,7 +102,7 @@ def experiment_in(root: Item, file: str, overrides: Sequence[str] = ()) -> Exper
 def _semantic_errors_despite_shape(root: Item, file: str) -> list[Problem]:
     """Return the semantic errors of a document that do not depend on its wrong shape.
 
-    A user thus sees all errors at once, not the semantic errors only after correcting the shape.
+    So a user sees all errors together, and need not correct the shape first to see the others.
     """
     repaired = repair(root.plain(), Experiment)
     if repaired is None:
@@ -248,7 +249,8 @@ def placed(
 def _line_of(path: str, root: Item, shape: type[msgspec.Struct]) -> tuple[int | None, bool]:
     """Return the line of the deepest part of `path` that exists, and True if `--var` set it.
 
-    A path may lead further than the document: a missing key has the line of its mapping.
+    If the document lacks the last steps of the path (a missing key), the line is that of the
+    mapping around them.
     """
     steps = resolve_path(path, root, shape)
     item, line = root, root.line

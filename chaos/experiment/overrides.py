@@ -1,7 +1,8 @@
 """`--var key=value`: changes to an experiment file before it is checked.
 
-The value is read as YAML, so `--var cluster.brokers=5` sets a number. A problem at a changed place
-names `--var` instead of a file and a line, because an Item from here has no line.
+The value is read as YAML, so `--var cluster.brokers=5` sets a number. An Item is a value of the
+file with its line. An Item that is made here has no line, so a problem about it names `--var`
+instead of a file and a line.
 """
 
 from collections.abc import Sequence
@@ -48,9 +49,9 @@ def apply_overrides(root: Item, overrides: Sequence[str]) -> list[Problem]:
             continue
         try:
             value = item_of(yaml.safe_load(text))
-        # The three errors: no YAML, for example a single bracket; an impossible date such as
-        # 2024-13-01; a thousand brackets. Then the text itself is the value, and the shape check
-        # judges it.
+        # Three texts cannot be read: one that is no YAML, such as a single bracket (YAMLError); an
+        # impossible date, such as 2024-13-01 (ValueError); a thousand brackets (RecursionError).
+        # Then the text itself becomes the value, and the shape check judges it.
         except (yaml.YAMLError, ValueError, RecursionError):
             value = Item(value=text)
         _put(root, steps, value)
@@ -58,7 +59,7 @@ def apply_overrides(root: Item, overrides: Sequence[str]) -> list[Problem]:
 
 
 def _put(item: Item, steps: list[str | int], value: Item) -> None:
-    """Put a value at the end of a path; mappings that are missing on the way are added."""
+    """Put a value at the end of a path, and add mappings that are missing on the way."""
     for step in steps[:-1]:
         if isinstance(item.value, list) and isinstance(step, int):
             item = item.value[step]

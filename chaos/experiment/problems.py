@@ -1,4 +1,7 @@
-"""Problems of experiment files: their place, the error, what was expected, what came instead."""
+"""Problems of experiment files: the place in the file, the error, the expected and actual value.
+
+A near miss is the known word that was probably meant instead of a wrong one.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,7 +10,7 @@ from difflib import get_close_matches
 MAX_LISTED = 12
 """A message lists all known words if there are at most this many."""
 NEAREST_LISTED = 5
-"""Of more known words, a message lists this many: those nearest to the wrong word."""
+"""If there are more known words, a message lists this many: those most similar to the wrong one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +63,8 @@ def near_miss(word: str, known: Iterable[str]) -> str | None:
     `session_timeout_ms`.
     """
     names = list(known)
-    # Reversed, so that of two names with the same letters the first one is kept: in a dict, the
-    # last value of a key wins.
+    # If two names have the same letters, the first one must win. In a dict the last value of a key
+    # wins, so the names are reversed.
     by_letters = {_letters(name): name for name in reversed(names)}
     if _letters(word) in by_letters:
         return by_letters[_letters(word)]
@@ -76,12 +79,13 @@ def _letters(word: str) -> str:
 def one_of(known: Iterable[str], word: str | None = None) -> str:
     """Return "one of `a`, `b`", for the expected part of a problem.
 
-    From a long list, such as a broker's settings, only the words nearest to `word` are named.
+    If the list is long, as that of a broker's settings, only the words most similar to `word` are
+    named.
     """
     names = list(known)
     if word is None or len(names) <= MAX_LISTED:
         shown = [f"`{name}`" for name in names]
         return shown[0] if len(shown) == 1 else "one of " + ", ".join(shown)
-    # Cutoff 0: the nearest words are listed, however little they resemble `word`.
+    # Cutoff 0 lists the most similar words, even if none of them resembles `word` much.
     nearest = get_close_matches(word, names, n=NEAREST_LISTED, cutoff=0.0)
     return f"one of {len(names)} keys, nearest " + ", ".join(f"`{name}`" for name in nearest)

@@ -1,9 +1,11 @@
 """Errors in the shape of a document: all places that its structs do not allow.
 
-msgspec decides whether a document is valid, but stops at the first error. So for an invalid
-document jsonschema finds all errors and their paths, with the JSON Schema that msgspec makes of the
-structs. Each error becomes a `Problem` with words of this project. A choice is one schema of an
-`anyOf`, or one value of an `enum`; a near miss is the word that was probably meant.
+msgspec decides whether a document is valid, but stops at the first error. So if a document is
+invalid, jsonschema finds all errors and their paths. It uses the JSON Schema that msgspec makes of
+the structs. Each error becomes a `Problem` with words of this project. In JSON Schema an `anyOf`
+lists alternative schemas, and an `enum` lists allowed values; each of these is a choice. An Item is
+a value of the file with its line. A near miss is the word that was probably meant instead of a
+wrong one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +21,10 @@ from chaos.experiment.yaml_document import Item
 _Schema = Mapping[str, Any]  # Any: JSON
 _Untyped = Any  # values of jsonschema, which has no types
 _UNKNOWN, _MISSING, _KEY = "unknown key", "missing key", "propertyNames"
-"""Kinds of errors of keys, beside jsonschema's own kinds. Their paths end with the key."""
+"""Kinds of errors about a key; the path of such an error ends with the key.
+
+All other errors have jsonschema's own kinds.
+"""
 
 
 def shape_problems(
@@ -38,7 +43,7 @@ def shape_problems(
         for error in _validator(struct).iter_errors(document):
             problem = _problem_of(error, item, file, path)
             by_path.setdefault(problem.path, problem)  # one problem for a place is enough
-        # If jsonschema accepts what msgspec refuses, msgspec's own message must do.
+        # If jsonschema accepts a document that msgspec refuses, msgspec's own message is used.
         unplaced = Problem(file=file, line=item.line, path=path, message=str(refused))
         return in_order(by_path.values()) or [unplaced]
     return []
@@ -70,7 +75,7 @@ def shape_errors(document: object, struct: type[msgspec.Struct]) -> list[ShapeEr
 
 
 def _shape_error(error: _Untyped) -> ShapeError:
-    # For an unknown key `_check_keys` has appended the key itself to the path.
+    # If the key is unknown, `_check_keys` has appended the key itself to the path.
     steps = tuple(error.absolute_path)
     if error.validator != _UNKNOWN:
         return ShapeError(steps=steps, choices=tuple(error.schema.get("enum", ())))
@@ -168,10 +173,11 @@ def _check_keys(
 ) -> Iterator[_Untyped]:
     """Yield errors for unknown keys of a struct, and for missing ones; check a mapping's values.
 
-    Like the other checks it is called by jsonschema, with the value of its keyword: `others` is
-    the schema's `additionalProperties`.
+    jsonschema calls this function, like the other checks, and passes the value of the keyword that
+    the function is registered for. Here it is `additionalProperties`: False for a struct, and the
+    schema of the values for a mapping with free names.
 
-    A key that is misspelt gets one error: its correct form is not reported as missing.
+    A misspelt key gets only one error: its correct form is not reported as missing, too.
     """
     from jsonschema import ValidationError  # noqa: PLC0415 - as above
 
@@ -181,7 +187,8 @@ def _check_keys(
         for key, value in mapping.items():
             yield from validator.descend(value, others, path=key)
         return
-    # jsonschema adds what an error lacks: here `mapping` as its instance, and `schema`.
+    # jsonschema adds the attributes that an error lacks, here `instance` (the mapping) and
+    # `schema`.
     known: Mapping[str, _Schema] = schema["properties"]
     misspelt = set()
     for key in mapping:
@@ -200,16 +207,17 @@ def _check_names(
     for key in mapping if isinstance(mapping, dict) else ():
         for error in validator.descend(key, names):
             error.validator = _KEY
-            error.relative_path.appendleft(key)  # the error was about the name as a value
+            error.relative_path.appendleft(key)  # `descend` gives no path to a key
             yield error
 
 
 def _check_choices(
     validator: _Untyped, choices: Sequence[_Schema], value: object, schema: _Schema
 ) -> Iterator[_Untyped]:
-    """Yield the errors of the choice that `value` attempts; if unclear, one error about all.
+    """Yield the errors of the choice that `value` was meant for, or one error about all choices.
 
-    For example a mapping attempts the struct in a union of a struct and a number.
+    For example, if a struct or a number is allowed, a mapping was meant for the struct. If no
+    single choice has the value's type, the error is about all of them.
     """
     from jsonschema import ValidationError  # noqa: PLC0415 - as above
 
@@ -217,7 +225,7 @@ def _check_choices(
         return
     attempts = [choice for choice in choices if choice != _NULL]
     if len(attempts) > 1:
-        # Keep the choices of the value's type. A choice without a type refers to a struct.
+        # Keep the choices of the value's type. A choice without a type is a reference to a struct.
         kind = "object" if isinstance(value, dict) else "array" if isinstance(value, list) else ""
         attempts = [choice for choice in attempts if choice.get("type", "object") == kind]
     if len(attempts) == 1:
@@ -230,7 +238,8 @@ def _problem_of(error: _Untyped, root: Item, file: str, path: str) -> Problem:
     """Return the Problem of an error of jsonschema, with its line."""
     steps = list(error.absolute_path)
     is_of_key = error.validator in {_UNKNOWN, _MISSING, _KEY}
-    # An error of a key is in the mapping around it; any other error is of the value itself.
+    # `holder` is the mapping around the key, if the error is about a key. Otherwise it is the value
+    # itself.
     holder = _item_at(root, steps[:-1] if is_of_key else steps)
     for step in steps:
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
@@ -272,13 +281,13 @@ def _item_at(item: Item, steps: Sequence[str | int]) -> Item:
 
 
 def _meant(key: str, known: Mapping[str, _Schema], mapping: Mapping[str, object]) -> str | None:
-    """Return the known key that resembles `key`; keys that the mapping lacks are preferred."""
+    """Return the known key that resembles `key`, preferably one that the mapping lacks."""
     missing = [name for name in known if name not in mapping]
     return near_miss(key, missing) or near_miss(key, known)
 
 
 def _near_value(value: object, schema: _Schema) -> str | None:
-    """Return the value that was probably meant: a word of a choice, or a duration for a number."""
+    """Return the value that was probably meant: an allowed word, or a duration for a number."""
     if "enum" in schema:
         return near_miss(str(value), [str(choice) for choice in schema["enum"]])
     if "5s" not in schema.get("examples", ()):  # the schema is not that of a duration

@@ -1,8 +1,9 @@
 """Repair of a document with a wrong shape, so that the semantic rules can judge the rest of it.
 
-A user should see all errors of a file at once. But the rules need structs, and a document with a
-wrong shape cannot become structs. So bad values of a copy are replaced by arbitrary valid values,
-and problems at such a place are not reported: they would be about the replacement.
+A user should see all errors of a file together. But the semantic rules (settings that must fit each
+other) need structs, and a document with a wrong shape cannot become structs. So a copy is made, and
+bad values of the copy are replaced by arbitrary valid values. Problems at such a place are not
+reported, because they would be about the replacement.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,9 +17,9 @@ from chaos.experiment.problems import Problem
 from chaos.experiment.schema_errors import ShapeError, shape_errors
 
 _MAX_REPAIRS = 50
-"""Limit of the replaced values: each costs a check of the whole document or several."""
+"""Limit of the replaced values: each replacement costs some checks of the whole document."""
 _STAND_INS: tuple[object, ...] = ("5s", 1, "x", False, [], {})
-"""Replacements for a bad value. The first one that is valid at the place is taken."""
+"""Replacements for a bad value: one of each type. The first that is valid at the place is used."""
 _TIMES = frozenset({"at", "duration", "every", "repeat"})
 """Keys of a fault that rules compare with each other. If one was replaced, none is judged."""
 _SECTION = "config"
@@ -45,8 +46,8 @@ def repair(document: object, struct: type[msgspec.Struct]) -> RepairedDocument |
     document = deepcopy(document)
     repaired: list[tuple[str | int, ...]] = []
     errors = shape_errors(document, struct)
-    # Each round takes the first candidate with fewer errors: it has repaired the first error, and
-    # has added none.
+    # Each round repairs one error. It takes the first candidate with fewer errors, which has
+    # repaired the error without adding another.
     while errors and len(repaired) < _MAX_REPAIRS:
         repaired.append(_unjudged_place(errors[0]))
         for candidate in _candidates(document, errors[0]):
@@ -60,10 +61,10 @@ def repair(document: object, struct: type[msgspec.Struct]) -> RepairedDocument |
 
 
 def _unjudged_place(error: ShapeError) -> tuple[str | int, ...]:
-    """Return the place of an error, or the mapping around it for a key that resembles no other.
+    """Return the place of an error, or the mapping around it if the key resembles no known key.
 
-    Such a key may be half of a value: YAML splits `{target: member(readers, 0)}` at its comma, into
-    the target `member(readers` and the key `0)`. Then the target must not be judged either.
+    Such a key may be a part of a value: YAML splits `{target: member(readers, 0)}` at its comma,
+    into the target `member(readers` and the key `0)`. Then the target must not be judged either.
     """
     is_split_value = error.is_unknown and error.meant is None and len(error.steps) > 1
     return error.steps[:-1] if is_split_value else error.steps

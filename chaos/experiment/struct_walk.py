@@ -1,9 +1,10 @@
 """The walk over an experiment's structs: their fields, their values, and paths to values.
 
 `StructField` has the key of a field in the file, its type, default and meaning. All code that lists
-settings uses it: the JSON Schema, errors, `dump`, the reference pages, the shrinker, the report. In
-the lower half `kind`, `bare` and `expected` are type annotations, and an Item is a value of the
-file.
+settings uses it: the JSON Schema, errors, `dump`, the reference pages, the shrinker (which makes an
+experiment smaller), the report. In the lower half `kind`, `bare` and `expected` are type
+annotations, and an Item is a value of the file with its line. A near miss is the word or path that
+was probably meant instead of a wrong one.
 """
 
 import ast
@@ -24,9 +25,9 @@ from chaos.experiment.problems import Problem, near_miss, one_of
 from chaos.experiment.yaml_document import Item
 
 Place = tuple[str | int, ...]
-"""The path to a value in an experiment: names of fields in Python, keys, and indexes."""
+"""The path to a value in an experiment: names of fields in Python, keys of mappings, indexes."""
 _INDEX = re.compile(r"(?:\[([0-9]{1,6})\]|([0-9]{1,6}))(?=[.\[]|$)")
-"""An index of a list at the beginning of a path, `[0]` or `0`, before the next step."""
+"""An index of a list at the beginning of a path: `[0]` or `0`, with a step or the end behind it."""
 _AFTER_WORD = re.compile(r"[.\[]")
 """What may follow a word in a path."""
 
@@ -75,7 +76,7 @@ class StructField:
 
     @property
     def struct(self) -> type[msgspec.Struct] | None:
-        """The struct that the field holds: X of `X`, `X | None`, `dict[str, X]` and so on."""
+        """The struct in the field's type, such as X in `X | None` or `dict[str, X]`, if any."""
         return next(struct_types(self.annotation), None)
 
 
@@ -86,7 +87,10 @@ def fields_of(struct: type[msgspec.Struct]) -> tuple[StructField, ...]:
 
 
 def struct_types(*annotations: object) -> Iterator[type[msgspec.Struct]]:
-    """Yield the outermost structs in annotations; a struct that occurs twice is yielded twice."""
+    """Yield the structs that annotations name, without the structs in the fields of these.
+
+    A struct that occurs twice is yielded twice.
+    """
     for annotation in annotations:
         if _is_struct(annotation):
             yield annotation
@@ -133,7 +137,8 @@ def resolve_path(dotted: str, root: Item, expected: object) -> list[str | int] |
     miss of the Problem is the whole path.
     """
     steps = _walk_path(dotted, root, expected)
-    # If the path of the Problem is all of `dotted`, already the first step was invalid.
+    # The Problem's path begins with the invalid step's parents. If it is `dotted` as a whole, the
+    # first step was invalid.
     if not isinstance(steps, Problem) or steps.path != dotted:
         return steps
     for prefix, names in _named_places("", root, expected):
@@ -149,9 +154,9 @@ def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | P
     """Return the steps from `root` along `dotted`, or a Problem of the first step that is invalid.
 
     The walk follows types (`expected`), because a path may lead to a value that the file leaves
-    out; it follows `root` for the names in mappings and the lengths of lists. An index is written
-    `faults[0]` or `faults.0`. At each struct and mapping the longest name that matches is taken,
-    because Kafka's names contain dots.
+    out. It follows `root`, too, for the names in mappings and the lengths of lists. An index is
+    written `faults[0]` or `faults.0`. At each struct and mapping the longest name that matches is
+    taken, because Kafka's names contain dots.
     """
     steps: list[str | int] = []
     item: Item | None = root  # the value that the path has reached, None if the file has none
@@ -214,10 +219,11 @@ def _named_places(
 
 
 def _with_children(kind: object, item: Item | None) -> object:
-    """Return the type that has the children of `item`: without Optional and Annotated.
+    """Return the part of a type that has the children of `item`.
 
-    In a union of a list and another type, `item` decides. `Any` (arguments of faults) is a mapping
-    or a list, as `item` is.
+    1. Optional and Annotated are removed.
+    2. `Any` (the arguments of faults) becomes a mapping or a list, whichever `item` is.
+    3. Of a union, the list is returned if `item` is a list, and otherwise the other type.
     """
     bare = _optional_of(_bare(kind)) or _bare(kind)
     if bare is Any and item is not None and isinstance(item.value, dict | list):
@@ -233,7 +239,7 @@ def _with_children(kind: object, item: Item | None) -> object:
 def _lost(walked: str, rest: str, known: Iterable[str]) -> Problem:
     """Return the Problem of a path whose step after `walked` is none of the `known` names."""
     names = list(known)
-    # Where names contain dots, the end of the wrong word is unclear: the whole rest is named.
+    # If names may contain dots, the end of the wrong word is unclear. Then the whole rest is named.
     word = rest if any("." in name for name in names) else _AFTER_WORD.split(rest, maxsplit=1)[0]
     word = word or rest
     close = near_miss(word, names)
@@ -271,7 +277,7 @@ def _bare(expected: object) -> object:
 
 
 def _optional_of(bare: object) -> object:
-    """Return X of `X | None`, X perhaps a union itself, or None for any other type."""
+    """Return X of `X | None` (X may itself be a union), or None for any other type."""
     if not _is_union(bare) or types.NoneType not in get_args(bare):
         return None
     others = tuple(choice for choice in get_args(bare) if choice is not types.NoneType)
@@ -303,7 +309,10 @@ def summary_of(struct: type) -> str:
 
 
 def _docs_in_source(struct: type) -> dict[str, str]:
-    """Return the strings below fields in a class's source: Python itself does not keep them."""
+    """Return the docstrings of fields in a class's source, because Python does not keep them.
+
+    A field's docstring is the string in the statement after the field.
+    """
     body = ast.parse(textwrap.dedent(inspect.getsource(struct))).body[0]
     statements = body.body if isinstance(body, ast.ClassDef) else []
     return {

@@ -1,8 +1,14 @@
 """The structs of an experiment file, and the cluster that a file describes.
 
-The docstring of a field is its text in the JSON Schema and in the reference page. YAML, line
-numbers and near misses belong to `loader`, the behaviour of faults to `faults`. Kafka's settings
-keep Kafka's names, defaults and bounds: their structs are those of `protocol.config`.
+The docstring of a field is its text in the JSON Schema and in the reference page. `loader` reads
+the YAML, finds line numbers, and suggests corrections; `faults` has the behaviour of faults.
+Kafka's settings keep Kafka's names, defaults and bounds: their structs are those of
+`protocol.config`.
+
+The steady state is reached when all groups are Stable (no rebalance is in progress); the times of
+the plan count from it. A group's design is a coordinator, or ZooKeeper. A place is a member's node;
+a group may have more places than members. An offsets partition is a partition of
+`__consumer_offsets`, which stores the groups' commits.
 """
 
 import re
@@ -59,7 +65,7 @@ MAX_MACHINES = 100
 MAX_RECORDS_PER_SECOND = 1_000_000
 """Upper bounds of numbers in a file. A larger number is a mistake, and would fill the memory."""
 FIRST_CONTROLLER_ID = 100
-"""Id of the first controller. Broker ids are below it, so that an id alone names one node."""
+"""Id of the first controller. Broker ids are smaller, so that an id alone identifies a node."""
 
 # In the patterns below `(?!\n)` excludes a line break at the end, before which `$` also matches.
 _DURATION = re.compile(r"([0-9]{1,9})(us|ms|s|m|h)")
@@ -113,7 +119,10 @@ def microseconds(duration: str) -> int:
 
 
 def duration_of(time_us: int) -> str:
-    """Return a length of time in the format of a file: in the largest exact unit up to seconds."""
+    """Return a length of time in the format of a file.
+
+    The unit is the largest of s, ms and us in which the length is a whole number.
+    """
     for unit in ("s", "ms"):
         if time_us % _UNIT_US[unit] == 0:
             return f"{time_us // _UNIT_US[unit]}{unit}"
@@ -489,7 +498,7 @@ def group_partition(experiment: Experiment, group_id: str) -> int:
 
 
 def internal_topics(experiment: Experiment) -> dict[str, tuple[int, int]]:
-    """Return the number of partitions and of replicas of Kafka's own topics in this experiment.
+    """Return (number of partitions, number of replicas) of each of Kafka's own topics.
 
     `__transaction_state` exists only if a group commits in transactions.
     """
@@ -517,7 +526,7 @@ def _topic_filter(group: GroupDefinition, experiment: Experiment) -> TopicFilter
             named = sorted(group.topics)
         case "black_list":
             named = sorted(set(experiment.topics) - set(group.topics))
-    # A dot in a topic's name must not match any character.
+    # In a regular expression a dot matches every character, so dots in names are put in brackets.
     regex = "|".join(name.replace(".", "[.]") for name in named)
     return TopicFilterSpec(pattern=group.topic_filter, regex=regex)
 

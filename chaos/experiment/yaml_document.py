@@ -1,7 +1,9 @@
 """A YAML file as plain values that know their lines.
 
-This module parses the file; it knows nothing of experiments. Two things that PyYAML accepts are
-errors here: duplicate keys, and aliases that contain themselves.
+This module parses the file; it knows nothing of experiments. PyYAML turns the text into nodes
+(mappings, sequences, scalars); this module turns the nodes into Items. An alias is a name that
+stands for an earlier value of the file. Two things that PyYAML accepts are errors here: duplicate
+keys, and aliases that contain themselves.
 """
 
 from collections.abc import Iterator
@@ -13,8 +15,11 @@ import yaml
 from chaos.experiment.problems import ExperimentError, Problem
 
 MAX_NODES = 100_000
-"""Limit of the values in a file. Each use of an alias counts all values of the alias, because a
-small file with nested aliases can otherwise exhaust the memory."""
+"""Limit of the values in a file.
+
+Each use of an alias counts all values for which the alias stands. Otherwise a small file with
+nested aliases could exhaust the memory.
+"""
 
 Scalar = str | int | float | bool | None | object
 """`object` is for dates and bytes, which YAML has, too. The shape check reports them as errors."""
@@ -84,7 +89,7 @@ def parse_document(text: str, shown_as: str) -> Item:
         loader = yaml.SafeLoader(text)  # raises on characters that YAML does not allow
     except yaml.YAMLError as error:
         raise _not_yaml(shown_as, error) from error
-    # Below, MarkedYAMLError is the subclass of YAMLError that knows the place.
+    # MarkedYAMLError is the subclass of YAMLError that knows the place of the error in the text.
     try:
         root = loader.get_single_node()
         if root is None:
@@ -127,7 +132,7 @@ def _not_yaml(shown_as: str, error: Exception) -> ExperimentError:
 
 
 class _Reader:
-    """Turns YAML nodes into Items; collects problems, so that all are reported at once."""
+    """Turns YAML nodes into Items, and collects all problems, to report them together."""
 
     def __init__(self, loader: yaml.SafeLoader, shown_as: str) -> None:
         self._loader = loader
@@ -139,14 +144,18 @@ class _Reader:
         self.problems.append(Problem(file=self._shown_as, line=line, path=path, message=message))
 
     def read(self, node: yaml.Node, path: str, within: tuple[yaml.Node, ...]) -> Item:
-        """Return the Item of a node. `within` are the nodes around it, the outermost first.
+        """Return the Item of a node.
+
+        - `path`: the node's place in the file.
+        - `within`: the nodes around the node, the outermost first.
 
         Raises: ExperimentError if reading would not end, or would exhaust the memory.
         """
         line = node.start_mark.line + 1  # YAML's marks count from 0
         self._nodes += 1
         reason_to_stop = None
-        # An alias is the node that it stands for: the same object, not an equal one.
+        # PyYAML replaces an alias by the very node that it stands for. So a node inside itself is
+        # found by identity.
         if any(outer is node for outer in within):
             reason_to_stop = "an alias that contains itself"
         elif self._nodes > MAX_NODES:

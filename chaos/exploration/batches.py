@@ -1,9 +1,10 @@
 """A worker's handling of a batch of seeds: draw, play, and return the kept data of the runs.
 
-A seed draws an experiment from a space; a lineage is a tuple of seeds, of which the first draws the
-plan and each later one mutates it. BROKEN is the result of a run without a verdict.
-Data flow: (Space, seeds or lineages) -> PlayedRun of each, as bytes. Every function depends on its
-arguments only, so that neither the process nor the batch in which a seed is played matters.
+A seed draws an experiment from a space (a file with values to choose from). A lineage is a tuple of
+seeds: the first draws a plan of faults, and each later one mutates the plan. BROKEN is the result
+of a run that failed and has no verdict. An item is what a worker gets: a seed or a lineage.
+Data flow: (Space, items) -> PlayedRun of each item, as bytes. The result of a function depends only
+on its arguments. So it does not matter in which process, or in which batch, a seed is played.
 """
 
 import msgspec
@@ -23,7 +24,7 @@ from chaos.results.replay_stamp import code_version
 from cluster.fan_out import Item, Items
 
 DENSE_CHECKS_EVERY = 32
-"""In the run of every 32nd seed the nodes check their invariants densely, after few events.
+"""In the run of every 32nd seed the nodes check their invariants more often than in other runs.
 
 These checks take 2 % of a search's total time.
 """
@@ -36,8 +37,9 @@ class OtherCode(Exception):
 def check_code(expected: str) -> None:
     """Check that this process has the same code as the search.
 
-    A worker that starts after an edit of the code would give other runs. A recheck, which plays a
-    seed a second time, would then find two results, as if the simulation were not deterministic.
+    A worker that starts after an edit of the code would give other runs. A recheck (a second play
+    of a seed, whose result must be the same) would then fail, as if the simulation were not
+    deterministic.
     Raises: OtherCode.
     """
     if code_version() != expected:
@@ -64,7 +66,8 @@ def play_seeds(space: Space, items: Items) -> bytes:
 def play_seed(space: Space, item: Item) -> PlayedRun:
     """Play one seed; the run is BROKEN if the seed cannot even be drawn."""
     lineage = (item,) if isinstance(item, int) else item
-    # The lineage is kept for a mutated seed only; () means that the seed was drawn.
+    # The run's own seed is the last of its lineage. The lineage is kept only for a mutated seed;
+    # () means that the seed was drawn.
     seed, kept = lineage[-1], lineage if len(lineage) > 1 else ()
     try:
         grown = grow(space, lineage)
@@ -82,7 +85,8 @@ def play_seed(space: Space, item: Item) -> PlayedRun:
     except RunNeverEnds as error:
         reason = f"{type(error).__name__}: {error}"
         run = PlayedRun(seed=seed, result=PlayResult.BROKEN, reasons=(reason,))
-    # `play` knows only the network seed, which a mutant may have from its parent.
+    # `play` knows only the network seed, and a mutated run may have that of its parent. So the
+    # run's own seed is set here.
     return msgspec.structs.replace(run, seed=seed, lineage=kept)
 
 

@@ -1,9 +1,10 @@
 """A limit on the CPU time of one explored run, so that an endless run does not block its worker.
 
-The virtual loop itself detects an instant of virtual time that never ends. This limit ends two runs
-that the loop cannot detect: one with a step that never returns, and one whose time hardly advances.
-The limit is far above the need of any other run. It does not stop compiled code that never calls
-the interpreter, because Python runs signal handlers in the interpreter only.
+In virtual time (the run's own simulated clock) the event loop itself detects an instant that never
+ends. The limit here is for two kinds of endless runs that the loop cannot detect: a step may never
+return, or the virtual time may hardly advance. The limit is far above the need of any other run. It
+does not stop compiled code that never calls the interpreter, because Python runs signal handlers
+only in the interpreter.
 """
 
 import signal
@@ -13,9 +14,9 @@ from contextlib import contextmanager
 from types import FrameType
 
 CPU_LIMIT_S = 300.0
-"""CPU seconds of one run: hundreds of times the need of a run of the standard space."""
+"""Limit of the CPU seconds of one run: hundreds of times what a run of the standard space needs."""
 _REPEAT_S = 1.0
-"""CPU seconds until the exception is raised again."""
+"""CPU seconds from one raise of the exception to the next."""
 
 
 class RunNeverEnds(BaseException):
@@ -29,9 +30,9 @@ class RunNeverEnds(BaseException):
 def limited_cpu(limit_s: float = CPU_LIMIT_S) -> Iterator[None]:
     """Raise RunNeverEnds in the enclosed code once the process has used `limit_s` more of CPU.
 
-    The exception is raised again every second after that. The first one may be raised inside an
+    After that the exception is raised again every CPU second. The first one may be raised inside an
     asyncio task, which stores it instead of passing it on to the enclosed code. Outside the main
-    thread there is no limit, because Python runs signal handlers in the main thread only.
+    thread there is no limit, because Python runs signal handlers only in the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,7 +1,8 @@
 """A finding's file: the drawn schedule that shows the finding, as an experiment to replay.
 
-A group has all findings of one kind, and one run as their example. A lineage is the seeds that made
-a run's plan: the first drew the plan, each later one mutated it.
+A finding is a violation that a checker reports. A FindingGroup has all findings of one kind in a
+search, and one run as their example. A lineage is the seeds that made a run's plan of faults: the
+first drew the plan, each later one mutated it.
 Data flow: FindingGroup -> seed drawn again -> experiment_text -> findings/<check>-<n>.yaml.
 """
 

@@ -1,4 +1,8 @@
-"""Pauses of Python's cyclic garbage collector while runs are played."""
+"""Pauses of Python's cyclic garbage collector while runs are played.
+
+The collector frees objects that refer to each other in a cycle. Each collection scans many living
+objects, which costs much time. Frozen objects are not scanned.
+"""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -22,10 +26,10 @@ those collections, and the oldest at every 100th collection of the middle one.
 def collecting_afterwards() -> Iterator[None]:
     """Collect no cycles while the enclosed code runs, and then all cycles that it has left.
 
-    Objects from before the call are frozen during the call, so that the collection does not scan
-    them. To scan all modules of the process, for the few thousand objects that a run leaves, would
-    take about a tenth of the run's time. Memory does not run short without a collection, because a
-    run lasts a minute at most.
+    Objects that exist before the call are frozen during the call, so that the collection does not
+    scan them. A scan of all modules of the process would take about a tenth of a run's time, to
+    free the few thousand objects that the run leaves. Without a collection memory does not run
+    short, because a run takes at most a minute.
     """
     if not gc.isenabled() or gc.get_freeze_count() > 0:
         # A caller has disabled the collector, or this call is nested in another one.
@@ -45,9 +49,9 @@ def collecting_afterwards() -> Iterator[None]:
 def collecting_seldom() -> Iterator[None]:
     """Collect cycles rarely (see SELDOM) in the enclosed code: for one run of unknown length.
 
-    In a run with 400 members, Python's own thresholds cost a third of the time, because nearly all
-    scanned objects live as long as the run. Objects from before the call are frozen, as in
-    `collecting_afterwards`.
+    With Python's own thresholds, a run with 400 members spends a third of its time in collections,
+    because nearly all scanned objects live as long as the run. Objects that exist before the call
+    are frozen, as in `collecting_afterwards`.
     """
     if not gc.isenabled() or gc.get_freeze_count() > 0:
         yield
@@ -74,6 +78,6 @@ def collecting_between_runs() -> Iterator[Callable[[], None]]:
 
 
 def _collect_if_due() -> None:
-    # The first count is that of the youngest generation. It grows while the collector is disabled.
+    # The first count is the number of new objects. It grows even while the collector is disabled.
     if gc.get_count()[0] >= LEFT_MAX:
         gc.collect()

@@ -1,9 +1,13 @@
 """The interface of faults: aim, inject, heal; and the tools that faults share.
 
-A planned fault has a target, such as `coordinator-of(readers)`: a role and its argument. Its aim is
-the nodes that have this role now (`situation`: the cluster's status at this moment), or a Miss, the
-reason why there are none. Healing undoes a fault. The blast radius is the groups and partitions
-that a fault affects. A node lost for good never starts again.
+A planned fault has a target, such as `coordinator-of(readers)`: a role and its argument. When the
+fault's time has come, it is aimed: `aim` finds the nodes that have the role now. It reads the
+`situation`, the cluster's status at this moment. The result is an Aim, or a Miss with the reason
+why there is no such node. Then the fault is injected, and later healed, which undoes it.
+
+The blast radius is the groups and partitions that a fault affects. A node lost for good never
+starts again. The journal is the list of all faults with their outcomes. A surviving member is one
+that a fault does not hit.
 """
 
 import random
@@ -24,8 +28,10 @@ from results_schema.journal import BlastRadius, LeaderMove
 from results_schema.manifest import PlannedFault
 
 SHUTDOWN_LIMIT_US = 30_000_000
-"""Time that a stopping broker has after the end of its fault. Then it is killed, as a service
-manager kills a process that does not stop."""
+"""Time that a stopping broker has after the end of its fault.
+
+After this time it is killed, as a service manager kills a process that does not stop.
+"""
 BROKER_TARGETS = ("coordinator-of", "leader-of", "follower-of", "broker", "any-broker")
 CONTROLLER_TARGETS = ("controller",)
 ZOOKEEPER_TARGETS = ("zookeeper", "zookeeper-leader")
@@ -36,7 +42,7 @@ SET_TARGETS = ("brokers", "members", "clients", "zookeepers")
 
 
 class GradualWork(Protocol):
-    """The remaining work of a gradual fault."""
+    """The remaining work of a gradual fault, which goes on in steps after its injection."""
 
     async def step(self, runtime: Runtime, status: ClusterStatus) -> int | None:
         """Take one step; return the time of the next one, or None after the last.
@@ -56,10 +62,10 @@ class GradualWork(Protocol):
 class DeadMachine:
     """A machine that a fault has ended, and the nodes on it.
 
-    `returning` are the nodes that start again with the machine:
+    `returning` has the nodes that start again with the machine. These are
     - nodes that died with the machine;
-    - nodes that another fault had ended before. When that fault was healed, the lost machine kept
-      them down.
+    - nodes that another fault had ended before. When that fault was healed, they stayed down
+      because their machine was lost.
     """
 
     index: int
@@ -92,7 +98,10 @@ class FaultTools:
     dead_machines: dict[str, DeadMachine] = field(default_factory=dict)
 
     def machine_lost_with(self, node: NodeName, *, besides: str = "") -> DeadMachine | None:
-        """Return the lost machine that a node is on. The machine of fault `besides` is ignored."""
+        """Return the lost machine that a node is on; ignore the machine that `besides` has lost.
+
+        `besides` is the id of a fault.
+        """
         for fault_id, machine in self.dead_machines.items():
             if fault_id != besides and node in machine.nodes:
                 return machine
@@ -103,10 +112,11 @@ class FaultTools:
 class Aim:
     """The nodes that a fault will hit, or has hit.
 
-    - `nodes` is not empty. For a fault of links it is the `from` end, and `to_nodes` the other end.
-    - `moves`: the leaderships that move, for a fault of leadership.
-    - `process`: the process that was hit. None before the injection, and for all faults that do not
-      hit one process.
+    - `nodes`: the nodes, at least one. For a fault of links these are the nodes of the `from` end.
+    - `to_nodes`: for a fault of links, the nodes of the other end.
+    - `moves`: for a fault of leadership, the leaderships that move.
+    - `process`: the process that was hit. It is None before the injection, and for every fault that
+      does not hit exactly one process.
     - `detail`: facts for the journal, such as the reason why the nodes have the target's role.
     """
 
@@ -132,23 +142,26 @@ class FaultKind(ABC):
     name: str
     doc: str
     targets: tuple[str, ...]
-    """The roles (`chaos.targets`) allowed for the fault's target, or for both ends."""
+    """The roles (`chaos.targets`) that the fault's target may have, or the targets of its ends."""
     args_type: type[msgspec.Struct] = NoArgs
     """The arguments. The generated pages show the string below each field of the struct."""
     momentary: bool = False
     spares_members: bool = True
-    """True if the fault gives no reason to leave a group to members that it does not hit. A
-    checker then reports rebalances of such groups as needless."""
+    """True if the fault gives members that it does not hit no reason to leave their group.
+
+    A checker then reports a rebalance of such a group as needless (in a rebalance all members
+    rejoin, and get new partitions).
+    """
     is_gradual: bool = False
-    """True if the fault has no duration: its work (`FaultTools.under_way`) goes on until done."""
+    """True if the fault has no duration: its work (`FaultTools.under_way`) takes its own time."""
     has_ends: bool = False
     """True if the definition has `from` and `to` instead of `target`."""
 
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
         """Yield the problems that only this kind of fault can have.
 
-        Called when the targets exist and the arguments have the shape of `args_type`.
-        Paths are relative to the fault, e.g. `args.disk`.
+        The caller has checked before that the targets exist, and that the arguments have the shape
+        of `args_type`. The paths of the problems are relative to the fault, e.g. `args.disk`.
         """
         del fault, experiment
         yield from ()
@@ -162,11 +175,11 @@ class FaultKind(ABC):
         """Inject the fault; return the nodes that were hit, or a Miss if nothing could be done."""
 
     def must_wait(self, aim: Aim, status: ClusterStatus) -> bool:
-        """Return True if healing would have to wait now for a node that is still stopping."""
+        """Return True if healing would now have to wait for a node that is still stopping."""
         del aim, status
         return False
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
-        """Undo the fault, even if partly injected; return a note, or None."""
+        """Undo the fault, even if it was injected only in part; return a note for the journal."""
         del planned, aim, tools
         return None

@@ -1,8 +1,9 @@
 """Faults of groups: an administrator orders a change of a group, for example its deletion.
 
 All are momentary: an order is done when its answer comes, and nothing undoes it. The target is
-`coordinator-of(<group>)`. A Miss is the reason why a fault hit nothing; the journal lists all
-faults with their outcomes.
+`coordinator-of(<group>)`, the broker that coordinates the group. An Aim has the nodes that a fault
+will hit. A Miss has the reason why a fault hit nothing. The journal lists all faults with their
+outcomes.
 """
 
 from abc import abstractmethod
@@ -80,9 +81,9 @@ class GroupOrder(FaultKind):
             )
 
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
-        """Return the group's coordinator, by the controller's state.
+        """Return the group's coordinator according to the controller's state.
 
-        The order itself looks up the coordinator again, and may reach another broker.
+        The order looks up the coordinator again when it is sent, and may reach another broker.
         """
         hit = resolve_target(planned.target, situation)
         if isinstance(hit, Miss):
@@ -104,8 +105,8 @@ class GroupOrder(FaultKind):
         except GroupOrderUnanswered as error:
             reason = f"it may have been carried out all the same: {error}"
             return Miss(reason=reason, errors=(error.error,))
-        # The answers have an error, or NONE, for each object of the order. If all are refused, the
-        # fault has hit nothing.
+        # The answer has an error, or NONE, for each object of the order (a member, a partition or a
+        # group). If all objects were refused, the fault has hit nothing.
         refused = {
             subject: code for subject, code in answers.items() if code != ErrorCode.NONE.name
         }

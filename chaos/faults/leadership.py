@@ -1,8 +1,10 @@
 """Faults of leadership: an administrator moves leaderships while all nodes live.
 
 All are momentary: an election is done when its answer comes, and nothing undoes it. `aim` decides
-which leaders will change, by the cluster's status at that moment (`situation`); a Miss is the
-reason why none can. A LeaderMove is a partition with its present and its next leader.
+which leaders will change. It reads the cluster's status at that moment (`situation`), and returns
+an Aim, or a Miss with the reason why no leader can change. A LeaderMove is a partition with its
+present and its next leader. Only a replica that is in sync (it has all records that count as
+committed) can be elected. The preferred leader is the first in a partition's list of replicas.
 """
 
 from collections.abc import Coroutine, Iterator
@@ -70,7 +72,7 @@ class LeadershipMove(FaultKind):
             return
         partition = None if fault.target is None else _partition_of(fault.target, experiment)
         if partition is None:
-            return  # the target's own check reports this
+            return  # the target names no partition; the target's own check reports this
         replicas = replicas_at_start(partition, experiment)
         if int(role[1]) not in replicas:
             yield problem(
@@ -161,7 +163,10 @@ class PreferredLeaderElection(FaultKind):
 
 
 def _resolve(target: str, situation: Situation) -> Hit | Miss:
-    """Return the nodes and partitions of a target, or a Miss if no controller can elect leaders."""
+    """Return the nodes and partitions of a target, or a Miss.
+
+    Without an active controller the result is a Miss, because only a controller elects leaders.
+    """
     if situation.status.controller is None:
         return Miss(reason="no controller answers, and only it elects leaders")
     return resolve_target(target, situation)
@@ -206,7 +211,7 @@ def _reason_against(
 def _aim_of(
     moves: dict[TopicPartition, tuple[BrokerId, BrokerId]], hit: Hit, situation: Situation
 ) -> Aim:
-    """Return the Aim of these moves; the fault hits the present leaders, each once."""
+    """Return the Aim of some moves; its nodes are the present leaders, each once."""
     leaders = dict.fromkeys(broker_name(old) for old, _ in moves.values())
     return Aim(
         nodes=tuple(leaders),
@@ -220,7 +225,10 @@ def _aim_of(
 
 
 def _partition_of(target: str, experiment: Experiment) -> TopicPartition | None:
-    """Return the partition that the target names, or None; needs no status of a cluster."""
+    """Return the partition that the target stands for, or None.
+
+    It needs no status of a cluster, so that a file can be checked before its run.
+    """
     role, argument = split_target(target) or ("", "")
     if role == "coordinator-of":
         return offsets_partition(group_partition(experiment, argument))

@@ -1,11 +1,12 @@
 """Faults of links: connections between two sets of nodes are cut, held, slowed or reset.
 
-A frame is one message on a connection. A rule of the link table has an effect on the frames that a
-Selector chooses: by source, destination, purpose of the connection, and API. An aim is the nodes
-that a fault hits, a Miss the reason why it hits none. The sets are the two ends of the fault:
-`from` are, for example, the isolated nodes, and `to` are the nodes from which they are isolated.
-The blast radius is that of `from`, or that of `to` if `from` has only controllers, because
-controllers host no partition of a group.
+A frame is one message on a connection. The link table has rules. Each rule has an effect on the
+frames that its Selector chooses by source, destination, purpose of the connection, and API (the
+kind of request). An Aim has the nodes that a fault hits, a Miss the reason why it hits none. The
+two sets are the ends of the fault: `from` has, for example, the isolated nodes, and `to` the nodes
+from which they are isolated. The blast radius (the groups and partitions that a fault affects) is
+that of `from`. If `from` has only controllers, it is that of `to`, because controllers host no
+partition of a group.
 """
 
 from abc import abstractmethod
@@ -125,8 +126,9 @@ class LinkFault(FaultKind):
         targets = {
             "".join(target.split()) for target in (*ends_of(fault.from_), *ends_of(fault.to))
         }
-        # If both ends name one target only, and this is always the same single node, there is no
-        # link. `any-broker` to `any-broker` is allowed: each end draws its own broker.
+        # If both ends have the same single target, and the target is always one node, the node
+        # would have to have a link to itself. `any-broker` to `any-broker` is allowed, because each
+        # end draws its own broker.
         only_target = min(targets) if len(targets) == 1 else ""
         if (split_target(only_target) or ("", ""))[0] in _ALWAYS_ONE_NODE:
             yield problem(
@@ -183,7 +185,7 @@ class _RuleFault(LinkFault):
     args_type: type[msgspec.Struct] = LinkArgs
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
-        """Add the rules after those in force."""
+        """Add the fault's rules to the link table, after the rules of other faults."""
         args = msgspec.convert(planned.args, self.args_type)
         if not isinstance(args, SelectingArgs):
             raise TypeError(f"{self.name} takes {type(args).__name__}, which selects no frames")
@@ -295,7 +297,7 @@ class ResponseLoss(_RuleFault):
             yield problem("args.apis", "names no API", expected="at least one", found="`[]`")
 
     def effect(self, args: SelectingArgs) -> LinkEffect:
-        """Return the loss; the rules are for both ways, because either end may be the server."""
+        """Return the loss. The rules are for both directions: either end may be the server."""
         if not isinstance(args, ResponseLossArgs):
             raise TypeError(f"response_loss takes ResponseLossArgs, got {type(args).__name__}")
         return link_rules.LoseResponses(count=args.responses, errors=args.errors)
@@ -313,7 +315,7 @@ class ResetConnections(LinkFault):
     momentary = True
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
-        """Reset the connections; without any, the fault is a miss."""
+        """Reset the connections; return a Miss if there is no open connection."""
         args = msgspec.convert(planned.args, ResetConnectionsArgs)
         count = await tools.runtime.reset_links(aim.nodes, aim.to_nodes, args.purposes)
         if count == 0:
@@ -342,14 +344,17 @@ def _end(targets: Iterable[str], situation: Situation) -> tuple[NodeName, ...] |
 def _linked_nodes(
     end: tuple[NodeName, ...], opposite_end: tuple[NodeName, ...]
 ) -> tuple[NodeName, ...]:
-    """Return the nodes of `end` for which `opposite_end` has a node other than themselves."""
+    """Return the nodes of `end` that have at least one other node at the opposite end."""
     return tuple(node for node in end if any(peer != node for peer in opposite_end))
 
 
 def _blast_radius(
     from_nodes: tuple[NodeName, ...], to_nodes: tuple[NodeName, ...], situation: Situation
 ) -> BlastRadius:
-    """Return the groups and partitions that the `from` end affects; of `to` for controllers."""
+    """Return the groups and partitions that the fault affects.
+
+    They are those of the `from` end, or those of the `to` end if `from` has only controllers.
+    """
     controllers = {
         controller_name(FIRST_CONTROLLER_ID + index)
         for index in range(situation.experiment.cluster.controllers)

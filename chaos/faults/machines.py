@@ -1,12 +1,13 @@
 """Faults of machines: all nodes of one machine die, stop, or are cut off from other machines.
 
-`aim` finds the nodes that a fault will hit, by the cluster's status at that moment (`situation`); a
-Miss is the reason why it hits none. An Aim's detail has the number of the machine (`machine`), and
-all nodes on it (`on_machine`), also those that are down. A rule of the link table cuts frames
-between nodes.
-A machine of an experiment is a set of nodes (`machine_layout`), so these faults work in every
-runtime: they repeat acts on single nodes. A real machine that a Ray cluster loses unplanned is not
-a fault; `cluster.ray.fleet` notices that loss.
+`aim` finds the nodes that a fault will hit. It reads the cluster's status at that moment
+(`situation`), and returns an Aim, or a Miss with the reason why the fault hits no node. An Aim's
+detail has the number of the machine (`machine`), and all nodes on it (`on_machine`), including
+nodes that are down. A rule of the link table cuts frames (messages) between nodes.
+
+A machine of an experiment is only a set of nodes (`machine_layout`). These faults repeat acts on
+single nodes, so they work in every runtime. If a Ray cluster loses a real machine unplanned, this
+is not a fault; `cluster.ray.fleet` notices that loss.
 """
 
 from collections.abc import Iterator
@@ -110,10 +111,10 @@ class MachineLoss(_MachineFault):
             )
 
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
-        """Return the nodes that die, or a Miss for the machine of the only controller.
+        """Return the nodes that die, or a Miss if the only controller would lose its disk.
 
-        `check` cannot report this for a target such as `machine-of(leader-of(orders-0))`: the role
-        gets its node only now.
+        `check` cannot report this for a target such as `machine-of(leader-of(orders-0))`, because
+        only now it is known which node has the role.
         """
         aim = super().aim(planned, situation)
         if isinstance(aim, Miss) or planned.args.get("disk") != "empty":
@@ -131,9 +132,9 @@ class MachineLoss(_MachineFault):
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Cut the machine's links, then end all of its nodes.
 
-        In this order, because a machine without power has no kernel that closes connections: the
-        peers must not see the processes end. Links between nodes of the machine stay: both ends
-        die.
+        The links are cut first, because the peers must not see the processes end: a machine without
+        power has no kernel that closes connections. Links between two nodes of the machine are not
+        cut, because both nodes die.
         """
         on_machine = _on_machine(aim)
         machine = DeadMachine(index=_index(aim), nodes=on_machine)
@@ -144,18 +145,20 @@ class MachineLoss(_MachineFault):
             planned.fault_id, cut_both_ways(planned.fault_id, nodes=on_machine, others=others)
         )
         for node in aim.nodes:
-            # Before the power loss, so that healing starts the node also if the next line fails.
+            # This line comes before the power loss, so that healing starts the node even if the
+            # power loss fails.
             machine.returning[node] = None
-            # A node that was stopping may have ended a moment before.
+            # A node that was stopping may have ended a moment ago. Then the runtime does not know
+            # it any more.
             with suppress(UnknownNode):
                 await tools.runtime.power_loss(node)
         return aim
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
-        """Start the nodes, then remove the cut: peers see their old connections reset.
+        """Start the nodes, then remove the cut, so that peers see their old connections reset.
 
-        A node that `node_loss` has hit stays down. So does a node of another machine that is lost
-        at the same time: it starts again with that machine.
+        Two kinds of nodes are not started. A node that `node_loss` has hit stays down. A node that
+        is also on another lost machine starts again with that machine.
         """
         del aim
         machine = tools.dead_machines.get(planned.fault_id)
@@ -197,7 +200,7 @@ class MachinePause(_MachineFault):
         return aim
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
-        """Resume the nodes that are still paused; another fault may have ended one meanwhile."""
+        """Resume the nodes that are still paused; another fault may have ended some of them."""
         del planned
         states = (await tools.runtime.status()).nodes
         for node in aim.nodes:
@@ -231,7 +234,7 @@ class MachineCut(_MachineFault):
         return replace(aim, to_nodes=others, detail={**aim.detail, **planned.args})
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
-        """Add the rules. Nodes of the machine that start later are cut off as well."""
+        """Add the rules. They also cut off nodes of the machine that start later."""
         rules = cut_both_ways(planned.fault_id, nodes=_on_machine(aim), others=aim.to_nodes)
         if planned.args.get("direction") == "one_way":
             rules = rules[:1]  # the rule of frames from the machine
@@ -254,6 +257,6 @@ def _index(aim: Aim) -> int:
 
 
 def _on_machine(aim: Aim) -> tuple[NodeName, ...]:
-    """Return every node on the machine, also nodes that are down or start later."""
+    """Return every node on the machine, including nodes that are down or start later."""
     nodes = aim.detail["on_machine"]
     return tuple(NodeName(str(node)) for node in nodes) if isinstance(nodes, list) else ()

@@ -1,13 +1,15 @@
 """Rollout and Scaling: an orchestrator replaces a group's members, or changes their number.
 
-A rollout decides which member is replaced at which time; it knows nothing of plans or journals. Its
-caller repeats `step`: a step reads the cluster's status, acts, and returns the time of the next
-step. All runtimes share this code.
+Orchestrator means a system such as Kubernetes, which starts and stops the processes of an
+application. A rollout replaces members by successors, such as processes of a new version. It
+decides which member is replaced at which time; it knows nothing of plans or journals. Its caller
+calls `step` again and again: a step reads the cluster's status, acts, and returns the time of the
+next step. All runtimes share this code.
 
-A place is a node of the cluster that can be a member of the group. Without surge a successor takes
-the place of its predecessor, as in a StatefulSet. With surge it takes a free place, as in a
-Deployment, and the predecessor's place becomes free for a later successor. A successor starts
-`start_up_us` after its place became free.
+A place is a node of the cluster that can be a member of the group. Without surge (additional
+members during the rollout) a successor takes the place of its predecessor, as in a StatefulSet of
+Kubernetes. With surge it takes a free place, as in a Deployment, and the predecessor's place
+becomes free for a later successor. A successor starts `start_up_us` after its place became free.
 
 One step of a rollout:
 1. Note the changes since the last step: places that became free, successors that became ready.
@@ -36,11 +38,12 @@ _GONE = frozenset({NodeState.DOWN, NodeState.NOT_STARTED})  # states of a node w
 class Replacement(msgspec.Struct, kw_only=True):
     """A member that leaves a place, or a successor that takes one.
 
-    - `of`: the leaving member, None for a successor.
-    - `stopped_at_us`, `down_at_us`, `was_killed`: of a leaving member.
-    - the other times, `is_of_old_version`: of a successor.
+    - `of`: the name of the leaving member; None for a successor.
+    - `stopped_at_us`, `down_at_us` and `was_killed` are set only for a leaving member.
+    - `start_at_us`, `started_at_us`, `ready_at_us` and `is_of_old_version` are set only for a
+      successor.
 
-    Times are on the run's clock; None: the event has not happened.
+    Times are on the run's clock. None means that the event has not happened.
     """
 
     place: str
@@ -56,11 +59,12 @@ class Replacement(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """The rules of a rollout. Units: microseconds.
+    """The rules of a rollout; `RolloutArgs` explains them. Units: microseconds.
 
-    - `start_ups_us`, `ready_after_us`: one entry for each successor, in their order.
-    - `broken_from`: the number (from 0) of the first successor of the new version that never
-      starts; the later ones do not start either. None: all start.
+    - `start_ups_us`, `ready_after_us`: one entry for each successor, in the order of the
+      successors.
+    - `broken_from`: this successor of the new version (counted from 0) and all later ones never
+      start. None: all start.
     """
 
     max_unavailable: int
@@ -93,8 +97,10 @@ class Rollout:
     - `spare`: places that are free at the beginning.
     - `extra`: the group's places beyond the members that the experiment names. An earlier rollout
       may have left a member in one of them.
-    - `lost`, `joined`: the run's own records, which a rollout changes. `lost` are members that
-      nothing else may start or wait for; `joined` are members that are up in extra places.
+    - `lost`: the run's record of members that nothing else may start or wait for. A rollout adds
+      and removes members.
+    - `joined`: the run's record of members that are up in extra places. A rollout adds and removes
+      members.
     """
 
     orders: Orders
@@ -107,7 +113,7 @@ class Rollout:
     done: list[Replacement] = field(default_factory=list)
     """Successors that have a place, in their order; some have not started yet."""
     replaced: list[Replacement] = field(default_factory=list)
-    """In a rollback: the successors of the new version, which were `done` until then."""
+    """In a rollback: the successors of the new version, which were in `done` before it began."""
     stopped: list[Replacement] = field(default_factory=list)
     """Members that were asked to stop, or killed, in their order."""
     _stopping: list[Replacement] = field(default_factory=list)
@@ -117,7 +123,7 @@ class Rollout:
     _free: list[NodeName] = field(default_factory=list)
     """Places without a member and without a successor that will start there."""
     _wanted: int = 0
-    """Number of successors that the rollout needs in all."""
+    """Number of all successors that the rollout needs."""
     _is_rolling_back: bool = False
     _size: int = 0
     """Number of members at the beginning."""
@@ -162,8 +168,9 @@ class Rollout:
     def places_to_fill(self) -> tuple[NodeName, ...]:
         """Return the places to start members in, so that the group has its full size again.
 
-        For a rollout that ends early. The group's own places come before spare ones. A successor
-        that has started in a spare place stays there, and its predecessor's place stays empty.
+        This is for a rollout that ends early. The group's own places come before spare ones. A
+        successor that has started in a spare place stays there, and its predecessor's place stays
+        empty.
         """
         started = [
             NodeName(successor.place)
@@ -198,8 +205,8 @@ class Rollout:
         """Note places that became free, and successors that became ready."""
         for leaving in list(self._stopping):
             state = status.nodes.get(NodeName(leaving.place))
-            # A process that was asked to stop is never up again: another operation on the group has
-            # started a successor in the place since the last step.
+            # A process that was asked to stop is never up again. If the place is up, another
+            # operation on the group has started a member there since the last step.
             is_taken = state is NodeState.UP and leaving.place in self._asked_to_stop
             if state not in _GONE and not is_taken:
                 continue
@@ -208,7 +215,7 @@ class Rollout:
             self._asked_to_stop.discard(leaving.place)
             if not is_taken:
                 self._free.append(NodeName(leaving.place))
-            # The other operation's member counts as one of this rollout's successors.
+            # The member of the other operation counts as one of this rollout's successors.
             elif len(self.done) < self._wanted:
                 self.done.append(self._successor(leaving.place, now_us, started_at_us=now_us))
         for number, successor in enumerate(self.done):
@@ -224,7 +231,8 @@ class Rollout:
             if not leaving.was_killed and now_us >= stopped_at_us + self.orders.grace_us:
                 leaving.was_killed = True
                 self._asked_to_stop.add(leaving.place)
-                # The status is older than this step's awaits: `_crash` allows for a node's own end.
+                # The status was read before this step. A node may have ended by itself since then;
+                # `_crash` ignores this case.
                 if status.nodes.get(NodeName(leaving.place)) not in _GONE:
                     await _crash(NodeName(leaving.place), runtime)
 
@@ -240,10 +248,12 @@ class Rollout:
         )
 
     def _note_blockage(self, now_us: int) -> None:
-        """Note since when the rollout is blocked: no member is stopping, all successors are ready.
+        """Note the time since which the rollout is blocked, or that it is not blocked.
 
-        A blocked rollout may wait for ever. Perhaps all places are taken and no member may be
-        missing, or other faults ended members that stay down.
+        A rollout is blocked after a step if no member is stopping and all successors are ready: it
+        waits for nothing that it has begun. Such a rollout may wait for ever, for example because
+        all places are taken and no member may be missing, or because other faults ended members
+        that stay down.
         """
         is_busy = self._stopping or not self._all_ready()
         if is_busy:
@@ -281,7 +291,7 @@ class Rollout:
         while (
             self._free
             and len(self.done) < self._wanted
-            and len(self.old) + len(self.done) < most_members  # members that stop do not count
+            and len(self.old) + len(self.done) < most_members  # stopping members do not count
         ):
             place = self._free.pop(0)
             number = len(self.done)
@@ -297,7 +307,7 @@ class Rollout:
     def _successor(
         self, place: str, start_at_us: int, *, started_at_us: int | None = None
     ) -> Replacement:
-        """Return the record of a successor; `started_at_us`: None if it is yet to be started."""
+        """Return the record of a successor; `started_at_us` is None if it has not started."""
         return Replacement(
             place=place,
             of=None,
@@ -308,14 +318,14 @@ class Rollout:
         )
 
     async def _bring_up(self, node: NodeName, runtime: Runtime, status: ClusterStatus) -> None:
-        """Start a successor, and let the run expect it as a member."""
+        """Start a successor, and note that the run must expect it as a member."""
         await start_or_restart(node, runtime, status)
         self.lost.pop(node, None)
         if node in self.extra:
             self.joined[node] = None
 
     async def _stop_members(self, runtime: Runtime, status: ClusterStatus, now_us: int) -> None:
-        """Stop members, the first of `old` first, while enough others are available."""
+        """Stop members in the order of `old`, as long as enough others are available."""
         while self.old and self._may_stop(status):
             node = self.old.pop(0)
             leaving = Replacement(place=node, of=node, stopped_at_us=now_us)
@@ -395,8 +405,8 @@ class Rollout:
     def _next_us(self, now_us: int) -> int:
         """Return the time of the next step.
 
-        This is the next start of a successor. If the rollout waits for a change of the cluster's
-        status, the next step is at most LOOK_AGAIN_US away.
+        This is the time of the next start of a successor. If the rollout waits for a change of the
+        cluster's status, the next step comes after at most LOOK_AGAIN_US.
         """
         starts = [
             successor.start_at_us or 0 for successor in self.done if successor.started_at_us is None
@@ -417,7 +427,8 @@ class Scaling:
     """A change of the number of a group's members.
 
     - `to`: the number of members to reach.
-    - `step_size`: members that start or stop in one step; the next step is `every_us` later.
+    - `step_size`: number of members that start or stop in one step.
+    - `every_us`: time between two steps.
     - `places`: all places of the group, in order of index. Free places with the lowest index are
       filled first; members with the highest index stop first.
     - `spare`: places that had no member when the group began.
@@ -437,7 +448,11 @@ class Scaling:
     started: list[NodeName] = field(default_factory=list)
     stopped: list[NodeName] = field(default_factory=list)
     is_superseded: bool = False
-    """True if a later scaling of the group has set another size: then only its kills go on."""
+    """True if a later scaling of the group has set another size.
+
+    Then this scaling starts and stops no more members. It only kills members that are stopping, at
+    the end of their grace period (the time that a member has to stop by itself).
+    """
     _kill_at_us: dict[NodeName, int] = field(default_factory=dict)
     """Stopping members, each with the end of its grace period."""
     _next_step_us: int = 0
@@ -478,7 +493,7 @@ class Scaling:
         return False
 
     def _is_occupied(self, place: NodeName, status: ClusterStatus) -> bool:
-        """Return True if the place has a member that nothing has stopped for good."""
+        """Return True if the place has a process that was not stopped for good."""
         return status.nodes.get(place) not in _GONE and place not in self.lost
 
     async def _grow(self, count: int, runtime: Runtime, status: ClusterStatus) -> None:

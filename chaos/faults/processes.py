@@ -1,9 +1,10 @@
 """Faults of processes: kill, loss of power, shutdown, and pause.
 
 A planned fault is first aimed: its target, a role such as `coordinator-of(readers)`, is resolved to
-the node that has the role. This depends on the situation, the cluster's state at that moment. The
-aim goes to `inject` and later to `heal`. A Miss says why there is nothing to hit. A node may be up,
-paused, stopping (in a controlled shutdown), or down.
+the node that has the role. The result depends on the situation, the cluster's state at that moment.
+The Aim goes to `inject`, and later to `heal`, which undoes the fault. A Miss instead of an Aim has
+the reason why there is nothing to hit. A node may be up, paused, stopping (in a controlled
+shutdown: a broker first moves its leaderships away), or down.
 """
 
 from collections.abc import Iterator
@@ -63,7 +64,11 @@ class ProcessFault(FaultKind):
         )
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
-        """Start or resume the node from any state, unless it or its machine is lost."""
+        """Start or resume the node from any state, unless the node or its machine is lost.
+
+        A lost node stays down. The loss of a machine starts the machine's nodes again when it is
+        healed itself.
+        """
         node = aim.nodes[0]
         if node in tools.lost:  # a NodeLoss or a rollout keeps it down
             return None
@@ -82,12 +87,12 @@ class ProcessFault(FaultKind):
 
 
 class _Kill(ProcessFault):
-    """A process ends at once; healing starts it on its disk or on an empty one."""
+    """A process ends immediately; healing starts it on its own disk or on an empty one."""
 
     args_type = DiskArgs
 
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
-        """Report an empty disk where it would be the last copy, or where there is no disk."""
+        """Report an empty disk for the only controller, or for a member, which has no disk."""
         if fault.args.get("disk") != "empty" or fault.target is None:
             return
         # "" for a target of another form: the target's own check reports that form.
@@ -136,9 +141,9 @@ class PowerLoss(_Kill):
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Cut the links of the node, then end its process.
 
-        In this order, because the runtime closes the connections of a process that ends, as a
-        kernel does, but a machine without power sends nothing. The cut links hold the close frames
-        until healing.
+        The links are cut first. The runtime closes the connections of a process that ends, as a
+        kernel does, but a machine without power sends nothing. The cut links hold the messages that
+        close the connections until healing.
         """
         node = aim.nodes[0]
         others = tuple(name for name in (await tools.runtime.status()).nodes if name != node)
@@ -227,14 +232,15 @@ async def bring_back(
 ) -> str | None:
     """Resume or restart a node from any state; a node that is up stays as it is.
 
-    Returns the sentence that the journal notes if the node had to be killed, else None.
-    Units: a node that is still stopping is killed at `kill_at_us` of the run's clock.
+    Returns a sentence for the journal (the list of faults) if the node had to be killed, else None.
+    A node that is still stopping is killed at `kill_at_us`, in microseconds of the run's clock.
     """
     state = (await runtime.status()).nodes.get(node)
     note = None
     if state is NodeState.PAUSED:
         await runtime.resume(node)
-        # A machine may have been paused while the node was stopping: PAUSED hides STOPPING.
+        # The node may have been stopping when its machine was paused. The state PAUSED hides this,
+        # so the state is read again.
         state = (await runtime.status()).nodes.get(node)
     if state is NodeState.STOPPING:
         note = await _end_shutdown(node, runtime, kill_at_us)

@@ -1,7 +1,7 @@
 """All faults by name.
 
-A new fault is one class and one line in `FAULT_KINDS`. The loader's errors, the runner, the
-journal and the generated documentation use this table.
+A new fault is one class and one line in `FAULT_KINDS`. The loader (for its errors about a file),
+the runner, the journal (the list of a run's faults) and the generated documentation use this table.
 """
 
 from chaos.faults.base import FaultKind

@@ -1,13 +1,16 @@
 """Faults of an orchestrator: a deploy that replaces a group's members, and a change of its size.
 
-Both are gradual. `inject` only prepares the work (`chaos.faults.orchestration`); the runner then
-calls `step` at the times that each step returns (`chaos.run.injection`).
+Both are gradual: their work goes on after the injection. `inject` only prepares the work
+(`chaos.faults.orchestration`). The runner then calls `step`; each step returns the time of the next
+one (`chaos.run.injection`).
 
-A place is the node name of one member, such as `consumer-readers-2`; its index comes last. In order
-of indices a group has: the members that the cluster starts with (`members`), late members, which
-the plan starts at a given time (together `members_total`), and `spare_members`, places that only
-these faults fill (together `places_total`). `lost` and `joined` of the tools are shared by all
-faults of a run: members that nothing else may start, and spare places that are filled.
+A place is the node name of one member, such as `consumer-readers-2`; its index comes last. A group
+has three kinds of places, in the order of their indices: the members with which the cluster starts
+(`members`), late members, which the plan starts at a given time, and `spare_members`, places that
+only these faults fill. `members_total` counts the first two kinds, `places_total` all three.
+
+All faults of a run share two records of the tools: `lost` has members that nothing else may start,
+`joined` has spare places that are filled.
 """
 
 import math
@@ -111,16 +114,17 @@ class _Gradual(FaultKind):
     """A gradual fault of the members of one group."""
 
     targets = ("members",)
-    # False: members that stop make the others rebalance, and no checker may call that needless.
+    # False, because the stop of a member makes the others rebalance (rejoin, and get new
+    # partitions). The checker of needless rebalances must not report this.
     spares_members = False
     is_gradual = True
 
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
         """Return all places of the group that the fault may use.
 
-        Left out are the places below `first_index`, and those of late members that have not started
-        yet: the plan starts them. The detail has `up`, the members that are up now, and `members`,
-        the `members_total`.
+        It may not use places with an index below `first_index`, nor those of late members that have
+        not started yet, because the plan starts them. The Aim's detail has `up`, the members that
+        are up now, and `members`, the group's `members_total`.
         """
         _, group_id = split_target(planned.target) or ("", "")
         group = situation.experiment.groups[group_id]
@@ -286,7 +290,8 @@ class ScaleFault(_Gradual):
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Prepare the change; the runner takes its first step."""
         args = msgspec.convert(planned.args, ScaleArgs)
-        # An autoscaler has one desired size. Two of them in force would undo each other for ever.
+        # An autoscaler has one desired size. Two scalings at the same time would undo each other's
+        # changes for ever.
         for earlier in tools.under_way.values():
             if isinstance(earlier, Scaling) and not set(aim.nodes).isdisjoint(earlier.places):
                 earlier.is_superseded = True
@@ -320,7 +325,8 @@ def _group_of(fault: FaultDefinition, experiment: Experiment) -> GroupDefinition
 def _extra_places(aim: Aim) -> frozenset[NodeName]:
     """Return the places beyond the members that the experiment names.
 
-    By index, not by position: `aim.nodes` lacks the places of late members that have not started.
+    They are found by index, not by position: `aim.nodes` lacks the places of late members that have
+    not started.
     """
     total = _members_total(aim)
     return frozenset(place for place in aim.nodes if _index_of(place) >= total)

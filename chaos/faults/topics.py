@@ -1,8 +1,8 @@
 """Faults of topics: an administrator deletes a topic.
 
-Momentary: the controller has deleted the topic when its answer comes, and nothing undoes it. Each
-broker removes its replicas when it reads of the deletion in the metadata. A Miss is the reason why
-a fault hit nothing.
+The fault is momentary: the controller has deleted the topic when its answer comes, and nothing
+undoes the deletion. Each broker removes its replicas when it reads of the deletion in the metadata.
+An Aim has the nodes that a fault will hit, a Miss the reason why it hit nothing.
 """
 
 from collections.abc import Iterator
@@ -74,7 +74,8 @@ class DeleteTopic(FaultKind):
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Delete the topic; return a Miss if the controller refuses or does not answer."""
         args = msgspec.convert(planned.args, DeleteTopicArgs)
-        # Before the answer, because an order without an answer may have been carried out.
+        # Noted before the answer comes, because an order without an answer may have been carried
+        # out.
         tools.deleted_topics[args.topic] = None
         try:
             await tools.runtime.ask_as_admin(delete_topics, (args.topic,))

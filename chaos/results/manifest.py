@@ -1,7 +1,8 @@
 """Content of a run's manifest: the experiment, the command that replays it, versions, commit.
 
-The manifest is the file with which a run can be read, and played again. Hot modules are the ones
-that take most of a run's time.
+The manifest is the file that describes a run, so that the run can be read, and played again. The
+digest of a run is a hash over all rows of its trace. Hot modules are the ones that take most of a
+run's time.
 """
 
 import platform
@@ -46,7 +47,7 @@ def run_command_line(
     trace: bool = True,
     ray_address: str = "local",
 ) -> str:
-    """Return the command that repeats the run; in virtual time it gives the same digest.
+    """Return the command that repeats the run; in virtual time the digest is the same.
 
     Options with their default values are left out.
     """

@@ -1,9 +1,9 @@
 """Writes of a run's files, also on a full or failing disk.
 
-A run whose disk is full heals, stops, and has no verdict. But its trace, results and manifest must
-still be completed, so that they can be read. So a run reserves space on its disk at its beginning.
-When a write fails, the reserve is freed and the write is tried again. The reserve is freed once:
-after that, a failed write has lost something.
+If the disk of a run is full, the run heals its faults, stops, and has no verdict. But its trace,
+results and manifest must still be completed, so that they can be read. Therefore a run reserves
+space on its disk at its beginning. When a write fails, the reserve is freed and the write is tried
+again. There is only one reserve: if a later write fails, its content is lost.
 """
 
 import io
@@ -23,15 +23,19 @@ _RESERVE = ".reserve"
 
 
 class NotRecorded(Exception):
-    """A run or an exploration could not be written; has the path, the error and the kept files."""
+    """A run or an exploration could not be written.
+
+    The message has the path, the error, and the files that were kept.
+    """
 
 
 class RunDisk:
     """Writes the files of one run directory, and owns the reserve on its disk.
 
-    `trouble` is the message of the first failed write, even if the write succeeded when it was
-    repeated. `lost` is True if a call of `write` failed for good: a file is incomplete, and the run
-    counts as not recorded.
+    - `trouble`: the message of the first failed write, even if the write succeeded when it was
+      repeated; None if no write has failed.
+    - `lost`: True if a call of `write` failed for good, so that a file is incomplete. The run then
+      counts as not recorded.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -93,16 +97,17 @@ class TraceSink(io.RawIOBase):
     def write(self, content: "ReadableBuffer", /) -> int:
         """Write all of `content`. Raises: OSError; ValueError once the file is closed."""
         if self.closed:
-            # A failed writer of pyarrow writes its footer when it is garbage-collected. By then
-            # the number of this descriptor may belong to another file.
+            # A writer of pyarrow that has failed writes its footer when it is garbage-collected.
+            # Then another file may have got the number of this file's descriptor.
             raise ValueError("write to closed file")
         remaining = memoryview(content).cast("B")
         size = remaining.nbytes
         while remaining:
             written = 0
 
-            # A write to a nearly full disk may write only a part; the loop then writes the rest.
-            # The default argument is the rest of this round; `attempt` may call this twice.
+            # A write to a nearly full disk may write only a part. The loop then writes the rest.
+            # The default argument binds the rest of this round to the function, which `attempt`
+            # may call twice.
             def write_some(rest: memoryview = remaining) -> None:
                 nonlocal written
                 written = write_bytes(self._file, rest)

@@ -1,8 +1,9 @@
 """The stamp in an experiment file with which a run can be repeated and compared.
 
-The stamp is the section `replay:` of a file. `chaos.experiment.dump` writes it for a run that was
-played; the command `replay` repeats the run and compares the result with the stamp. One part of the
-stamp is a digest of the code that determines a run, which this module computes.
+The stamp is the section `replay:` of an experiment file. `chaos.experiment.dump` writes it for a
+run that was played. The command `replay` repeats the run and compares the result with the stamp. A
+digest is a hash: equal digests mean equal content. The stamp has one of the run's trace, and one of
+the code that determines a run, which this module computes.
 """
 
 import importlib.util
@@ -77,7 +78,7 @@ def python_version() -> str:
 
 
 def differences(stamp: ReplayStamp) -> tuple[str, ...]:
-    """Return a sentence if the code is not that of `stamp`, and one if Python is not."""
+    """Return a sentence if the code differs from that of `stamp`, and one if Python differs."""
     sentences = []
     if stamp.code != code_version():
         commit = "" if stamp.commit is None else f" (commit {stamp.commit[:12]})"

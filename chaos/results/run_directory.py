@@ -1,11 +1,13 @@
 """A run's directory: created, filled during the run, and read afterwards.
 
-`runs/<experiment>/<timestamp>/` contains manifest.json, journal.json, results.json, log.txt,
-events/*.parquet and, after the analysis, tables/ and report.html. Names contain no colons, because
-Hadoop refuses them. Beside the runs is a link `latest`; readers of many runs skip the link, so that
-no run counts twice. So that a reader sees no partial file, the JSON files are replaced atomically,
-and the trace gets its final name when it is complete; only the log is appended to. The driver is
-the process that conducts a run. The journal lists the run's faults.
+`runs/<experiment>/<timestamp>/` contains manifest.json (what the run is), journal.json (the run's
+faults), results.json, log.txt, events/*.parquet (the trace: one row for each event) and, after the
+analysis, tables/ and report.html. Names contain no colons, because Hadoop refuses them. Beside the
+runs is a link `latest`. Readers of many runs skip the link, so that no run counts twice.
+
+A reader must never see a partial file. So the JSON files are replaced atomically, and the trace
+gets its final name only when it is complete. The log is the one file that grows in place. The
+driver is the process that conducts a run.
 """
 
 import os
@@ -27,15 +29,17 @@ from results_schema.results import Results, RunOutcome, Verdict, exit_code
 
 DEFAULT_ROOT = Path("runs")
 EXPLORATIONS = "explorations"
-"""Folder below the root for results of `explore`, which are no runs. So no experiment may have this
-name."""
+"""Folder below the root for results of `explore`, which are no runs.
+
+No experiment may have this name, because the folder of its runs would be the same.
+"""
 LATEST = "latest"
 EVENTS_FILE = "part-00000.parquet"
 """The whole trace, in the folder of events."""
 TRACE_FOLDER = "trace"
 """Folder in a run's directory in which a run in real time collects its nodes' files."""
 _MAX_ATTEMPTS = 1_000
-"""Limit of directories with one name and different numbers."""
+"""Limit of directories that have the same name and different numbers behind it."""
 
 
 class NotARun(Exception):
@@ -105,9 +109,10 @@ class RunDirectory:
             the failure, if they can be written.
         """
         self.disk.free_reserve()
-        # A run that notices `disk.trouble` heals, stops and gets this outcome.
+        # A run that notices `disk.trouble` heals its faults, stops and gets this outcome.
         failed_by_disk = results.outcome is RunOutcome.INTERNAL_ERROR
-        # A write that failed at the very end and succeeded without the reserve has lost nothing.
+        # A write may fail at the very end, and succeed when the reserve is freed. Then nothing is
+        # lost, and the run has not noticed it.
         if self.disk.trouble is None or not (self.disk.lost or failed_by_disk):
             return
         trace = "" if rows is None else f", and {rows:,} rows of the trace"
@@ -212,9 +217,8 @@ def create_run_directory(
 ) -> RunDirectory:
     """Create the directory of a new run, with its manifest, and point `latest` to it.
 
-    The directory's name is `name`, or the time of the run's start, with a number if there is one of
-    this name.
-    `replay` is the command line that repeats the run.
+    The directory's name is `name`, or the time of the run's start. If a directory of this name
+    exists, a number is appended. `replay` is the command line that repeats the run.
     Raises: NotARun if the directory cannot be created.
     """
     started = _now()
@@ -325,7 +329,8 @@ def _now() -> datetime:
 
 
 def timestamp(moment: datetime) -> str:
-    """Return a moment in UTC as a directory's name: sorts by time, without colons."""
+    """Return a moment in UTC as a directory's name, which sorts by time and has no colons."""
+    # [:-3] cuts microseconds to milliseconds.
     return moment.strftime("%Y-%m-%dT%H-%M-%S.%f")[:-3] + "Z"
 
 
@@ -371,7 +376,7 @@ def replace_file(path: Path, content: bytes) -> None:
 def _is_alive(pid: int, host: str) -> bool:
     """Return False if the process on `host` is known to have ended."""
     if host != socket.gethostname():
-        return True  # unknown from here
+        return True  # a process on another machine cannot be checked from here
     try:
         os.kill(pid, 0)  # signal 0 is not delivered: it only asks whether the process exists
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""The writer of a run's trace, on a disk that may fill during the run."""
+"""The writer of a run's trace (one row for each event), on a disk that may fill during the run."""
 
 from typing import TYPE_CHECKING
 
@@ -10,18 +10,19 @@ if TYPE_CHECKING:
 
 
 class RunTrace:
-    """Writes the rows of a run; an instance is a RowObserver that never raises OSError.
+    """Writes the rows of a run.
 
-    A row is written in the middle of a node's work, so an exception would count as a failure of the
-    node. Instead `RunDisk` remembers the error, and the run ends at its next check.
+    The runtime calls an instance with each row (it is a RowObserver). The call never raises
+    OSError: a row is written in the middle of a node's work, so an exception would count as a
+    failure of the node. Instead `RunDisk` remembers the error, and the run ends at its next check.
     """
 
     def __init__(self, directory: RunDirectory, *, rows_come_last: bool = False) -> None:
         """Open the file. Raises: NotARun.
 
         rows_come_last: True in real time, where all rows come after the nodes have stopped. Then
-            pyarrow is imported only with the first row. Its import takes as long as the start of a
-            whole cluster in this process.
+            pyarrow is imported only when the first row comes, so that the cluster starts sooner:
+            the import takes as long as the start of a whole cluster in this process.
         """
         self._disk = directory.disk
         self._path = directory.events / EVENTS_FILE

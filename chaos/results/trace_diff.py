@@ -1,9 +1,11 @@
 """Differences of two traces: exact, row by row, or by their stories, without times.
 
-A parting is the place where two traces begin to differ. In two runs of one seed all rows before it
-are equal, so the first different row shows the cause. Runs of two seeds differ in every latency, so
-their stories are compared instead. The story of a node is the sequence of its steps; a step is a
-decisive event (election, load, rebalance ...) without its time, offsets and member ids.
+A trace is the recorded rows of a run, one for each event. A parting is the place where two traces
+begin to differ. Two runs with the same seed (the number that determines all random choices) should
+be equal: all rows before the parting are, so the first different row shows the cause of the
+difference. Runs with two seeds differ in every latency, so their stories are compared instead. The
+story of a node is the sequence of its steps. A step is a decisive event (election, load, rebalance
+...) without its time, offsets and member ids.
 
 A row has the node that wrote it, and that node's incarnation: the number of its restarts. Changes
 of a run's stage are rows, too. Stories begin with the stage "steady", because any two seeds differ
@@ -89,10 +91,10 @@ class NodeParting:
 class Parting:
     """The place where two traces begin to differ.
 
-    - `rows_alike`: the number of equal rows at the beginning.
-    - `before`: the last of these rows.
-    - `one`, `other`: the rows that follow in each trace; empty where a trace has ended.
-    - `nodes`: in the order in which they begin to differ.
+    - `rows_alike`: the number of equal rows at the beginning of the traces.
+    - `before`: the last of these equal rows.
+    - `one`, `other`: the rows that follow in each trace; empty if the trace has ended.
+    - `nodes`: the first difference of each node, the earliest first.
     """
 
     rows_alike: int
@@ -106,8 +108,9 @@ class Parting:
 class StoryParting:
     """The place where the stories of two traces begin to differ.
 
-    `before` are the last earlier steps of the first trace, of any node. `nodes` are in the order in
-    which their stories begin to differ, empty if all stories are equal.
+    - `before`: the last steps of the first trace before that place, of any node.
+    - `nodes`: the first difference in each node's story, the earliest first; empty if all stories
+      are equal.
     """
 
     before: Rows
@@ -120,7 +123,7 @@ def parting(
     """Return the place where two traces begin to differ; None if they are equal.
 
     before, after: the number of rows to return from before and from after that place.
-    The run's id and the number that each row has (`seq`) are ignored: they are no part of events.
+    The run's id and each row's own number (`seq`) are ignored, because they are no part of events.
     """
     index = next(
         (
@@ -147,16 +150,17 @@ def story_parting(
     """Return the place where the nodes' stories begin to differ after the steady state."""
     mine, theirs = list(_story(one)), list(_story(other))
     nodes = _partings(_by_node(mine), _by_node(theirs), _step)
-    # Steps of all nodes, from before the first node's story differs.
+    # The steps of all nodes that come before the first difference.
     alike = [row for row in mine if not nodes or row.time_us < nodes[0].time_us]
     return StoryParting(before=tuple(alike[max(0, len(alike) - before) :]), nodes=nodes)
 
 
 def parts_by_itself(one: Sequence[TraceRow], parts: Parting) -> bool:
-    """Return True if the first different row hints at no cause: any two seeds differ like this.
+    """Return True if the first different row says nothing about a cause.
 
-    There are three cases: the same event came at another time; the row is before the steady state;
-    a stage of the run began in only one of the runs, because that run's plan ended earlier.
+    Any two seeds differ in these three ways: the same event comes at another time; the row is from
+    before the steady state; a stage of the run begins in only one of the runs, because that run's
+    plan ended earlier.
     """
     first = (*parts.one[:1], *parts.other[:1])
     return (
@@ -205,7 +209,8 @@ def _step(row: TraceRow) -> _Step:
 def _story(rows: Iterable[TraceRow]) -> Iterable[TraceRow]:
     """Yield the rows that are steps, from the steady state on.
 
-    A step that a node repeats at once is yielded once: how often it does so depends on latencies.
+    If a node repeats its last step, the step is yielded only once, because the number of
+    repetitions depends on latencies.
     """
     steady = False
     last: dict[str, _Step] = {}

@@ -1,11 +1,11 @@
 """The verdict of a run, from its checks and its journal.
 
-A check reads the trace and reports an outcome, its findings (violations with their evidence), and a
-note. The journal has one entry for each fault of the plan.
+A check reads the trace (the run's recorded rows) and reports an outcome, its findings (violations
+with their evidence), and a note. The journal has one entry for each fault of the plan.
 
 If a real machine is lost by accident, a run may still have a verdict. Two kinds of checks become
-inconclusive. One depends on rows that were lost with the machine. The other found a violation only
-after the loss, because the loss may be its cause. All other checks count.
+inconclusive: a check that depends on rows which were lost with the machine, and a check that found
+violations only after the loss, because the loss may have caused them. All other checks count.
 """
 
 from collections.abc import Mapping, Sequence
@@ -77,7 +77,7 @@ def without_lost_evidence(
     first = min(events, key=lambda event: event.from_us)
     judged = []
     for report in reports:
-        # Of these nodes, those that write rows of a kind that the check reads.
+        # The nodes without a trace that write rows of a kind which the check reads.
         needed_nodes = needs_rows_of(nodes_without_trace, kinds_read[report.check])
         if needed_nodes:
             note = f"the rows of {nodes_shown(needed_nodes)} were lost with their machine"

@@ -1,4 +1,7 @@
-"""The blast radius of a fault: groups and partitions that depend on the nodes that it hits."""
+"""The blast radius of a fault: groups and partitions that depend on the nodes that it hits.
+
+The leader of a partition of `__consumer_offsets` coordinates the groups that the partition stores.
+"""
 
 from collections.abc import Iterable
 
@@ -32,7 +35,7 @@ def blast_radius_of(
         for name in (consumer_name(group_id, index) for index in range(group.places_total)):
             if name in hit_nodes:
                 groups.add(group_id)
-                member = status.members.get(name)  # None: it did not answer the query
+                member = status.members.get(name)  # None: the member did not answer the query
                 partitions.update(() if member is None else member.assigned)
     return _sorted(groups, partitions)
 
@@ -40,7 +43,7 @@ def blast_radius_of(
 def blast_radius_of_partitions(
     partitions: Iterable[TopicPartition], experiment: Experiment
 ) -> BlastRadius:
-    """Return the blast radius of moved leaderships: the partitions, and the groups in them."""
+    """Return the blast radius of moved leaderships: the partitions, and the groups stored there."""
     moved = set(partitions)
     groups = {
         group_id

@@ -1,11 +1,13 @@
 """Conditions that a cluster must meet before faults, and again after healing.
 
-Each function returns one sentence for each part of its condition that does not hold, and none when
-the condition holds. A wait displays these sentences as its progress, and fails with them.
+Each function returns one sentence for each part of its condition that does not hold, so it returns
+an empty list when the condition holds. A run that waits for a condition displays these sentences as
+its progress, and fails with them.
 
 `status` is the cluster's answer to one query. It has the controller's partitions, the groups that
-each broker has loaded, the servers of ZooKeeper, and the members (the lab's own consumers) that
-answered. `experiment` says what should be there. A late member starts during the run.
+each broker has in memory, the servers of ZooKeeper, and the members (the lab's own consumers) that
+answered. `experiment` says what should be there. A late member starts during the run. An ISR is the
+in-sync replicas of a partition.
 """
 
 from collections.abc import Collection
@@ -33,10 +35,10 @@ def missing_for_steady_state(
 ) -> list[str]:
     """Return what is missing for the cluster's steady state.
 
-    Steady: every partition has a leader and its full ISR, every group is Stable with all its
-    members, and each member that commits has had a commit acknowledged. Late members are not
-    expected, nor is a group that has only late members. With `guests` a group may have further
-    members: clients from outside.
+    A cluster is steady if every partition has a leader and its full ISR, every group is Stable (no
+    rebalance is in progress) with all its members, and each member that commits has had a commit
+    acknowledged. Late members are not expected, nor is a group that has only late members. With
+    `guests` a group may have additional members: clients from outside.
     """
     members = {group_id: group.members for group_id, group in experiment.groups.items()}
     missing = missing_partitions(experiment, status, full_isr=True)
@@ -60,8 +62,8 @@ def missing_for_liveness(
     The conditions are those of the steady state, except that a partition may lack replicas.
 
     - `commits_before`: acknowledged commits of each member at healing. Each needs another one.
-    - `lost`: members that are not expected. All others are, also late and killed members, except
-      for those that their group has refused.
+    - `lost`: members that are not expected. All others are expected, including late and killed
+      members, except members that their group has refused.
     - `joined`: members that are expected in addition to those of the experiment.
     - `deleted_topics`: topics whose partitions need no leader.
     - `guests`: a group may have further members, which are clients from outside.
@@ -85,7 +87,7 @@ def missing_partitions(
 ) -> list[str]:
     """Return the partitions without a leader or, with `full_isr`, without a full ISR.
 
-    Partitions of `deleted_topics` need neither.
+    Partitions of `deleted_topics` are ignored.
     """
     missing = []
     sizes = {name: partitions for name, (partitions, _) in internal_topics(experiment).items()}
@@ -119,9 +121,9 @@ def missing_groups(
 ) -> list[str]:
     """Return what groups lack: each must be Stable at its coordinator, with all its members.
 
-    `members`: number of members of each group. Those in `lost` are not expected, and those in
-    `joined` are expected in addition (as for `missing_for_liveness`). A group that has members is
-    skipped if none of them is expected yet.
+    `members`: number of members of each group. Members in `lost` are not expected, members in
+    `joined` are expected in addition (as for `missing_for_liveness`). If the experiment gives a
+    group members, but none of them is expected now, the group is skipped.
     """
     missing = []
     for group_id in coordinated_groups(experiment):
@@ -129,7 +131,8 @@ def missing_groups(
         expected = len(names)
         if not names and experiment.groups[group_id].members_total:
             continue
-        # A former coordinator may still have the group loaded: only the leader's state counts.
+        # A former coordinator may still have the group in memory. Only the state at the leader of
+        # the group's partition counts.
         partition = offsets_partition(group_partition(experiment, group_id))
         leader = status.partitions.get(partition)
         at_leader = [
@@ -162,7 +165,7 @@ def missing_on_zookeeper(
     lost: Collection[NodeName] = (),
     joined: Collection[NodeName] = (),
 ) -> list[str]:
-    """Return what is missing for the ensemble to serve, and for its groups to read every partition.
+    """Return the ZooKeeper servers that do not serve, and what groups on ZooKeeper lack.
 
     The arguments are those of `missing_groups`. ZooKeeper has no state of a group: no znode marks
     it as stable (ZK-27 of docs/kafka/ZOOKEEPER_CONSUMER.md). So a group counts as stable when each
@@ -207,8 +210,8 @@ def missing_commits(
 ) -> list[str]:
     """Return the members without an acknowledged commit beyond `commits_before`.
 
-    Members of groups that do not commit, members without partitions and those in `lost` are
-    skipped.
+    Three kinds of members are skipped: members of groups that do not commit, members without
+    partitions, and members in `lost`.
     """
     missing = []
     for group_id, definition in experiment.groups.items():

@@ -1,12 +1,14 @@
 """FaultInjector: injects and heals faults, and records both in the journal and the trace.
 
-It handles one fault at a time; the runner decides when each is due. At the end it heals all faults
-that were injected. A fault whose injection failed half-way is healed as well.
+It handles one fault at a time. The runner decides when a fault is due. At the end the injector
+heals all faults that were injected, and faults whose injection failed half-way.
 
 A fault is aimed first: its target (a role such as `controller`) is resolved to the nodes that have
-the role now. A Miss says why there are none. A fault is in force from the return of its injection
-to the beginning of its healing; a momentary fault is done when it returns. A gradual fault works in
-steps for which the runner calls `advance`. Link rules are what cuts or slows connections.
+the role now. The result is an Aim, or a Miss with the reason why there are no such nodes. A fault
+is in force from the return of its injection to the beginning of its healing. A momentary fault is
+done when its injection returns. A gradual fault works in steps, and the runner calls `advance` for
+each. Link rules cut or slow connections. The journal has one entry for each fault, the trace one
+row for each event of the run.
 """
 
 from collections.abc import Callable
@@ -28,7 +30,7 @@ from results_schema.manifest import Plan, PlannedFault
 
 
 class ToolFailed(Exception):
-    """The tool itself failed, not the cluster: the run proves nothing."""
+    """The lab itself failed, not the cluster, so the run proves nothing."""
 
 
 class FaultInjector:
@@ -71,9 +73,9 @@ class FaultInjector:
         return FAULT_KINDS[planned.fault].aim(planned, situation)
 
     async def inject(self, planned: PlannedFault, status: ClusterStatus) -> None:
-        """Inject a fault at its target in `status`; a target that does not exist now is a miss.
+        """Inject a fault at its target in `status`, or record a miss if no node has the role now.
 
-        Raises: ToolFailed if the runtime could not do it.
+        Raises: ToolFailed if the runtime could not inject the fault.
         """
         kind = FAULT_KINDS[planned.fault]
         entry = self._journal.entry(planned.fault_id)
@@ -86,9 +88,9 @@ class FaultInjector:
 
         self._aims[planned.fault_id] = aim
         self._record_aim(entry, aim, kind)
-        # The row is written before the injection. On Ray other nodes may notice a death before the
-        # call returns, and all phases are measured from this row. The row cannot have the process's
-        # id, which only the call returns: it is in the journal.
+        # The row is written before the injection, because the times of all phases count from it,
+        # and on Ray other nodes may notice a death before the call returns. The row cannot have the
+        # process's id, because only the call returns it. The journal has it.
         self._trace(TraceKind.FAULT_INJECTED, entry, _injected_detail(entry, planned))
         try:
             rng = stream(self._seed, "act", planned.fault_id)
@@ -117,9 +119,9 @@ class FaultInjector:
     def must_wait(self, planned: PlannedFault, status: ClusterStatus) -> bool:
         """Return True while the fault's node is still stopping: the caller then heals it later.
 
-        The first answer True has an effect: the fault counts as in force only until now, since its
-        planned duration is over. From now on the node has SHUTDOWN_LIMIT_US to stop; after this
-        limit the answer is False, and `heal` kills the node.
+        The first answer True has an effect: the fault's planned duration is over, so the fault
+        counts as in force only until now. From now on the node has SHUTDOWN_LIMIT_US to stop. After
+        that the answer is False, and `heal` kills the node.
         """
         entry = self._journal.entry(planned.fault_id)
         if not entry.in_force:
@@ -143,7 +145,7 @@ class FaultInjector:
         if not (entry.in_force or half_done):
             return
 
-        # Set already by `must_wait`, or by an earlier attempt that was cut off.
+        # The time may be set already, by `must_wait` or by an earlier attempt that was cut off.
         if entry.in_force_until_us is None:
             entry.in_force_until_us = self._runtime.now_us()
         try:
@@ -179,8 +181,8 @@ class FaultInjector:
     async def advance(self, planned: PlannedFault, status: ClusterStatus) -> int | None:
         """Take the next step of a gradual fault; return the time of the step after it, or None.
 
-        A sequence that has ended is healed as by the plan. A sequence that hangs stays in force
-        until everything is healed.
+        After the last step the fault is healed, as by the plan. A fault that hangs (makes no
+        progress) stays in force until everything is healed.
         Units: microseconds of the run's clock.
         Raises: ToolFailed if the runtime could not do it.
         """
@@ -223,7 +225,7 @@ class FaultInjector:
         )
 
     async def heal_everything(self, plan: Plan) -> None:
-        """Undo every fault in force, newest first; continues after a failure.
+        """Undo every fault in force, newest first, and continue after a failure.
 
         Faults of links come first, so that a node that starts again can reach the others. Then all
         link rules are removed, including rules of unknown faults.
@@ -295,8 +297,8 @@ def _injected_detail(entry: JournalEntry, planned: PlannedFault) -> dict[str, ob
         "members_survive": entry.members_survive,
         "momentary": entry.momentary,
     }
-    # `from` and `to` are the ends of the cut links, or (below) the old and new leaders of moved
-    # partitions.
+    # For a fault of links, `from` and `to` are its ends. For a moved leadership (below) they are
+    # the old and the new leaders.
     if entry.links is not None:
         detail["from"] = list(entry.links.from_)
         detail["to"] = list(entry.links.to)

@@ -1,4 +1,4 @@
-"""The journal of a run in progress.
+"""The journal of a run in progress: one entry for each fault, with its times and its nodes.
 
 The file is written after every change, so that a run that dies leaves a record of its faults.
 """
@@ -27,7 +27,7 @@ class Journal:
         return self._entries[fault_id]
 
     def add(self, planned: PlannedFault) -> JournalEntry:
-        """Add the entry of an event that is not in the plan: an ordered fault, a lost machine."""
+        """Add an entry that the plan lacks: that of an ordered fault or of a lost machine."""
         entry = self._entries[planned.fault_id] = JournalEntry.of(planned)
         return entry
 

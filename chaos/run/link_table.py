@@ -1,7 +1,8 @@
 """The link rules in force, by fault, in the order of injection.
 
-The runtime takes only the whole list of rules. This table builds the rules of one fault, and adds
-and removes them.
+A link rule has an effect (such as a cut) on the messages between some nodes. The runtime takes only
+the whole list of rules. So this table keeps the rules of each fault, and sends the whole list after
+each change.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ def rule(
     selector: Selector,
     effect: LinkEffect,
 ) -> LinkRule:
-    """Return a rule of a fault. `way` (`there`, `back`) distinguishes the rules of one fault."""
+    """Return a rule of a fault; `way` (`there` or `back`) makes its id unique in the fault."""
     return LinkRule(rule_id=f"{fault_id}:{way}", selector=selector, effect=effect)
 
 
@@ -61,7 +62,7 @@ class LinkTable:
             await self._send_rules()
 
     async def _send_rules(self) -> None:
-        self._in_doubt = True  # stays so if the call below fails
+        self._in_doubt = True  # stays True if the call below fails
         rules = [rule for rules in self._by_fault.values() for rule in rules]
         await self._runtime.set_link_rules(rules)
         self._in_doubt = bool(rules)

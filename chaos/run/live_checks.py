@@ -1,9 +1,10 @@
 """LiveChecks: checkers over the part of a trace that can be read during a run in real time.
 
-Their findings are shown and logged at once. They do not count for the verdict, because rows may be
-missing: the driver cannot read the files of other machines, and a node may write rows late. After
-the run another suite checks the whole trace. In virtual time there are no live checks: the one
-suite sees every row at once.
+Their findings (violations that checkers report) are shown and logged during the run. They do not
+count for the verdict, because rows may be missing: the driver (the process that conducts the run)
+cannot read the files of other machines, and a node may write rows late. After the run another suite
+checks the whole trace. In virtual time (the run's own simulated clock) there are no live checks,
+because the one suite gets every row when it is written.
 """
 
 from collections.abc import Callable, Iterable
@@ -50,5 +51,6 @@ class LiveChecks:
         try:
             self._suite.observe_all(self._follow(now_us))
         except Exception as error:
-            # Any error is possible: a row that is missing makes a checker's model inconsistent.
+            # Any error is possible, because a missing row makes the model of a checker
+            # inconsistent.
             self.trouble = f"not checked while running: {type(error).__name__}: {error}"

@@ -2,9 +2,9 @@
 
 A fault and its healing are one record. The runner does not know whether the plan is from a file,
 from an exploration (which draws plans by seeds), or from a shrinker (which makes failing plans
-smaller). Late members, which start during the run, belong to the experiment, not to the plan; but
-the schedule has their starts among the acts of the plan. Times of the plan count from the steady
-state, in which every group is stable.
+smaller). Late members start during the run. They belong to the experiment, not to the plan, but the
+schedule of a run has their starts between the acts of the plan. Times of the plan count from the
+steady state, in which every group is stable.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from results_schema.manifest import Plan, PlannedFault
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedAct:
-    """A moment of a plan: a fault begins, or, with `heals`, ends."""
+    """A moment of a plan: the injection of a fault, or its healing if `heals` is True."""
 
     at_us: int
     planned: PlannedFault
@@ -78,7 +78,7 @@ def _planned_fault(fault: FaultDefinition, index: int, repetition: int) -> Plann
 
 
 def ends_of(ends: OneOrMany | None) -> tuple[str, ...]:
-    """Return an end of links as a tuple of targets: a file may have a list or a single target."""
+    """Return an end of a link fault as a tuple of targets; a file may have one target or a list."""
     if ends is None:
         return ()
     return (ends,) if isinstance(ends, str) else ends
@@ -95,22 +95,22 @@ def arrivals_of(experiment: Experiment) -> tuple[Arrival, ...]:
 
 
 def acts_of(plan: Plan) -> tuple[PlannedAct, ...]:
-    """Return the beginnings and ends of faults by time; at the same time, ends come first."""
+    """Return injections and healings in order of time; at equal times, healings come first."""
     acts = [PlannedAct(at_us=fault.at_us, planned=fault, heals=False) for fault in plan]
     acts += [
         PlannedAct(at_us=fault.at_us + fault.duration_us, planned=fault, heals=True)
         for fault in plan
         if fault.duration_us is not None
     ]
-    # The sort is stable: acts at the same time keep the plan's order. At equal times the key puts
-    # healings (False) before injections (True). The healing of a fault with duration 0 counts as
-    # True, and so stays behind its own injection.
+    # At equal times the second part of the key decides: False for healings, which come first, and
+    # True for injections. The healing of a fault with duration 0 also has True, so that it stays
+    # behind its own injection. The sort is stable: with equal keys the plan's order stays.
     return tuple(
         sorted(acts, key=lambda act: (act.at_us, not act.heals or act.planned.duration_us == 0))
     )
 
 
 def schedule_of(plan: Plan, arrivals: tuple[Arrival, ...]) -> tuple[PlannedAct | Arrival, ...]:
-    """Return acts and arrivals by time; at the same time, arrivals come last."""
+    """Return acts and arrivals in order of time; at equal times, arrivals come last."""
     moments: list[PlannedAct | Arrival] = [*acts_of(plan), *arrivals]
     return tuple(sorted(moments, key=lambda moment: moment.at_us))

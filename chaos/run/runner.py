@@ -1,9 +1,14 @@
 """ExperimentRun: runs an experiment, stage by stage, and reaches the verdict.
 
-Stages: steady state, faults by the plan, healing, liveness, recovery, verification. The module
-knows only the interface `Runtime`, so the same code drives every runtime. Even after an error or a
-Ctrl-C a run heals all faults and stops the cluster. Data flow: (experiment, plan) -> Runtime; trace
-rows -> CheckSuite -> Results; every change -> RunDirectory.
+Stages: steady state (wait until every group is stable), faults by the plan, healing (undo all
+faults), liveness (wait until every group is stable again and commits), recovery (wait until no
+promise is pending), verification (read the committed offsets). The module knows only the interface
+`Runtime`, so the same code drives every runtime. Even after an error or a Ctrl-C a run heals all
+faults and stops the cluster. Data flow: (experiment, plan) -> Runtime; trace rows -> CheckSuite ->
+Results; every change -> RunDirectory.
+
+A CheckSuite has all checkers of a run; it reports findings, which are violations of promises. The
+journal has one entry for each fault. An incarnation is one life of a node's process.
 """
 
 from bisect import insort
@@ -35,9 +40,12 @@ from results_schema.manifest import Plan, PlannedFault, RunStatus
 from results_schema.results import CheckReport, Finding, Results, RunOutcome, Verdict, exit_code
 
 POLL_US = 250_000
-"""Interval of the checks of a run, which report findings and apply limits. A run without a display
-has the same checks: each is an event of the virtual loop, and a display must not change a run. A
-check queries the cluster's status only if a display or a later step needs it."""
+"""Interval of the regular checks of a run, which report findings and apply limits.
+
+In virtual time each check is an event of the run. A display must not change a run, so a run without
+one has the same checks. A check queries the cluster's status only if a display or a later step
+needs it.
+"""
 
 STAGES = (
     "starting",
@@ -76,7 +84,7 @@ TraceReader = Callable[[], Iterable[TraceRow]]
 
 
 class GiveUp(Exception):
-    """Ends the run early for the given reason: faults are healed, the verdict is UNKNOWN."""
+    """Ends the run early for the given reason; faults are healed, and the verdict is UNKNOWN."""
 
 
 class ExperimentRun:
@@ -103,13 +111,15 @@ class ExperimentRun:
     ) -> None:
         """Prepare a run.
 
-        - `suite`: gets rows during the run, from the runtime's observers; or from `read_trace`
-          after the nodes have stopped.
-        - `live_checks`: with `read_trace`, checks that read the trace during the run.
-        - `seed`: of random choices of targets.
-        - `time_limit_us`: on the run's clock.
+        - `suite`: the checkers of the verdict.
+        - `read_trace`: returns the trace for `suite` after the nodes have stopped. None: the
+          runtime feeds `suite` during the run.
+        - `live_checks`: additional checkers that read the trace during the run, if there is a
+          `read_trace`.
+        - `seed`: determines random choices of targets.
+        - `time_limit_us`: the time of the run's clock at which the run ends early.
         - `stop_when`: ends the run after the first finding for which it returns True. A search for
-          one finding needs no more of the run.
+          one finding does not need the rest of the run.
         - `verifies`: if False, the committed offsets are not read at the end. For a group without a
           coordinator this would take a minute, and would show nothing about liveness.
         """
@@ -136,7 +146,7 @@ class ExperimentRun:
         self._steady_at_us: int | None = None
         self._healed_at_us: int | None = None
         self._commits_at_healing: dict[str, int] = {}
-        """Acknowledged commits by member: liveness demands one more of each."""
+        """Member -> number of its acknowledged commits; liveness demands one more of each."""
         self._silent_at_healing: set[NodeName] = set()
         """Nodes that were up at healing and did not answer."""
         self._findings: list[Finding] = []
@@ -165,7 +175,7 @@ class ExperimentRun:
             self._log("interrupted: healing and stopping")
         except Exception as error:
             self._tool_failures.append(f"{type(error).__name__}: {error}")
-            # A lost machine may be the cause. Find out now: `_blame_machines` needs to know it.
+            # A lost machine may be the cause. `settle_contact` finds out, for `_blame_machines`.
             with suppress(Exception):
                 self._runtime.run(self._runtime.settle_contact())
         interrupted = self._clean_up(interrupted=interrupted)
@@ -208,10 +218,11 @@ class ExperimentRun:
     async def _reach_steady_state(self) -> None:
         await self._wait_for_steady_state()
         if self._starts_apart:
-            # The members' timers started together with the steady state. A plan must not begin in
-            # phase with them: real operators do not know the phase.
+            # The steady state comes at a moment that depends on the members' timers. If the plan
+            # began then, its times would always fall into the same phase of these timers. A real
+            # operator does not know the phase, so the plan begins some time later.
             await self._pause_until(self._runtime.now_us() + self._runtime.out_of_step_us())
-            await self._wait_for_steady_state()  # it can be lost during the pause
+            await self._wait_for_steady_state()  # the steady state may be lost during the pause
         self._note_steady_state()
 
     def _note_steady_state(self) -> None:
@@ -298,8 +309,8 @@ class ExperimentRun:
         self._healed_at_us = self._runtime.now_us()
         timeout_us = microseconds(self._experiment.run.liveness_timeout)
         self._enter_stage("liveness", timeout_us=timeout_us)
-        # The check `liveness` counts the commits whose rows come after the row of this stage. So
-        # the counters are read after that row, when every node's clock has passed it.
+        # The check `liveness` counts only commits whose rows come after the row of this stage. So
+        # the counters are read only when every node's clock has passed the time of that row.
         if self._runtime.clock_error_us:
             await self._runtime.sleep(self._runtime.clock_error_us)
         await self._note_commits_at_healing()
@@ -356,7 +367,7 @@ class ExperimentRun:
                 )
 
     async def _wait_for_recovery(self) -> None:
-        """Wait until no promise is pending, for `recovery_timeout` at most."""
+        """Wait until no promise is pending, but no longer than `recovery_timeout`."""
         timeout_us = microseconds(self._experiment.run.recovery_timeout)
         if timeout_us == 0:
             return
@@ -392,7 +403,7 @@ class ExperimentRun:
             await self._runtime.sleep(min(POLL_US, deadline_us - self._runtime.now_us()))
 
     async def _pause_until(self, time_us: int) -> None:
-        """Let the run go on until `time_us`, with the regular checks."""
+        """Let the run go on until `time_us`, and make the regular checks in between."""
         while (remaining_us := time_us - self._runtime.now_us()) > 0:
             await self._runtime.sleep(min(POLL_US, remaining_us))
             if self._status_is_needed():
@@ -420,8 +431,8 @@ class ExperimentRun:
         """Return True if the present check of the run must query the cluster's status.
 
         The counters of a member restart at 0 with its next incarnation, so they must be read before
-        an incarnation ends. Before a fault that ends a node, `inject` queries anyway. What remains
-        are nodes that end on their own, some time after an act: those are STOPPING.
+        an incarnation ends. Before a fault that ends a node, the status is queried anyway. So this
+        method returns True for nodes that end later, by themselves: these are STOPPING.
         """
         return (
             self._progress is not None
@@ -462,8 +473,8 @@ class ExperimentRun:
     def _journal_machine_events(self) -> str:
         """Enter machines that do not answer into journal and log; return why the run ends, or "".
 
-        The report's timeline shows an entry as a band while it is in force. For a machine that came
-        back, this is the time from its last answer before the silence to its first answer after it.
+        A machine that came back counts as disturbed from its last answer before the silence to its
+        first answer after it. The report's timeline shows this time as a band.
         """
         for index, event in enumerate(self._runtime.machine_events):
             if self._journaled_machine_events.get(index) == event:  # an event changes at its end
@@ -496,13 +507,13 @@ class ExperimentRun:
         )
 
     def _blame_machines(self) -> None:
-        """Make failures of the tool reasons for UNKNOWN if a machine was away.
+        """If a machine was away, make failures of the lab reasons for the verdict UNKNOWN.
 
-        A call to a lost machine fails. That shows neither an error of the tool nor one of Kafka.
+        A call to a lost machine fails. This failure shows an error neither of the lab nor of Kafka.
         """
         events = self._runtime.machine_events
-        # Machines that are lost, or silent to this moment. A machine that came back is blamed only
-        # if the tool has failed.
+        # `gone` has machines that are lost, or still silent. A machine that came back is blamed
+        # only if the lab has failed.
         gone = [event for event in events if event.is_lost or event.until_us is None]
         if not gone and not (events and self._tool_failures):
             return
@@ -524,9 +535,9 @@ class ExperimentRun:
     def _report_findings(self) -> None:
         """Write the findings since the last check into the trace and the log.
 
-        A finding is not written at the moment when it is found: a checker finds it while another
-        row is being written. A finding of `live_checks` is only logged, because a VIOLATION in the
-        trace counts for the verdict.
+        A finding cannot be written at the moment when it is found, because a checker finds it while
+        another row is being written. A finding of `live_checks` is only logged, because a row
+        VIOLATION in the trace counts for the verdict.
         """
         for finding in self._findings[self._findings_reported :]:
             if self._live_checks is not None:
@@ -574,8 +585,8 @@ class ExperimentRun:
 
         Returns: True if a Ctrl-C came before this call (`interrupted`) or during it.
 
-        An interrupted run takes its totals from a status query at this moment. A run with a display
-        has made this query already.
+        An interrupted run takes its totals from a status query at this moment, unless the regular
+        checks of a display have made the query already.
         """
         # `_status_is_needed` is True with a display, whose regular checks have made the query.
         if interrupted and not self._status_is_needed():

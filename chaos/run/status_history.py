@@ -1,4 +1,8 @@
-"""Facts from earlier status queries that later ones lack."""
+"""Facts from earlier status queries that later ones lack.
+
+A status is the cluster's answer to one query. It lacks the partitions while no controller answers,
+and the counts of past incarnations (earlier lives of a member's process).
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,8 +30,8 @@ class StatusHistory:
     def with_last_partitions(self, status: ClusterStatus) -> ClusterStatus:
         """Return `status` with the last known partitions, if no controller answers now.
 
-        Faults can then be aimed at leaders also while the controller is down. The last known
-        leaders are still right, because only the controller moves leaderships.
+        So faults can be aimed at leaders even while the controller is down. The last known leaders
+        are still right, because only the controller moves leaderships.
         """
         return status if status.partitions else replace(status, partitions=self._partitions)
 

@@ -1,4 +1,8 @@
-"""The final verification of a run: committed offsets, read through the cluster's own network."""
+"""The final verification of a run: all committed offsets are read once more.
+
+The administrator's client reads them through the cluster's own network. Each answer becomes a row
+of the trace, which the checkers judge.
+"""
 
 from collections.abc import Sequence
 
@@ -10,10 +14,10 @@ from protocol.trace import TraceEvent, TraceKind
 
 
 async def read_committed_offsets(experiment: Experiment, runtime: Runtime) -> list[str]:
-    """Fetch every group's offsets, which traces them for the checkers; return the failures.
+    """Fetch every group's offsets, so that the trace has them; return the failures as sentences.
 
-    All partitions of the group's topics are requested by name. A request for all committed offsets
-    would simply not name a partition whose commit was lost.
+    All partitions of the group's topics are requested by name. The answer to a request for "all
+    committed offsets" would only lack a partition whose commit was lost, and nobody would notice.
     """
     failures = []
     for group_id, group in coordinated_groups(experiment).items():
@@ -37,8 +41,8 @@ async def _read(
     """Fetch the offsets of `partitions`; return the row of the failure, if there is one.
 
     A request for all partitions fails while any of them has offsets in an open transaction. If
-    members begin the next transaction at once, this may be so at each attempt. So after a failure
-    each partition is requested alone, and only a failure of such a request counts.
+    members begin a transaction immediately after the last one, every attempt may fail. So after a
+    failure each partition is requested alone, and only a failure of such a request counts.
     """
     try:
         await runtime.ask_as_admin(fetch_committed_offsets, group_id, partitions)

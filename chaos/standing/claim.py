@@ -1,4 +1,9 @@
-"""ClaimedName: a standing cluster's registration, control server and mailbox together."""
+"""ClaimedName: a standing cluster's registration, control server and mailbox together.
+
+A standing cluster is a run without a planned end. Its claim is a file in the registry of running
+clusters: it has the cluster's name, and the port and the secret token with which commands reach it.
+The control server takes requests of commands, and the mailbox passes them to the run.
+"""
 
 import os
 import secrets
@@ -61,7 +66,7 @@ class ClaimedName:
     def __exit__(self, *_: object) -> None:
         """Free the name, and answer the commands that still wait."""
         release(self._runs, self._cluster)
-        # Without effect after `conclude`: an earlier conclusion stays.
+        # If the run has called `conclude` already, this call changes nothing.
         problem = f"the cluster `{self._cluster.name}` ended without a verdict"
         self._mailbox.conclude(OrderRefusal(kind=RefusalKind.FAILED, problems=(problem,)))
         self._server.close()

@@ -1,9 +1,10 @@
 """The sockets between a standing cluster and the commands that send it requests.
 
 The cluster listens on a free port of the loopback address. Its server has threads of its own, so
-that it also answers while the run's event loop is busy. A connection carries one request and one
-answer, each in one frame: four bytes of length, then JSON. A request without the cluster's token
-gets no answer, so that other users of the machine cannot give orders.
+that it answers even while the run's event loop is busy. A connection carries one request and one
+answer, each in one frame: four bytes of length, then JSON. The token is a secret of the cluster's
+owner. A request without it gets no answer, so that other users of the machine cannot give orders. A
+PresenceRequest only asks whether the cluster is there.
 
 JSON rather than pickle, because decoding a pickle can execute code. TCP rather than Unix sockets,
 because Python has no Unix sockets on Windows.
@@ -31,9 +32,9 @@ from chaos.standing.messages import (
 
 LOOPBACK = "127.0.0.1"
 MAX_FRAME_BYTES = 16 * 1024 * 1024
-"""More than the status of the largest cluster that an experiment file may describe."""
+"""Limit of a frame: the status of the largest possible cluster is smaller."""
 FRAME_TIMEOUT_S = 10.0
-"""Timeout of a connect, of each read of a request, and of the last answers at `close`."""
+"""Timeout of a connect, of each read of a request, and of the wait for an answer at `close`."""
 _CLOSE_POLL_S = 0.05
 """Interval in which the server's thread checks whether `close` was called."""
 _LENGTH = struct.Struct(">I")
@@ -75,8 +76,9 @@ class ControlServer:
 class _Server(socketserver.ThreadingTCPServer):
     """Listens, and knows the threads that have not answered yet."""
 
-    # The base class would join its threads without a timeout, at close and at the process's end.
-    # An answer may never come (a heal that hangs), so `ControlServer.close` joins with a timeout.
+    # By default the base class waits for its threads without a timeout, at close and at the end of
+    # the process. But an answer may never come, for example if a heal hangs. So these two settings
+    # switch the waits off, and `ControlServer.close` waits with a timeout.
     daemon_threads = True
     block_on_close = False
 
@@ -123,11 +125,12 @@ class _Connection(socketserver.BaseRequestHandler):
             envelope = msgspec.json.decode(_receive(self.request), type=Envelope)
         except (OSError, EOFError, msgspec.MsgspecError):
             return  # another program, not one of this project's commands
-        # `compare_digest` takes equally long for each wrong token, so that timing reveals nothing.
+        # `compare_digest` takes the same time for each wrong token, so that the time of an answer
+        # reveals nothing about the right one.
         if not hmac.compare_digest(envelope.token.encode(), self.server.token.encode()):
             return
-        # Presence is answered before the version is compared, and not by the run. So a cluster of
-        # another version, or one that is busy, is not taken for a dead one.
+        # A PresenceRequest is answered here, before the version is compared and without the run. So
+        # a command does not take a cluster of another version, or a busy one, for a dead one.
         if isinstance(envelope.request, PresenceRequest):
             answer: Answer = PresenceAnswer()
         elif envelope.version != CONTROL_VERSION:
@@ -183,7 +186,8 @@ def _receive(connection: socket.socket) -> bytes:
     """Return the content of the next frame. Raises: EOFError, OSError."""
     (length,) = _LENGTH.unpack(_receive_exactly(connection, _LENGTH.size))
     if length > MAX_FRAME_BYTES:
-        # Another program: the caller treats it like a connection that ended early.
+        # So large a length comes from another program. The caller treats it like a connection that
+        # ended early.
         raise EOFError(f"a frame of {length} bytes")
     return _receive_exactly(connection, length)
 

@@ -1,13 +1,13 @@
 """The experiment of a standing cluster: the cluster that `coordlab up` runs until `coordlab down`.
 
 The experiment comes from an experiment file, from flags of the command line, or from both:
-1. The document is read from the file; without a file it is made with defaults.
+1. The document is read from the file. If there is no file, a document with defaults is made.
 2. The flags are written into the document, as if they stood in the file.
 3. The overrides (`--var`) replace values, as in `coordlab run`.
 4. The changed document is checked. So a mistake in a flag gets the same message as in a file.
 
-The document is a tree of Items: each is a value of the YAML file with the line of its keys, for
-messages. `root` is the item of the whole document.
+The document is a tree of Items. An Item is a value of the YAML file with its line, for messages; a
+value that came from a flag has no line. `root` is the Item of the whole document.
 """
 
 from collections.abc import Sequence
@@ -83,7 +83,8 @@ def define(
     try:
         return _define(file, flags, name=name, plays=plays)
     except ExperimentError as error:
-        # The loader reports a wrong override as of file "--var". Here `--var` is one flag of many.
+        # For a wrong override the loader names `--var` instead of a file. Here all flags define the
+        # cluster, so the message says "command line".
         raise ExperimentError(map(_of_command_line, error.problems)) from error
 
 
@@ -116,8 +117,8 @@ def _define(file: str | None, flags: Flags, *, name: str | None, plays: bool) ->
 def _blank(flags: Flags) -> Item:
     """Return the document of a cluster without a file.
 
-    The internal topics have three replicas by Kafka's default. With one or two brokers they could
-    not be created, so they get one or two replicas.
+    Kafka's internal topics have three replicas by default. With only one or two brokers they could
+    not be created, so they get as many replicas as there are brokers.
     """
     brokers = ClusterDefinition().brokers if flags.brokers is None else flags.brokers
     cluster: dict[str, object] = {"brokers": brokers}
@@ -149,8 +150,8 @@ def _enter(root: Item, flags: Flags) -> list[Problem]:
     if flags.brokers is not None:
         _put(_mapping(root, "cluster"), "brokers", flags.brokers)
     brokers = root.child("cluster").child("brokers").value
-    # The file is not checked yet: `brokers` may be a word, or 0. The later check reports such
-    # values; until then any number will do.
+    # The file is not checked yet, so `brokers` may be a word, or 0. The later check reports such a
+    # value. Until then any number serves to compute the replicas.
     broker_count = brokers if isinstance(brokers, int) else ClusterDefinition().brokers
     replicas = max(1, min(_MOST_REPLICAS, broker_count))
     topics = _mapping(root, "topics")
@@ -178,7 +179,7 @@ def _enter(root: Item, flags: Flags) -> list[Problem]:
 
     for text in flags.producers:
         topic, colon, rate = text.partition(":")
-        # A rate after the colon is required: `orders:` is a mistake, not the default rate.
+        # `orders` alone means the default rate. `orders:` is a mistake, because a rate must follow.
         records = _rate(rate) if colon else DEFAULT_RECORDS_PER_SECOND
         if not topic or records is None:
             problems.append(_wrong("--producer", text, "`TOPIC[:RECORDS_PER_SECOND]`"))
@@ -193,7 +194,7 @@ def _enter(root: Item, flags: Flags) -> list[Problem]:
 
 
 def _put_missing(topics: Item, names: Sequence[str], replicas: int) -> None:
-    """Define those topics of a group or a producer that neither the file nor a flag defines."""
+    """Define the topics in `names` that neither the file nor an earlier flag defines."""
     for name in names:
         if isinstance(topics.value, dict) and name not in topics.value:
             _put_topic(topics, name, DEFAULT_PARTITIONS, replicas)
@@ -215,7 +216,8 @@ def _put(item: Item, key: str, value: object) -> None:
 
 
 def _put_item(item: Item, key: str, value: Item) -> None:
-    # A value that should be a mapping and is none stays: the check of the document reports it.
+    # If the file has another value where a mapping should be, it stays as it is, so that the check
+    # of the document reports it.
     if isinstance(item.value, dict):
         item.value[key] = value
         item.key_lines[key] = None

@@ -1,8 +1,9 @@
 """The answer to `status`: the state of the cluster, its faults and the findings so far.
 
-A standing cluster runs until a command ends it, and answers commands meanwhile. `ClusterStatus` has
-the latest answers of its nodes; `brokers_alive` has every broker as a key. Facts are the parts of
-the answer. A finding is a violation that a checker reports.
+A standing cluster runs until a command ends it, and answers other commands until then.
+`ClusterStatus` has the latest answers of its nodes; its field `brokers_alive` has every broker as a
+key. Facts are the parts of the answer. A finding is a violation that a checker reports. A broker is
+fenced while the controller counts it as dead. The ISR of a partition is its in-sync replicas.
 """
 
 from collections.abc import Sequence
@@ -31,9 +32,9 @@ def status_answer(
     waiting_for: Sequence[str],
     with_partitions: bool,
 ) -> StatusAnswer:
-    """Return the answer: `blank`, which has the run's identity, completed with the state.
+    """Return the answer: the run's identity from `blank`, and the state from the other arguments.
 
-    Of `blank` only the name, run directory, runtime, process, stage, time and addresses are used.
+    The identity is the name, run directory, runtime, process, stage, time and addresses.
     """
     sizes: dict[str, int] = {}  # topic -> number of partitions, which count from 0
     for partition in status.partitions:
@@ -75,7 +76,7 @@ def broker_state(status: ClusterStatus, broker_id: BrokerId) -> str:
 
 
 def group_facts(status: ClusterStatus, experiment: Experiment) -> tuple[GroupAtBroker, ...]:
-    """Return every group at each broker that has it loaded, in order of names."""
+    """Return every group at each broker that has it in memory, in order of the groups' names."""
     # The lab's own consumers answer with their member ids; clients from outside answer nothing.
     nodes = {member.member_id: str(name) for name, member in status.members.items()}
     return tuple(

@@ -1,7 +1,9 @@
 """GuestGroups: the groups that clients from outside have joined, according to the trace.
 
-A coordinator traces each member that it adds, and each consumer of the lab traces rows with its own
-member id. So a member id without rows of a consumer of the lab belongs to a client from outside.
+The trace has the rows that the run's nodes have written. A coordinator writes a row about each
+member that it adds. A consumer of the lab (one that the run itself started) writes rows with its
+own member id. A client from outside writes no rows. So if no consumer of the lab has written a row
+with a member id, the id belongs to a client from outside.
 """
 
 from protocol.trace import TraceKind, TraceRow
@@ -10,8 +12,8 @@ from protocol.trace import TraceKind, TraceRow
 class GuestGroups:
     """Collects member ids from all rows of a trace.
 
-    A consumer of the lab that dies before it knows its member id counts as a client from outside.
-    Its group is then judged less strictly, so this error can cause no false finding.
+    If a consumer of the lab dies before it knows its member id, it counts by mistake as a client
+    from outside. Its group is then judged less strictly, so this can cause no false finding.
     """
 
     def __init__(self) -> None:

@@ -2,9 +2,10 @@
 
 `ask` may be called from any thread, and from a signal handler. A signal handler interrupts the main
 thread. If that thread held a lock at the moment, the handler would wait for it forever, so `ask`
-takes no lock. The run takes one request after
-the other with `next`, in its own loop. At first the mailbox is closed: it refuses every request but
-a DownRequest until `open`. A DownRequest ends the run; its answer is the run's conclusion.
+takes no lock. The run takes one request after the other with `next`, in its own loop.
+
+A closed mailbox refuses every request except a DownRequest. It is closed until `open`, and again
+after `close`. A DownRequest ends the run; its answer is the run's conclusion.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ class OrderSource(Protocol):
     async def next(self, pause: Coroutine[object, object, None]) -> PendingRequest | None:
         """Return the next request, or None if `pause` (a sleep) ends before a request comes.
 
-        The source itself answers a DownRequest, because that answer needs the written report.
+        The caller must not answer a DownRequest: the source does it when the report is written.
         """
 
     def open(self) -> None:
@@ -96,9 +97,10 @@ class Mailbox:
         self._refuse_waiting()
 
     def conclude(self, answer: DownAnswer | OrderRefusal) -> None:
-        """Answer every DownRequest, also later ones, with `answer`, and refuse all others.
+        """Answer every DownRequest from now on with `answer`, and refuse all other requests.
 
-        Later calls change nothing: the first conclusion stays.
+        DownRequests that wait already are answered, too. Later calls change nothing: the first
+        conclusion stays.
         """
         self._conclusion = self._conclusion or answer
         self.close("the cluster is down")
@@ -120,13 +122,14 @@ class Mailbox:
             return None
         asked = self._waiting.popleft()
         if isinstance(asked.request, DownRequest):
-            self._ending.append(asked)  # its answer is the conclusion
+            self._ending.append(asked)  # `conclude` answers it
         return asked
 
     def _refuse_waiting(self) -> None:
         """Refuse the requests that wait, and answer DownRequests if there is a conclusion.
 
-        Two threads may do this at once, so a deque can be empty right after the check of it.
+        Two threads may do this at the same time. So a deque can be empty immediately after the
+        check that it is not, and `popleft` then raises IndexError.
         """
         while self._waiting:
             try:
@@ -136,7 +139,7 @@ class Mailbox:
             if isinstance(asked.request, DownRequest):
                 self._ending.append(asked)
             else:
-                # Another thread may have opened the mailbox meanwhile: then it has no reason.
+                # If another thread has opened the mailbox in the meantime, the reason is None.
                 problem = self._closed_because or "the cluster is down"
                 asked.answer(OrderRefusal(kind=RefusalKind.ENDING, problems=(problem,)))
         while self._conclusion is not None and self._ending:

@@ -1,10 +1,11 @@
 """Requests to a standing cluster, and its answers: JSON frames with the cluster's token.
 
 A standing cluster is a run without a planned end: it takes orders of commands until a DownRequest.
-The token is a secret of the cluster's owner. A JournalEntry is the record of one fault.
+The token is a secret of the cluster's owner. A JournalEntry is the record of one fault. A fault is
+in force from its injection until it is healed (undone).
 
-Imports only the results' schema, so a command that sends a request starts without importing the
-rest of the lab.
+This module imports only the results' schema. So a command that sends a request starts without
+importing the rest of the lab.
 """
 
 from enum import StrEnum
@@ -20,7 +21,7 @@ from results_schema.results import (
 )
 
 CONTROL_VERSION = 1
-"""Version of requests and answers, which each incompatible change to these structs must raise."""
+"""Version of requests and answers. An incompatible change to these structs must increase it."""
 
 
 class PresenceRequest(msgspec.Struct, frozen=True, kw_only=True, tag="presence"):
@@ -32,7 +33,7 @@ class InjectRequest(
 ):
     """Orders a fault; the fields are those of a fault in an experiment file.
 
-    With `waits` the answer comes only when the fault is over.
+    If `waits` is True, the answer comes only when the fault is over.
     """
 
     fault: str
@@ -47,7 +48,7 @@ class InjectRequest(
 class HealRequest(msgspec.Struct, frozen=True, kw_only=True, tag="heal"):
     """Orders that one fault, or every fault in force, is healed.
 
-    Without `fault_id` and `everything` the request means the only fault in force.
+    If `fault_id` is None and `everything` is False, the request means the only fault in force.
     """
 
     fault_id: str | None = None
@@ -55,7 +56,7 @@ class HealRequest(msgspec.Struct, frozen=True, kw_only=True, tag="heal"):
 
 
 class StatusRequest(msgspec.Struct, frozen=True, kw_only=True, tag="status"):
-    """Asks for the state of the cluster; `partitions` asks for each partition's, too."""
+    """Asks for the state of the cluster; with `partitions`, also for that of each partition."""
 
     partitions: bool = False
 
@@ -68,7 +69,7 @@ Request = PresenceRequest | InjectRequest | HealRequest | StatusRequest | DownRe
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
-    """A request with the token without which the cluster refuses it."""
+    """A request, with the token that the cluster demands."""
 
     version: int = CONTROL_VERSION
     token: str
@@ -109,7 +110,7 @@ class PresenceAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="presence_an
 
 
 class InjectAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="inject_answer"):
-    """A fault that was injected; `warnings` are those of an experiment file with this fault."""
+    """A fault that was injected, with the warnings that a file with this fault would get."""
 
     fault: JournalEntry
     warnings: tuple[str, ...] = ()
@@ -122,14 +123,23 @@ class HealAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="heal_answer"):
 
 
 class BrokerFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One broker. `state` is the process's, or `fenced` where the controller has fenced it."""
+    """One broker.
+
+    `state` is the state of its process, or `fenced` if it runs and the controller counts it as
+    dead.
+    """
 
     broker_id: int
     state: str
 
 
 class PartitionFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One partition, as the controller has it. `leader` -1: none."""
+    """One partition, as the controller knows it.
+
+    - `leader`: -1 if the partition has no leader.
+    - `leader_epoch`: the number of the leadership; each election increases it.
+    - `isr`: the in-sync replicas.
+    """
 
     topic: str
     partition: int
@@ -140,9 +150,9 @@ class PartitionFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemberFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One member of a group, as its coordinator has it.
+    """One member of a group, as its coordinator knows it.
 
-    `node` is the lab's consumer that has this member id; None for a client from outside.
+    `node` is the consumer of the lab that has this member id; None for a client from outside.
     """
 
     member_id: str
@@ -151,10 +161,12 @@ class MemberFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupAtBroker(msgspec.Struct, frozen=True, kw_only=True):
-    """One group at one broker that acts as its coordinator. Two brokers can do so at a time.
+    """One group at one broker that acts as its coordinator; two brokers may do so for a while.
 
-    `is_of_the_file` is True if the experiment file defines the group. Only these groups must be
-    live at the end of the run.
+    - `offsets_partition`: the partition of `__consumer_offsets` that stores the group.
+    - `generation`: the number of the group's rebalance.
+    - `is_of_the_file`: True if the experiment file defines the group. Only these groups must be
+      live (stable, with commits) at the end of the run.
     """
 
     group: str

@@ -1,8 +1,9 @@
 """Turns an InjectRequest (an order) into a planned fault, by the rules of experiment files.
 
-A standing cluster may have more topics and groups than its experiment file, because clients from
-outside create them. So an order is checked against the file extended by the topics and groups that
-the cluster has at that moment (`with_current_topics_and_groups`).
+A standing cluster (a run without a planned end) may have more topics and groups than its experiment
+file, because clients from outside create them. So the file is first extended by the topics and
+groups that the cluster has at that moment (`with_current_topics_and_groups`). The order is checked
+against the extended file.
 
 A target is a role with an argument, such as `leader-of(orders-3)`. A problem is an error or warning
 of the experiment file's rules, with the path of the field that is wrong.
@@ -44,7 +45,7 @@ _PARTITION_ROLES = ("leader-of", "follower-of")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderedFault:
-    """A fault that can be injected, and the warnings that an experiment file with it would get."""
+    """A fault that can be injected, with the warnings that a file with this fault would get."""
 
     planned: PlannedFault
     warnings: tuple[str, ...]
@@ -53,8 +54,8 @@ class OrderedFault:
 def with_current_topics_and_groups(experiment: Experiment, status: ClusterStatus) -> Experiment:
     """Return `experiment` extended by the topics and groups that only the cluster has.
 
-    The status does not show which topics an added group reads, so the group gets all topics. It
-    gets no members: its members are clients from outside, which the experiment does not start.
+    The status does not show which topics such a group reads, so the group gets all topics. It gets
+    no members, because its members are clients from outside, which the experiment does not start.
     """
     internal = {*internal_topics(experiment), CLUSTER_METADATA}
     sizes: dict[str, tuple[int, int]] = {}  # topic -> number of partitions, of replicas
@@ -95,8 +96,9 @@ def order_fault(
     fault = msgspec.convert(document.plain(), FaultDefinition)
     problems = list(fault_errors(experiment, fault, FILE))
     if problems:
-        # Perhaps the order is only too early: it names groups or topics that do not exist yet. So
-        # the order is checked once more as if these existed. If errors remain, it is never right.
+        # The order may name groups or topics that do not exist yet. So it is checked once more, as
+        # if these existed. If there are no errors then, the order is only too early. Otherwise it
+        # is wrong at any time.
         imagined = _with_named_topics_and_groups(experiment, fault)
         kind = RefusalKind.NOTHING_NOW
         if any(True for _ in fault_errors(imagined, fault, FILE)):

@@ -25,7 +25,7 @@ def check_ports(listener: ListenerSpec, brokers: int) -> None:
             f"{brokers} brokers need the ports from {first} on; expected a first port of at most "
             f"{_PORT_MAX - brokers + 1}"
         )
-    # With first port 0 the system chooses free ports: only the host needs a check.
+    # If the first port is 0, the system chooses free ports, and only the host needs a check.
     for port in range(first, first + brokers) if first else (0,):
         try:
             family, kind, _, _, address = socket.getaddrinfo(
@@ -33,9 +33,9 @@ def check_ports(listener: ListenerSpec, brokers: int) -> None:
             )[0]
             with socket.socket(family, kind) as probe:
                 if os.name == "posix":
-                    # The brokers' listeners set this option, too. Without it, closed connections
-                    # of a former cluster (TIME_WAIT) would keep the port taken for a minute.
-                    # On Windows it would allow a port at which another program listens.
+                    # The brokers' listeners set this option, too. Without it a port stays taken for
+                    # a minute after a former cluster has closed its connections (TIME_WAIT). On
+                    # Windows the option would allow a port at which another program listens.
                     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(address)
                 probe.listen(1)
@@ -47,7 +47,10 @@ def check_ports(listener: ListenerSpec, brokers: int) -> None:
 
 
 def is_loopback(host: str | None) -> bool:
-    """Return True if only programs of this machine can reach `host`. None: the loopback address."""
+    """Return True if only programs of this machine can reach `host`.
+
+    None stands for the loopback address.
+    """
     if host is None:
         return True
     try:

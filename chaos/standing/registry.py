@@ -1,9 +1,10 @@
 """The registry of the clusters that are up: one file for each, in a folder below the runs.
 
-`<runs>/.up/<name>.json` claims a name for a cluster. The file has the port at which the cluster
-takes orders and the token that an order needs; only its owner can read it. A cluster removes its
-file when it goes down. The file of a killed cluster remains. The next command finds that nothing
-listens at the port, reports that, and removes the file and the cluster's other remains.
+`<runs>/.up/<name>.json` claims a name for a standing cluster (a run without a planned end). The
+file has the port at which the cluster takes orders, and the secret token that an order needs. Only
+the file's owner can read it. A cluster removes its file when it goes down. The file of a killed
+cluster remains. The next command finds that nothing listens at the port, reports that, and removes
+the file and other things that the cluster has left.
 
 In this module `runs` is the folder of all runs, and a claim is the file of a name.
 """
@@ -23,7 +24,10 @@ FOLDER = ".up"
 DEFAULT_NAME = "lab"
 _OWNER_ONLY = 0o600
 _CLAIM_ATTEMPTS = 100
-"""Attempts to claim a name. An attempt fails on a dead cluster's claim, and removes that claim."""
+"""Limit of the attempts to claim a name.
+
+If an attempt meets the claim of a dead cluster, it removes the claim, and another attempt follows.
+"""
 _PRESENCE_TIMEOUT_S = 5.0
 
 
@@ -88,14 +92,14 @@ def claim(runs: Path, cluster: StandingCluster) -> tuple[DeadCluster, ...]:
     try:
         for _ in range(_CLAIM_ATTEMPTS):
             try:
-                # A link, not a write. It fails if the name is taken, and no other process ever
-                # reads a file that is only partly written.
+                # A link is used, not a write, for two reasons: a link fails if the name is taken,
+                # and no other process can read a file that is only partly written.
                 os.link(unfinished, _path(runs, cluster.name))
             except FileExistsError:
                 died += _remove_if_dead(runs, cluster.name)
             else:
                 return tuple(died)
-        # Each attempt met another claim, which was released at once or whose cluster had died.
+        # Each attempt met another claim, which was released in the meantime, or was a dead one.
         raise NameTaken(f"the name `{cluster.name}` is claimed again and again in {folder}")
     finally:
         unfinished.unlink(missing_ok=True)
@@ -134,8 +138,9 @@ def clusters_up(runs: Path) -> tuple[tuple[StandingCluster, ...], tuple[DeadClus
 def find_cluster(runs: Path, name: str | None) -> tuple[StandingCluster, tuple[DeadCluster, ...]]:
     """Return the cluster that a command means, and the dead ones whose claims were removed.
 
-    Without a name the command means the only cluster that is up; of several, the one with the
-    default name. Raises: NoCluster, whose message begins with the dead clusters.
+    If `name` is None, the command means the only cluster that is up, or, if several are up, the one
+    with the default name.
+    Raises: NoCluster. Its message begins with the dead clusters.
     """
     up, died = clusters_up(runs)
     names = " and ".join(f"`{cluster.name}`" for cluster in up)
@@ -156,7 +161,7 @@ def find_cluster(runs: Path, name: str | None) -> tuple[StandingCluster, tuple[D
 def _remove_if_dead(runs: Path, name: str) -> Iterator[DeadCluster]:
     """Remove the claim of a dead cluster. Raises: NameTaken if the cluster lives."""
     cluster = _read(_path(runs, name))
-    if cluster is None:  # released after the caller's attempt to claim the name
+    if cluster is None:  # the other cluster has released the name since the caller's attempt
         return
     if not _is_dead(cluster):
         raise NameTaken(
@@ -170,7 +175,7 @@ def _remove(runs: Path, cluster: StandingCluster) -> Iterator[DeadCluster]:
     """Remove the claim of a dead cluster; yield it, unless another process was first.
 
     A race: two processes may find the same dead claim. The first removes it and claims the name
-    anew. If the second then removed the file, it would remove a valid claim. So:
+    anew. If the second then removed the file, it would remove a valid claim. The steps against it:
     1. Move the file aside, in which only one process can succeed.
     2. Compare the file's token with the dead cluster's.
     3. If they differ, put the file back, unless the name has been claimed meanwhile.
@@ -193,7 +198,7 @@ def _remove(runs: Path, cluster: StandingCluster) -> Iterator[DeadCluster]:
 
 
 def _remove_leavings(cluster: StandingCluster) -> None:
-    """Remove a killed cluster's disks and the file of its nodes' addresses; its trace stays."""
+    """Remove a killed cluster's disks, and the file with its nodes' addresses; keep its trace."""
     if not cluster.run_directory:  # the cluster died before `update` entered its directory
         return
     # Imported here because a command seldom needs these modules, and they would double its start.
@@ -231,7 +236,8 @@ def _path(runs: Path, name: str) -> Path:
 
 
 def _write_for_owner(path: Path, cluster: StandingCluster) -> None:
-    # A killed writer may have left a file here. It is removed: its permissions are not known.
+    # A killed process may have left a file here. It is removed, because other users may be able to
+    # read it.
     path.unlink(missing_ok=True)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
     with os.fdopen(file, "wb") as stream:

@@ -1,20 +1,21 @@
 """StandingRun: a run without a planned end, which carries out orders of other processes.
 
-An order is a request from a command such as `inject`, `heal` or `down`. Stages, journal, trace,
-checkers and verdict are those of every run (ExperimentRun). Three things differ:
+An order is a request from a command such as `inject`, `heal` or `down`. Stages, journal (the list
+of faults), trace (the recorded events), checkers and verdict are those of every run
+(ExperimentRun). Three things differ:
 
 1. The run accepts orders as soon as the brokers serve. Groups may become stable later, or never.
 2. A fault comes from an order, or from the plan if the run has one. The plan's time begins with
-   the first steady state.
+   the first steady state: every group is stable, and every partition has all its replicas in sync.
 3. The run ends after a `down`, after its duration or after a Ctrl-C. The end is that of every run:
    all faults are healed, the run waits until the groups of the experiment are live again, and the
    trace is judged.
 
-Clients from outside are Kafka clients that the run did not start. Their own groups and topics are
-no part of the experiment: the run cannot see their members, and no check waits for them. Checks of
-brokers and coordinators judge these groups like all others. A group of the experiment that a client
-from outside has joined is judged in the same way (`guests`). Consumers of the lab are the ones that
-the run itself has started.
+Clients from outside, or guests, are Kafka clients that the run did not start. Consumers of the lab
+are the ones that the run itself has started. Groups and topics of clients from outside are no part
+of the experiment: the run cannot see their members, and no check waits for them. Only the checks of
+brokers and coordinators judge these groups. A group of the experiment that a client from outside
+has joined is judged in the same way (`guests`).
 """
 
 from bisect import insort
@@ -58,7 +59,7 @@ from results_schema.results import CheckReport, Finding
 
 SERVING = "serving"
 START_POLL_US = 10_000
-"""Interval of the status queries while the cluster starts. Short: a person waits for the start."""
+"""Interval of the status queries during the start. It is short because a person waits."""
 
 
 class StandingRun(ExperimentRun):
@@ -87,12 +88,14 @@ class StandingRun(ExperimentRun):
     ) -> None:
         """Prepare a run, as ExperimentRun does.
 
-        `identity` has the fields of each StatusAnswer that name the run. `on_serving` is called
-        once, with the run's clock, when the brokers serve. `while_serving` is entered at the same
-        moment, in the run's loop, and left when the healing begins. `judge_again` is called with
-        the whole trace on disk; it returns a suite that has judged the trace anew, or None if the
-        verdict of `suite` stands.
-        Units: `duration_us` is how long the run accepts orders, on the run's clock.
+        - `orders`: the source of requests.
+        - `identity`: the fields of each StatusAnswer that name the run.
+        - `duration_us`: time for which the run accepts orders, on the run's clock; None: no limit.
+        - `on_serving`: called once, with the time of the run's clock, when the brokers serve.
+        - `while_serving`: entered at the same moment, in the run's loop, and left when the healing
+          begins.
+        - `judge_again`: called when the whole trace is on disk. It returns a suite that has judged
+          the trace anew, or None if the verdict of `suite` stands.
         """
         super().__init__(
             experiment,
@@ -121,17 +124,17 @@ class StandingRun(ExperimentRun):
         self._missing: list[str] = []
         """Conditions of the steady state that do not hold yet."""
         self._next_numbers: dict[str, int] = {}
-        """Per name of a fault: the number in the id of its next order, such as 2 in `crash-2`."""
+        """Kind of fault -> the number in the id of its next order, such as 2 in `crash-2`."""
         self._ordered_ids: dict[str, None] = {}
         """Ids of the faults that come from orders."""
         self._unjudged: dict[str, None] = {}
-        """Groups that clients from outside are, or were, members of."""
+        """Groups that have, or had, a client from outside as a member."""
         self._unknown_ids: dict[str, None] = {}
         """Member ids of the last status query that no consumer of the lab had."""
         self._own_ids: dict[str, None] = {}
         """Member ids that consumers of the lab have, or had."""
         self._waiting: dict[str, tuple[PendingRequest, tuple[str, ...]]] = {}
-        """Per fault id: the request to answer when the fault is over, and its warnings."""
+        """Fault id -> the request that is answered when the fault is over, and its warnings."""
 
     # -- from the start to the end of the orders --
 
@@ -171,7 +174,7 @@ class StandingRun(ExperimentRun):
             for broker in brokers
             if status.brokers_fenced.get(BrokerId(broker), True)
         ]
-        # A partition without a leader follows from a missing broker: only the cause is shown.
+        # If a broker is missing, its partitions have no leader. Then only the cause is shown.
         return fenced or missing_partitions(self._experiment, status, full_isr=False)
 
     async def _serve(self) -> None:
@@ -214,11 +217,11 @@ class StandingRun(ExperimentRun):
         """Note the groups in which a client from outside is a member.
 
         A group of the experiment counts only when two queries in a row show the same unknown member
-        id. One query is no proof. The coordinator may have added a member of the lab, while the
-        answer with its id is still on its way to the consumer.
+        id. One query proves nothing: the coordinator may have added a consumer of the lab, and the
+        answer with its id may still be on its way to the consumer.
         """
-        # Ids of former lives stay known: a restarted consumer has a new id, and its group keeps the
-        # old one until the session timeout.
+        # The ids of a consumer's former lives stay in `_own_ids`. A restarted consumer has a new
+        # id, but its group keeps the old one until the session timeout.
         self._own_ids |= dict.fromkeys(member.member_id for member in status.members.values())
         unknown_before, self._unknown_ids = self._unknown_ids, {}
         for group_id, coordinators in status.groups.items():
@@ -235,8 +238,8 @@ class StandingRun(ExperimentRun):
     def _take_finding(self, finding: Finding) -> None:
         """Record a finding, unless its group has members from outside.
 
-        Checks of members need the rows of all members, and clients from outside trace none. At the
-        end `judge_again` judges such a group by the rows of brokers and coordinators alone.
+        Checks of members need the rows of all members, but clients from outside write no rows. At
+        the end `judge_again` judges such a group only by the rows of brokers and coordinators.
         """
         if finding.group not in self._unjudged:
             super()._take_finding(finding)
@@ -291,7 +294,7 @@ class StandingRun(ExperimentRun):
     async def _inject(self, request: InjectRequest, pending: PendingRequest) -> None:
         """Inject the ordered fault, or refuse the order.
 
-        An order that can hit nothing enters neither the plan nor the journal.
+        An order that can hit nothing is refused, and is added neither to the plan nor the journal.
         """
         status = self._status_history.with_last_partitions(await self._check_and_query())
         experiment = with_current_topics_and_groups(self._experiment, status)
@@ -308,7 +311,8 @@ class StandingRun(ExperimentRun):
 
         planned = ordered.planned
         self._injector.take_experiment(experiment)
-        # Aim before the fault enters plan and journal, which then lack orders that hit nothing.
+        # The fault is aimed before it is added to the plan and the journal, so that these contain
+        # no order that hits nothing.
         aim = self._injector.aim(planned, status)
         if isinstance(aim, Miss):
             pending.answer(_nothing_hit(planned, aim.reason))
@@ -432,7 +436,7 @@ class StandingRun(ExperimentRun):
         """Return the entries of the journal without orders that hit nothing.
 
         A planned fault that hits nothing makes the verdict unknown. An order that hits nothing does
-        not: the refusal has told its sender, who can order another fault.
+        not, because its sender got a refusal and could order another fault.
         """
         return tuple(
             entry

@@ -3,9 +3,9 @@
 Data flow: (Experiment, orders) -> run directory -> Results. The caller chooses the runtime.
 
 A standing run has no planned end: it carries out orders of commands until an order ends it. A trace
-has one row for each event of the run; observers get the rows one by one. A CheckSuite is all
-checkers of a run: they observe the rows and give the verdict. The driver is the process that this
-module runs in.
+has one row for each event of the run; observers get the rows one by one. A CheckSuite has all
+checkers of a run: they observe the rows and give the verdict. The driver is the process in which
+this module runs. Clients from outside are Kafka clients that the run did not start.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -67,7 +67,10 @@ def stand(
     context = context_of(experiment)
 
     def suite_without(mixed: Collection[str]) -> CheckSuite:
-        """Return new checkers that judge no group of `mixed`: those with clients from outside."""
+        """Return new checkers that do not judge the groups in `mixed` by their members' rows.
+
+        `mixed` has groups that clients from outside have joined.
+        """
         return CheckSuite(context.without_guests(mixed, experiment.groups), experiment.checks)
 
     def judge_again() -> CheckSuite | None:
@@ -87,9 +90,9 @@ def stand(
         return suite
 
     suite = suite_without(())
-    # In real time the nodes write their rows to files. The driver merges and observes them only
-    # after the nodes have stopped (`rows_come_last`). Meanwhile `tail` reads the files for the live
-    # checks, which have checkers of their own: each suite may see a row only once.
+    # In real time the nodes write their rows to files. The driver merges and observes the rows only
+    # after the nodes have stopped (`rows_come_last`). During the run `tail` reads the files for the
+    # live checks. These need checkers of their own, because a suite may see each row only once.
     trace = RunTrace(directory, rows_come_last=True)
     runtime = make_runtime((suite.observe, guests.observe, trace))
     tail = TraceTail(directory.path / TRACE_FOLDER, lag_us=WATERMARK_LAG_US)

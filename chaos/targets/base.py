@@ -1,11 +1,12 @@
 """The interface of a role: its check against the experiment file, and its nodes at a moment.
 
-A target names a role and an argument, for example `coordinator-of(readers)`. Which node has the
-role may change during a run, so a role is resolved to nodes only when its fault fires. The check of
-a target needs only the experiment, before the run. A group on ZooKeeper (`coordination: zookeeper`)
-computes its assignment itself and has no coordinator.
+A target has a role and an argument, for example `coordinator-of(readers)`. During a run the role
+may go from one node to another, so it is resolved to nodes only when its fault is injected. A
+target is checked before the run; the check needs only the experiment. The members of a group on
+ZooKeeper (`coordination: zookeeper`) compute their assignment themselves, so such a group has no
+coordinator.
 
-A near miss is a word or target that was probably meant instead of a wrong one, for "did you mean
+A near miss is the word or target that was probably meant instead of a wrong one, for "did you mean
 ...?". A `Miss` is something else: a correct target that hits no node at the moment.
 """
 
@@ -36,7 +37,7 @@ class Situation:
         return self.status.nodes.get(node) is NodeState.UP
 
     def state_of(self, node: NodeName) -> str:
-        """Return the node's state in a word."""
+        """Return the node's state as a word; "unknown" for a node that the status lacks."""
         return str(self.status.nodes.get(node, "unknown"))
 
 
@@ -58,9 +59,9 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Miss:
-    """No node has the role now, or nothing can be done to it, for the given reason.
+    """The reason why a fault hits nothing: no node has the role now, or nothing can be done to it.
 
-    `errors`: names of the errors of an order that was refused or got no answer.
+    `errors`: if the fault is an order that was refused or got no answer, the names of its errors.
     """
 
     reason: str
@@ -110,10 +111,10 @@ def check_no_argument(role: str, argument: str) -> Unknown | None:
 
 
 def check_group_name(role: str, group_id: str, experiment: Experiment) -> Unknown | None:
-    """Return the error for an undefined group, or None. The near miss is a target of `role`."""
+    """Return the error for an undefined group, or None. Its near miss is a target with `role`."""
     if group_id in experiment.groups:
         return None
-    # Without a name the near miss is the file's only group.
+    # If the target names no group, and the file has only one, that one was probably meant.
     only_group = next(iter(experiment.groups)) if len(experiment.groups) == 1 else None
     meant = near_miss(group_id, experiment.groups) if group_id else only_group
     return Unknown(
@@ -137,7 +138,7 @@ def check_has_coordinator(role: str, group_id: str, experiment: Experiment) -> U
 def target_text(role: str | None, argument: str | None) -> str | None:
     """Return `role(argument)`, `role` for an empty argument, or None if one of the two is None.
 
-    Callers that correct a wrong word pass the result of `near_miss`: None if no word is similar.
+    One of the two is often a result of `near_miss`, which is None if no known word is similar.
     """
     if role is None or argument is None:
         return None

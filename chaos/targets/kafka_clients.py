@@ -1,4 +1,9 @@
-"""Roles of clients that speak Kafka's wire protocol, by their client id."""
+"""Roles of clients from outside, such as `kafka-client(rdkafka)`.
+
+These clients run in other processes, and speak Kafka's wire protocol to a listener of a broker. All
+connected clients with the same client id together count as one node of the cluster. A role is
+resolved to nodes (a Hit), or to the reason why there are none (a Miss).
+"""
 
 from chaos.experiment.structs import Experiment
 from chaos.targets.base import Hit, Miss, Situation, TargetKind, Unknown, check_no_argument

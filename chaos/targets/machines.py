@@ -1,7 +1,8 @@
 """Targets of machines: all nodes of one machine, found by its number or by a node on it.
 
-An experiment may place its nodes on machines, which fail as a whole. The machine layout has the
-nodes of each machine; it is None if the experiment names no machines.
+An experiment may place its nodes on machines; a fault can then end all nodes of a machine together.
+The machine layout has the nodes of each machine. It is None if the experiment has no machines. A
+role is resolved to nodes (a Hit), or to the reason why there are none (a Miss).
 """
 
 from collections.abc import Callable
@@ -47,8 +48,9 @@ class MachineTarget(TargetKind):
 class MachineOf(TargetKind):
     """The machine that a node is on.
 
-    Its argument is itself a target. The registry, which imports this module, passes its functions
-    `check` and `resolve` for that target.
+    Its argument is itself a target, the inner target. The registry of all roles imports this
+    module, so this module cannot import the registry. Therefore the registry passes the functions
+    that check and resolve the inner target.
     """
 
     name = "machine-of"

@@ -1,8 +1,10 @@
 """Roles of clients: members of a group, by index or as its leader; sets of clients.
 
-A group has `members_total` members, which includes late ones (started during the run), and spare
-places for members that only a fault starts; `places_total` counts both. A check returns `Unknown`,
-the error for a target that can never exist, also if the group exists and has no members.
+A group has `members_total` members, including late ones, which start during the run. It may also
+have spare places, for members that only a fault starts. `places_total` counts members and spare
+places. A check returns `Unknown` (the error for a target that can never exist) also if the group
+exists but has no members. A role is resolved to nodes (a Hit), or to the reason why there are none
+(a Miss).
 """
 
 import re
@@ -37,7 +39,7 @@ class MemberTarget(TargetKind):
         """Return the error for an unknown group, or for an index beyond its members."""
         match = _MEMBER.fullmatch(argument)
         if match is None:
-            # A group without an index: its first member was probably meant. None: no near miss.
+            # If the argument is only a group, its first member was probably meant.
             meant = f"{argument}, 0" if argument in experiment.groups else None
             return Unknown(
                 message=f"`{argument}` is no member" if argument else "names no member",
@@ -85,7 +87,8 @@ class LeaderMemberOf(TargetKind):
         known = require_leader(partition, situation)
         if isinstance(known, Miss):
             return known
-        # One entry for each broker that has the group loaded: the coordinator's own is chosen.
+        # The status has one entry for each broker that has the group in memory. The entry of the
+        # coordinator, which leads the group's partition, counts.
         leaders = [
             group.leader
             for group in status.groups.get(argument, ())
@@ -148,9 +151,10 @@ def all_members(experiment: Experiment) -> tuple[NodeName, ...]:
 
 
 def _members(group_id: str, experiment: Experiment) -> tuple[NodeName, ...]:
-    """Return the nodes of all members of a group, also of its spare places.
+    """Return the nodes of all members of a group, including its spare places.
 
-    A fault of links must hit a member that another fault starts later.
+    Spare places are included because a fault of links must also hit a member that another fault
+    starts there later.
     """
     places_total = experiment.groups[group_id].places_total
     return tuple(consumer_name(group_id, index) for index in range(places_total))

@@ -1,9 +1,10 @@
 """Partitions in targets: their names (`orders-3`, as Kafka prints them), leaders, followers.
 
-A target names a role and an argument; here the argument is a partition or empty. Before the run, a
+A target has a role and an argument; here the argument is a partition or empty. Before the run, a
 check returns `Unknown`, the error for a target that can never exist in the experiment. Its
-`near_miss` is the target that was probably meant. During the run, a `Miss` says why a role hits no
-node now. A partition without a leader has the leader -1.
+`near_miss` is the target that was probably meant. During the run, a `Miss` has the reason why a
+role hits no node now. The ISR is the set of in-sync replicas of a partition. In a status, the
+leader -1 means that the partition has no leader.
 """
 
 from chaos.experiment.problems import near_miss, one_of
@@ -59,8 +60,8 @@ def parse_partition(text: str) -> TopicPartition | None:
 def check_partition_name(role: str, argument: str, experiment: Experiment) -> Unknown | None:
     """Return the error for an argument that names no partition.
 
-    Allowed are the partitions of topics in the experiment file, and of internal topics, which are
-    Kafka's own, such as `__consumer_offsets`.
+    An argument may name a partition of a topic in the experiment file, or of an internal topic.
+    Internal topics are Kafka's own, such as `__consumer_offsets`.
     """
     sizes = {name: topic.partitions for name, topic in experiment.topics.items()}
     sizes.update((name, size) for name, (size, _) in internal_topics(experiment).items())
@@ -122,8 +123,8 @@ def replicas_at_start(partition: TopicPartition, experiment: Experiment) -> tupl
     """Return the brokers to which the controller first assigns a partition's replicas.
 
     The preferred leader comes first. Replica k of partition p is on broker (p + k) mod n, where n
-    is the number of brokers, whose ids are 0 to n - 1. The rule is that of `cluster.spec.TopicSpec`
-    without assignments.
+    is the number of brokers, whose ids are 0 to n - 1. `cluster.spec.TopicSpec` has the same rule
+    for topics without explicit assignments.
     """
     brokers = experiment.cluster.brokers
     # (number of partitions, number of replicas) of an internal topic; None for another topic.

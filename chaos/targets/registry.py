@@ -1,8 +1,10 @@
 """All roles by name; parsing, checking and resolving of targets.
 
 A target is a role with an argument, such as `coordinator-of(readers)`. Before a run it is checked
-against the experiment; when its fault fires, it is resolved to the nodes that have the role then.
-A new role is one class and one line in `TARGET_KINDS`.
+against the experiment: the result is None, or `Unknown`, the error for a target that can never
+exist. When its fault is injected, it is resolved to the nodes that have the role then (a Hit), or
+to the reason why there are none (a Miss). A near miss is the target that was probably meant instead
+of a wrong one. A new role is one class and one line in `TARGET_KINDS`.
 """
 
 import re
@@ -53,9 +55,9 @@ TARGET_KINDS: dict[str, TargetKind] = {
 }
 
 _TARGET = re.compile(r"\s*([A-Za-z-]+)\s*(?:\(((?:[^()]|\([^()]*\))*)\))?\s*")
-"""A role and its argument, which may be a target of its own: `machine-of(broker(0))`.
+"""A role and its argument, which may itself be a target, as in `machine-of(broker(0))`.
 
-An argument may have brackets, but none within these.
+So an argument may have brackets, but no brackets inside brackets.
 """
 
 
@@ -98,7 +100,7 @@ def _role_of_node(word: str, experiment: Experiment) -> str | None:
 
     A user may copy the name from a trace: `broker-0` becomes the near miss `broker(0)`.
     """
-    name = "-".join(word.split())  # so that `broker 0` counts, too
+    name = "-".join(word.split())  # `broker 0` becomes `broker-0`
     for broker_id in range(experiment.cluster.brokers):
         if name == broker_name(broker_id):
             return target_text(Broker.name, str(broker_id))

@@ -1,7 +1,9 @@
 """Roles of servers: brokers, the controller, and the servers of a ZooKeeper ensemble.
 
 `check` returns the error for an argument that can never name anything in the experiment. `resolve`
-returns a Hit, the nodes that have the role now, or a Miss. An ensemble exists only for groups with
+returns a Hit (the nodes that have the role now) or a Miss (the reason why there are none). The
+leader of a group's partition of `__consumer_offsets` is the group's coordinator. An ensemble is a
+set of ZooKeeper servers that replicate one state. A cluster has one only for groups with
 `coordination: zookeeper`, whose members need no coordinator.
 """
 
@@ -52,8 +54,9 @@ class CoordinatorOf(TargetKind):
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
         """Return the broker that leads the group's offsets partition, by the controller's state.
 
-        While the leadership moves, another broker may still have the group loaded. The fault hits
-        the leader, and the detail names the brokers that have the group loaded.
+        The offsets partition is the partition of `__consumer_offsets` that stores the group. While
+        the leadership moves, another broker may still have the group in memory. The fault hits the
+        leader, and the detail has the ids of all brokers that have the group in memory.
         """
         partition = offsets_partition(group_partition(situation.experiment, argument))
         hit = _leader_of(partition, situation)
@@ -147,8 +150,8 @@ class AnyBroker(TargetKind):
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
         """Return a broker that is up, drawn at random."""
-        # Draw even if no broker is up. The number of draws must not depend on the cluster's state,
-        # because another target of the same fault draws from the same stream.
+        # The draw comes even if no broker is up. The number of draws must not depend on the
+        # cluster's state, because another target of the same fault draws from the same stream.
         drawn = situation.rng.random()
         up = [name for name in _brokers(situation.experiment) if situation.is_up(name)]
         if not up:
@@ -196,7 +199,10 @@ class Brokers(TargetKind):
         return check_no_argument(self.name, argument)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Return every broker, in any state. A link fault hits a broker that starts later, too."""
+        """Return every broker, in any state, so that a link fault also hits one that starts later.
+
+        A rule about a node is in force for each process of the node.
+        """
         return Hit(nodes=_brokers(situation.experiment))
 
 
@@ -212,7 +218,7 @@ class ZooKeeperServer(TargetKind):
         servers = zookeeper_ids(experiment)
         if argument.isascii() and argument.isdecimal() and int(argument) in servers:
             return None
-        # Without an ensemble a range of allowed numbers would be no help.
+        # If there is no ensemble, the error says so, because a range of numbers would be no help.
         return _check_ensemble(experiment) or Unknown(
             message=f"there is no ZooKeeper server `{argument}`" if argument else "names no server",
             expected=f"a number from 1 to {len(servers)}",

@@ -1,8 +1,9 @@
 """Semantic checks of an experiment: rules that compare several places of the file.
 
 An error means that the experiment can never run, or has no meaning. A warning means that Kafka
-accepts a setting which is probably a mistake. Both name the path in the file. Section 8 of
-docs/kafka/BEHAVIOUR.md lists the rules of Kafka's settings.
+accepts a setting which is probably a mistake. Errors and warnings are Problems; each has the path
+of its setting in the file. Section 8 of docs/kafka/BEHAVIOUR.md lists the rules of Kafka's
+settings.
 """
 
 from collections.abc import Iterator
@@ -29,8 +30,11 @@ from chaos.experiment.structs import Experiment, RunDefinition, internal_topics,
 from protocol.ids import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
 
 MIN_SILENCE_US = 2_000_000
-"""Least value of `machine_silent_after`: twice the interval of one second at which the driver asks
-each machine for a sign of life. A machine that answers is silent for nearly one interval."""
+"""Least value of `machine_silent_after`.
+
+The driver (the process that conducts a run) asks each machine for a sign of life once in a second.
+A machine that answers is silent for nearly one second in between, so the least value is twice that.
+"""
 
 
 def errors(experiment: Experiment) -> Iterator[Problem]:
@@ -74,7 +78,7 @@ def warnings(experiment: Experiment) -> Iterator[Problem]:
 
 
 def _silence_errors(run: RunDefinition) -> Iterator[Problem]:
-    """Yield errors of the two times after which a machine on Ray is silent, and lost."""
+    """Yield errors of the two times after which a machine on Ray counts as silent, and as lost."""
     silent_us, lost_us = map(microseconds, (run.machine_silent_after, run.machine_lost_after))
     if silent_us < MIN_SILENCE_US:
         yield problem(
@@ -114,7 +118,7 @@ def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
             f"{prefix}.min.isr",
         )
     for name, topic in experiment.topics.items():
-        # Reported, and still judged below.
+        # After this error, the other rules below are still judged for the topic.
         if name in {CONSUMER_OFFSETS, TRANSACTION_STATE, CLUSTER_METADATA}:
             yield problem(
                 f"topics.{name}",
@@ -134,9 +138,11 @@ def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
 def _replication_errors(
     factor: int, min_insync: int, brokers: int, factor_path: str, min_path: str
 ) -> Iterator[Problem]:
-    """Yield an error if a topic needs more brokers, or more replicas, than there are.
+    """Yield an error if a topic needs more brokers, or more in-sync replicas, than there can be.
 
-    `factor_path` and `min_path` are the places of the two settings in the file.
+    - `factor`, `factor_path`: number of replicas, and the place of this setting in the file.
+    - `min_insync`, `min_path`: number of in-sync replicas that a write with acks=all needs, and the
+      place of this setting.
     """
     if factor > brokers:
         yield problem(

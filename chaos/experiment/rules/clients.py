@@ -1,5 +1,7 @@
 """Rules for the settings of one client, a consumer or a producer.
 
+An error means that Kafka's client would not start, a warning that a setting is probably a mistake.
+Members send heartbeats; a member that sends none for its session timeout is evicted from its group.
 Source: docs/kafka/BEHAVIOUR.md, section 8.2; Kafka's KafkaProducer.configureDeliveryTimeout and
 ProducerConfig.
 """
@@ -28,7 +30,8 @@ def producer_errors(producer: ProducerDefinition, path: str) -> Iterator[Problem
         )
     least_ms = config.linger_ms + config.request_timeout_ms
     if config.delivery_timeout_ms < least_ms:
-        # Kafka refuses a value that the user has set, but raises its own default without an error.
+        # If the user has set the value, Kafka refuses it. If it is the default, Kafka uses a longer
+        # value without an error.
         yield problem(
             f"{path}.config.delivery.timeout.ms",
             "Kafka's producer refuses to start"
@@ -45,7 +48,7 @@ def consumer_warnings(
     """Yield warnings about the settings of members; `path` is the path of their section."""
     yield from broken_limits(WARNINGS, config, path)
     session_ms, heartbeat_ms = config.session_timeout_ms, config.heartbeat_interval_ms
-    # An interval as long as the session, or longer, is an error (`limits.ERRORS`).
+    # An interval of at least the session timeout is an error (`limits.ERRORS`), not a warning.
     if session_ms > heartbeat_ms > session_ms / 3:
         yield problem(
             f"{path}.heartbeat.interval.ms",

@@ -1,7 +1,9 @@
-"""Rules for the settings of brokers and topics, also in view of the plan's faults.
+"""Rules for the settings of brokers and topics; some also depend on the plan's faults.
 
 The plan is the list of faults that a run injects. A Problem is one error or warning, with the path
-of its setting in the experiment file. Helpers stand below the rules that use them.
+of its setting in the experiment file. Helpers stand below the rules that use them. To fence a
+broker means that the controller counts it as dead. A write with acks=all is acknowledged only if at
+least min.insync.replicas replicas are in sync.
 Source: docs/kafka/BEHAVIOUR.md, section 8.1; Kafka's KafkaConfig.validateValues for settings that a
 broker refuses.
 """
@@ -46,7 +48,7 @@ def broker_errors(config: BrokerConfig) -> Iterator[Problem]:
 
 
 def machine_errors(experiment: Experiment) -> Iterator[Problem]:
-    """Yield names on machines that name no node, and names of nodes that are on two machines."""
+    """Yield the names in `cluster.machines` that are no node, and nodes that are named twice."""
     machines = experiment.cluster.machines
     if isinstance(machines, int):
         return
@@ -102,7 +104,8 @@ def topic_warnings(
         producer.topic == name and producer.config.acks == _ACKS_ALL
         for producer in experiment.producers
     )
-    # A topic without a value of its own has the brokers' value, which `cluster_warnings` judges.
+    # If the topic has no value of its own, it uses the brokers' value, which `cluster_warnings`
+    # judges.
     if (
         of_topic is not None
         and written
@@ -193,7 +196,8 @@ def _stage_warnings(experiment: Experiment) -> Iterator[Problem]:
 def _fault_until_the_end(experiment: Experiment) -> str | None:
     """Return the name of the plan's latest fault if it silences a broker until the healing.
 
-    Only the latest can be too late: the run goes on for `after_faults` after it.
+    Only the latest fault can be too short to be noticed, because the run goes on for
+    `after_faults` after it. Every earlier one lasts longer.
     """
     latest = max(experiment.faults, key=lambda fault: microseconds(fault.at), default=None)
     if latest is None or latest.duration is not None or latest.fault not in _SILENCING_FAULTS:
@@ -215,13 +219,14 @@ def _first_broker_fault(experiment: Experiment) -> str | None:
 
 
 _REPLICATING_FAULTS = frozenset({"slow"})
-"""Faults of links during which followers still copy, only later."""
+"""Faults of links during which followers still copy records, but more slowly."""
 
 
 def _is_aimed_at_a_broker(fault: FaultDefinition) -> bool:
-    """Return True if a fault separates a broker from other servers, not only from clients.
+    """Return True if a fault hits a broker, or its links to other servers.
 
-    A fault of links separates servers if one end has a broker, and both ends have servers.
+    A fault of links does so if one end has a broker, and both ends have servers. Links to clients
+    do not count.
     """
     if fault.target is not None:
         return any(role in _BROKERS for role in _roles((fault.target,)))

@@ -1,9 +1,10 @@
 """Rules for the faults of a plan: their targets, ends, arguments and times.
 
-A fault hits a target, such as `broker(0)`; a fault of links has two ends instead, `from` and `to`,
-each with one or more targets. A target is a role and its argument. A momentary fault is over at
-once; a gradual one, such as a rollout, takes as long as it takes. A near miss is the word that was
-probably meant. `path` is the fault's place in the file.
+A fault hits a target, such as `broker(0)`. A fault of links has two ends instead, `from` and `to`,
+each with one or more targets. A target is a role and its argument. A momentary fault has no
+duration, because its effect is done in one moment. A gradual fault, such as a rollout, has none
+either: it lasts until its work is done. A near miss is the word that was probably meant instead of
+a wrong one. `path` is the fault's place in the file.
 """
 
 from collections.abc import Iterator
@@ -56,7 +57,8 @@ def fault_warnings(experiment: Experiment, fault: FaultDefinition, path: str) ->
             yield from _short_member_crash(experiment, fault, argument, f"{path}.duration")
         return
     session_ms = experiment.cluster.config.broker_session_timeout_ms
-    # The remaining warnings are about brokers that are away for less than their session.
+    # The remaining warnings are about brokers that are away for less than their session: the time
+    # after which the controller counts a silent broker as dead.
     if role in ("controller", *ZOOKEEPER_TARGETS) or lasts_us >= session_ms * 1_000:
         return
     if fault.fault in {"crash", "power_loss"}:
@@ -83,7 +85,8 @@ def _short_member_crash(
     group = experiment.groups.get(argument.partition(",")[0].strip())
     if group is None or group.is_on_zookeeper or fault.duration is None:
         return
-    if group.config.group_instance_id is not None:  # a static member takes its old place at once
+    # A static member (with a `group.instance.id`) takes its old place when it is back.
+    if group.config.group_instance_id is not None:
         return
     session_ms = group.config.session_timeout_ms
     if microseconds(fault.duration) < session_ms * 1_000:
@@ -136,13 +139,14 @@ def _time_errors(fault: FaultDefinition, kind: FaultKind | None, path: str) -> I
             found=f"`{fault.every}`",
         )
         return
-    # LONGEST_US is 24 hours.
+    # LONGEST_US is 24 hours. The last injection comes `repeat - 1` periods after the first.
     if microseconds(fault.at) + every_us * (fault.repeat - 1) > LONGEST_US:
         yield problem(
             f"{path}.repeat", "the last one would be too late", expected="all within `24h`"
         )
 
-    # The rest is about a repeated fault that lasts: its injections must not overlap.
+    # The remaining rules are for a repeated fault with a duration: two of its injections must not
+    # overlap in time.
     if kind is None or kind.momentary or kind.is_gradual or fault.repeat == 1:
         return
     if fault.duration is None:
@@ -166,7 +170,7 @@ def _aim_errors(
     """Yield errors of the target, or of the two ends."""
     ends = (("from", ends_of(fault.from_)), ("to", ends_of(fault.to)))
     given = [name for name, targets in ends if targets]
-    # Of an unknown fault the keys themselves show whether it was meant to have two ends.
+    # If the fault is unknown, only its keys can show whether it was meant to have two ends.
     has_ends = kind.has_ends if kind is not None else bool(given) and fault.target is None
     if has_ends:
         if fault.target is not None:
@@ -177,7 +181,7 @@ def _aim_errors(
                 found=f"`{fault.target}`",
             )
         for name, targets in ends:
-            # For a `target` without ends, the error above has named both missing keys already.
+            # If there is a `target` and no end, the error above has named both missing keys.
             if not targets and (fault.target is None or given):
                 yield problem(
                     f"{path}.{name}", "is missing", expected="a target, or a list of targets"

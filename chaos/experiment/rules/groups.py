@@ -1,9 +1,11 @@
 """Rules for a consumer group: its topics, the settings of its members, their instance ids.
 
-A group is coordinated by a broker or by ZooKeeper. Late members are members that the run starts at
-a time of its plan; they may have settings of their own. A near miss is the value that was probably
-meant. `path` is the group's place in the file. `{index}` (MEMBER_INDEX) in an id stands for the
-member's number.
+A group has one of two designs: a broker coordinates it, or its members compute their shares from
+ZooKeeper. A member with a `group.instance.id` is static: it keeps its place in the group through a
+restart. An assignor is an algorithm that distributes partitions over members. Late members are
+members that the run starts at a time of its plan; they may have settings of their own. A near miss
+is the value that was probably meant. `path` is the group's place in the file. `{index}`
+(MEMBER_INDEX) in an id stands for the member's number.
 """
 
 import re
@@ -25,7 +27,7 @@ from protocol.config import ConsumerConfig, ZooKeeperConsumerConfig
 from protocol.ids import broker_name
 
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
-"""A word in braces, also a wrong one such as `{i}`: the near miss replaces it by `{index}`."""
+"""A word in braces. The near miss replaces a wrong one, such as `{i}`, by `{index}`."""
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 """Characters that a `group.instance.id` may not have."""
 _INSTANCE = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -54,8 +56,8 @@ def group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> I
         late_path = f"{path}.late_members[{index}]"
         yield from too_long(late.at, f"{late_path}.at")
         if late.config is not None:
-            # Late members have the group's settings where they have none of their own. An error of
-            # the group's settings is reported once, at the group.
+            # Late members inherit each setting that they lack from the group. An inherited error is
+            # reported only once, at the group.
             inherited = set(_consumer_errors(experiment, group.config, ""))
             for error in _consumer_errors(experiment, late.config, ""):
                 if error not in inherited:
@@ -64,7 +66,7 @@ def group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> I
 
 
 def _coordination_errors(group: GroupDefinition, path: str) -> Iterator[Problem]:
-    """Yield settings that only the other design has: see the field `coordination` of a group."""
+    """Yield settings that do not belong to the group's design (its field `coordination`)."""
     if not group.is_on_zookeeper:
         if group.zookeeper != ZooKeeperConsumerConfig():
             yield problem(
@@ -104,7 +106,7 @@ def _coordination_errors(group: GroupDefinition, path: str) -> Iterator[Problem]
 
 
 def _sections(group: GroupDefinition) -> Iterator[tuple[str, ConsumerConfig | None]]:
-    """Yield each section of consumer settings in a group, after the prefix of its path."""
+    """Yield (prefix of the path, settings) of each section of consumer settings in a group."""
     yield "", group.config
     for index, late in enumerate(group.late_members):
         yield f"late_members[{index}].", late.config
@@ -143,7 +145,10 @@ def _transaction_errors(
 def _metadata_errors(
     experiment: Experiment, group: GroupDefinition, path: str
 ) -> Iterator[Problem]:
-    """Yield an error if no commit carries the metadata, or no commit can be stored with it."""
+    """Yield an error if no commit carries the metadata, or if the brokers refuse every commit.
+
+    Metadata is a text that is stored beside a committed offset.
+    """
     if not group.commit_metadata or group.is_on_zookeeper:
         return
     if group.commit_interval_ms is None:
@@ -221,7 +226,7 @@ def _consumer_errors(
 
 
 def _instance_errors(group: GroupDefinition, path: str) -> Iterator[Problem]:
-    """Yield an invalid `group.instance.id`, or one that several members would share."""
+    """Yield an invalid `group.instance.id`, or one that several members would have."""
     places = _places_of_instances(group, path)
     for written, place in places.items():
         if _INSTANCE.fullmatch(written.replace(MEMBER_INDEX, "0")) is None:  # any index will do
@@ -239,8 +244,8 @@ def _instance_errors(group: GroupDefinition, path: str) -> Iterator[Problem]:
     if shared:
         name, count = shared[0]
         all_members = "all " if count == len(instance_ids) else ""
-        # The file has no shared id that came from `{index}`, such as `a-1` beside `a-{index}`. Then
-        # the problem is reported at the first id that the file has.
+        # The shared id may not be written in the file. For example, `a-{index}` gives `a-1` to one
+        # member, and another has `a-1`. Then the problem is reported at the first id in the file.
         written = name if name in places else next(iter(places))
         yield problem(
             places[written],
@@ -275,7 +280,8 @@ def group_warnings(experiment: Experiment, group: GroupDefinition, path: str) ->
     config, broker = group.config, experiment.cluster.config
     if group.members_total == 0:
         yield problem(f"{path}.members", "nobody ever joins this group", found="0")
-    # The range assignor divides each topic by itself, so the largest topic decides.
+    # The range assignor distributes each topic separately, so no more members can get a partition
+    # than the largest topic has partitions.
     most_partitions = max(
         (experiment.topics[topic].partitions for topic in group.topics), default=0
     )
@@ -296,7 +302,7 @@ def group_warnings(experiment: Experiment, group: GroupDefinition, path: str) ->
     yield from of_group
     for index, late in enumerate(group.late_members):
         if late.config is not None:
-            # As for errors: a warning about the group's settings is given once, at the group.
+            # An inherited warning is given only once, at the group, as for errors.
             late_path = f"{path}.late_members[{index}].config"
             inherited = {
                 replace(warning, path=warning.path.replace(f"{path}.config", late_path, 1))
@@ -311,6 +317,6 @@ def group_warnings(experiment: Experiment, group: GroupDefinition, path: str) ->
             f"{path}.config.enable.auto.commit",
             "members commit by themselves and by Kafka's auto-commit",
             expected="one of the two: false beside commit_interval_ms, or commit_interval_ms: null",
-            # With all settings at their defaults, the file probably does not have this setting.
+            # If all settings have their defaults, the file probably does not mention this one.
             found="true" if config != ConsumerConfig() else "true, the default",
         )

@@ -1,7 +1,8 @@
-"""Limits of settings: tables of `A <= B because`, and the check that reads them.
+"""Limits of settings: tables of rules `A <= B, because ...`, and the check that reads them.
 
-B is another setting of the same section, by Kafka's name, or a value. A rule that needs more than
-two settings, or settings of two sections, is code in the other modules of this folder.
+A is a setting. B is another setting of the same section (by Kafka's name), or a value. A section is
+a struct of settings, such as those of a broker. A rule that needs more than two settings, or
+settings of two sections, is code in the other modules of this folder.
 """
 
 import operator
@@ -22,7 +23,7 @@ from protocol.config import BrokerConfig, ConsumerConfig, ProducerConfig
 
 
 class Relation(Enum):
-    """The relation that a setting must have to its limit, in the words of an error."""
+    """The relation that a setting must have to its limit; the values are words of an error."""
 
     AT_MOST = "at most"
     LESS_THAN = "less than"
@@ -49,8 +50,8 @@ class Limit:
     """One rule: `setting` must have `relation` to `limit`.
 
     - `limit`: the name of another setting, or a value.
-    - `because`: the consequence if the rule is broken; it is the message of the problem.
-    - `note`: a remark on the limit, added to the expectation.
+    - `because`: the consequence if the rule is broken, which becomes the message of the problem.
+    - `note`: a remark on the limit, which is added to the problem's `expected`.
     """
 
     setting: str
@@ -61,7 +62,7 @@ class Limit:
 
 
 Limits = Mapping[type[msgspec.Struct], tuple[Limit, ...]]
-"""The limits of each section of settings, which is a struct of `protocol.config`."""
+"""Section of settings (a struct of `protocol.config`) -> its limits."""
 
 
 @cache
@@ -75,12 +76,12 @@ def broken_limits(limits: Limits, section: msgspec.Struct, path: str) -> Iterato
     names = _names_by_key(type(section))
     for row in limits[type(section)]:
         value = getattr(section, names[row.setting])
-        # A text that names no setting is itself the value, such as `all` for `acks`.
+        # If the limit is a text that names no setting, it is itself the value: `all` for `acks`.
         limiting_setting = names.get(row.limit) if isinstance(row.limit, str) else None
         limit: Any = row.limit if limiting_setting is None else getattr(section, limiting_setting)
         if row.relation.holds(value, limit):
             continue
-        # IS compares values of any type, the others compare numbers.
+        # IS compares values of any type; the other relations compare numbers.
         if row.relation is Relation.IS:
             expected, found = show(limit), show(value)
         else:
@@ -123,7 +124,7 @@ ERRORS: Limits = {
         ),
     ),
 }
-"""Limits without which a node does not start."""
+"""Limits that a node enforces: it does not start if one is broken."""
 WARNINGS: Limits = {
     BrokerConfig: (
         Limit(

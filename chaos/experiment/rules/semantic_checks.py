@@ -1,4 +1,8 @@
-"""Common parts of semantic checks: makers of problems that have a path, but no file or line."""
+"""Common parts of semantic checks: functions that make problems.
+
+A problem has the path of a setting in the experiment file, but no file and no line yet: the loader
+adds these. A near miss is the known word that was probably meant instead of a wrong one.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 

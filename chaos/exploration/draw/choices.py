@@ -1,9 +1,10 @@
 """The choices of a seed: places in an experiment's document, and the values to choose from.
 
-A space is a file from which each seed draws an experiment. It has a base experiment (its document).
-In `counts`, `settings` and `together` it has the options of each choice, by dotted paths into the
-base. A path has at most one `*`, which stands for every key or element at its step. The place of
-each path in the document is found once, when the space is read, so that a draw only writes values.
+A space is a file from which each seed draws an experiment. It has a base experiment (its document,
+a tree of Items: values with their lines). Its sections `counts`, `settings` and `together` have
+choices: each has one or more dotted paths into the base, and options, of which a seed draws one. A
+path has at most one `*` (the star), which stands for every key or element at its step. The place of
+each path in the document is found once, when the space is read. So a draw only has to write values.
 Data flow: SpaceDefinition -> `Choice`s -> changed document.
 """
 
@@ -57,8 +58,9 @@ class FirstOf:
 class Choice:
     """One choice of a seed. If its spots have a star, the seed chooses once for each key there.
 
-    An option is a tuple with one value for each spot, in their order; None leaves the key out.
-    `where` is the place of an option in the space's file, with `{}` for the option's index.
+    - `options`: each is a tuple with one value for each spot, in the order of the spots. The value
+      None leaves the key out of the experiment.
+    - `where`: the place of an option in the space's file, with `{}` for the option's index.
     """
 
     where: str
@@ -71,9 +73,9 @@ class Choice:
 
 
 def choices_of(definition: SpaceDefinition, base: Item) -> tuple[tuple[Choice, ...], list[Problem]]:
-    """Return all choices of a space, in the order of their application, and the space's problems.
+    """Return all choices of a space, in the order in which a draw makes them, and all problems.
 
-    The paths of problems are those of the space's file.
+    The paths of the problems are places in the space's file.
     """
     choices: list[Choice] = []
     problems: list[Problem] = []
@@ -116,7 +118,7 @@ def put_option(root: Item, choice: Choice, index: int, *, key: str | int | None 
 
 
 def keys_of(choice: Choice, root: Item) -> tuple[str | int | None, ...]:
-    """Return the keys of the choice's star in `root`, for each of which a seed draws an option.
+    """Return the keys of the choice's star in `root`; a seed draws an option for each key.
 
     A choice without a star has the single key None.
     """
@@ -127,7 +129,7 @@ def keys_of(choice: Choice, root: Item) -> tuple[str | int | None, ...]:
 
 
 def copy_of(item: Item) -> Item:
-    """Return a copy whose every part may be changed."""
+    """Return a deep copy of a document, so that a draw can change every part of it."""
     # Item's constructor is called directly, because `dataclasses.replace` takes five times as
     # long, and the checks of a space copy its document thousands of times.
     value = item.value
@@ -156,7 +158,8 @@ def _choice_of_sets(
             return None
         spots.append(spot)
 
-    # The paths may only differ after their star: a set's values go to the same key of the star.
+    # All values of a set are written for the same key of the star. So the paths must be equal up to
+    # their star.
     star_places = {None if spot.star is None else spot.steps[: spot.star] for spot in spots}
     if len(star_places) > 1:
         problems.append(
@@ -193,7 +196,7 @@ def _spot(path: str, base: Item, here: str) -> Spot | Problem:
     if isinstance(prefix, Problem):
         return replace(prefix, file="", path=here)
     within = _at(base, tuple(prefix))
-    # The first key or index stands for all while the rest of the path is resolved.
+    # To resolve the rest of the path, the first key or index takes the place of the star.
     first = next(iter(within.value), None) if isinstance(within.value, dict) else "0"
     if first is None or not within.children():
         return problem(
@@ -206,7 +209,7 @@ def _spot(path: str, base: Item, here: str) -> Spot | Problem:
 
 
 def _count_problems(within: Item, counts: tuple[int, ...], here: str) -> Iterator[Problem]:
-    """Yield the numbers of items to keep that are below the least, or above the present number."""
+    """Yield a problem for each count that is too small, or larger than the present number."""
     parts = len(within.children())
     # The draw of a fault begins with the draw of a group, so one group is the least.
     least = 1 if here == "counts.groups" else 0
@@ -221,7 +224,7 @@ def _count_problems(within: Item, counts: tuple[int, ...], here: str) -> Iterato
 
 
 def option_problems(base: Item, choice: Choice, index: int) -> Iterator[Problem]:
-    """Yield the invalid values of an option, with the paths of the space's file."""
+    """Yield a problem for each invalid value of an option, with its place in the space's file."""
     changed = copy_of(base)
     put_option(changed, choice, index)
     for wrong in shape_problems(changed, Experiment, ""):
@@ -247,7 +250,7 @@ def _at(root: Item, steps: Steps) -> Item:
 
 
 def _put(root: Item, steps: Steps, value: object) -> None:
-    """Write one value of an option at `steps`; add mappings where the way does not exist yet."""
+    """Write one value of an option at `steps`, and add mappings that are missing on the way."""
     *way, last = steps
     for step in way:
         if isinstance(root.value, list) and isinstance(step, int):

@@ -1,10 +1,13 @@
 """Patterns whose faults coincide: restarts, lost responses, lags, two faults of one role.
 
-A pattern draws several faults together. `draw` has the random streams of one draw, and the time at
-which the pattern's first fault begins (`after_ms` counts from there); `draw.target((role,))` is a
-target of that role, None if the experiment has none. Faults that are drawn one by one coincide so
-closely only once in thousands of runs. Here the gap between two faults has any order of magnitude,
-from a round trip to a timeout.
+A pattern draws several faults together. Its argument `draw` has the random streams of one draw, and
+the time at which the pattern begins; `after_ms` counts from this time. `draw.target((role,))` is a
+target with that role, or None if the experiment has no such node. A role is, for example,
+`coordinator-of` (the broker that coordinates a group) or `follower-of` (a replica of a partition
+that copies its leader). The ISR is the set of in-sync replicas of a partition.
+
+Faults that are drawn one by one coincide so closely only once in thousands of runs. Here the gap
+between two faults has any order of magnitude, from a round trip to a timeout.
 """
 
 from chaos.experiment.structs import FaultDefinition
@@ -22,7 +25,10 @@ _MOST_SLOW_MS = 10_000
 
 
 def quick_restart(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
-    """Kill a process and start it again at once, up to three times; a broker's disk may be lost."""
+    """Kill a process and start it again soon, up to three times.
+
+    In three of ten draws the process, if it has a disk to lose, starts on an empty one.
+    """
     rng = draw.rng("restarts")
     role = rng.choice(_RESTARTED)
     target = draw.target((role,)) or draw.coordinator()  # if the experiment lacks the role
@@ -86,6 +92,10 @@ def twice_on_one_role(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
 def static_restart_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     """Restart a member, a static one if there is any, while its group waits for the assignment.
 
+    A static member has a `group.instance.id`, which keeps its place through a restart. The join
+    phase is the first half of a rebalance: members send JoinGroup. Then they send SyncGroup, to get
+    their assignment.
+
     1. SyncGroup is slow, so that time passes between the join phase and the assignment.
     2. An administrator removes all members. Each learns of its removal with its next heartbeat, and
        joins again.
@@ -125,13 +135,15 @@ def static_restart_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...
 
 
 def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
-    """Slow a follower of a coordinator to about what the ISR allows, and change the ISR meanwhile.
+    """Slow a follower of a coordinator to about the limit of the ISR, and change the ISR as well.
 
-    The change is one of: another follower is cut off, the coordinator moves once, moves to and fro,
-    or dies, the controller's response to AlterPartition is lost.
+    A follower that lags for longer than `replica.lag.time.max.ms` leaves the ISR. During the lag
+    one of these changes comes: another follower is cut off; the coordinator dies, moves once, or
+    moves to and fro; the controller's response to AlterPartition (the leader's request to change
+    the ISR) is lost.
     """
     rng = draw.rng("lag")
-    # `draw.broker` may draw the coordinator itself: then the fault finds no link, and misses.
+    # `draw.broker` may draw the coordinator itself. Then the fault finds no link, and hits nothing.
     delay_ms = draw.around_ms("replica.lag.time.max.ms", rng.choice((0.1, 0.3, 0.6, 1.1)))
     lasts_ms = 1_000 + draw.length_ms()
     slow = draw.link_fault(
@@ -174,7 +186,7 @@ def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
                 for place in range(rng.randint(2, 4))
             )
             return (slow, *moves)
-        case _:  # as long as the follower is slow
+        case _:  # "response": responses are lost for as long as the follower is slow
             isr_change = draw.link_fault(
                 "response_loss",
                 "brokers",
@@ -186,11 +198,11 @@ def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
 
 
 def fenced_while_it_serves(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
-    """Lose a broker's heartbeats for about its session; every other connection of it works.
+    """Lose a broker's heartbeats for about its session; all its other connections work.
 
-    The controller fences the broker and later unfences it. So its partitions elect other leaders
-    and their ISRs shrink, while the broker still fetches and answers. In half of the draws, the
-    broker learns late of these decisions.
+    The controller fences the broker (counts it as dead), and later unfences it. In between, other
+    brokers become leaders of its partitions and the ISRs shrink, while the broker still fetches and
+    answers. In half of the draws the broker also learns late of these decisions.
     """
     rng = draw.rng("fenced")
     broker = rng.choice((draw.coordinator(), draw.broker()))
@@ -208,7 +220,7 @@ def fenced_while_it_serves(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
         "slow",
         broker,
         "controller",
-        lasts_ms=2 * lasts_ms,  # also when the broker has been unfenced
+        lasts_ms=2 * lasts_ms,  # longer than the fencing
         args={
             "delay": f"{rng.choice((100, 500, 2_000))}ms",
             "purposes": [connection_purposes.METADATA],

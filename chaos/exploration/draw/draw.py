@@ -1,8 +1,8 @@
 """`draw`: makes the experiment of a seed, with an explicit plan of faults.
 
 A space is a file with a base experiment (its document), and choices. A choice is a place in the
-document, with options from which a seed draws one. If the place has a star, the seed draws once for
-each key there.
+document, with options from which a seed draws one. The place may have a star, which stands for
+every key of a mapping. Then the seed draws once for each key.
 Data flow: (Space, seed) -> document -> Experiment. The experiment passes the same checks as one
 that is read from a file.
 """
@@ -29,8 +29,8 @@ OptionKey = tuple[str, str | int | None]
 def draw(space: Space, seed: int) -> Experiment:
     """Return the experiment of `seed` in `space`, equal in every process.
 
-    Raises: ExperimentError if the experiment is invalid. This is rare, because `load_space` has
-    checked every option and every pair of options; only three or more can be invalid together.
+    Raises: ExperimentError if the experiment is invalid. This is rare: `load_space` has checked
+    every option and every pair of options, so only a combination of three or more can be invalid.
     """
     experiment, taken = draw_cluster(space, seed)
     experiment = msgspec.structs.replace(
@@ -61,10 +61,11 @@ def draw_cluster(
 ) -> tuple[Experiment, dict[str, str]]:
     """Return the experiment of a seed without its faults, and the origin of each drawn value.
 
-    The experiment is not checked.
-    `options` has the index of the option for some choices, which replaces the drawn index. The
-    experiment's name contains `name_seed`, or `seed` if that is None. The origins map paths of the
-    experiment to places in the space's file.
+    The experiment is not checked. The origins map paths of the experiment to places in the space's
+    file.
+
+    - `options`: for some choices, the index of the option that replaces the drawn one.
+    - `name_seed`: the number in the experiment's name; None: `seed`.
     """
     document = copy_of(space.base)
     taken = _choose(space, document, seed, options)
@@ -82,7 +83,8 @@ def _choose(
         for key in keys_of(choice, document):
             index = options.get((choice.where, key))
             if index is None:
-                # A stream for each choice and key: another choice does not change this one.
+                # Each choice and key has its own random stream, so that a change of one choice does
+                # not change the others.
                 rng = stream(seed, "choice", choice.where, *(() if key is None else (key,)))
                 index = rng.randrange(len(choice.options))
             put_option(document, choice, index, key=key)
@@ -96,7 +98,7 @@ def _choose(
 
 def _place_of(path: str, taken: dict[str, str]) -> str:
     """Return the place in the space's file of the value at an experiment's path."""
-    # The drawn value that is, or contains, the value at `path`; the longest path is the nearest.
+    # Drawn values that are, or contain, the value at `path`. The longest path is the nearest one.
     drawn_above = [drawn for drawn in taken if path.startswith(drawn)]
     return taken[max(drawn_above, key=len)] if drawn_above else f"experiment.{path}"
 

@@ -1,10 +1,11 @@
 """The faults of one seed: begin, kind, target and duration of each.
 
-Each fault has its own random streams (`fault_draw`), so that a smaller window, or another duration
-of one fault, does not change the other faults. The loader accepts every fault that is drawn here.
-The next fault is a single fault or a pattern, which is a combination of faults (`patterns`). A
-FaultDraw is one such draw: its number, its time and its random streams, one for each purpose. A
-target, such as `broker(0)`, names the nodes that a fault hits; a fault of links has two ends.
+A seed draws one fault after the other, until the window (the time in which faults may begin) is
+full. Each draw gives a single fault or a pattern, which is a combination of faults (`patterns`). A
+FaultDraw is one such draw: its number, its time and its random streams, one for each purpose. Each
+draw has its own streams (`fault_draw`). So a smaller window, or another duration of one fault, does
+not change the other faults. The loader accepts every fault that is drawn here. A target, such as
+`broker(0)`, names the nodes that a fault hits; a fault of links has two ends.
 """
 
 from collections.abc import Sequence
@@ -42,13 +43,13 @@ from protocol.api import Api
 
 _Word = TypeVar("_Word")
 MAX_FAULTS = 200
-"""Most faults of a seed: a limit for spaces with a long window and short gaps."""
+"""Limit of the faults of a seed, for spaces with a long window and short gaps."""
 ONE_WAY = 0.3
 """Share of the link faults that affect one direction only."""
 SOME_PURPOSES = 0.2
 """Share of the link faults that affect only connections with one or two purposes."""
 SOME_APIS = 0.15
-"""Share of the other link faults that affect only requests of one or two APIs."""
+"""Share of the other link faults (without purposes) that affect only one or two APIs."""
 BETWEEN_ZOOKEEPERS = 0.25
 """Share of the link faults between two ZooKeeper servers, if there is an ensemble."""
 TO_ZOOKEEPER = 0.4
@@ -132,9 +133,9 @@ def draw_one(draw: FaultDraw, weights: dict[str, int]) -> tuple[FaultDefinition,
 def _kept(space: FaultSpace, seed: int) -> dict[str, int]:
     """Return the faults and patterns that this seed keeps, with their weights.
 
-    A seed draws from a part of the space's kinds only, so that it draws each of them often.
-    Each name has its own stream, so that a name which is added to the space does not change which
-    others are kept. A seed that would keep none keeps one.
+    A seed draws only from a part of the space's kinds, so that it draws each of these often. Each
+    name has its own random stream, so that a new name in the space does not change which other
+    names are kept. If no name is kept by chance, one is drawn.
     """
     weights = {**space.kinds, **space.patterns}
     kept = {
@@ -142,7 +143,7 @@ def _kept(space: FaultSpace, seed: int) -> dict[str, int]:
         for name, weight in weights.items()
         if stream(seed, "kept", name).random() < space.kept
     }
-    # The second mapping has the one name that is drawn if none was kept.
+    # If `kept` is empty: a mapping with one drawn name.
     return kept or {(only := stream(seed, "kept").choice(list(weights))): weights[only]}
 
 
@@ -239,7 +240,7 @@ def _ends(draw: FaultDraw) -> tuple[str, str, _Links]:
         ends = _ends_at_zookeeper(draw)
         if ends is not None:
             return ends
-    # In the tuples below, a value that stands twice is drawn twice as often.
+    # A value that one of the tuples below has twice is drawn twice as often.
     server = draw.target(BROKER_TARGETS, "from") or draw.coordinator()
     between = rng.choice(("controller", "brokers", "clients", "clients"))
     if between == "controller":
@@ -262,7 +263,10 @@ def _ends(draw: FaultDraw) -> tuple[str, str, _Links]:
 
 
 def _ends_at_zookeeper(draw: FaultDraw) -> tuple[str, str, _Links] | None:
-    """Draw two ends, one of them a ZooKeeper server or all servers; None: draw another link."""
+    """Draw two ends, one of them a ZooKeeper server or all servers, or return None.
+
+    After None the caller draws a link of Kafka's nodes.
+    """
     rng = draw.rng("ensemble")
     drawn = rng.random()
     server = rng.choice(("zookeeper-leader", draw.zookeeper_server() or "zookeepers"))
@@ -288,7 +292,7 @@ def _link_args(draw: FaultDraw, kind: FaultKind, links: _Links) -> dict[str, Any
         args["jitter"] = draw.rng("jitter").choice(_JITTERS)
     if draw.chance("purposes", SOME_PURPOSES):
         args["purposes"] = _one_or_two(known_purposes, draw.rng("purpose"))
-    if kind.momentary:  # a reset ends connections: it has neither direction nor requests
+    if kind.momentary:  # a reset ends whole connections, so it has no direction and no APIs
         return args
     if draw.chance("one_way", ONE_WAY):
         args["direction"] = "one_way"

@@ -1,8 +1,9 @@
 """Random streams, time slot and targets of one drawn fault.
 
-Each purpose of each fault has a random stream of its own, so that an additional draw for one
-purpose does not change the values drawn for another. A target is written as in an experiment file:
-a role, such as `leader-of`, and its argument in brackets.
+A random stream is a generator that the seed and some words determine. Each purpose of each fault
+has a stream of its own. So an additional draw for one purpose does not change the values drawn for
+another. A target is written as in an experiment file: a role, such as `leader-of`, and its argument
+in brackets.
 """
 
 from collections.abc import Sequence
@@ -48,10 +49,10 @@ _ROLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultDraw:
-    """The draw of fault number `index` of a seed, or of a pattern, whose faults share the number.
+    """The draw number `index` of a seed: a fault, or the faults of a pattern.
 
-    Units: `at_ms` counts from the steady state; `after_ms` in the methods counts from `at_ms`.
-    Every call with the same purpose draws the same value.
+    Units: `at_ms` counts from the steady state (every group is stable); `after_ms` in the methods
+    counts from `at_ms`. Every call with the same purpose draws the same value.
     """
 
     experiment: Experiment
@@ -118,7 +119,7 @@ class FaultDraw:
         return f"broker({self.rng(purpose).choice(self.broker_ids)})"
 
     def partition(self) -> str:
-        """Draw a partition, half of them of `__consumer_offsets`."""
+        """Draw a partition; in half of the draws it is one of `__consumer_offsets`."""
         rng = self.rng("partition")
         sizes = {name: topic.partitions for name, topic in self.experiment.topics.items()}
         internal = internal_topics(self.experiment)
@@ -126,7 +127,7 @@ class FaultDraw:
             # An internal topic is (number of partitions, replication factor).
             sizes[TRANSACTION_STATE] = internal[TRANSACTION_STATE][0]
         offsets = internal[CONSUMER_OFFSETS][0]
-        # Half of the draws, and all of them if there is no other topic.
+        # In half of the draws, or always if there is no other topic.
         drawn = CONSUMER_OFFSETS if rng.random() < 0.5 or not sizes else rng.choice(list(sizes))
         return f"{drawn}-{rng.randrange(sizes.get(drawn, offsets))}"
 
@@ -154,7 +155,7 @@ class FaultDraw:
         if server is not None:
             known |= {"zookeeper": server, "zookeeper-leader": "zookeeper-leader"}
         if self.group() in zookeeper_groups(self.experiment):
-            # The fault's group has no coordinator; `coordinator` has drawn another group's.
+            # The fault's group has no coordinator. `coordinator` has drawn that of another group.
             del known["coordinator-of"]
         if self.replicas_of(partition) > 1:
             known["follower-of"] = f"follower-of({partition})"
@@ -186,7 +187,7 @@ class FaultDraw:
     # -- times --
 
     def length_ms(self, purpose: str = "length") -> int:
-        """Draw a length: one of the space's, or around a timeout of this experiment."""
+        """Draw a length: one of the space's durations, or one near a timeout of the experiment."""
         rng = self.rng(purpose)
         longest_ms = microseconds(self.space.longest) // MS
         fixed_ms = microseconds(rng.choice(self.space.durations)) // MS
@@ -195,7 +196,7 @@ class FaultDraw:
         return self.around_ms(rng.choice(self.space.timeouts), rng.choice(self.space.factors))
 
     def around_ms(self, timeout: str, factor: float, group: str | None = None) -> int:
-        """Return `factor` times the experiment's value of a timeout, at most the space's longest.
+        """Return `factor` times a timeout of the experiment, but at most the space's `longest`.
 
         `group`: the group whose consumers have the timeout; default: the fault's group.
         """
@@ -205,7 +206,7 @@ class FaultDraw:
     def gap_ms(self, purpose: str, longest_ms: int) -> int:
         """Draw a gap from 1 ms to `longest_ms`; each power of two is equally likely."""
         rng = self.rng(purpose)
-        # First the power of two, then a value from it up to the next power.
+        # First a power of two is drawn, then a value from it up to the next power.
         exponent = rng.randrange(max(1, longest_ms).bit_length())
         return min(longest_ms, rng.randrange(1 << exponent, 2 << exponent))
 

@@ -1,7 +1,8 @@
 """Losses: nodes that die and never restart.
 
-A loss must not make every run fail. So each group keeps one of the members that start with the
-cluster. A seed loses a broker only if every partition has more replicas than it needs in sync.
+A loss must not make a run fail by itself. So each group keeps at least one of the members that
+start with the cluster. A seed loses a broker only if every partition has more replicas than must be
+in sync.
 """
 
 from chaos.experiment.structs import Experiment, FaultDefinition, internal_topics, microseconds
@@ -42,7 +43,7 @@ def draw_losses(
 def may_lose_a_broker(experiment: Experiment) -> bool:
     """Return True if every partition has enough in-sync replicas without one of its brokers."""
     config = experiment.cluster.config
-    # Spare replicas of each topic: those above its min.insync.replicas.
+    # For each topic: how many replicas it has beyond its min.insync.replicas.
     spare = []
     for name, (_, replicas) in internal_topics(experiment).items():
         is_transaction_state = name == TRANSACTION_STATE

@@ -1,10 +1,11 @@
 """Operations: drawn rollouts and scalings of a group.
 
-A rollout replaces each member by a successor; its surge is the number of successors that may run
-beside all members, in spare places. A scaling changes the number of members. Start-up times are
-drawn around the session timeout, because a successor that joins while its predecessor's session
-lasts has other effects than a later successor. All times are short enough for the operation to end
-within the run.
+A rollout replaces each member of a group by a successor, as a deploy does. Its surge is the number
+of successors that may run in addition to all members, in spare places (nodes that only operations
+start). A scaling changes the number of members. A coordinator removes a member that is silent for
+the session timeout. Start-up times are drawn around this timeout, because a successor that joins
+while its predecessor's session lasts has other effects than a later one. All times are short enough
+for the operation to end within the run.
 """
 
 from random import Random
@@ -33,13 +34,16 @@ KILLS = 0.3
 BATCHES = 0.3
 """Share of rollouts that replace members in batches."""
 STARTED = 0.3
-"""Share of rollouts that continue as soon as a successor has started, without awaiting its join."""
+"""Share of rollouts that go on when a successor has started, without waiting for its join."""
 PARTIAL = 0.2
-"""Share of rollouts that stop at a partition: the remaining members keep the old version."""
+"""Share of rollouts with a partition (an index): members below it keep the old version."""
 BROKEN = 0.15
 """Share of rollouts in which, from some successor on, the new version does not start."""
 _DEADLINES_MS = (3_000, 10_000)
-"""Progress deadlines of a rollout whose new version does not start; short, so that they pass."""
+"""Progress deadlines of a rollout whose new version does not start.
+
+They are short, so that the rollout fails within the run.
+"""
 
 
 def draw_operation(draw: FaultDraw, kind: FaultKind) -> FaultDefinition | None:
@@ -83,7 +87,7 @@ def _rollout(draw: FaultDraw) -> dict[str, Any]:
     group = draw.experiment.groups[draw.group()]
     surge = rng.randint(0, group.spare_members)
     args: dict[str, Any] = {
-        # Without a surge, a rollout in which 0 members may be unavailable could replace none.
+        # 0 is allowed only with a surge: otherwise no member could be replaced.
         "max_unavailable": rng.choice((1, 1, 2, "50%", "100%", 0) if surge else (1, 1, 2, "100%")),
         "start_up": _start_up(draw, rng),
     }
@@ -99,7 +103,8 @@ def _rollout(draw: FaultDraw) -> dict[str, Any]:
     ready_after_ms = rng.choice(_READY_AFTER_MS)
     if ready_after_ms:
         args["ready_after"] = length_text(ready_after_ms)
-    # A rollout fails if it makes no progress for this long; `at_deadline` says what happens then.
+    # A rollout fails if it makes no progress for this time. `at_deadline` decides what it does
+    # then.
     args["progress_deadline"] = "30s"
     if rng.random() < BROKEN:
         args["broken_from"] = rng.randrange(group.members_total)

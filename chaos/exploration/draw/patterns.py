@@ -3,6 +3,10 @@
 A new pattern is one function and one entry in `PATTERNS`. `draw.rng(purpose)` is the random stream
 of one purpose; `draw.length_ms`, `draw.coordinator` and others draw from such streams. Names end in
 their unit; `after_ms` counts from the beginning of the pattern.
+
+A coordinator is the broker that leads a group's partition of `__consumer_offsets`; it moves when
+the leadership moves. A static member has a `group.instance.id`, which keeps its place in the group
+through a restart. A coordinator removes a member that is silent for its session timeout.
 """
 
 from collections.abc import Callable
@@ -43,8 +47,8 @@ class Pattern:
     draw: Callable[[FaultDraw], Faults]
 
 
-# Each function below draws the faults of the pattern whose name it has. The meaning of the pattern
-# is its `doc` in PATTERNS; a docstring only adds to that.
+# Each function below draws the faults of the pattern of the same name. The meaning of a pattern is
+# its `doc` in PATTERNS. A docstring here only adds to that.
 
 
 def _isolated_coordinator(draw: FaultDraw) -> Faults:
@@ -55,7 +59,8 @@ def _isolated_coordinator(draw: FaultDraw) -> Faults:
 
 
 def _coordinator_without_controller(draw: FaultDraw) -> Faults:
-    # The stream keeps its old name: another name would change the plans of all seeds.
+    # "hears" is an old name of this choice. It stays, because a stream with another name would
+    # change the plans of all seeds.
     cuts_to_coordinator = draw.chance("hears", 0.5)
     ends = (
         ("controller", draw.coordinator())
@@ -66,7 +71,7 @@ def _coordinator_without_controller(draw: FaultDraw) -> Faults:
 
 
 def _coordinator_without_clients(draw: FaultDraw) -> Faults:
-    # Half of another drawn length, so that the move mostly comes before the cut ends.
+    # The move comes after half of another drawn length, so mostly before the cut ends.
     return (
         draw.link_fault("cut", draw.coordinator(), "clients", lasts_ms=draw.length_ms()),
         draw.fault("leadership_move", draw.coordinator(), after_ms=draw.length_ms("move") // 2),
@@ -88,7 +93,7 @@ def _rolling_restart(draw: FaultDraw) -> Faults:
 
 
 def _swizzle_clog(draw: FaultDraw) -> Faults:
-    """Clog nodes one after the other, and unclog them in another order."""
+    """Clog brokers (hold all their messages) one by one, and unclog them in another order."""
     rng = draw.rng("swizzle")
     nodes = [f"broker({broker})" for broker in draw.broker_ids]
     nodes = rng.sample(nodes, rng.randint(1, len(nodes)))
@@ -119,7 +124,7 @@ def _paused_past_a_timeout(draw: FaultDraw) -> Faults:
 
 
 def _next_coordinator_too(draw: FaultDraw) -> Faults:
-    """Hit the coordinator, and then its successor, at about the successor's earliest election."""
+    """Hit the coordinator, and then its successor at about the time of its earliest election."""
     later_ms = draw.around_ms("broker.session.timeout.ms", draw.rng("later").choice((1.0, 1.2)))
     kind = draw.rng("kind").choice(("crash", "pause"))
     lasts_ms = draw.length_ms()
@@ -202,8 +207,9 @@ def _orders_for_an_empty_group(draw: FaultDraw) -> Faults:
 def _expired_group(draw: FaultDraw) -> Faults:
     """Keep all members down until the group's offsets have expired, and a little longer.
 
-    Sessions end first; a load of a new coordinator may delay that. Offsets that are kept for more
-    than a minute outlive the run: then an administrator acts instead.
+    The time until the expiry begins when the sessions of all members have ended; a new coordinator
+    that loads the group may delay this. If offsets are kept for more than a minute, they do not
+    expire within the run. Then an administrator acts instead.
     """
     config = draw.experiment.cluster.config
     group = draw.group()
@@ -211,8 +217,8 @@ def _expired_group(draw: FaultDraw) -> Faults:
         return _orders_for_an_empty_group(draw)
     session_ms = draw.experiment.groups[group].config.session_timeout_ms
     check_ms = config.offsets_retention_check_interval_ms
-    # The members stay down for a session and the retention of one minute; in one of three cases no
-    # longer, so that they return at about the time of the expiry.
+    # The members stay down for a session and for the retention of one minute (60_000). In one of
+    # three draws they return at about the time of the expiry, in the others later (`late_ms`).
     late_ms = draw.rng("expiry").choice((0, check_ms, 2 * check_ms + 1_000))
     return tuple(
         draw.fault("crash", f"member({group}, {index})", lasts_ms=session_ms + 60_000 + late_ms)
@@ -223,10 +229,12 @@ def _expired_group(draw: FaultDraw) -> Faults:
 def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
     """Pause a member during a rebalance, and resume it before its own session ends.
 
-    The pause is a little longer than `max.poll.interval.ms`, for which a rebalance waits. The crash
-    of another member causes the rebalance: if members are static, when the crashed member's session
-    ends, otherwise when it restarts. Groups with a third member are preferred, because their
-    rebalance completes meanwhile; among these, static groups that commit in transactions.
+    The pause is a little longer than `max.poll.interval.ms`, the time for which a rebalance waits
+    for members. The crash of another member causes the rebalance. It begins when the crashed
+    member's session ends (static members), or when the member restarts (other members).
+
+    Groups with a third member are preferred, because their rebalance completes during the pause.
+    Among these, static groups are preferred, and among those, groups that commit in transactions.
     """
     rng = draw.rng("sleeper")
     groups = draw.experiment.groups
@@ -241,8 +249,9 @@ def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
     sleeps_ms = draw.around_ms("max.poll.interval.ms", rng.choice((1.02, 1.1)), group)
     asleep_ms, down_ms = 0, rng.choice((50, 300))
     if groups[group].config.group_instance_id is not None:
-        # The session of the killed member counts from its last heartbeat. So the session ends up to
-        # one heartbeat interval earlier than a full session after the crash.
+        # The session of the killed member began with its last heartbeat, at most one heartbeat
+        # interval before the crash. So it ends between `session_ms - heartbeat_ms` and `session_ms`
+        # after the crash.
         session_ms = draw.around_ms("session.timeout.ms", 1.0, group)
         heartbeat_ms = draw.around_ms("heartbeat.interval.ms", 1.0, group)
         sleeps_ms += heartbeat_ms
@@ -254,7 +263,7 @@ def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
 
 
 def _two_halves(draw: FaultDraw) -> Faults:
-    """Partition the network: some brokers on one side, the others and the controller opposite."""
+    """Partition the network: some brokers on one side, all others and the controller opposite."""
     rng = draw.rng("halves")
     brokers = [f"broker({broker})" for broker in draw.broker_ids]
     minority = rng.sample(brokers, rng.randint(1, max(1, len(brokers) // 2)))
@@ -273,7 +282,7 @@ def _two_halves(draw: FaultDraw) -> Faults:
 
 
 def _follower_behind(draw: FaultDraw) -> Faults:
-    """Cut a follower off from the coordinator, which then dies or moves."""
+    """Cut a follower off from the coordinator, and then crash or move the coordinator."""
     rng = draw.rng("follower")
     lasts_ms = draw.length_ms()
     after_ms = rng.randrange(lasts_ms) if lasts_ms > 1 else 0

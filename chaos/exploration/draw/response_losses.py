@@ -1,8 +1,9 @@
 """Drawn losses of responses: the APIs, the errors, and the two ends of the link.
 
-A loss names APIs, and perhaps the errors of their responses. `draw.rng(purpose)` is a random stream
-of the draw. Nearly all drawn responses belong to requests that change the server's state. If such a
-response is lost, the client's retry meets the effect of its first attempt.
+A loss has the API (kind of request) whose responses are lost, and perhaps the errors that these
+responses must have. `draw.rng(purpose)` is a random stream of the draw. Nearly all drawn responses
+belong to requests that change the server's state. If such a response is lost, the client's retry
+meets the effect of its first attempt.
 """
 
 from typing import Any
@@ -15,7 +16,7 @@ from protocol.errors import ErrorCode
 _NONE = ErrorCode.NONE.name
 _MEMBER_ID_REQUIRED = ErrorCode.MEMBER_ID_REQUIRED.name
 _Response = tuple[Api, tuple[str, ...]]
-"""An API, and the error codes of its responses that are lost; no codes: all of its responses."""
+"""An API, and the errors of the responses that are lost; without errors all its responses are."""
 # A response that a tuple has twice is drawn twice as often.
 _OF_A_REBALANCE: tuple[_Response, ...] = (
     (Api.JOIN_GROUP, (_MEMBER_ID_REQUIRED,)),
@@ -47,7 +48,7 @@ _OF_BROKERS: tuple[_Response, ...] = ((Api.FETCH, ()), (Api.WRITE_TXN_MARKERS, (
 _COUNTS = (1, 1, 1, 2, 5)
 """Numbers of responses that one fault loses."""
 _LEAST_MS = 2_000
-"""Shortest duration of a loss: a shorter loss may end before any request of the API is sent."""
+"""Shortest duration of a loss. A shorter one might end before any request of the API is sent."""
 _REBALANCE_MS = 10_000
 """Shortest duration of a loss in a rebalance, whose requests are sent some seconds apart."""
 
@@ -55,7 +56,7 @@ _REBALANCE_MS = 10_000
 def draw_response_loss(draw: FaultDraw) -> FaultDefinition:
     """Return the loss of a response between clients, brokers and the controller."""
     rng = draw.rng("response")
-    # The second tuple has the weights.
+    # The second tuple has the weights of the three words.
     between = rng.choices(("members", "controller", "brokers"), (5, 3, 1))[0]
     if between == "controller":
         return _loss(draw, rng.choice(_OF_THE_CONTROLLER), "brokers", "controller")

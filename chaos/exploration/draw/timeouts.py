@@ -32,7 +32,7 @@ TIMEOUTS: dict[str, tuple[_Owner, str]] = {
     "zookeeper.session.timeout.ms": (ZooKeeperConsumerConfig, "zookeeper_session_timeout_ms"),
     "rebalance.backoff.ms": (ZooKeeperConsumerConfig, "backoff_ms"),
 }
-"""Timeouts by Kafka's name, each with its configuration class and its field there."""
+"""Kafka's name of a timeout -> the class of settings that has it, and the name of its field."""
 
 
 def timeout_ms(name: str, experiment: Experiment, group_id: str) -> int:

@@ -1,11 +1,14 @@
 """Patterns for groups on ZooKeeper: faults of sessions, of their connections and of the ensemble.
 
-A pattern draws several faults together; `after_ms` counts from its time. `draw.rng(purpose)` is a
-random stream, `draw.around_ms(timeout, factor, group)` a multiple of a timeout of the group. A
-value that a tuple of choices has twice is drawn twice as often. Without a group on ZooKeeper, a
-pattern has no faults. Most patterns also restart a member of the group at about the same time,
-because most races need a change of the group's members. Ids in brackets (ZK-58) are those of the
-rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+In a group on ZooKeeper each member computes its own share of the partitions. The ensemble (the
+ZooKeeper servers) keeps a session for each member, which ends if the member is silent.
+
+A pattern draws several faults together; `after_ms` counts from the pattern's time.
+`draw.rng(purpose)` is a random stream, `draw.around_ms(timeout, factor, group)` a multiple of a
+timeout of the group. A value that a tuple of choices has twice is drawn twice as often. If there is
+no group on ZooKeeper, a pattern has no faults. Most patterns also restart a member of the group at
+about the same time, because most races need a change of the group's members. Ids in brackets
+(ZK-58) are those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from chaos.experiment.structs import FaultDefinition, zookeeper_ids
@@ -164,7 +167,10 @@ def members_at_once(draw: FaultDraw) -> Faults:
 
 
 def _change_of_members(draw: FaultDraw, within_ms: int) -> Faults:
-    """Return the restart of a member, perhaps the pattern's own, in 65 of 100 draws; else none."""
+    """Return the restart of a member in 65 of 100 draws, and otherwise nothing.
+
+    The member may be the one that the pattern itself hits.
+    """
     other = draw.zookeeper_member("changes")
     if other is None or not draw.chance("changes", 0.65):
         return ()

@@ -1,8 +1,9 @@
 """The corpus: for each mark and each pair of marks, the smallest plans that reached it.
 
-A plan is the list of faults of a run. A mark is a rare situation that a run may reach; a pair, two
-of them in one run. A guided search mutates plans of rare marks: their parents. A lineage is the
-seeds that made a plan: the first drew it, each later one mutated it.
+A plan is the list of faults of a run. A mark is a rare situation that a run may reach; a pair is
+two marks in one run. A guided search mutates plans that reached rare marks or pairs. Such a plan is
+the parent of the mutated one. A lineage is the seeds that made a plan: the first drew it, each
+later one mutated it.
 """
 
 from dataclasses import dataclass
@@ -13,13 +14,17 @@ from chaos.exploration.guided.lineage import MAX_GENERATIONS, Lineage
 from cluster.host.randomness import stream
 
 PLANS_EACH = 3
-"""Plans kept per mark or pair. Several, because the mutants of one plan may reach nothing new."""
+"""Number of plans kept for each mark or pair.
+
+It is more than one, because the mutated plans of one parent may reach nothing new.
+"""
 RARE_MARK_SHARE = 0.1
 """Parents are chosen for marks that at most this share of the runs reached."""
 RAREST_MARKS = 10
-"""Number of marks for which parents are chosen: the rarest below RARE_MARK_SHARE.
+"""Number of marks for which parents are chosen: the rarest of those below RARE_MARK_SHARE.
 
-The share is large and the number small, because spaces differ: in some, no mark is very rare.
+In some spaces no mark is very rare, so the share is large. In others many marks are below it, so
+the number is small.
 """
 RAREST_PAIRS = 100
 """Number of pairs of marks for which parents are chosen: the rarest by `Coverage.rare_pairs`."""
@@ -48,7 +53,7 @@ class RunSeen:
 class Corpus:
     """Plans by the marks and pairs of marks that they reached.
 
-    Only runs that passed are kept. The plan of a run with a finding has a file of its own.
+    Only plans of runs that passed are kept. The plan of a run with a finding has a file of its own.
     """
 
     def __init__(self) -> None:
@@ -68,7 +73,7 @@ class Corpus:
             plans = self._plans.setdefault(reached, [])
             if len(plans) < PLANS_EACH:
                 plans.append(run)
-            # The places are taken: a smaller plan replaces the largest.
+            # All places are taken. A smaller plan replaces the largest one.
             elif run.faults < (largest := max(plans, key=_size)).faults:
                 plans[plans.index(largest)] = run
 
@@ -94,7 +99,7 @@ class Corpus:
         if not marks and not pairs:
             return None
         rng = stream(seed, "parent")
-        # Marks and pairs are equally likely, although there are many more rare pairs than marks.
+        # A mark is drawn as often as a pair, although there are many more rare pairs.
         for_a_mark = bool(marks) and (not pairs or rng.random() < 0.5)
         reached: str | Pair = rng.choice(marks) if for_a_mark else rng.choice(pairs)
         return rng.choice(self._plans[reached]).lineage

@@ -1,7 +1,8 @@
 """Coverage: the numbers of runs that reached each mark, and each pair of marks.
 
-A mark is the name of a situation that a run reached (`marks`). A pair is two situations in one run,
-at any distance of time. A pair can be rare although both of its marks are common.
+A mark is the name of a situation that a run reached (`marks`). A pair is two situations in the same
+run, at any distance in time. A pair can be rare although both of its marks are common. A mutated
+run is one whose plan of faults was made by a change of an earlier run's plan.
 """
 
 from collections import Counter
@@ -16,7 +17,7 @@ RARE_SHARE = 0.01
 def rare_at_most(runs: int, share: float = RARE_SHARE) -> int:
     """Return the largest number of runs, out of `runs`, that may reach a rare mark or pair.
 
-    The number is never 0: what a single run reached is rare in a small search, too.
+    The number is at least 1: in a small search, too, a mark that a single run reached is rare.
     """
     return max(1, int(runs * share))
 
@@ -52,8 +53,8 @@ class Coverage:
     def rare_pairs(self) -> list[Pair]:
         """Return the rare pairs of two marks that are not rare themselves, rarest first.
 
-        The order is by a pair's count divided by the count to expect if its marks were independent.
-        So a pair that is rare only because its marks are infrequent comes last.
+        The order is by a quotient: the pair's count, divided by the count to expect if its marks
+        were independent. So a pair that is rare only because its marks are not frequent comes last.
         """
         most = rare_at_most(self.runs)
         rare = [

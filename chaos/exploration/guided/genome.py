@@ -1,7 +1,8 @@
 """A genome: the options, faults and network seed that define one experiment of a space.
 
-A space is an experiment with choices: values that vary, each with its options. A seed draws an
-option for each choice. A mutation then changes a genome, perhaps to an invalid experiment.
+A space is an experiment with choices: settings that vary, each with its options. A seed draws an
+option for each choice, and the faults. A mutation changes a genome, and the changed genome may
+define an invalid experiment.
 """
 
 from dataclasses import dataclass, field, replace
@@ -18,9 +19,9 @@ from chaos.exploration.space import Space
 class Genome:
     """Definition of an experiment and of the seed of its run.
 
-    - `seed` draws an option for each choice of the space that is not in `options`.
-    - `options` maps a choice to the index of its option.
-    - `network_seed` is the seed of the run.
+    - `seed`: draws an option for each choice of the space that is not in `options`.
+    - `options`: choice -> index of its option.
+    - `network_seed`: the seed of the run, which determines the latencies of its network.
     """
 
     seed: int

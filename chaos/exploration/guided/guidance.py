@@ -2,9 +2,11 @@
 
 A mutated seed changes the plan (the faults) of an earlier run, its parent, which reached a rare
 situation. A lineage is the seeds that made a plan: the first drew it, each later one mutated it.
-The corpus keeps the plans worth mutating. Seeds come in blocks. The parents for block N come from
-the corpus of the blocks up to N - 2. So block N can be given to workers while they still play block
-N - 1. The choice depends on whole blocks only, never on which runs happen to be finished.
+The corpus keeps the plans that are worth a mutation.
+
+Seeds come in blocks. The corpus of the blocks up to N - 2 has the parents for block N. So workers
+can begin block N while others still play block N - 1. The choice depends only on whole blocks,
+never on which runs happen to be finished.
 """
 
 from chaos.exploration.guided.corpus import Corpus, RunSeen
@@ -15,7 +17,11 @@ from cluster.fan_out import Item
 from cluster.host.randomness import stream
 
 BLOCK = 100
-"""Seeds of a block. Many workers need large blocks, to be busy; a short search needs small ones."""
+"""Number of seeds in a block.
+
+Many workers need large blocks, so that none has to wait. A short search needs small blocks, so that
+mutations begin early.
+"""
 LAG = 2
 """Distance from a block to the last block that its parents may come from."""
 
@@ -55,7 +61,7 @@ class Guidance:
             return True
         return all(
             self._unfinished.get(block, self._block) == 0
-            # The blocks that the corpus lacks, up to the last one that the parents may come from.
+            # The blocks that are not in the corpus yet, up to the last one that may have parents.
             for block in range(self._blocks_in_corpus, self._block_of(seed) - LAG + 1)
         )
 
@@ -91,12 +97,13 @@ class Guidance:
         block = self._block_of(seed)
         self._unfinished[block] = self._unfinished.get(block, self._block) - 1
         if run is not None and run.is_mutated:
-            # After a resume, the records of the earlier session are the first to have the lineage.
+            # After a resume the lineages of earlier seeds are known only from the stored records.
             self._lineages[seed] = run.lineage
 
     def _choose_lineages(self, block: int) -> None:
         """Choose the lineages of a block's seeds. All earlier blocks have their lineages."""
-        # All seeds of these blocks are finished: a caller asks for ready seeds only (`is_ready`).
+        # All seeds of these blocks are finished, because a caller asks only for ready seeds
+        # (`is_ready`).
         while self._blocks_in_corpus <= block - LAG:
             for seed in self._seeds_of(self._blocks_in_corpus):
                 run = self._runs[seed]
@@ -117,6 +124,6 @@ def _view_of(run: PlayedRun) -> RunSeen:
     return RunSeen(
         lineage=run.lineage or (run.seed,),
         marks=run.marks,
-        faults=run.faults_hit + run.faults_missed,  # together the whole plan
+        faults=run.faults_hit + run.faults_missed,  # the sum is the size of the plan
         passed=run.result is PlayResult.PASS,
     )

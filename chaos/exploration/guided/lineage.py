@@ -16,7 +16,7 @@ from chaos.exploration.space import Space
 Lineage = tuple[int, ...]
 """Seeds, oldest first; the last is the run's own."""
 MAX_GENERATIONS = 8
-"""Limit of mutations from a drawn plan, since each costs some milliseconds."""
+"""Limit of the mutations in a lineage, because each costs some milliseconds."""
 _WRITTEN = re.compile(r"\d+(-\d+)*")
 
 
@@ -39,7 +39,7 @@ def grow(space: Space, lineage: Lineage) -> Grown:
     genome = drawn_genome(space, lineage[0])
     for mutant in lineage[1:]:
         genome = mutate(space, genome, mutant)
-    # A mutant may have the network seed of its parent.
+    # A mutated run may have the network seed of its parent.
     return Grown(experiment=experiment_of(space, genome, seed), network_seed=genome.network_seed)
 
 

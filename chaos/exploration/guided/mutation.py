@@ -1,9 +1,9 @@
 """One mutation of a genome: a few small changes of its faults, rarely of a setting.
 
 A genome is a plan (the list of faults), the options of settings that replace drawn options, and
-the seed of the network. A mark is a rare situation that a run reached. Most of a plan stays, so
-that the mutant probably reaches the rare marks of its parent again, and then perhaps new marks. All
-draws come from the mutant's own seed.
+the seed of the network. A mark is a rare situation that a run reached. A mutant is a changed
+genome. Most of its plan stays, so that its run probably reaches the rare marks of the parent again,
+and perhaps new marks after that. All draws come from the mutant's own seed.
 Data flow: (Space, Genome, seed) -> Genome.
 """
 
@@ -27,11 +27,14 @@ ATTEMPTS = 8
 STEPS = (1, 1, 2, 3, 5)
 """Numbers of changes in one mutation, of which a mutant draws one."""
 SAME_NETWORK = 0.5
-"""Share of mutants with the parent's network seed. Up to the first change, their runs are equal."""
+"""Share of mutants with the network seed of the parent.
+
+The runs of such a mutant and of its parent are equal up to the first change.
+"""
 MOST_SHIFTED_MS = 5_000
 """Longest shift of one fault, and longest gap between a fault and its repetition."""
 MOST_APART_MS = 3_000
-"""Longest gap between a fault that was moved or added, and the fault that it was put near to."""
+"""Longest gap between a moved or added fault, and the fault near which it was put."""
 _FIRST_ADDED = 1_000
 """Index of the first fault that a mutation draws, above all indexes of a plan's own faults."""
 
@@ -57,7 +60,7 @@ class _Step:
         )
 
     def gap_ms(self, longest_ms: int) -> int:
-        """Draw a gap of any order of magnitude: negative (before) or positive (after)."""
+        """Draw a gap of any order of magnitude; a negative gap means before, a positive after."""
         gap_ms = self.fault_draw(0).gap_ms("mutation", longest_ms)
         return gap_ms if self.rng.random() < 0.5 else -gap_ms
 
@@ -86,7 +89,8 @@ def mutate(space: Space, parent: Genome, seed: int) -> Genome:
                 rng=rng,
             )
             genome = rng.choices(_CHANGES, _WEIGHTS)[0](step, genome)
-        # Equal to the parent: the changes had nothing to change, or undid each other.
+        # The genome may equal its parent: there was nothing to change, or the changes undid each
+        # other.
         if genome != parent and can_be_run(experiment_of(space, genome, seed)):
             return genome
     return replace(parent, network_seed=seed)
@@ -164,13 +168,13 @@ def _add(step: _Step, genome: Genome) -> Genome:
 def _set(step: _Step, genome: Genome) -> Genome:
     """Draw the option of one choice again, unless the plan loses nodes for good.
 
-    The draw of those losses has checked that the drawn cluster can do without the lost nodes. A
-    cluster with other settings perhaps cannot.
+    The draw of such losses has checked that the cluster can do without the lost nodes. With other
+    settings the cluster perhaps cannot.
     """
     if any(fault.fault == NodeLoss.name for fault in genome.faults):
         return genome
-    # No counts (FirstOf: the first items of a list are kept): a fault of the plan may name a node
-    # that a smaller count removes.
+    # Choices of counts (FirstOf keeps the first items of a list) are left out, because a fault of
+    # the plan may name a node that a smaller count removes.
     choices = [
         choice
         for choice in step.space.choices

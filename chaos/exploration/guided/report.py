@@ -40,11 +40,13 @@ class RarePair(msgspec.Struct, frozen=True, kw_only=True):
 class GuidedSearch(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of drawn and mutated runs, and of the marks and pairs that each kind of run reached.
 
-    - `parents` counts the plans that were mutated; `plans`, those that could be mutated next.
-    - `pairs_reached` counts all reached pairs of marks; `rare_pairs_in_all`, the rare ones.
+    - `parents`: number of plans that were mutated.
+    - `plans`: number of plans that could be mutated next.
+    - `pairs_reached`: number of all reached pairs of marks.
+    - `rare_pairs_in_all`: number of the rare ones among these pairs.
 
-    The next figures compare the two kinds of runs. They count from the first mutated seed on,
-    because earlier drawn runs had no mutated runs beside them:
+    The next figures compare the two kinds of runs. Only runs from the first mutated seed on count,
+    because before that there were no mutated runs to compare with:
     - `drawn_runs_since` counts drawn runs.
     - `first_by_drawn_runs` and `first_by_mutated_runs` count the marks and pairs that a run of this
       kind was the first to reach, in the order of seeds.
@@ -75,7 +77,8 @@ def guided_search(guidance: Guidance) -> GuidedSearch:
     runs = guidance.runs()
     corpus = Corpus()
 
-    # Count who reached a mark or pair first; drawn runs count only beside mutated ones.
+    # Count the marks and pairs that each kind of run was the first to reach. Drawn runs count only
+    # from the first mutated run on.
     first_mutated = next((index for index, run in enumerate(runs) if run.is_mutated), len(runs))
     first_by_drawn, first_by_mutated = 0, 0
     for index, run in enumerate(runs):

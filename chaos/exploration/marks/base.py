@@ -1,6 +1,7 @@
 """Coverage marks: a mark is a rare situation, with a condition that detects it in a trace row.
 
-A search without findings proves little about situations that its runs never reached.
+A search for violations reports which marks its runs reached, because it proves little about
+situations that no run reached.
 """
 
 from collections.abc import Callable

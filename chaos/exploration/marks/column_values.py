@@ -3,6 +3,10 @@
 A coverage mark is a rare situation that a run can reach; a search counts the marks that its runs
 reached. A mark's condition gets two arguments: the cluster as seen so far in the trace, which no
 condition here needs, and the next row of the trace. The column `error` has an error's name.
+
+Terms in the table below: a static member has a configured `group.instance.id`; the join phase is
+the first half of a rebalance, in which members send JoinGroup; to load or unload means that a
+broker reads the groups of an offsets partition into memory, or drops them.
 """
 
 from chaos.exploration.marks.base import Condition, MarkList
@@ -20,9 +24,9 @@ from protocol.causes import (
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 
-# Keys: kind of the row, column, value. Values: name and meaning of the mark.
-# A replaced static member has two rows with the same RemovalCause: MEMBER_REMOVED for the old
-# member id, and MEMBER_ADDED for the new one.
+# (kind of row, column, value) -> (name of the mark, its meaning)
+# One key below has a RemovalCause in a row MEMBER_ADDED: a replaced static member has two rows with
+# the same cause, MEMBER_REMOVED for its old member id and MEMBER_ADDED for the new one.
 _MARK_OF_VALUE = {
     (TraceKind.MEMBER_STATE, "cause", MemberStateCause.MISSED_POLL): (
         "missed_poll",

@@ -1,11 +1,17 @@
 """Coverage marks of coordinators: moves, loads, unloads, and two coordinators at once.
 
 A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it
-(which needs no name) as the mark's condition. A condition gets the state seen before a row of these
-kinds, and the row. It returns True if the row shows the situation. A function that decides by the
-row alone begins with `del seen`. The keys of `in_flight` and `believes` are (node, offsets
-partition), with "" for a missing name. A deposed leader, or zombie, does not know yet that another
-leader was elected.
+(which needs no name) as the mark's condition. A condition gets a row of these kinds, and the state
+of the cluster as seen before the row. It returns True if the row shows the situation. A function
+that decides by the row alone begins with `del seen`.
+
+The leader of a partition of `__consumer_offsets` (an offsets partition) is the coordinator of the
+groups stored there. It loads the groups into memory when it becomes leader, and unloads (drops)
+them when another broker does. The leader epoch is the number of a leadership, and grows. A deposed
+leader, or zombie, does not know yet that another leader was elected. An append is in flight until
+it is acknowledged or has failed. In a rebalance, members wait for the end of the join phase (group
+state PreparingRebalance), then for their assignment in the sync phase (CompletingRebalance). The
+keys of `in_flight` and `believes` are (node, offsets partition), with "" for a missing name.
 """
 
 from itertools import pairwise
@@ -94,9 +100,9 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     elections = seen.elections.get(row.partition or "")
     if elections is None or len(elections) < MAX_KEPT_ELECTIONS:
         return False
-    # Three elections are kept (MAX_KEPT_ELECTIONS); this row is the fourth. The four are three
-    # moves, if each elects another leader than the election before. The time counts from the first
-    # move, which is the second election.
+    # Three elections are kept (MAX_KEPT_ELECTIONS), and this row is the fourth. They are three
+    # moves if each of them elects another leader than the one before. The time counts from the
+    # first move, which is the second election.
     leaders = [*(election.peer for election in elections), row.peer]
     all_moved = all(leader != next_leader for leader, next_leader in pairwise(leaders))
     first_move = elections[1]
@@ -109,8 +115,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.LEADER_ELECTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # The last election before this row had elected another broker; the one before had elected the
-    # broker of this row.
+    # elections[-1], the last one before this row, elected another broker. elections[-2] elected the
+    # broker that this row elects again.
     elections = seen.elections.get(row.partition or "")
     return (
         elections is not None
@@ -208,7 +214,7 @@ def _unloaded_from(seen: SeenCluster, row: TraceRow, state: str) -> bool:
     TraceKind.GROUP_LOADED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # Generation 0 is a group that had no members yet; each rebalance adds one.
+    # A group that never had members has generation 0. Each rebalance increases the number.
     del seen
     return detail_of(row).state == "Empty" and (row.generation or 0) > 0
 

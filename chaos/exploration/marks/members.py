@@ -1,9 +1,14 @@
 """Coverage marks of members: missed rebalances, errors after a pause, two owners.
 
-A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it
-as the condition: it gets the state seen before a row of these kinds, and the row. In `seen`,
-`nodes` maps member ids to consumers, and `killed` and `paused` have nodes. A killed or paused node
-is `row.peer` of the driver's row.
+A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it,
+which needs no name, as the mark's condition. The condition gets a row of these kinds, and the state
+of the cluster as seen before the row. In `seen`, `nodes` maps member ids to consumers, and `killed`
+and `paused` have nodes. Rows about a killed or paused node come from the driver (the process that
+conducts the run), and `row.peer` is the node.
+
+A coordinator removes a member that is silent for its session timeout: the member expires. A
+generation is the number of a group's rebalance; its leader is the member that computes the
+assignment. A static member has a configured `group.instance.id`.
 """
 
 from chaos.exploration.marks.base import Condition, MarkList
@@ -13,7 +18,7 @@ from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 
 JUST_WOKE_US = 5_000_000
-"""Time after a pause in which an error is a consequence of the pause."""
+"""An error that comes within this time after a pause counts as a consequence of the pause."""
 JOINING = ("PREPARING_REBALANCE", "COMPLETING_REBALANCE")
 """States of a consumer between its JoinGroup and its assignment."""
 COMMIT_ERRORS = (
@@ -131,8 +136,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     elections = seen.elections.get(seen.partition_of(row.group))
     if elections is None:
         return False
-    # At most the three newest elections. Two None in front, so that the pattern also matches fewer
-    # than two elections.
+    # `elections` has the newest elections, at most three. Two None are put in front, so that the
+    # pattern `*older, before, newest` also matches if there are fewer than two.
     *older, before, newest = [None, None, *(election.peer for election in elections)]
     return row.peer in older and row.peer not in (before, newest)
 
@@ -184,7 +189,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.OFFSETS_FETCHED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # `indefinite` has the commits whose outcome is unknown. -1 is no offset of a commit.
+    # `indefinite` has the commits whose outcome is unknown. No commit has the offset -1.
     key = (row.group or "", row.partition or "", -1 if row.offset is None else row.offset)
     return key in seen.indefinite
 

@@ -1,10 +1,11 @@
 """All coverage marks, and their detection in one run.
 
-A mark is a rare situation; a search without findings proves little about marks that it never
-reached. A suite is the checkers of the run, which share their facts (Evidence) with the marks.
-The marks are in `coordinators`, `servers`, `members`, `administrators`, `transactions`,
-`operations` and `zookeeper`; marks that one value of one column shows are in `column_values`. Their
-conditions depend on the rows of the trace and on the state that `seen_cluster` keeps of them. To
+A mark is a rare situation of a run, with a condition that detects it in the trace (the run's rows,
+one for each event). A search without findings proves little about marks that it never reached. A
+suite is the checkers of the run, which share their facts (Evidence) with the marks. The marks are
+in `coordinators`, `servers`, `members`, `administrators`, `transactions`, `operations` and
+`zookeeper`. Marks that a row shows by the value of one or two columns are in `column_values`. A
+condition depends on the next row, and on the state that `seen_cluster` keeps of all rows before. To
 add a mark, write a function with `@mark` in the module of its subject, or an entry of
 `column_values`.
 """
@@ -45,10 +46,10 @@ _OPTIONAL_SETS = (frozenset(mark.name for mark in OPERATIONS.marks), frozenset(Z
 def expected_marks(reached: Collection[str]) -> dict[str, str]:
     """Return the marks that a search can reach, with their meanings.
 
-    The marks of an optional set are expected once one of them is in `reached`. It shows that the
-    space has operations, or groups on ZooKeeper.
+    The marks of an optional set are expected only if one of them is in `reached`, which shows that
+    the space has operations, or groups on ZooKeeper.
     """
-    # The names of all optional sets of which no mark was reached.
+    # The names in each optional set of which no mark was reached.
     not_in_space = {name for names in _OPTIONAL_SETS if names.isdisjoint(reached) for name in names}
     return {name: meaning for name, meaning in MARKS.items() if name not in not_in_space}
 
@@ -56,8 +57,8 @@ def expected_marks(reached: Collection[str]) -> dict[str, str]:
 class CoverageMarks:
     """Detects the situations of `MARKS` in one run.
 
-    `evidence` is shared with a suite, which must update it with each row after the marks have
-    checked the row. With None the marks keep evidence of their own.
+    `evidence` is that of a suite. The suite must update it with each row, after the marks have
+    checked the row. If it is None, the marks keep evidence of their own.
     """
 
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
@@ -66,7 +67,7 @@ class CoverageMarks:
         self._seen = SeenCluster(context, self._evidence)
         self._reached: dict[str, None] = {}
         self._open: dict[str, tuple[Mark, ...]] = {}
-        """Marks that are not reached yet, by the kinds of their rows."""
+        """Kind of row -> the marks of this kind that are not reached yet."""
         for mark in ALL_MARKS:
             for kind in mark.kinds:
                 self._open[kind] = (*self._open.get(kind, ()), mark)
@@ -74,7 +75,7 @@ class CoverageMarks:
     def observe(self, row: TraceRow) -> None:
         """Check the marks against the next row, then add the row to the seen state.
 
-        The order matters: a condition compares the row with the state before it.
+        The order matters, because a condition compares the row with the state before it.
         """
         kind = row.kind
         for mark in self._open.get(kind, ()):
@@ -94,7 +95,7 @@ class CoverageMarks:
         return tuple(sorted(self._reached))
 
     def _reach(self, mark: Mark) -> None:
-        """Record a mark, and check it no more."""
+        """Record that a mark was reached, and stop checking it."""
         self._reached[mark.name] = None
         for kind in mark.kinds:
             self._open[kind] = tuple(other for other in self._open[kind] if other is not mark)

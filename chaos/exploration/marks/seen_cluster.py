@@ -1,9 +1,14 @@
 """The state of the cluster according to a run's rows, for the coverage marks.
 
-A mark is a rare situation of a run. Its condition is checked before its row is added to this state.
-State that checkers use as well is in their evidence, to which four attributes here refer
-(`coordinators`, `presence`, `owners`, `zookeeper_tree`).
-Of the partitions, only those of `__consumer_offsets` are followed. This module judges nothing.
+A mark is a rare situation of a run. Its condition is checked with a row before the row is added to
+this state. Facts that checkers use, too, are in their evidence. Four attributes here refer to parts
+of it: `coordinators`, `presence`, `owners`, `zookeeper_tree`. Only partitions of
+`__consumer_offsets` (offsets partitions) are followed. This module judges nothing.
+
+The leader of an offsets partition is the coordinator of the groups stored there. A deposed leader
+does not know yet that another leader was elected. The leader epoch is the number of a leadership.
+The ISR is the in-sync replicas of a partition. The high watermark is the offset below which every
+in-sync replica has the records.
 """
 
 from collections import deque
@@ -23,11 +28,14 @@ V = TypeVar("V")
 SUCCEEDED = (None, "NONE")
 """Values of a row's column `error` for a success."""
 INDEFINITE = ("REQUEST_TIMED_OUT", "TIMED_OUT", "DISCONNECTED")
-"""Errors of a commit that was perhaps stored nevertheless."""
+"""Errors of a commit that leave open whether the commit was stored."""
 DECIDED = ("PrepareCommit", "PrepareAbort")
-"""States of a transaction whose outcome is decided, but whose markers are not all written."""
+"""States of a transaction with a decided outcome, but without all its markers.
+
+A marker is the record that ends a transaction in a partition.
+"""
 _OPERATIONS = ("rollout", "scale")
-"""Faults that continue by themselves, on the members of a group."""
+"""Faults that go on by themselves after their injection, and replace or add members of a group."""
 MAX_KEPT_APPENDS = 256
 """Number of failed appends kept of one log, newest last."""
 MAX_KEPT_ELECTIONS = 3
@@ -69,7 +77,7 @@ def operation_of(row: TraceRow) -> tuple[str, ...]:
 
 
 def detail_of(row: TraceRow) -> _Detail:
-    """Return the keys of the row's detail that marks use; defaults for missing ones."""
+    """Return the keys of the row's detail that marks use; a missing key has its default."""
     return _NO_DETAIL if row.detail is None else _decode(row.detail)
 
 
@@ -180,8 +188,8 @@ class SeenCluster:
     def is_deposed(self, node: str, partition: str | None, epoch: int | None) -> bool:
         """Return True if the newest election is later than `epoch` and did not elect `node`.
 
-        The election may have found no leader at all. Returns False if `epoch` is None, because then
-        `node` led in no epoch.
+        It is True also if the election has found no leader. It is False if `epoch` is None, because
+        then `node` led in no epoch.
         """
         newest = self.election(partition)
         return (
@@ -308,8 +316,8 @@ class SeenCluster:
 
     def _commit_stored(self, row: TraceRow) -> None:
         if self.indefinite and row.offset is not None:
-            # This commit stores the same offset. A later fetch of that offset does not show that
-            # the indefinite commit was stored, too.
+            # This commit has stored the same offset. So a later fetch of that offset no longer
+            # shows that the indefinite commit was stored.
             self.indefinite.pop((row.group or "", row.partition or "", row.offset), None)
 
     # -- transactions -------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """State of the ZooKeeper ensemble and of its consumers, from a run's rows, for coverage marks.
 
-A mark is a rare situation. An attempt is one try of a consumer to own its share of the partitions.
-A zxid is the number of a transaction; it is the `offset` of a row.
+A mark is a rare situation. The ensemble is the ZooKeeper servers; clients have sessions with it. An
+attempt is one try of a consumer to own its share of the partitions. A zxid is the number of a
+transaction; it is the `offset` of a row. An incarnation is one life of a node's process.
 """
 
 from collections.abc import Callable
@@ -20,12 +21,12 @@ class SeenZooKeeper:
     - `ended`: row of the last end of an attempt.
 
     The others are:
-    - `members`: by node, consumer id of the present incarnation;
-    - `dead_members`: consumer ids (the keys) whose process was killed, oldest first;
-    - `positions`: by node and partition, the committed offset at which the member began;
-    - `applied_us`: by zxid, the time at which the first server applied the transaction;
+    - `members`: node -> consumer id of its present incarnation;
+    - `dead_members`: the keys are consumer ids whose process was killed, oldest first;
+    - `positions`: (node, partition) -> the committed offset at which the member began;
+    - `applied_us`: zxid -> the time at which the first server applied the transaction;
     - `led_epoch`: newest epoch in which there was a leader, None before the first;
-    - `states`: by server, whether it serves (it follows or leads).
+    - `states`: server -> True if it serves (it follows or leads).
 
     A consumer's rows of an earlier incarnation are dropped when it starts anew.
     """
@@ -78,7 +79,7 @@ class SeenZooKeeper:
         self.ended[row.node] = row
 
     def _update_applied(self, row: TraceRow) -> None:
-        # Every server applies the transaction: only the first row counts.
+        # Every server applies the transaction. Only the first row of a zxid counts.
         self.applied_us.setdefault(row.offset or 0, row.time_us)
 
     def _update_server(self, row: TraceRow) -> None:

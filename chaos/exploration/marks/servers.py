@@ -1,10 +1,17 @@
 """Coverage marks of brokers, logs and controllers: fenced brokers, truncated logs, lost leaders.
 
 A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it
-(which needs no name) as the condition: it gets the state seen before a row of these kinds, and the
-row. `seen.is_out(node)` is True for a killed, stopped or paused node. `row.peer` is the node that
-was fenced, killed or paused; in a row of an election it is the new leader ("" for none).
-`row.offset` of LOG_TRUNCATED is the new end of the log, of BECAME_LEADER the end of the log.
+(which needs no name) as the mark's condition. The condition gets a row of these kinds, and the
+state of the cluster as seen before the row. `seen.is_out(node)` is True for a killed, stopped or
+paused node. `row.peer` is the node that was fenced, killed or paused; in a row of an election it is
+the new leader ("" for none). `row.offset` is the end of the log in BECAME_LEADER, and the new end
+in LOG_TRUNCATED.
+
+The controller fences a broker that it counts as dead. The ISR is the in-sync replicas of a
+partition. The high watermark is the offset below which every in-sync replica has the records; only
+records below it are committed. A follower cuts (truncates) records that its leader does not have.
+An offsets partition, with its offsets log, is one of `__consumer_offsets`, where coordinators store
+groups.
 """
 
 from chaos.exploration.marks.base import MarkList
@@ -14,7 +21,7 @@ from protocol.ids import CONSUMER_OFFSETS
 from protocol.trace import TraceKind, TraceRow
 
 BROKER, CONTROLLER = "broker-", "controller-"
-"""Beginnings of the names of nodes."""
+"""Beginnings of node names, which show the role."""
 
 SERVERS = MarkList()
 mark = SERVERS.add
@@ -100,7 +107,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     return _is_offsets(row) and any(
         broker not in now and not seen.is_out(name) and name not in seen.fenced
         for broker in seen.isr.get(row.partition or "", ())
-        # This condition is always true: it only gives the name, which the line above uses.
+        # This condition is always true. It only assigns `name`, which the line above uses.
         if (name := f"{BROKER}{broker}")
     )
 

@@ -1,9 +1,11 @@
 """Coverage marks of transactions: the coordinators that end them, and their waiting offsets.
 
-A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it
-as the condition: it gets the state seen before a row of these kinds, and the row.
-`seen.transactions` maps (group, producer id) of an open transaction to the group coordinator that
-took its offsets last. The outcome of a transaction is decided first; then its markers are written.
+A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it,
+which needs no name, as the mark's condition. The condition gets a row of these kinds, and the state
+of the cluster as seen before the row. `seen.transactions` maps (group, producer id) of an open
+transaction to the group coordinator that took its offsets last. A transaction coordinator first
+decides the outcome of a transaction (commit or abort). Then it writes markers, the records that end
+the transaction in each of its partitions.
 """
 
 from chaos.exploration.marks.base import MarkList
@@ -21,8 +23,8 @@ mark = TRANSACTIONS.add
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     detail = detail_of(row)
-    # A change from a decided state means that the markers are written. `seen.decided` has the node
-    # that decided.
+    # A change from a decided state means that all markers are written. `seen.decided` has the node
+    # that decided the outcome.
     return (
         detail.before in DECIDED and seen.decided.get(detail.transactional_id, row.node) != row.node
     )
