@@ -1,4 +1,8 @@
-"""Trace rows as sentences, for the evidence of findings."""
+"""Trace rows as lines of text, for the evidence of findings.
+
+The trace has one row for each event of a run. A finding is a violation that a checker reports; its
+evidence is the rows that prove it.
+"""
 
 import msgspec
 
@@ -7,7 +11,7 @@ from protocol.trace import TraceRow
 _SKIPPED = frozenset({"pid", "seq"})
 """Keys of details that a reader of the evidence does not need."""
 _ITEMS_SHOWN = 6
-"""Most items of a list in a text; the number of the others follows."""
+"""Limit of the items of a list in a text; the number of the others follows them."""
 
 
 def describe_row(row: TraceRow) -> str:

@@ -1,7 +1,7 @@
 """Format numbers of files, and the refusal of files with an unknown number.
 
-The number of a format increases with a version of Coordlab whose files an older version cannot
-read, or which cannot read older files. A file without a number has format 1.
+The number of a format increases if a new version of Coordlab writes files that an older version
+cannot read, or if it cannot read older files. A file without a number has format 1.
 """
 
 import msgspec
@@ -23,7 +23,8 @@ class _Stamp(msgspec.Struct, kw_only=True):
 def refusal(content: bytes, kind: str) -> str | None:
     """Return the reason for which this version cannot read a manifest of `kind`; None if it can.
 
-    A file that is no manifest is not refused here: decoding it raises a better error.
+    A file that is no manifest is not refused here, because the caller's decoding of it raises an
+    error with more detail.
     """
     try:
         stamp = msgspec.json.decode(content, type=_Stamp)

@@ -1,6 +1,8 @@
 """journal.json: each fault of a run, with its outcome, its nodes, and its times.
 
-Units: microseconds of the run's clock, as in the trace.
+A fault is a disturbance that the plan injects on purpose. Healing undoes it; a momentary fault has
+nothing to undo. The steady state is reached when every group is Stable; the plan's times count from
+it. Units: microseconds of the run's clock, as in the trace.
 """
 
 from enum import StrEnum
@@ -39,7 +41,7 @@ class BlastRadius(msgspec.Struct, frozen=True, kw_only=True):
 
     - Fault of a broker: the groups that it coordinates, and the partitions that it leads.
     - Fault of a member: its group, and the partitions that it owns.
-    - Moved leadership: the partition, and the groups whose offsets it stores.
+    - Moved leadership: the partition, and the groups whose offsets the partition stores.
     """
 
     groups: tuple[str, ...] = ()
@@ -50,13 +52,14 @@ class JournalEntry(msgspec.Struct, kw_only=True):
     """One fault of the plan, and its outcome.
 
     - `planned_at_us`: planned time, counted from the run's start. The plan's times count from the
-      steady state, so that this time is None until the steady state is reached.
+      steady state, so this time is None until the steady state is reached.
     - `in_force_from_us`, `in_force_until_us`: period in which all affected nodes had the fault. It
       begins when the injection has returned, and ends when the healing begins.
     - `healed_at_us`: None if the fault is in force, was not injected, or is momentary.
-    - `fired_at_us`: time at which the plan came to the fault, whatever the outcome.
-    - `nodes`: the affected nodes; for a fault of links, those of the `from` end. `node`: the first.
-    - `incarnation`, `pid`: life and process of `node` at the injection.
+    - `fired_at_us`: time at which the injection began, whatever the outcome.
+    - `nodes`: the affected nodes; for a fault of links, those of the `from` end.
+    - `node`: the first of `nodes`.
+    - `incarnation`, `pid`: number of the life, and process id, of `node` at the injection.
     - `members_survive`: False if the fault hits members of a group, which may then rebalance.
     - `resolved`: further details that were decided at the injection, such as `direction`.
     - A fault that missed has neither nodes, nor links, nor moves.
@@ -170,9 +173,9 @@ class JournalEntry(msgspec.Struct, kw_only=True):
 
 
 _MOVES_SHOWN = 3
-"""Most moves in a text; the number of the others follows."""
+"""Limit of the moves in a text; the number of the others follows them."""
 _NODES_SHOWN = 4
-"""Most nodes in a text."""
+"""Limit of the nodes in a text."""
 
 
 def nodes_shown(nodes: tuple[str, ...]) -> str:

@@ -1,7 +1,8 @@
 """manifest.json: the inputs of a run, with which it can be read, compared and repeated.
 
-The times of a plan count from the steady state. It is reached when every group is Stable, every
-partition has a leader and its full ISR, and every committing member has committed.
+A plan is the list of faults of a run. Its times count from the steady state. This is reached when
+every group is Stable (no rebalance is in progress), every partition has a leader and all its
+replicas in sync, and every committing member has committed. Healing undoes a fault.
 """
 
 from enum import StrEnum
@@ -16,7 +17,7 @@ MANIFEST_FORMAT = READ_FORMS["run"][-1]
 
 
 class RunStatus(StrEnum):
-    """Status of a run. If the manifest has RUNNING and the process is gone, the run was killed."""
+    """Status of a run. If it is RUNNING and the run's process is gone, the run was killed."""
 
     RUNNING = "running"
     COMPLETED = "completed"
@@ -59,7 +60,7 @@ class Manifest(msgspec.Struct, kw_only=True):
 
     - `started_at`, `ended_at`: ISO 8601 in UTC.
     - `config`: the experiment as plain data, with the keys of its file.
-    - `time_scale`: the run's clock is this many times as fast as real time.
+    - `time_scale`: speed of the run's clock as a multiple of real time.
     - `clock_error_us`: largest difference between the clocks of two nodes.
     - `digest`: a hash over all rows of the trace; None if none was computed.
     - `pid`, `host`: process and machine that conduct the run.

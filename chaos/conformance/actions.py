@@ -1,7 +1,9 @@
 """Actions of a transcript: steps that are no request, such as a broker's death.
 
-A transcript is a recording of requests to a Kafka cluster, and of what was done to it. It is
-replayed on a cluster of this project; a probe is a request of the replay that no client sent.
+A transcript is a recording of requests to a Kafka cluster, and of actions on it. It is replayed on
+a cluster of this project. A probe is a request of the replay that no recorded client sent. The
+leader of an offsets partition (a partition of `__consumer_offsets`) coordinates the groups stored
+there; it must first load them into memory. Transactional ids have coordinators, too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,13 +41,13 @@ from protocol.messages.transaction import (
 from protocol.partitioner import partition_for
 
 POLL_INTERVAL_US = 2_000
-"""Interval at which a broker is asked whether it serves by now."""
+"""Interval at which a broker is asked whether it serves already."""
 WAIT_MAX_US = 60_000_000
 """Limit of the wait for a new coordinator, or for a broker that starts again."""
 PROBE = "probe"
-"""Client id of requests that only find out whether a broker coordinates."""
+"""Client id of requests that only find out whether a broker serves as coordinator."""
 PROBE_VERSION = 9  # of OffsetFetch
-# Any other answer, also an error, shows that the broker serves what it was asked for.
+# Every other answer, even another error, shows that the broker serves as coordinator.
 NOT_SERVING = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -77,7 +79,7 @@ class Actions:
         self._group_ids = tuple(group_ids)
         self._offsets_partitions = offsets_partitions
         self._coordinators = dict.fromkeys(map(self._partition_of, group_ids), first)
-        """By offsets partition: its coordinator, also if that broker is dead now."""
+        """Offsets partition -> its coordinator, even if that broker is dead now."""
         self._killed: int | None = None
 
     async def carry_out(self, step: ActionStep) -> None:
@@ -113,8 +115,9 @@ class Actions:
     async def until_coordinating(self, coordinators: Mapping[str, int]) -> None:
         """Wait until the coordinator of each transactional id serves it and has producer ids.
 
-        The recorded brokers had served transactions before the recording, so they already had a
-        block of producer ids from the controller. Raises: TimeoutError.
+        `coordinators` maps transactional ids to brokers. The recorded brokers had served
+        transactions before the recording, so they already had a block of producer ids from the
+        controller. Raises: TimeoutError.
         """
         deadline_us = self._runtime.now_us() + WAIT_MAX_US
         for transactional_id, broker_id in coordinators.items():
@@ -172,7 +175,7 @@ class Actions:
         )
 
     async def _restart(self, broker_id: int) -> None:
-        """Start a broker again, and wait until the controller has unfenced it."""
+        """Start a broker again, and wait until the controller counts it as alive (unfenced)."""
         await self._runtime.restart(broker_name(broker_id))
         deadline_us = self._runtime.now_us() + WAIT_MAX_US
         while True:
@@ -186,7 +189,8 @@ class Actions:
     async def _take_over(self, broker_id: int) -> None:
         """Make a broker the coordinator of the killed broker's groups, and wait until it serves.
 
-        The controller elects the broker by itself; here only `_coordinators` is updated.
+        The controller elects the broker by itself. This method only updates `_coordinators`, and
+        waits.
         """
         for partition, coordinator in self._coordinators.items():
             if coordinator == self._killed:

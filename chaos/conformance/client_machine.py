@@ -1,8 +1,9 @@
 """ClientMachine: the node that stands for all recorded clients, with many connections.
 
-A recording has the requests of clients to a Kafka cluster; the replayer sends them to a cluster of
-this project. The machine sends each request when the replayer says so. It knows nothing of groups
-and retries nothing, because a recording has every request that the clients sent, retries included.
+A recording has the requests of clients to a Kafka cluster. The replayer sends them to a cluster of
+this project, through this machine. The machine knows nothing of groups and retries nothing, because
+a recording has every request that the clients sent, retries included. A parked request is one whose
+answer the server holds back.
 """
 
 from collections.abc import Callable
@@ -18,18 +19,27 @@ from protocol.ids import broker_name
 SETUP_TIMEOUT_US = 10_000_000
 """Time after which an attempt to connect is given up."""
 REQUEST_TIMEOUT_US = 86_400_000_000
-"""A day, which no scenario lasts: like the recorder, the client waits until the scenario's end."""
+"""A day, longer than any scenario, so that the client waits until the scenario's end.
+
+The recorder did so, too.
+"""
 HANDSHAKE_US = 1_000
 """Time after which a connection over loopback is open or refused."""
 PURPOSE = "transcript"
 
 Ended = Callable[[AnyResponse | str], None]
-"""Takes the answer, or the outcome of a request without an answer (a text of `comparison`)."""
+"""Called at the end of a request with its answer, or else with its outcome.
+
+The outcome is a text such as DISCONNECTED in `comparison`.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """One connection of a recorded client; `number` tells its connections to one broker apart."""
+    """One connection of a recorded client to a broker.
+
+    `number` distinguishes several connections of a client to the same broker.
+    """
 
     client: str
     client_id: str
@@ -61,7 +71,7 @@ class ClientMachine:
         """Do nothing: the replayer calls `send`."""
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Stop at once."""
+        """Report immediately that the node has stopped."""
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
@@ -79,8 +89,9 @@ class ClientMachine:
                     client_id=to.client_id,
                 )
             )
-            # The answer may come late or never. So note early that the connection is open: its end
-            # then means DISCONNECTED, not REFUSED.
+            # If a connection ends that was never open, the outcome is REFUSED, otherwise
+            # DISCONNECTED. An answer would show that it is open, but may come late or never. So the
+            # connection itself is looked at after the handshake.
             self.host.after(HANDSHAKE_US, channel.note_open)
         channel.connection.send(
             request,
@@ -107,7 +118,10 @@ class ClientMachine:
 def _report_end(
     channel: _Channel, on_end: Ended, outcome: AnyResponse | Disconnected | RequestTimedOut
 ) -> None:
-    """Pass on an answer, which shows that the connection was open, or the text of an outcome."""
+    """Call `on_end` with the answer, or with the text of the outcome.
+
+    An answer also shows that the connection was open.
+    """
     if not isinstance(outcome, Disconnected | RequestTimedOut):
         channel.was_open = True
         on_end(outcome)

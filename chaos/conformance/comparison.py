@@ -1,11 +1,14 @@
 """Comparison of our brokers' answers with Kafka's, step by step.
 
-Answers are compared field by field:
-1. A generated id differs in each run, so the recording has a symbol in its place. A symbol is equal
-   to the id of ours that is bound to it (`Bindings`).
-2. Lists whose order Kafka does not define are compared as multisets.
-3. Times must agree within a tolerance. Answers that are farther apart than the tolerance must come
-   in the same order.
+A transcript is a recording of requests to Kafka, with Kafka's answers; a step is one request or
+action of it. "Ours" means the brokers of this project. Answers are compared field by field:
+
+1. A generated id differs in each run, so the recording has a symbol in its place. Our id is equal
+   if it is bound to this symbol (`Bindings`).
+2. Lists whose order Kafka does not define are compared as multisets (equal items, in any order).
+3. Times must agree within a tolerance. If two answers of Kafka are farther apart than the
+   tolerance, ours must come in the same order.
+
 This module does not know how a transcript is played.
 """
 
@@ -23,11 +26,13 @@ REFUSED = "connection refused"
 DISCONNECTED = "disconnected"
 CLIENT_CLOSED = "client closed the connection"
 NO_ANSWER = "no answer"
-"""Outcomes of a request without an answer. With NO_ANSWER the recorder also writes how long it
-waited: "no answer within 500 ms"."""
+"""Outcomes of a request without an answer.
+
+With NO_ANSWER the recorder also writes for how long it waited: "no answer within 500 ms".
+"""
 
 KAFKA_4 = "4."
-"""Beginning of the versions of Kafka in which some lists have no order any more."""
+"""Beginning of the version numbers of Kafka in which some lists have lost their order."""
 US_PER_MS = 1_000
 
 
@@ -58,8 +63,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """A difference between a played step and Kafka's.
 
     - `what`: one of WHAT_DIFFERS.
-    - `field`: a path into the answer (`members[0].metadata`). For NOT_IMPLEMENTED, NOT_CARRIED_OUT
-      and BROKEN it is the API or the reason; otherwise "".
+    - `field`: for ANSWER, a path into the answer (`members[0].metadata`). For NOT_IMPLEMENTED,
+      NOT_CARRIED_OUT and BROKEN it is the API or the reason. For other kinds it is "".
     - `expected`, `came`: texts for people.
     """
 
@@ -103,8 +108,8 @@ class PlayedStep:
 class Bindings:
     """Our id for each symbol of a transcript.
 
-    The replayer binds a symbol with the answer that gives its id. `nested` are symbols whose id no
-    answer gives, because they occur in lists only: the first comparison binds them.
+    When an answer gives a new id, the replayer binds the symbol to it. `nested` has symbols that
+    occur only in lists, so that no answer gives their id. The first comparison binds them.
     """
 
     def __init__(self, nested: Iterable[str] = ()) -> None:
@@ -186,8 +191,9 @@ class AnswerComparison:
 
         Effects: binds nested symbols (`"found": "nested"` in the file) to the ids at their place.
         """
-        # The last two arguments are two forms of the place: `path` has indexes, for people
-        # (`members[0].metadata`); `list_path` begins with the API and has none, as in the rules.
+        # The last two arguments are two forms of the same place. `path` has indexes, for people
+        # (`members[0].metadata`). `list_path` begins with the API and has no indexes, as in the
+        # rules.
         return self._compare_message(expected, came, "", self._api)
 
     def _compare_message(
@@ -227,7 +233,8 @@ class AnswerComparison:
     def _compare_list(
         self, expected: list[PlainValue], came: list[PlainValue], path: str, list_path: str
     ) -> Difference | None:
-        # Items before lengths: the first different item says more than the two lists.
+        # Items are compared before lengths, because the first different item says more to a reader
+        # than the two lists.
         for index, (item, our_item) in enumerate(zip(expected, came, strict=False)):
             difference = self._compare_value(item, our_item, f"{path}[{index}]", f"{list_path}[]")
             if difference is not None:
@@ -248,8 +255,9 @@ class AnswerComparison:
         unmatched_ours = list(came)
         unmatched: list[tuple[int, PlainValue]] = []  # with their indexes
         has_unbound = self._bindings.has_unbound
-        # Items with unbound symbols come last. An unbound symbol equals any id without a symbol. So
-        # such an item could take an item of ours that is the only match of another item.
+        # Items with unbound symbols come last. An unbound symbol is equal to any id of ours that
+        # has no symbol yet. So such an item could be matched with an item of ours that is the only
+        # match of another item.
         for index, item in sorted(enumerate(expected), key=lambda entry: has_unbound(entry[1])):
             match = self._position_of_equal(item, unmatched_ours, list_path)
             if match is None:
@@ -259,7 +267,7 @@ class AnswerComparison:
         if unmatched:
             index, item = min(unmatched, key=lambda entry: entry[0])
             place = f"{path}[{index}]"
-            # Name the field that differs, if our list has an item of the same key.
+            # If our list has an item with the same key, the difference is the field that differs.
             same_key_item = next(
                 (other for other in unmatched_ours if self._has_same_key(item, other, key)), None
             )
@@ -306,7 +314,7 @@ def compare(
 ) -> dict[int, Difference]:
     """Return the first difference of each step that differs, by the step's number.
 
-    Effects: binds nested symbols. So the steps are compared in the order of Kafka's answers.
+    Effects: binds nested symbols. Therefore the steps are compared in the order of Kafka's answers.
     """
     differences: dict[int, Difference] = {}
     for step in _as_answered(played):
@@ -358,7 +366,7 @@ def _without_answer(played: PlayedStep, tolerance_ms: float) -> Difference | Non
     """Return the difference of a step that Kafka did not answer, or None.
 
     The recorder may have stopped waiting (NO_ANSWER). Then an answer of our broker after that time
-    is no difference.
+    is no difference, because Kafka may have answered later, too.
     """
     expected = played.step.outcome or NO_ANSWER
     if expected.startswith(NO_ANSWER):
@@ -390,8 +398,8 @@ def _waited_ms(played: PlayedStep) -> float:
 def _out_of_order(played: Sequence[PlayedStep], tolerance_ms: float) -> Iterator[PlayedStep]:
     """Yield the steps that our broker answered too early in comparison with other steps.
 
-    Step B is too early if Kafka answered some step A more than the tolerance before B, and our
-    broker answered A after B.
+    Our answer to step B is too early if there is a step A that our broker answered after B, but
+    Kafka before B, by more than the tolerance.
     """
     answered = sorted(
         (
@@ -403,8 +411,8 @@ def _out_of_order(played: Sequence[PlayedStep], tolerance_ms: float) -> Iterator
         ),
         key=lambda entry: entry[0],
     )
-    latest_us = -1  # our latest answer to the steps before index `earlier`
-    earlier = 0  # steps below this index are more than the tolerance before the current one
+    latest_us = -1  # time of our latest answer to the steps with an index below `earlier`
+    earlier = 0  # Kafka answered these steps more than the tolerance before the current one
     for answered_ms, ended_us, request in answered:
         while answered[earlier][0] < answered_ms - tolerance_ms:
             latest_us = max(latest_us, answered[earlier][1])

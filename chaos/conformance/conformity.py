@@ -61,8 +61,8 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 class FileConformity(msgspec.Struct, frozen=True, kw_only=True):
     """Result for one transcript.
 
-    - `steps`: number of requests, and of actions that could not be carried out. Other actions are
-      not counted: there is nothing to compare.
+    - `steps`: number of requests, plus number of actions that could not be carried out. Other
+      actions are not counted, because there is nothing to compare.
     - `differences`: in the order of the steps, at most one for each step.
     - `seed`: the seed of the compared run.
     """
@@ -92,10 +92,11 @@ class FileConformity(msgspec.Struct, frozen=True, kw_only=True):
 def judge_transcript(transcript: Transcript, rules: ComparisonRules) -> FileConformity:
     """Play a transcript and return its differences.
 
-    When the leader of a group leaves, Kafka chooses the next leader by the hash order of random
-    member ids. So the choice differs from run to run. A run with another leader than the recorded
-    one is therefore repeated with other ids. The first run with the recorded leaders counts; if no
-    run has them, the run with the fewest differences.
+    The leader of a group is the member that computes the assignment. When it leaves, Kafka chooses
+    the next leader by the hash order of random member ids, so the choice differs from run to run.
+    If a run has another leader than the recording, it is repeated with other ids. The first run
+    with the recorded leaders counts. If no run has them, the one with the fewest differences
+    counts.
     Raises: TranscriptError for settings that Kafka would refuse.
     """
     best: FileConformity | None = None
@@ -113,7 +114,8 @@ def judge_transcript(transcript: Transcript, rules: ComparisonRules) -> FileConf
 def judge_run(transcript: Transcript, rules: ComparisonRules, *, seed: int) -> FileConformity:
     """Play a transcript once, with ids from `seed`, and return its differences.
 
-    If an error of this project ends the run, no step counts as equal, and each has the reason.
+    If an error of this project ends the run, no step counts as equal, and each difference has the
+    reason.
     Raises: TranscriptError for settings that Kafka would refuse.
     """
     try:

@@ -1,8 +1,9 @@
 """The cluster of a transcript as a ClusterSpec: brokers, settings and topics.
 
-A transcript is a recording of requests to a Kafka cluster, with its answers. Its groups and
-transactional ids must have the recorded coordinators here, because the replay sends each request to
-the broker that got it in the recording.
+A transcript is a recording of requests to a Kafka cluster, with its answers. The replay sends each
+request to the broker that got it in the recording. So each group and transactional id must have the
+same coordinator here as in the recording. The coordinator is the leader of the partition (of
+`__consumer_offsets` or `__transaction_state`) that stores the group or transactional id.
 """
 
 import msgspec
@@ -24,7 +25,7 @@ from protocol.messages.discovery import CoordinatorType
 from protocol.partitioner import partition_for
 
 CLIENT_MACHINE = NodeName("/127.0.0.1")
-"""Address of all recorded clients as Kafka prints it: the host in DescribeGroups."""
+"""Name of the clients' node: their address, as Kafka prints it as host in DescribeGroups."""
 CONTROLLER_ID = 100  # brokers have the numbers from 0
 LOOPBACK = LinkModel(base_us=50, jitter_us=0, tail_us=0, tail_one_in=0)
 """Latency over loopback: the recorder measured about a millisecond for both directions."""
@@ -51,9 +52,9 @@ def cluster_of(transcript: Transcript) -> ClusterSpec:
         name=CONSUMER_OFFSETS,
         partitions=count,
         replication_factor=transcript.brokers,
-        # The partitions of the recorded groups have the recorded coordinator. All others are spread
-        # over the brokers: then each broker has fetches of followers in flight when a leader moves,
-        # as in the recording.
+        # The partitions of the recorded groups are led by the recorded coordinator. All others are
+        # spread over the brokers, so that, as in the recording, each broker has fetches of
+        # followers in flight when a leader moves.
         assignments=tuple(
             _replicas(first if partition in used_partitions else partition, transcript.brokers)
             for partition in range(count)
@@ -153,9 +154,9 @@ def first_coordinator(transcript: Transcript) -> int:
     """Return the broker that coordinates the recorded groups at the start.
 
     Recordings do not contain the initial replicas of a partition, only later moves. So the broker
-    is derived from the answers before the first action. The first of these two decides: an answer
-    to FindCoordinator, which names the broker; an answer without NOT_COORDINATOR, which is the
-    broker's own. Broker 0 if no answer shows it.
+    is derived from the answers before the first action. The first answer of one of two kinds
+    decides: an answer to FindCoordinator, which names the broker, or an answer without
+    NOT_COORDINATOR, which comes from the broker itself. If there is no such answer, it is broker 0.
     """
     for step in transcript.steps:
         if isinstance(step, ActionStep):

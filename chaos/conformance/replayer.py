@@ -1,9 +1,11 @@
 """Replay of one transcript against our cluster in virtual time, each request at its recorded time.
 
 A transcript is a recording of one scenario: requests to a Kafka cluster with their answers, and
-actions on the cluster. A symbol stands in place of each id that Kafka generated; `bindings` has our
-id for each symbol. Each scenario has a new cluster, with one broker or three. Data flow: Transcript
--> ClusterSpec -> VirtualRuntime -> PlayedSteps, which `comparison` compares with the recording.
+actions on the cluster. In place of each id that Kafka generated it has a symbol. `bindings` has our
+id for each symbol ("our" means: of the brokers of this project). Each scenario has a new cluster,
+with one broker or three. Virtual time is the run's own simulated clock.
+Data flow: Transcript -> ClusterSpec -> VirtualRuntime -> PlayedSteps, which `comparison` compares
+with the recording.
 """
 
 from dataclasses import dataclass, field
@@ -38,11 +40,11 @@ from protocol.plain import NotAMessage, is_known, request_from_plain, response_t
 from protocol.wire.fields import PlainMessage, PlainValue
 
 SETTLE_US = 1_000_000
-"""Wait from the moment when all coordinators serve to the scenario's start."""
+"""Time between the moment when all coordinators serve and the scenario's start."""
 POLL_INTERVAL_US = 500
 """Interval at which the replay looks for an answer."""
 MEMBER_FIELDS = ("member_id", "producer_id")
-"""Fields of an answer that have a generated id. A symbol stands for such an id in a transcript."""
+"""Fields of an answer that give a generated id, for which a transcript has a symbol."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,7 +86,8 @@ class _Replay:
         """Time on the run's clock that is the scenario's time 0."""
         self._played = PlayedTranscript(
             steps=[PlayedStep(step=step) for step in transcript.requests],
-            # With the symbols that only lists contain: no step's answer gives their ids.
+            # `first` is None for symbols that occur only in lists. Bindings treats them otherwise,
+            # because no step's answer gives their ids.
             bindings=Bindings(
                 name for name, symbol in transcript.symbols.items() if symbol.first is None
             ),
@@ -179,11 +182,13 @@ class _Replay:
             return 0
         step = played.step
         if step.answered_ms is None:
-            # Kafka did not answer: wait as long as the recorder did, to see that we do not either.
+            # Kafka did not answer. The replay waits as long as the recorder did, to see that our
+            # broker does not answer either.
             wait_ms = wait_of(step.outcome or "") or 0
         else:
             wait_ms = step.answered_ms - step.at_ms + self._rules.tolerance_ms
-        one_more_ms = US_PER_MS  # in microseconds; an answer exactly at the limit still counts
+        # One millisecond, in microseconds, so that an answer exactly at the limit still counts.
+        one_more_ms = US_PER_MS
         return played.sent_us + round(wait_ms * US_PER_MS) + one_more_ms
 
     # -- steps --
@@ -191,7 +196,7 @@ class _Replay:
     async def _act(self, actions: Actions, step: ActionStep) -> None:
         """Carry out an action; a failure is noted, and the replay continues."""
         if step.action == "kill_broker":
-            # This action takes effect at the recorded end, other actions between beginning and end.
+            # This action took effect at its recorded end, other actions some time before their end.
             await self._until(self._at_us(step.done_ms))
         try:
             await actions.carry_out(step)
@@ -199,10 +204,10 @@ class _Replay:
             self._played.not_carried_out[step.n] = str(failure)
             return
         if step.action == "wait_new_coordinator":
-            # Later steps are timed from here: the recorded end of this action becomes now. So
-            # `_start_us` moves. For instance, a session that the new coordinator has loaded ends a
-            # session timeout after the coordinator begins to serve. Our failover may take longer or
-            # shorter than Kafka's.
+            # Our failover may take longer or shorter than Kafka's, and later steps depend on its
+            # end. For example, a session that the new coordinator has loaded ends a session timeout
+            # after the coordinator began to serve. So `_start_us` is moved such that the recorded
+            # end of this action is now.
             self._start_us = self._runtime.now_us() - round(step.done_ms * US_PER_MS)
 
     def _send(self, clients: ClientMachine, played: PlayedStep) -> None:
@@ -215,8 +220,8 @@ class _Replay:
         try:
             request = request_from_plain(step.api, step.version, _as_message(plain))
         except NotAMessage as error:
-            # `read_transcript` has checked the request. It can only be invalid now because it has a
-            # symbol without an id of ours: our broker refused where Kafka gave an id.
+            # `read_transcript` has checked the request. So it can only be invalid because it has a
+            # symbol without an id of ours: our broker gave no id where Kafka gave one.
             played.not_implemented = f"{step.api} v{step.version}: {error}"
             return
         played.sent_us = self._runtime.now_us()
@@ -242,8 +247,8 @@ class _Replay:
             if isinstance(new_id, str | int) and new_id not in ("", -1):  # an error has no id
                 self._played.bindings.bind(symbol, new_id)
         if step.response is not None and self._played.bindings.has_unbound(step.response):
-            # The comparison itself binds symbols that occur in lists only. The answer is compared
-            # now, because the next requests may contain these symbols. The result is not needed.
+            # The comparison itself binds symbols that occur only in lists. The next requests may
+            # contain these symbols, so the answer is compared now, and the result is ignored.
             AnswerComparison(
                 self._rules, step.api, self._transcript.kafka, self._played.bindings
             ).difference(step.response, response)

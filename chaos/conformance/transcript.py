@@ -1,8 +1,9 @@
 """Transcripts: files with exchanges recorded from real Kafka, and rules for comparing them.
 
 tests/conformance/transcripts/README.md describes the format. This module reads the files and
-reports all their errors. Bytes, which JSON contains as `{"hex": ...}`, become bytes. The names of
-error codes, which the recorder added for readers, are dropped.
+reports all their errors. A transcript has steps: requests with Kafka's answers, and actions on the
+cluster. JSON cannot contain bytes, so the files have `{"hex": ...}` for them; they become bytes
+here. The recorder added the names of error codes for readers; they are dropped here.
 """
 
 import re
@@ -56,7 +57,8 @@ class RequestStep(msgspec.Struct, frozen=True, kw_only=True):
     """One request and Kafka's answer.
 
     Units: milliseconds since the scenario's start, by the client's clock.
-    - `n`: the number of the step in the file. `conn`: the number of the client's connection.
+    - `n`: the number of the step in the file.
+    - `conn`: the number of the client's connection.
     - `answer_seq`: the place of the answer in the order of all answers.
     - `outcome`: the end of a request without an answer. Then `answered_ms`, `answer_seq` and
       `response` are None.
@@ -93,9 +95,11 @@ Step = RequestStep | ActionStep
 class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     """One recorded scenario.
 
-    - `covers`: ids of section 10 of docs/kafka/BEHAVIOUR.md.
-    - `kafka`: the recorded version. `coordinator`: `scala` or `java`, Kafka's two implementations.
-    - `brokers`: their number. `config`: their settings.
+    - `covers`: ids of scenarios in section 10 of docs/kafka/BEHAVIOUR.md that it shows.
+    - `kafka`: the version of the recorded Kafka.
+    - `coordinator`: `scala` or `java`, the two implementations that Kafka has of a coordinator.
+    - `brokers`: the number of brokers.
+    - `config`: the settings of the brokers.
     - `end_ms`: the end of the recording, in milliseconds since its start.
     """
 
@@ -119,7 +123,7 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
-    """A file's content, with steps that are not parsed yet, so that each can have its own error."""
+    """A file's content. Its steps are not decoded yet, so that each can have its own error."""
 
     id: str
     kafka: str
@@ -174,7 +178,7 @@ class ComparisonRules:
     - `ignore`: names of fields that are not compared.
     - `unordered`: lists without an order. The key is the path of the list (`Api.field`,
       `Api.field[].field`, or `*.field` for any API), the value the field that identifies an item.
-    - `unordered_since_4`: those of these lists that have an order in Kafka 3.9.
+    - `unordered_since_4`: the lists in `unordered` that still have an order in Kafka 3.9.
     - `tolerance_ms`: the largest allowed difference between two times.
     """
 
@@ -193,8 +197,10 @@ DEFAULT_UNORDERED = {
     "*.topics": "by name",
     "*.partitions": "by partition_index",
 }
-"""Unordered lists for recordings without an index; equal to those of this project's index. The
-first word after "by" is the field that identifies an item."""
+"""Unordered lists for recordings without an index file; this project's index has the same ones.
+
+The first word after "by" is the field that identifies an item.
+"""
 
 
 def find_transcripts(directory: Path) -> tuple[Path, ...]:
@@ -266,7 +272,7 @@ def read_transcript(path: Path) -> Transcript:
 
 
 def _rules(index: _Index) -> ComparisonRules:
-    """Return the rules of an index, whose notes are texts such as "by name (4.1 only ...)"."""
+    """Return the rules of an index. It has a note for each list: "by name (4.1 only ...)"."""
     return ComparisonRules(
         ignore=frozenset(index.ignore),
         unordered={
@@ -280,7 +286,7 @@ def _rules(index: _Index) -> ComparisonRules:
 
 
 def _config(config: dict[str, bool | int | float | str]) -> Iterator[tuple[str, PlainValue]]:
-    """Yield the settings, with whole numbers in place of floats: settings have none."""
+    """Yield the settings, with whole numbers in place of floats: no setting is a float."""
     for name, value in config.items():
         yield name, int(value) if isinstance(value, float) else value
 
@@ -309,7 +315,8 @@ def _step(raw: msgspec.Raw, *, is_action: bool) -> Step:
 
 def _message(document: dict[str, object], path: str) -> PlainMessage:
     """Return a body without the names of error codes. Raises: ValueError naming a field."""
-    # Beside `error_code` the recorder wrote `error`, the code's name. Elsewhere `error` is a field.
+    # If there is an `error_code`, the recorder wrote its name into `error`. Otherwise `error` is a
+    # field of the message.
     has_error_name = "error_code" in document
     return {
         name: _value(value, f"{path}.{name}")

@@ -1,10 +1,14 @@
 """Search for the passing run that is nearest to a failed one, to show the difference.
 
+A schedule is an experiment with its plan of faults. The network seed determines the latencies of
+messages, and so the outcome of races. The search tries these runs, in this order:
+
 1. The same schedule with other network seeds. If one of these runs passes, a race made the
    difference.
 2. The same seed without one of the faults, then without more and more of the last faults. If one of
    these runs passes, the missing faults are the cause.
-All else stays equal, so that the two traces can be compared.
+
+Everything else stays equal, so that the two traces can be compared.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +20,7 @@ from chaos.run.plan import plan_of
 from results_schema.manifest import Plan
 
 NEIGHBOURS = 10
-"""Number of other network seeds to try, and of faults that are left out one at a time."""
+"""Number of other network seeds to try, and number of faults that are each left out alone."""
 
 AttemptObserver = Callable[[str], None]
 
@@ -52,7 +56,7 @@ def _neighbours(experiment: Experiment, failed: PlayedRun) -> Iterator[Neighbour
     for seed in range(failed.seed + 1, failed.seed + 1 + NEIGHBOURS):
         yield Neighbour(change=f"network seed {seed}", seed=seed, plan=plan)
 
-    # The last faults before the finding first, because they are the likeliest cause.
+    # The last faults before the finding come first, because they are the likeliest cause.
     latest_first = sorted(_before_finding(plan, failed), key=lambda fault: -fault.at_us)
     for fault in latest_first[:NEIGHBOURS]:
         rest = tuple(other for other in plan if other is not fault)

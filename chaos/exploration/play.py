@@ -1,8 +1,10 @@
 """One run of one drawn schedule in virtual time, and the data kept of it: a few hundred bytes.
 
-A schedule is an experiment with its plan of faults, and a seed for the network. A signature is the
-kind of a finding: its checker, its claim (the sentence without names and numbers) and its story
-(the kinds of its rows). Uses the same runner, faults and checkers as `run`, but writes no files.
+A schedule is an experiment with its plan of faults, and a seed for the network. A finding is a
+violation that a checker reports. Its signature is its kind: the checker, the claim (the sentence
+without names and numbers) and the story (the kinds of its rows). A played run uses the same runner,
+faults and checkers as the command `run`, but writes no files. Virtual time is the run's own
+simulated clock.
 Data flow: (Experiment, seed) -> ExperimentRun -> Results -> PlayedRun.
 """
 
@@ -29,17 +31,20 @@ from results_schema.manifest import Plan
 from results_schema.results import Results, RunOutcome
 
 INVARIANTS_EVERY = 500
-"""Events between two invariant checks of the nodes.
+"""Number of events between two checks of the nodes' invariants.
 
-About sixty checks a run, 3 % of its time. Checks between nodes, of logs and of answers come on top
-(`replica_checks`, `controller_checks`, `metrics_checks`).
+It gives about sixty checks in a run, which take 3 % of its time. Other checks come in addition:
+between nodes, of logs and of answers (`replica_checks`, `controller_checks`, `metrics_checks`).
 """
 INVARIANTS_DENSELY = 25
-"""Events between two invariant checks in a run with dense checks (`batches.DENSE_CHECKS_EVERY`)."""
+"""The same number for a run with dense checks (`batches.DENSE_CHECKS_EVERY`)."""
 
 
 class PlayResult(StrEnum):
-    """Result of an explored run. A fault without a target does not make a run UNKNOWN here."""
+    """Result of an explored run.
+
+    A fault that hits nothing does not make the run UNKNOWN here, unlike in the command `run`.
+    """
 
     PASS = "pass"
     VIOLATED = "violated"
@@ -63,11 +68,12 @@ class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
     - `marks`: sorted names of coverage marks, the rare situations that occurred.
     - `requests`: the numbers of requests that reached a live node, by API.
     - `events`: the number of callbacks of the loop (frames, timers, steps of tasks).
-    - `excused`: numbers of cases in which a promise legally did not hold, by check and excuse
-      ("liveness: all members are dead").
+    - `excused`: numbers of cases in which an exception allowed that a promise did not hold, by
+      check and excuse ("liveness: all members are dead").
     - `effort`: the counts of `effort.Effort`.
     - `lineage`: the seeds from a drawn plan to this mutated one; empty if this plan was drawn.
-    - `digest`, `trail`: stand for the trace's rows without messages (`TraceDigest`).
+    - `digest`: a hash over the trace's rows, without rows of messages.
+    - `trail`: a few digits of this hash at steps of time (`TraceDigest`).
     - `virtual_us`: the run's duration on its own clock.
     - `steady_us`: the time of the steady state on this clock, None if there was none.
     """
@@ -140,8 +146,8 @@ def _play(
         to_cluster_spec(experiment),
         seed=seed,
         run_id="explore",
-        # Marks first: they use the shared evidence as it was before the row, and the suite updates
-        # the evidence with the row.
+        # The marks come first, because they need the shared evidence as it was before the row. The
+        # suite then updates the evidence with the row.
         observers=(marks.observe, suite.observe, digest, effort.observe, *observers),
         trace_messages=False,
         invariants_every=invariants_every,
@@ -157,8 +163,8 @@ def _play(
         if stop_at is None
         else lambda finding: signature_of(finding).claims_as(stop_at),
         # The verification at the end reads the committed offsets. A run that only looks for a
-        # finding of Liveness omits it: such reads say nothing about liveness, and take a minute for
-        # each group without a coordinator.
+        # finding of Liveness omits the verification: it says nothing about liveness, and takes a
+        # minute for each group whose coordinator does not answer.
         verifies=stop_at is None or stop_at.check != Liveness.name,
     )
     results = run.execute()
@@ -211,7 +217,7 @@ def _played(
 
 
 def _result(results: Results, violated: bool) -> PlayResult:
-    """Return the result of a run; a failure of the tool comes before any finding."""
+    """Return the result of a run; a failure of the lab itself counts more than any finding."""
     if results.outcome is RunOutcome.INTERRUPTED:
         return PlayResult.INTERRUPTED
     if results.outcome is RunOutcome.INTERNAL_ERROR:

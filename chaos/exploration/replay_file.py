@@ -1,6 +1,7 @@
 """Replay files: experiment files with a stamp, which has the seed, result and digest of one run.
 
-The digest is a hash of the run's trace, and the trail a few digits of it at steps of time.
+The digest is a hash over the rows of the run's trace. The trail has a few digits of it at steps of
+time, to show when a repeated run begins to differ.
 Data flow: (Experiment, PlayedRun) -> text of a file that `run`, `replay`, `diff` and `shrink` take.
 """
 
@@ -53,7 +54,7 @@ def finding_line(finding: PlayedFinding) -> str:
 def schedule_digest(experiment: Experiment) -> str:
     """Return a digest of the parts of an experiment that determine a run.
 
-    Name and texts have no effect on a run, so they are replaced before the digest is made.
+    The name and the texts have no effect on a run, so they are replaced by fixed values first.
     """
     bare = msgspec.structs.replace(
         experiment, name="x", question="", expect="", links={}, replay=None

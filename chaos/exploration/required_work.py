@@ -1,4 +1,7 @@
-"""Check that an explored run did the work that its space requires."""
+"""Check that an explored run did the work that its space requires.
+
+A run with too little work (few fetches, commits or faults) would pass without showing anything.
+"""
 
 from chaos.exploration.play import PlayedRun
 from chaos.exploration.space_definition import Minimum

@@ -1,10 +1,12 @@
 """Results of an exploration: the content of its results.json, and its exit code.
 
-A Tally has the running totals of a search; in it, findings of equal checker, claim and story form a
-group. A claim is a finding's sentence without names and numbers, a story the kinds of its rows. An
-excuse is a permitted exception from a promise. A verdict is about the cluster. Runs in which the
-tool failed, and seeds with two results, have no influence on the verdict; they lead to the exit
-code of an internal error.
+A Tally has the running totals of a search. Findings (violations that checkers report) with equal
+checker, claim and story form a group. A claim is a finding's sentence without names and numbers, a
+story the kinds of its rows. An excuse is a permitted exception from a promise. A recheck is a
+second play of a seed, whose result must be equal.
+
+The verdict is about the cluster. Runs in which the lab itself failed, and seeds with two different
+results, do not influence the verdict. They lead to the exit code of an internal error.
 """
 
 from collections import Counter
@@ -31,7 +33,7 @@ class FoundGroup(msgspec.Struct, frozen=True, kw_only=True):
     - `claim`: `summary` without names and numbers.
     - `story`: the kinds of rows of its evidence.
     - `seeds`: in the order in which they were found.
-    - `time_us`: when the example run shows the finding, on that run's clock.
+    - `time_us`: the time of the finding in the example run, on that run's clock.
     - `file`: the example's replay file, relative to the exploration's directory.
     """
 
@@ -76,9 +78,11 @@ class NotDeterministic(msgspec.Struct, frozen=True, kw_only=True):
 class Rechecks(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of seeds that were played twice.
 
-    - `equal`: those with equal results.
-    - `in_another_process`: those whose second play was in another process than the first.
-    - `still_to_do`: the number of seeds that were not played again yet.
+    - `runs`: number of seeds that were played again.
+    - `equal`: number of those with equal results.
+    - `in_another_process`: number of those whose second play was in another process.
+    - `still_to_do`: number of chosen seeds that were not played again yet.
+    - `different`: the seeds with two different results.
     """
 
     runs: int
@@ -111,7 +115,7 @@ class ExplorationResults(msgspec.Struct, frozen=True, kw_only=True):
     - `runs`: numbers of runs by result.
     - `excused`: numbers of runs by check and excuse.
     - `effort`: counts of work, by the name of the count.
-    - `lost`: seeds that ended every worker which played them, with the reason.
+    - `lost`: seeds that were given up because each worker that played them died, with the reason.
     - `lineages`: each mutated seed that occurs in these results, in the form that `replay` takes.
     - `virtual_us`: the sum over the runs' own clocks.
     - `busy_s`: processor time over all sessions.
@@ -159,8 +163,8 @@ def results_of(
 ) -> ExplorationResults:
     """Return the results of an exploration in `path`.
 
-    `may_be_unknown` are beginnings of reasons, see SpaceDefinition; `guidance` is the search's,
-    None if no seed could be mutated.
+    - `may_be_unknown`: beginnings of reasons for which a run may be UNKNOWN (SpaceDefinition).
+    - `guidance`: that of the search; None if no seed could be mutated.
     """
     unknown = _reasons(tally.unknown, may_be_unknown)
     verdict = _verdict(tally, unknown)
@@ -221,7 +225,7 @@ def results_of(
 
 def _lineages(tally: Tally, guidance: Guidance) -> dict[str, str]:
     """Return the lineage of each mutated seed that the results name."""
-    # A seed that was drawn has a lineage of one, and needs none here.
+    # A drawn seed has a lineage of length 1, which is left out here.
     named = [seed for group in tally.groups.values() for seed in group.seeds]
     named += [
         seed
@@ -266,7 +270,7 @@ def _verdict(tally: Tally, unknown: tuple[ReasonGroup, ...]) -> Verdict:
 
 
 def _outcome(tally: Tally, stop: Stop) -> RunOutcome:
-    """Return the outcome: whether the tool itself worked to the end."""
+    """Return the outcome: completed, interrupted, or a failure of the lab itself."""
     if stop is Stop.INTERRUPTED:
         return RunOutcome.INTERRUPTED
     return RunOutcome.INTERNAL_ERROR if tally.broken_runs else RunOutcome.COMPLETED

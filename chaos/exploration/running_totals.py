@@ -1,10 +1,10 @@
 """Totals of an exploration so far: runs by result, findings by signature, marks, rechecks.
 
-A signature is the kind of a finding, equal for findings of different seeds that show one problem. A
-recheck is a seed played a second time, whose run must be equal. BROKEN is the result of a run in
-which the tool failed, UNKNOWN the result of a run that proves nothing. A Tally takes the records of
-the store one by one. A resumed exploration first takes the stored records of its earlier sessions,
-so that its totals include them.
+A finding is a violation that a checker reports. Its signature is its kind: findings of different
+seeds that show the same problem have equal signatures. A recheck is a second play of a seed, whose
+run must be equal. BROKEN is the result of a run in which the lab itself failed, UNKNOWN the result
+of a run that proves nothing. A Tally takes the records of the store one by one. A resumed
+exploration first takes the stored records of its earlier sessions, so that its totals include them.
 Data flow: ExplorationRecord -> Tally -> live view, results.
 """
 
@@ -20,8 +20,8 @@ from chaos.exploration.store import ExplorationRecord, Lost, PlayedAgain, Played
 class FindingGroup:
     """Every run with a finding of one signature.
 
-    - `number`: counts the groups of one checker from 1, in the order in which they were found.
-    - `seeds`: in the order in which they were played.
+    - `number`: the group's number among the groups of its checker, from 1, in order of discovery.
+    - `seeds`: the seeds of the runs, in the order in which they were played.
     - `example`: the run with the fewest faults; among equals, the one with the earliest finding.
     - `finding`: the example's finding.
     """
@@ -46,7 +46,7 @@ class FindingGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecheckDifference:
-    """A seed with two results: the tool is not deterministic.
+    """A seed with two results, which shows that the lab is not deterministic.
 
     - `digest`, `digest_again`: the digests of the two traces.
     - `fields`: names of the fields in which the two runs differ.
@@ -71,15 +71,15 @@ class _Chosen:
 class Tally:
     """Totals over explored runs.
 
-    - `done` has the seeds that were played or lost, as keys in this order.
-    - `results` counts played runs by result.
-    - `unknown` and `broken` map reasons, with N for each number, to seeds.
-    - `lost` maps seeds that ended every worker which played them to the reason.
-    - `excused` counts the runs in which each excuse applied.
-    - `effort` counts runs by value, for each kind of effort.
-    - `to_recheck` maps seeds to play again to the worker that played them first.
-    - `rechecked` counts seeds that were played again; `rechecked_elsewhere` those of them that
-      another process played.
+    - `done`: the keys are the seeds that were played or lost, in this order.
+    - `results`: result -> number of played runs.
+    - `unknown`, `broken`: reason (with N for each number) -> seeds.
+    - `lost`: seed that was given up because each worker that played it died -> the reason.
+    - `excused`: excuse -> number of runs in which it applied.
+    - `effort`: kind of effort -> value -> number of runs with this value.
+    - `to_recheck`: seed to play again -> the worker that played it first.
+    - `rechecked`: number of seeds that were played again.
+    - `rechecked_elsewhere`: number of those that another process played.
     """
 
     def __init__(self, recheck_percent: float) -> None:
@@ -123,7 +123,7 @@ class Tally:
                 self.busy_s += record.busy_s
                 changed: dict[Signature, FindingGroup] = {}
                 for run in record.runs:
-                    # A later run may improve the example again: each group is returned once.
+                    # Several runs may change the same group. It is returned only once.
                     changed |= self._played(run, record.worker)
                 return list(changed.values())
             case PlayedAgain():
@@ -160,8 +160,8 @@ class Tally:
                 changed = self._found(run)
             case PlayResult.PASS | PlayResult.INTERRUPTED:
                 pass
-        # The first run of each finding is also played again, because a finding that is reported
-        # must be repeatable.
+        # The first run of each finding is played again, too, because a reported finding must be
+        # repeatable.
         if is_chosen(run.seed, self._recheck_percent) or any(
             len(group.seeds) == 1 for group in changed.values()
         ):
@@ -216,10 +216,11 @@ class Tally:
 def is_chosen(seed: int, percent: float) -> bool:
     """Return True if `seed` belongs to the `percent` of seeds that are played twice.
 
-    These seeds are evenly spread. The choice depends on the seed alone, so that neither batches nor
+    These seeds are evenly spread. The choice depends only on the seed, so that neither batches nor
     workers nor interruptions change it.
     """
-    # True where the number of chosen seeds, so far `percent` of all, grows with this seed.
+    # Of the first n seeds, n * percent // 100 are chosen. This one is chosen if it increases that
+    # number.
     return int((seed + 1) * percent // 100) > int(seed * percent // 100)
 
 

@@ -1,10 +1,11 @@
 """The search: distribution of seeds to workers, and the end of the search.
 
-A seed is drawn, or mutates the plan of an earlier run, as `guidance` decides. A seed that mutates a
-plan must wait until the results of earlier seeds are known. The tally has the totals of the search.
-The search gives batches of seeds to workers, and stores the results. It has some seeds played again
-by another worker (a recheck). It stops at a limit or on request. It must know neither Ray nor the
-terminal nor a clock: its workers, observer and clock are arguments.
+A seed draws a plan of faults, or mutates the plan of an earlier run, as `guidance` decides. A seed
+that mutates a plan must wait until the results of earlier seeds are known. The search gives batches
+of seeds to workers, and stores the results. The tally has the totals of the search. Some seeds are
+played a second time by another worker (a recheck), to check that the result is the same. The search
+stops at a limit or on request. It must know neither Ray nor the terminal nor a clock: its workers,
+observer and clock are arguments.
 Data flow: seeds -> Workers -> ExplorationRecord -> store, Tally.
 """
 
@@ -25,9 +26,9 @@ POLL_S = 0.25
 BATCH_S = 1.0
 """Target duration of a batch: long compared to its transfer, short compared to a time limit."""
 MAX_BATCH = 500
-"""Most seeds of a batch."""
+"""Limit of the seeds in a batch."""
 MAX_BROKEN = 50
-"""Number of runs in which the tool failed at which a search ends, because it proves nothing."""
+"""A search ends when the lab itself has failed in this many runs, because it proves nothing."""
 
 
 class Stop(StrEnum):
@@ -44,10 +45,12 @@ class Stop(StrEnum):
 class Limits:
     """Limits of a search.
 
-    - `first_seed`, `count`: the search plays `count` seeds from `first_seed` on; None: no end.
-    - `stop_after`: the number of different findings with which the search ends.
-    - `time_limit_s`: on the search's clock, from the search's beginning in this process.
-    - `batch`: the number of seeds in a batch; None: seeds for about BATCH_S.
+    - `first_seed`, `count`: the search plays `count` seeds, the first of which is `first_seed`. If
+      `count` is None, the seeds have no end.
+    - `time_limit_s`: the time after which the search ends, on its clock, from its beginning in this
+      process.
+    - `stop_after`: the number of different findings at which the search ends.
+    - `batch`: the number of seeds in a batch; None: as many as take about BATCH_S.
     """
 
     first_seed: int = 0
@@ -61,8 +64,8 @@ class Limits:
 class SearchProgress:
     """State of a search, for a live view. Units: seconds of the search's clock in this process.
 
-    `runs_here` counts runs of this process; the tally includes earlier ones. `left_s` is the
-    expected remaining time, None while it is not known.
+    - `runs_here`: number of runs in this process. The tally also has those of earlier sessions.
+    - `left_s`: the expected remaining time; None while it is not known.
     """
 
     tally: Tally
@@ -97,9 +100,11 @@ class Search:
     ) -> None:
         """Prepare a search.
 
-        `guidance` chooses the seeds to mutate (None: no seeds are mutated). It must have taken the
-        records that `tally` has taken. `write` stores a record. `on_group` is called with a finding
-        that is new or has a better example. `stop_requested` is called between two steps.
+        - `write`: stores a record.
+        - `stop_requested`: called between two steps; True ends the search.
+        - `on_group`: called with each finding that is new or has a better example.
+        - `guidance`: chooses the seeds that mutate a plan (None: no seed does). It must have taken
+          the same records as `tally`.
         """
         self._tally = tally
         self._workers = workers
@@ -120,7 +125,7 @@ class Search:
         self._replaying: dict[WorkerName, dict[int, None]] = {}
         self._alone: list[int] = []  # seeds of a worker that died: each is played again, alone
         self._unfinished: list[int] = []  # seeds whose runs were interrupted
-        self._suspects: dict[int, None] = {}  # seeds of a worker that died, each perhaps the cause
+        self._suspects: dict[int, None] = {}  # seeds with which a worker died: maybe the cause
         self._recheck_failed: dict[int, None] = {}  # seeds that are not given for a recheck again
         self._stop: Stop | None = None
 
@@ -134,7 +139,7 @@ class Search:
             self._observer(self.progress())
             if self._stop is Stop.INTERRUPTED:
                 return self._stop
-            # After a reason to stop, the search still waits for the batches that were given out,
+            # When there is a reason to stop, the search still waits for batches that workers have,
             # and for rechecks.
             if not self._give_work() and self._stop is not None:
                 return self._stop
@@ -175,7 +180,7 @@ class Search:
         if self._stop_requested():
             return Stop.INTERRUPTED
         if self._stop is not None:
-            return self._stop  # a reason is final, though the last batches may add another
+            return self._stop  # the first reason stays, even if the last batches add another
         limit_s = self._limits.time_limit_s
         if limit_s is not None and self._clock() - self._began >= limit_s:
             return Stop.TIME_LIMIT
@@ -202,13 +207,13 @@ class Search:
                 self._workers.give(worker, self._items(seeds))
         if any(self._playing.values()) or any(self._replaying.values()):
             return True
-        # A worker that is still starting can do the rechecks that the idle worker may not do.
+        # An idle worker must not recheck its own seeds, but a worker that is still starting can.
         return bool(self._waiting_to_be_played_again() and self._workers.coming())
 
     def _waiting_to_be_played_again(self) -> dict[int, str]:
         """Return the seeds to recheck that no worker has yet, each with its first worker."""
         if self._stop in {Stop.TIME_LIMIT, Stop.TOOL_FAILED}:
-            return {}  # after COUNT or FINDINGS, the rechecks are still done
+            return {}  # rechecks are done only after COUNT and FINDINGS
         given = {seed for seeds in self._replaying.values() for seed in seeds}
         return {
             seed: first
@@ -219,8 +224,8 @@ class Search:
     def _seeds_to_play_again(self, worker: WorkerName) -> tuple[int, ...]:
         """Return a batch of seeds for `worker` to recheck.
 
-        Another worker must have played them first, because a fault of one process would give equal
-        results twice. Only if there is no other worker, `worker` also rechecks its own seeds.
+        Another worker must have played them first: an error of one process could give the same
+        wrong result twice. Only if there is no other worker, `worker` also rechecks its own seeds.
         """
         waiting = self._waiting_to_be_played_again()
         seeds = [seed for seed, first in waiting.items() if first != worker]
@@ -257,8 +262,8 @@ class Search:
             seeds.append(self._next)
             self._next = next(self._seeds, None)
         if not seeds and self._next is not None and not any(self._playing.values()):
-            # The next seed waits for results, but no worker plays a seed. So the missing results
-            # are those of interrupted runs, which are played now.
+            # The next seed waits for results, but no worker plays a seed. So results are missing
+            # because runs were interrupted. These are played now.
             seeds, self._unfinished = self._unfinished, []
         return tuple(seeds)
 
@@ -291,8 +296,8 @@ class Search:
         for item in event.items:
             given.pop(number_of(item), None)
 
-        # Ctrl-C reaches the workers, too. A run that it interrupted is dropped; its seed is played
-        # again.
+        # Ctrl-C reaches the workers, too. A run that was interrupted is dropped, and its seed is
+        # played again.
         runs = tuple(
             run for run in decode_runs(event.answer) if run.result is not PlayResult.INTERRUPTED
         )
@@ -312,8 +317,8 @@ class Search:
         if self._stop_requested():
             return  # Ctrl-C ends workers, too
         if again:
-            # The seed's first run stands, so it is not lost. Its recheck is given up if the seed
-            # was alone, or was a suspect before; otherwise it is tried once more.
+            # The seed's first run is known, so the seed is not lost. Its recheck is given up if the
+            # seed was alone in the batch, or was a suspect before. Otherwise it is tried once more.
             for seed in seeds:
                 if len(seeds) == 1 or seed in self._suspects:
                     self._recheck_failed[seed] = None

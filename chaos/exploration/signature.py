@@ -1,9 +1,9 @@
 """Signatures: findings of different seeds that show the same problem have equal signatures.
 
-A signature has the finding's checker, its claim (the summary sentence), and its story (the kinds of
-the trace rows of its evidence). Seeds differ in names, times and numbers, which do not matter for
-the kind of a finding. So names become placeholders (BROKER, GROUP ...), numbers become N, and lists
-lose repetitions and order.
+A finding is a violation that a checker reports. Its signature has the checker, the claim (the
+summary sentence), and the story (the kinds of the trace rows of its evidence). The findings of two
+seeds differ in names, times and numbers, which do not matter for the kind of a finding. So names
+become placeholders (BROKER, GROUP ...), numbers become N, and lists lose repetitions and order.
 """
 
 import re
@@ -15,7 +15,10 @@ from protocol.trace import TraceRow
 from results_schema.results import Finding
 
 MAX_STEPS = 12
-"""Longest story. Findings of one kind begin alike; the number of later rows is chance."""
+"""Limit of the steps in a story.
+
+Findings of one kind have the same first steps. How many rows follow is chance.
+"""
 
 _MEMBER_ID = re.compile(r"[\w.-]*\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _NODE = re.compile(r"\b(broker|controller|consumer|producer)-(?:[\w.-]*-)?\d+\b")
@@ -25,7 +28,7 @@ _PLURAL = (
     (re.compile(r"\bare (missing from)\b"), r"is \1"),
     (re.compile(r"\bwere (acknowledged in)\b"), r"was \1"),
 )
-"""Plural forms with their singular: a claim about several appends equals that about one."""
+"""Plural forms, and their singular: a claim about several appends must equal a claim about one."""
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, order=True):
@@ -95,7 +98,7 @@ def _without_names(text: str, names: dict[str, str]) -> str:
     text = _MEMBER_ID.sub("MEMBER", text)
     text = _NODE.sub(lambda node: node[1].upper(), text)
     if names:
-        # The longest first, so that `orders-readers` is not found as `orders` and a rest.
+        # The longest names come first, so that `orders-readers` is not read as `orders` and a rest.
         longest_first = sorted(names, key=lambda name: (-len(name), name))
         known = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, longest_first))})(?![\w.])")
         text = known.sub(lambda name: names[name[0]], text)

@@ -1,8 +1,9 @@
 """The space of an exploration: an experiment without faults, and the variations that are drawn.
 
-A document is the experiment as read from the file, an Item with a line for each value. A choice is
-one or more places in it, with the options that a seed draws from. An override is a value of the
-command line (`--var key=value`).
+A document is the experiment as read from the file: an Item, which has a line for each value. A
+choice is one or more places in the document, with options of which a seed draws one. A seed draws
+an experiment from the space: the options of the choices, and the faults. An override is a value of
+the command line (`--var key=value`).
 Data flow: name or path -> YAML with lines -> structs (`space_definition`) -> `choices` -> semantic
 checks (`space_semantics`) -> `Space`, from which `draw` builds experiments.
 """
@@ -40,12 +41,12 @@ from chaos.exploration.space_semantics import space_errors
 EXPLORATIONS = "explorations"
 """Name of the folders with spaces: in the current directory, and of this installation."""
 _STUB = {"version": 1, "name": "space", "question": "?", "expect": "?"}
-"""Placeholders that make a space's `experiment` valid; every drawn experiment replaces them."""
+"""Values for keys that an experiment must have and a space lacks; every draw replaces them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """A space that was read and checked. The undocumented fields are those of SpaceDefinition."""
+    """A space that was read and checked. SpaceDefinition explains the undocumented fields."""
 
     name: str
     question: str
@@ -78,8 +79,8 @@ def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
 
     base = _with_stub(root.child("experiment"))
     problems = apply_overrides(base, overrides) or [
-        # A value without a line does not come from the file, so an override has set it. Overrides
-        # are paths within the experiment.
+        # A value without a line does not come from the file: an override has set it. The path of an
+        # override begins within the experiment, so the prefix `experiment.` is removed.
         replace(base_problem, file="--var", path=base_problem.path.removeprefix("experiment."))
         if overrides and base_problem.line is None
         else base_problem
@@ -136,7 +137,7 @@ def _with_stub(base: Item) -> Item:
 
 
 def _drawn_problems(override: str, base: Item, choices: Sequence[Choice]) -> list[Problem]:
-    """Return the problem of an override whose value a draw would replace; else no problem."""
+    """Return a problem if a draw would replace the value of an override, and otherwise none."""
     key = override.partition("=")[0].strip()
     steps = resolve_path(key, base, Experiment)
     if isinstance(steps, Problem):
@@ -192,7 +193,8 @@ def _base_problems(base: Item, root: Item, file: str) -> list[Problem]:
 
     `base` is the experiment of the file `root`, with placeholders and overrides.
     """
-    # The file's own mapping: the placeholders in `base` would be reported as forbidden keys.
+    # `base` has the placeholders, which would be reported as forbidden keys. So the file's own
+    # mapping is used here.
     in_file = root.child("experiment").value
     problems = [
         problem(f"experiment.{key}", "each drawn experiment has its own", expected="no such key")

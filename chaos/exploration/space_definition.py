@@ -2,8 +2,8 @@
 
 Each seed draws an experiment from a space: its settings and its plan, which is the list of faults.
 The steady state is reached when every group is stable; healing undoes all faults at the end of a
-run. A coverage mark is a rare situation that a run reached. Owns the vocabulary of such files. Must
-know neither YAML nor how anything is drawn.
+run. A coverage mark is a rare situation that a run reached. This module owns the vocabulary of such
+files. It must know neither YAML nor how anything is drawn.
 """
 
 from typing import Annotated, Any

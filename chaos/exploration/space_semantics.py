@@ -1,10 +1,10 @@
 """Semantic checks of a space: every experiment that is drawn from it must be valid.
 
 A space is a base experiment, and choices: places in it, each with options, of which a seed draws
-one. An option is called a value where it is written into the experiment. The checks put each value
-alone into the experiment, and then each pair of values of two settings. Pairs are enough, because
-in nearly all errors of a broker's or consumer's configuration two settings do not fit. Three values
-that do not fit are found when a seed draws them: `draw` checks its experiment.
+one. The checks first put each option alone into the experiment, and then each pair of options of
+two choices. Pairs are enough, because nearly all errors in the settings of brokers and consumers
+are about two settings that do not fit each other. If three options do not fit each other, this is
+found when a seed draws them, because `draw` checks its experiment.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ MAX_PAIRS = 20
 def space_errors(
     definition: SpaceDefinition, base: Item, choices: tuple[Choice, ...]
 ) -> Iterator[Problem]:
-    """Yield the problems of a well-formed space. Problems have paths of the space's file."""
+    """Yield the problems of a well-formed space; their paths are places in the space's file."""
     yield from _fault_errors(definition.faults)
     malformed = [
         option_problem
@@ -49,7 +49,8 @@ def space_errors(
     if malformed:
         return  # the next checks need documents that can become an Experiment
     invalid_alone = list(_misfits_alone(base, choices))
-    # A value that is invalid alone is invalid in all of its pairs, which would add nothing.
+    # An option that is invalid alone is invalid in all its pairs. So pairs are checked only if all
+    # options are valid alone.
     yield from invalid_alone or _misfits_in_pairs(base, choices)
 
 
@@ -128,7 +129,7 @@ def _distinct_options(choice: Choice) -> list[int]:
 
 
 def _errors_with(base: Item, *options: tuple[Choice, int]) -> Iterator[Problem]:
-    """Yield the errors of the experiment with the given options, each an index of a choice."""
+    """Yield the errors of the experiment with some options, each given by choice and index."""
     changed = copy_of(base)
     for choice, index in options:
         put_option(changed, choice, index)

@@ -1,12 +1,15 @@
 """An exploration's directory: its space, and all finished batches.
 
 An exploration is a search for violations: it plays many seeds, each of which draws an experiment
-from the space (or mutates an earlier one). A batch is the seeds that a worker process gets at once.
+from the space (or mutates an earlier one). A batch is the seeds that a worker process gets
+together.
+
 `runs/explorations/<space>/<timestamp>/` contains manifest.json, space.yaml (a copy of the space),
-batches.jsonl, findings/*.yaml and results.json. Each line of batches.jsonl is one record: the runs
-of a finished batch (PlayedSeeds, or PlayedAgain for a recheck), or seeds given up (Lost). The line
-is appended as soon as the batch is finished, so Ctrl-C or `kill -9` loses only unfinished batches.
-If the process dies while it writes, the last line is incomplete and is dropped.
+batches.jsonl, findings/*.yaml and results.json. Each line of batches.jsonl is one record. It has
+the runs of a finished batch (PlayedSeeds, or PlayedAgain for a recheck, a second play of the same
+seeds), or seeds that were given up (Lost). The line is appended when the batch is finished, so
+Ctrl-C or `kill -9` loses only unfinished batches. If the process dies while it writes, the last
+line is incomplete and is dropped.
 """
 
 import shutil
@@ -150,7 +153,7 @@ class ExplorationStore:
             return
         with self._batches.open("r+b") as file:
             content = file.read()
-            # Without any complete line, rfind returns -1, and the whole content is cut off.
+            # If there is no complete line, rfind returns -1, and the whole content is cut off.
             file.truncate(content.rfind(b"\n") + 1)
 
     def write_results(self, results: msgspec.Struct) -> None:

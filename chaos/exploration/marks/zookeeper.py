@@ -1,10 +1,15 @@
 """Coverage marks of groups on ZooKeeper: the races that docs/kafka/ZOOKEEPER_CONSUMER.md names.
 
-Ids in brackets (ZK-37) name its rules. A mark is a rare situation of a run. `@mark(name, meaning,
-*kinds)` registers the function below it as the condition: it gets the state seen before a row of
-these kinds, and the row. State that only these marks need is in `seen.on_zookeeper`. An attempt is
-one try of a consumer to own its share of the partitions; its view is the members that it read. A
-zxid is the number of a transaction; it is the `offset` of a row.
+Ids in brackets (ZK-37) are those of the rules in that file. A mark is a rare situation of a run.
+`@mark(name, meaning, *kinds)` registers the function below it as the mark's condition. The
+condition gets a row of these kinds, and the state of the cluster as seen before the row. State that
+only these marks need is in `seen.on_zookeeper`.
+
+The ensemble is the ZooKeeper servers. A client has a session with it, which ends if the client is
+silent. An attempt is one try of a consumer to own its share of the partitions: it reads the group's
+members (its view), computes its share, and claims each partition by an owner node in ZooKeeper. A
+watch makes a server send an event when something changes. A zxid is the number of a transaction; it
+is the `offset` of a row.
 """
 
 from chaos.checkers.context import detail_of
@@ -15,13 +20,13 @@ from protocol.trace import TraceKind, TraceRow
 ON_ZOOKEEPER = MarkList()
 mark = ON_ZOOKEEPER.add
 LATE_US = 100_000
-"""Delay of a watch, after the first server applied its change, that counts as late."""
+"""A watch that fires later than this after the first server applied the change counts as late."""
 APART_US = 3_000_000
-"""Time within which two different views count as views of one change."""
+"""Two different views within this time count as views of the same change."""
 AT_ONCE_US = 50_000
-"""Time after a reconnection within which an event belongs to the reconnection."""
+"""An event within this time after a reconnection counts as a consequence of the reconnection."""
 SESSIONLESS_US = 1_000_000
-"""Time after the end of a session from which on processing without a session counts."""
+"""Processing counts as "without a session" if the session ended longer ago than this."""
 
 
 @mark(
@@ -66,7 +71,7 @@ def _views_apart(seen: SeenCluster, row: TraceRow) -> bool:
         and view.group == row.group
         and row.time_us - view.time_us < APART_US
         and detail_of(view)["members"] != members
-        # The earlier view is of a state that is as new, or newer: this row's view was outdated.
+        # The earlier view shows a state that is as new, or newer. So this row's view was outdated.
         and (view.offset or 0) >= (row.offset or 0)
         for node, view in seen.on_zookeeper.views.items()
     )
@@ -112,7 +117,7 @@ def _anothers_node_deleted(seen: SeenCluster, row: TraceRow) -> bool:
     detail = detail_of(row)
     if detail["op"] != "delete" or (row.offset or 0) <= seen.zookeeper_tree.last_zxid:
         return False
-    # Only the first row of a transaction counts: afterwards the tree has its change.
+    # Only the first row of a transaction counts, because after it the tree has the change.
     znode = seen.zookeeper_tree.now(detail["path"])
     return znode is not None and znode.session not in (None, detail["session"])
 
@@ -153,8 +158,8 @@ def _at_another_server(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.ZOOKEEPER_EVENT_RECEIVED,
 )
 def _event_at_reconnection(seen: SeenCluster, row: TraceRow) -> bool:
-    # In rows of a client, `offset` is the newest zxid that the client has seen. If both rows have
-    # the same, the client got the event before any newer answer.
+    # In rows of a client, `offset` is the newest zxid that the client has seen. If the rows of the
+    # reconnection and of the event have the same one, the client got no newer answer in between.
     connected = seen.on_zookeeper.connected.get(row.node)
     return (
         connected is not None

@@ -1,9 +1,9 @@
 """Edits of an experiment for shrinking: pure functions that return a changed experiment.
 
-Shrinking looks for ever smaller experiments that still fail; a candidate is an experiment that it
-tries. Owns the rules that keep a smaller experiment valid (a reference to a removed node, group or
-topic is removed, too), the check of its warnings, and the size of an experiment. Must know neither
-runs (`shrink`) nor the order of edits (`passes`).
+Shrinking looks for smaller and smaller experiments that still fail; a candidate is an experiment
+that it tries. This module owns the rules that keep a smaller experiment valid (a reference to a
+removed node, group or topic is removed, too), the check of its warnings, and the size of an
+experiment. It must know neither runs (`shrink`) nor the order of edits (`passes`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,10 @@ from protocol.ids import broker_name
 T = TypeVar("T")
 
 _ABOUT_THE_PLAN = ("faults", "run.")
-"""Paths of warnings that a fault may have no effect. A played run shows whether it has one."""
+"""Beginnings of the paths of warnings that a fault may have no effect.
+
+These are ignored, because the run of a candidate shows whether its faults have an effect.
+"""
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +69,7 @@ def sizes_of(experiment: Experiment) -> Sizes:
 def last_act_us(experiment: Experiment) -> int:
     """Return the time of the last act after the steady state; 0 without one.
 
-    An act is the begin or end of a fault, or the start of a late member.
+    An act is the beginning or the end of a fault, or the start of a late member.
     """
     late_starts_us = [
         microseconds(late.at) for group in experiment.groups.values() for late in group.late_members
@@ -82,8 +85,9 @@ def with_wait(experiment: Experiment, bound: str) -> Experiment:
 def is_sound(candidate: Experiment, original: Experiment) -> bool:
     """Return True if `candidate` is valid and has no warning that `original` lacks.
 
-    A smaller experiment in which Kafka may lose acknowledged data (one replica, acks=1) would show
-    no bug. So warnings about the cluster and its clients must not increase.
+    If Kafka may lose acknowledged data in a smaller experiment (one replica, acks=1), its failure
+    would show no bug. There are warnings about such settings. So a candidate must not have more
+    kinds of warnings about the cluster and its clients.
     """
     return (
         _has_shape(candidate)
@@ -95,7 +99,7 @@ def is_sound(candidate: Experiment, original: Experiment) -> bool:
 def _has_shape(experiment: Experiment) -> bool:
     """Return True if a file can contain the experiment.
 
-    An edit may leave a list empty that needs at least one item.
+    For example, an edit may remove the last item of a list that needs at least one.
     """
     try:
         msgspec.convert(msgspec.to_builtins(experiment), Experiment)
@@ -118,8 +122,8 @@ def without_dangling_references(experiment: Experiment) -> Experiment:
     """Return `experiment` without references to absent groups, members, brokers and topics.
 
     A topic that no group reads, no producer writes and no fault deletes is removed, too.
-    Replication factors decrease with the brokers. min.insync.replicas does not, because it is the
-    promise of durability.
+    A replication factor is never larger than the number of brokers. min.insync.replicas stays,
+    because a smaller value would promise less durability.
     """
     brokers = experiment.cluster.brokers
     config = experiment.cluster.config
@@ -201,7 +205,7 @@ def _present(
         if fault.target is not None and check_target(fault.target, experiment) is not None:
             continue
         from_, to = _ends(fault.from_, experiment), _ends(fault.to, experiment)
-        # An end without any remaining node has become None, which it was not before.
+        # If no node of an end remains, the end is None now, and was not None before.
         if (from_ is None) != (fault.from_ is None) or (to is None) != (fault.to is None):
             continue
         yield replace(fault, from_=from_, to=to)

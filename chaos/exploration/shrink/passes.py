@@ -1,11 +1,11 @@
 """The passes of shrinking, and their order.
 
-A pass is a generator: it yields a candidate, is sent True if the candidate still fails, and then
-continues from that smaller experiment. An edit is a function that makes a candidate from an
-experiment and a value. `fewer` tries to leave out items of a list, `least` looks for the smallest
-value that still fails, and `least_with_room` adds a reserve to this value. The shrinker, not the
-pass, plays the candidates. Large steps come first, because a candidate without half of the plan
-costs one run, and so does a candidate without a single fault.
+A pass is a generator. It yields a candidate (a smaller experiment). The shrinker plays the
+candidate, and sends True to the pass if it still fails. The pass then continues from that smaller
+experiment. An edit is a function that makes a candidate from an experiment and a value. `fewer`
+tries to leave out items of a list, `least` looks for the smallest value that still fails, and
+`least_with_room` adds a reserve to this value. Large steps come first: a candidate without half of
+the plan (the list of faults) costs one run, just as a candidate without a single fault.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -52,14 +52,18 @@ FIRST_AT_US = 1_000_000
 MANY_FAULTS = 24
 """Length of a plan above which large parts are left out first."""
 PARTS = 8
-"""A large part of a long plan is at least the plan's length divided by this number."""
+"""A plan that is longer is divided into this many parts, and whole parts are left out."""
 ROUND_US = (1_000_000, 500_000, 100_000)
 """Steps to which times are rounded, coarsest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrinkPass:
-    """One way to make an experiment smaller. `does` describes this for the display."""
+    """One way to make an experiment smaller.
+
+    - `does`: a description for the display.
+    - `steps`: makes the generator of candidates, which begins from an experiment.
+    """
 
     does: str
     steps: Callable[[Experiment], Steps]
@@ -124,7 +128,7 @@ def _fewer_groups(current: Experiment) -> Steps:
 def _fewer_members_of_many(current: Experiment) -> Steps:
     """Leave out members before single faults, if the plan is still long.
 
-    For a shorter plan the passes over single faults cost few runs, so that members can come later.
+    If the plan is shorter, the passes over single faults cost few runs, so members can come later.
     """
     if len(current.faults) > 2 * PARTS:
         yield from _fewer_members(current)
@@ -181,7 +185,10 @@ def _by_role(current: Experiment) -> Steps:
 
 
 def _aimed_at(fault: FaultDefinition, target_role: str) -> FaultDefinition:
-    """Return `fault` with `target_role` instead of a single broker as target or at a `from` end."""
+    """Return `fault` with `target_role` in place of each target that is a single broker.
+
+    Only the fault's target, or its `from` end, is changed.
+    """
 
     def change(target: str) -> str:
         role = (split_target(target) or ("", ""))[0]
@@ -227,12 +234,12 @@ def _gap_us(current: Experiment, first: int, second: int) -> int:
 
 
 def _gap_before(first: int, later: Sequence[int]) -> Callable[[Experiment, int], Experiment]:
-    """Return the edit of the gap between the fault `first` and the later ones."""
+    """Return the edit that changes the gap between the fault `first` and the `later` ones."""
     return lambda now, gap_us: moved(now, _gap_us(now, first, later[0]) - gap_us, later)
 
 
 def _shorter(current: Experiment) -> Steps:
-    """Shorten durations, and the time after the faults; leave some reserve above the minimum."""
+    """Shorten durations, and the time after the faults, to the minimum plus some reserve."""
     for index, fault in enumerate(current.faults):
         if fault.duration is not None:
             edit = fault_field(index, "duration", duration_of)
@@ -282,9 +289,9 @@ def _with_time_after_faults(current: Experiment, after_us: int) -> Experiment:
 
 
 def _settings(base: Experiment | None) -> ShrinkPass:
-    """Return the pass that resets settings to their defaults, and others to the values of `base`.
+    """Return the pass that resets settings to their defaults, or else to the values of `base`.
 
-    `base` is the experiment of the space, None if it is not known.
+    `base` is the experiment of the space; None if it is not known.
     """
 
     def steps(current: Experiment) -> Steps:
@@ -346,8 +353,9 @@ def _gentler(fault: FaultDefinition, experiment: Experiment) -> Iterator[FaultDe
 
 
 def _narrower_ends(targets: Sequence[str], experiment: Experiment) -> Iterator[str]:
-    """Yield the parts of an end that is one set: its brokers, its members, or its groups."""
-    # Several targets, or a target of another form, have no role here: nothing is yielded.
+    """Yield the parts of an end that is a single set of nodes: its brokers, members, or groups."""
+    # If there are several targets, or a target of another form, the role is "", and nothing is
+    # yielded.
     role, group_id = (split_target(targets[0]) if len(targets) == 1 else None) or ("", "")
     if role == "brokers":
         yield from (f"broker({broker})" for broker in range(experiment.cluster.brokers))
@@ -379,10 +387,10 @@ def _rounder(current: Experiment) -> Steps:
 
 
 def _roundings(time_us: int) -> Iterator[str]:
-    """Yield the two multiples around a time of each step, the nearer one first."""
+    """Yield, for each step of ROUND_US, the multiples below and above a time, the nearer first."""
     for step_us in ROUND_US:
         if time_us % step_us == 0:
-            return  # the time is a multiple of this step already: a finer step makes it no rounder
+            return  # the time is a multiple of this step already, so finer steps would not help
         below_us = time_us // step_us * step_us
         nearest = sorted(
             (below_us, below_us + step_us), key=lambda rounded_us: abs(rounded_us - time_us)
@@ -404,10 +412,10 @@ STRUCTURE = (
 )
 """Passes that leave parts out.
 
-Groups and producers come first, and members before the many single faults: these passes cost few
-runs, and make all later runs shorter. These passes come again after the plan is smaller, because
-then fewer faults have groups and members as targets. The shrinker does not run a candidate twice,
-so the repetition costs little.
+Groups and producers come first, and members before the many single faults, because these passes
+cost few runs and make all later runs shorter. They come again when the plan is smaller, because
+then fewer faults have groups and members as targets. The shrinker does not run the same candidate
+twice, so the repetition costs little.
 """
 
 

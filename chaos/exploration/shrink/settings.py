@@ -1,8 +1,8 @@
 """Settings of an experiment that differ from Kafka's defaults, and their reset.
 
-A setting is a place in the experiment: `("groups", "readers", "config", "session_timeout_ms")`. An
-experiment with fewer settings is easier to read, so the shrinker resets each setting without which
-the experiment still fails.
+A setting is identified by its place in the experiment, such as `("groups", "readers", "config",
+"session_timeout_ms")`. An experiment with fewer settings is easier to read. So the shrinker resets
+each setting to its default if the experiment still fails after that.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,8 +25,8 @@ from protocol.config import (
 
 NEVER = frozenset(
     {
-        # Kafka's defaults of these promise less: a fault may then lose acknowledged data, and the
-        # reported loss would be no bug.
+        # Kafka's defaults of these settings promise less: a fault may then lose acknowledged data,
+        # and the reported loss would be no bug.
         "min_insync_replicas",
         "offsets_topic_replication_factor",
         "default_replication_factor",
@@ -42,7 +42,8 @@ NEVER = frozenset(
     }
 )
 """Settings that are never reset to their defaults."""
-# Structs whose fields are settings, in two lines: those of Kafka, and those of this tool.
+# Structs whose fields are settings: those of Kafka in the first line, those of this project in the
+# second.
 _WITH_SETTINGS = (
     *(Guards, JavaSwitches, BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig),
     *(LinkModel, CostModel, StorageModel, GroupDefinition, RunDefinition),
@@ -127,9 +128,9 @@ def _unusual(struct: msgspec.Struct, place: Place) -> Iterator[Place]:
     """
     for field in fields_of(type(struct)):
         value = getattr(struct, field.name)
-        # A required field has no default. A field that holds a struct, or the list of the late
-        # members' structs, is no setting: `structs_in` yields these structs, too, and with them
-        # their fields.
+        # A required field has no default. A field with a struct, or with the list of the late
+        # members' structs, is no setting of its own: `structs_in` yields these structs, so that
+        # their fields are handled there.
         if field.required or field.name == "late_members" or isinstance(value, msgspec.Struct):
             continue
         if not field.is_default(value):

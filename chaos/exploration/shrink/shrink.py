@@ -1,12 +1,16 @@
 """The shrinker: from a failing schedule to the smallest one found that fails in the same way.
 
-A schedule is an experiment with its plan of faults, and a network seed, which decides latencies and
-so the outcome of races. A candidate is a smaller experiment; a pass is a generator of candidates of
-one kind (STRUCTURE: without a part; `wording`: simpler values). "In the same way" means a finding
-of the same checker with the same claim (its sentence without names and numbers); its story (the
-kinds of its rows) may differ, and the trace always does. A smaller plan may fail only with another
-network seed; the search then continues with that seed. The shrinker has no clock of its own and
-draws no random numbers. So equal input gives equal results, unless time runs out.
+A schedule is an experiment with its plan of faults, and a network seed, which determines latencies
+and so the outcome of races. A candidate is a smaller experiment. A pass is a generator of
+candidates of one kind: those of STRUCTURE leave out a part, those of `wording` have simpler values.
+
+A finding is a violation that a checker reports. A candidate fails "in the same way" if it has a
+finding of the same checker with the same claim (the finding's sentence without names and numbers).
+The finding's story (the kinds of its rows) may differ, and the trace always does. A smaller plan
+may fail only with another network seed. Then the search continues with that seed.
+
+The shrinker has no clock of its own and draws no random numbers. So equal input gives equal
+results, unless time runs out.
 Data flow: (Experiment, seed, Signature) -> a pass yields a candidate -> `play` runs it -> the pass
 is sent whether it fails -> ... -> Shrunk.
 """
@@ -25,22 +29,26 @@ from chaos.exploration.signature import Signature
 NETWORK_SEEDS = 12
 """Number of other network seeds with which a candidate of STRUCTURE is tried.
 
-A plan without one of its parts may lead to another race, which another seed shows.
+A plan without one of its parts may fail in a race only with another seed.
 """
 FEW_SEEDS = 4
-"""Number of other network seeds for a plan without one fault, at the end of the first round."""
-SHIFTS_US = (350_000, 750_000, 1_100_000, 1_600_000)
-"""Delays of the whole plan with which a simplified plan must still fail, if it failed before.
+"""Number of other network seeds with which each plan with one fault less is tried.
 
-In virtual time, all heartbeats have always the same phase when the steady state is reached. On a
-real cluster the phase differs from run to run, so a plan must not depend on it. Each delay has a
-network seed of its own.
+This comes once, at the end of the passes of STRUCTURE in the first round.
+"""
+SHIFTS_US = (350_000, 750_000, 1_100_000, 1_600_000)
+"""Delays of the whole plan. If a plan fails with a delay, its simplified form must, too.
+
+In virtual time (the run's own simulated clock) all heartbeats have the same phase in each run when
+the steady state is reached. On a real cluster the phase differs from run to run, so a plan must not
+depend on it. Each delay has a network seed of its own.
 """
 SHORTER_WAITS = ("20s", "40s")
 """Liveness timeouts to try instead of a longer one.
 
-A run with a group that never recovers lasts until this timeout, which then dominates the run's
-cost. The result is confirmed with the full timeout.
+The liveness timeout is the time that a run waits for its groups after all faults were healed. If a
+group never recovers, this time takes most of the run's cost. The result is confirmed with the full
+timeout.
 """
 MAX_RUNS = 600
 """Default of the number of runs after which the shrinking ends."""
@@ -48,7 +56,7 @@ MAX_ROUNDS = 6
 """Number of rounds, each with all passes, after which the shrinking ends."""
 
 Play = Callable[[Experiment, int, Signature], PlayedRun]
-"""Runs an experiment with a seed; may stop at the first finding with the signature's claim."""
+"""Runs an experiment with a seed. The run may end at the first finding with this claim."""
 
 
 class ShrinkEnd(StrEnum):
@@ -108,9 +116,12 @@ class _Enough(Exception):
 class Shrinker:
     """Shrinks one schedule. `shrink` may be called once, `robustness` after it.
 
-    Units: `now_s` is any clock in seconds. At its time `deadline_s` the shrinking ends with the
-    best schedule so far; at its time `last_s`, `robustness` ends. `stop_requested` is called before
-    each run. A KeyboardInterrupt also ends the shrinking with the best schedule so far.
+    - `now_s`: any clock in seconds.
+    - `deadline_s`: the time of this clock at which the shrinking ends with the best schedule so
+      far. A KeyboardInterrupt also ends it so.
+    - `last_s`: the time of this clock at which `robustness` ends.
+    - `stop_requested`: called before each run; True ends the shrinking.
+    - `base`: the experiment of the space from which the schedule was drawn, if it is known.
     """
 
     def __init__(
@@ -132,7 +143,7 @@ class Shrinker:
         self._max_runs = max_runs
         self._stop_requested = stop_requested
         self._progress = progress
-        self._base = base  # what the schedule was drawn from, if known: its settings are usual
+        self._base = base  # its settings count as usual ones
         self._runs = 0
         self._activity = ""
         self._tried: dict[bytes, int] = {}  # candidate that did not fail -> number of seeds tried
@@ -173,7 +184,8 @@ class Shrinker:
             end = enough.end
         except KeyboardInterrupt:
             end = ShrinkEnd.INTERRUPTED
-        # Nothing to do after a regular end, which `_run_pass` has confirmed.
+        # After a regular end the last pass has confirmed the best schedule, and this call changes
+        # nothing.
         self._return_to_confirmed(may_run=end is not ShrinkEnd.INTERRUPTED)
 
         return Shrunk(
@@ -190,7 +202,7 @@ class Shrinker:
     def robustness(self, shrunk: Shrunk, count: int) -> Robustness:
         """Return the number of failures of `shrunk` with `count` other network seeds.
 
-        Tries fewer if time runs out or at Ctrl-C.
+        Fewer seeds are tried if time runs out, or after a Ctrl-C.
         """
         fails = tried = 0
         self._activity = "trying other network seeds"
@@ -210,9 +222,9 @@ class Shrinker:
     def _run_rounds(self) -> None:
         """Leave out parts, then simplify, until a round changes nothing.
 
-        The first round tries each candidate with the present seed only. Most bugs do not depend on
-        a race, and more seeds for each of its many candidates would cost more than they find. Only
-        the faults that remain are tried with a few more seeds.
+        The first round tries each candidate only with the present seed. It has many candidates, and
+        most bugs do not depend on a race, so more seeds would cost more than they find. Only the
+        faults that remain at its end are tried with a few more seeds.
         """
         simplifications = wording(self._base)
         for number in range(MAX_ROUNDS):
@@ -229,10 +241,10 @@ class Shrinker:
             self._required_failures = ()
 
     def _find_required_failures(self) -> None:
-        """Find delays and seeds with which the best schedule fails.
+        """Find the delays (SHIFTS_US) and seeds with which the best schedule fails.
 
-        A simplification must not make the plan fail less often, so the simplified plan must fail
-        with each of them.
+        A simplification must not make the plan fail less often. So the simplified plan must fail
+        with each delay and seed that is found here.
         """
         self._activity = "trying it a little later"
         seeds = _other_seeds(self._seed, len(SHIFTS_US))
@@ -246,7 +258,7 @@ class Shrinker:
         """Play the candidates of a pass, each with up to `seeds` seeds; confirm the result."""
         self._activity = shrink_pass.does
         steps = shrink_pass.steps(self._best)
-        # At its end the pass raises StopIteration, here already if it has no candidate at all.
+        # `next` and `send` raise StopIteration when the pass has no more candidates.
         try:
             candidate = next(steps)
             while True:
@@ -277,8 +289,9 @@ class Shrinker:
     def _confirm(self) -> None:
         """Confirm that the best schedule fails with the full liveness timeout, too.
 
-        If it does not, a group recovers after the shorter timeout, but within the full one. Then
-        the search continues from the last confirmed schedule, with a longer timeout.
+        If it does not, a group needs longer than the shorter timeout to recover, but not longer
+        than the full one. Then the search continues from the last confirmed schedule, with a longer
+        timeout.
         """
         if self._best == self._confirmed[0]:
             return
@@ -315,7 +328,7 @@ class Shrinker:
             if finding is None:
                 continue
             if not self._fails_as_required(candidate):
-                break  # the requirement does not depend on `seed`
+                break  # other seeds cannot help: the requirement does not depend on `seed`
             self._best, self._seed, self._finding = candidate, seed, finding
             return True
         self._tried[key] = seeds
@@ -384,5 +397,5 @@ def _delayed(experiment: Experiment, shift_us: int) -> Experiment:
 
 def _other_seeds(seed: int, count: int) -> Iterator[int]:
     """Yield the `count` smallest seeds other than `seed`."""
-    # One number more if `seed` would otherwise reduce the count.
+    # If `seed` itself is among the first `count` numbers, one number more is needed.
     return (other for other in range(count + (seed <= count)) if other != seed)

@@ -1,8 +1,9 @@
 """The file of a shrunk schedule, for people, and to run in virtual time or on Ray.
 
-A schedule is an experiment with its plan of faults, and a network seed; shrinking made it as small
-as it could be while it still shows its violation. Robustness is the share of other network seeds
-that show it, too. A story is a finding's evidence, a sentence for each row.
+A schedule is an experiment with its plan of faults, and a network seed. Shrinking made it as small
+as possible while it still shows its violation. Robustness is the share of other network seeds with
+which it shows the violation, too. A finding is a violation with its evidence, which is rows of the
+trace; its story has a sentence for each of these rows.
 Data flow: Shrunk -> one complete run -> its finding as a story -> text of an experiment file.
 """
 
@@ -50,7 +51,7 @@ def shrunk_file(
         finding for finding in findings if signature_of(finding).claims_as(shrunk.signature)
     ]
     finding = min(same_claim, key=lambda finding: finding.time_us, default=None)
-    # None: the complete run did not show the claim again.
+    # If `finding` is None, the complete run did not show the claim again.
     summary = shrunk.finding.summary if finding is None else finding.summary
     story = () if finding is None else finding.story
     check = shrunk.signature.check

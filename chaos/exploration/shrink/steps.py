@@ -1,8 +1,8 @@
 """Building blocks of shrink passes: leave out some of several items, find the least value.
 
-A building block is a generator. It yields a candidate, is sent True if that candidate still fails,
-and returns the smallest failing experiment at its end. An `Edit` makes a candidate: it changes one
-place of an experiment.
+A building block is a generator. It yields a candidate (a smaller experiment). Its caller plays the
+candidate, and sends True if the candidate still fails. At its end the block returns the smallest
+failing experiment. An `Edit` makes a candidate: it changes one place of an experiment.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -23,10 +23,10 @@ LADDER_US = tuple(
     round(seconds * 1_000_000)
     for seconds in (0.1, 0.2, 0.5, 1, 2, 3, 5, 8, 10, 12, 15, 20, 25, 30, 45, 60, 90, 120)
 )
-"""Durations and times tried, all of them easy to remember.
+"""Durations and times to try: round numbers that are easy to remember.
 
-The shortest is 0.1 s. On a real cluster, the injection of a fault takes some ten milliseconds, so
-that a shorter time would be no different from none.
+The shortest is 0.1 s. On a real cluster the injection of a fault takes some ten milliseconds, so a
+shorter time would have the same effect as no time.
 """
 
 
@@ -34,7 +34,8 @@ def fewer(
     current: Experiment, items: Sequence[T], edit: Edit[tuple[T, ...]], *, at_once: int = 1
 ) -> Reduction:
     """Leave out all of `items`, then halves, quarters ... down to `at_once` of them at a time."""
-    # `current` fails with `needed`; items from `start` on are not tried in this round yet.
+    # Invariant: `current` has the items `needed`, and fails. Items from `start` on are not tried
+    # yet in this round.
     needed = tuple(items)
     size = len(needed)
     while size >= at_once:
@@ -46,8 +47,8 @@ def fewer(
                 needed, current, left_out = remaining, candidate, True
             else:
                 start += size
-        # The last size is repeated as long as it leaves out items: an item that was needed beside
-        # others may be unnecessary once these are gone.
+        # The last size is repeated as long as items are left out: an item that was needed together
+        # with others may be unnecessary when these are gone.
         if not (size == at_once and left_out):
             size //= 2
     return current
@@ -56,11 +57,12 @@ def fewer(
 def least(current: Experiment, values: Sequence[int], edit: Edit[int]) -> Reduction:
     """Find the least of `values` with which the experiment still fails.
 
-    `values` rise, and all are below the present value. The first value is tried first. Then a
-    binary search follows, because an experiment that fails with one value mostly fails with larger
-    values, too.
+    `values` are in ascending order, and all are below the present value. The least value is tried
+    first. Then a binary search follows, because an experiment that fails with one value mostly
+    fails with larger values, too.
     """
-    # Values before `low` do not fail; the value at `high` does, or is the present one.
+    # With the values before index `low` the experiment does not fail. With the value at `high` it
+    # does; if `high` is the length, the present value is meant.
     low, high = 0, len(values)
     best, position = current, 0
     while low < high:
@@ -77,13 +79,14 @@ def least_with_room(current: Experiment, time_us: int, edit: Edit[int]) -> Reduc
     """Find the shortest time that still fails; return 1.5 times that time, if that fails, too.
 
     The reserve is for a real cluster, where a time that just suffices in virtual time would often
-    be too short. `time_us` is the present time. A shorter time is only tried if it is below
-    `time_us` even with its reserve. Otherwise each further shrinking would change the time again.
+    be too short. `time_us` is the present time. A shorter time is tried only if it is below
+    `time_us` even with its reserve. Otherwise a second shrinking would change the time again.
     """
     durations = tuple(duration for duration in LADDER_US if room_for(duration) < time_us)
     shortest = yield from least(current, durations, edit)
     for duration in durations:
-        # Look for the duration that made `shortest`. There is none if no shorter time fails.
+        # Find the duration with which `shortest` was made. If no shorter time fails, `shortest` is
+        # `current`, and there is no such duration.
         if edit(current, duration) == shortest != current:
             with_reserve = edit(current, room_for(duration))
             if (yield with_reserve):
