@@ -6,7 +6,7 @@ commands for a standing cluster), `commands` (one module or folder per command),
 that several commands share) and `console`; `analysis` (Spark, pages), `report_facts` and
 `settings_facts` (facts for the pages of a run), `seed_names`, `junit`, `schedules`, `signals`,
 `output` (streams whose reader is gone), `errors` (texts and exit codes of errors); `own_packages`
-(a check before any import). Importing this package also makes compiled modules available, if any
+(a check before any import). The import of this package also switches to compiled modules, if any
 are built.
 """
 
@@ -14,6 +14,7 @@ from coordlab.own_packages import require_own_packages
 
 require_own_packages()
 
-from cluster.compiled import use_compiled  # noqa: E402  # cluster may be another distribution's
+# Imported only now: without the check above, `cluster` could be a package of another distribution.
+from cluster.compiled import use_compiled  # noqa: E402
 
 use_compiled()

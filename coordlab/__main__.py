@@ -1,4 +1,4 @@
-"""`python -m coordlab`."""
+"""The entry point of `python -m coordlab`: runs the command line, and exits with its code."""
 
 import sys
 
@@ -14,8 +14,8 @@ def main() -> None:
     try:
         code = run_cli(sys.argv[1:])
     except KeyboardInterrupt:
-        # `run_cli` handles Ctrl-C itself. This interrupt came while `run_cli` printed an error: the
-        # reader of the output has gone away (see `output`).
+        # `run_cli` handles a Ctrl-C of the user itself. `Output` raises this exception, too, if the
+        # reader of the output has gone away. Here this happened while `run_cli` printed an error.
         code = EXIT_INTERRUPTED
     sys.exit(output.conclude(code))
 

@@ -1,11 +1,12 @@
 """Summaries of runs in memory, their analysis with Spark, and the writing of their pages.
 
-Without a Java for Spark, a run is kept and can be analysed later. Functions import PySpark, Altair
-and Vega in their bodies, because these imports take a second or two.
+If the machine has no Java for Spark, a run is kept and can be analysed later. Functions import
+PySpark, Altair and Vega in their bodies, because these imports take a second or two.
 
 The driver is the process that conducts a run. A PastRun is the directory of a finished or broken
-run, whose events are the merged trace. Its tables, which Spark computes, are current if they are
-complete and not older than the events. `master`: Spark's master URL; None: the default one.
+run. Its events are the run's merged trace (one row for each event). Its tables, which Spark
+computes, are current if they are complete and not older than the events. The parameter `master` is
+Spark's master URL; None means the default one.
 """
 
 from collections.abc import Sequence
@@ -50,7 +51,7 @@ def salvage(past: PastRun, console: Console) -> None:
     Does nothing for a complete run. Rows that are already collected are not collected again.
     """
     if past.incomplete:
-        # A run reserves disk space for its results. A killed driver could not give it back.
+        # A run reserves disk space for its results. A killed driver could not free the reserve.
         RunDisk(past.path).free_reserve()
     if not past.incomplete or (past.events / EVENTS_FILE).exists():
         return
@@ -72,9 +73,9 @@ def sum_up(
 ) -> RunSummary | None:
     """Return the summary of a run without Spark; None if there is none.
 
-    There is none if the run broke off, if a Ctrl-C ends the computation, or if the run has too many
-    rows. The last two print their reason. `max_rows`: a smaller limit than the default one, for
-    callers that compute Spark's tables next anyway.
+    There is no summary if the run broke off, if a Ctrl-C ends the computation, or if the run has
+    too many rows. In the last two cases the reason is printed. `max_rows`: a smaller limit than the
+    default one, for callers that compute Spark's tables next anyway.
     """
     if results.outcome is not RunOutcome.COMPLETED:
         return None
@@ -93,7 +94,7 @@ def analyze_runs(
 ) -> tuple[RunSummary, ...]:
     """Compute the tables of `runs` with Spark, with a bar that shows how many are done.
 
-    Raises: what pipeline.run.analyze raises.
+    Raises: the exceptions of pipeline.run.analyze.
     """
     from pipeline.run import AnalysisProgress, analyze  # noqa: PLC0415 - imports PySpark
 

@@ -1,8 +1,8 @@
 """The command line: the list of commands, and the only handler of their errors.
 
 The module of a command is imported only when that command is called, so that no command waits for
-the imports of another. The help lists all commands without importing any, because SUMMARIES holds
-the first sentence of each help text.
+the imports of another. SUMMARIES has the first sentence of each command's help text, so that the
+help can list all commands without importing any.
 """
 
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ SUMMARIES = {
 }
 """The first sentence of each command's help; a test compares them with the commands."""
 _MARGINS = 6
-"""Columns beside a command's name and its summary in the list of commands."""
+"""Columns of a line in the list of commands that are neither the name nor the summary."""
 
 
 class Commands(click.Group):
@@ -95,7 +95,8 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write SUMMARIES as click would write the commands' own; imports no command."""
         width = formatter.width - _MARGINS - max(map(len, COMMANDS))
-        # A stand-in for each command: click shortens its help text as it would the command's.
+        # Each command is represented by a stand-in with the same summary. So click shortens the
+        # summary as it would shorten the command's own help text.
         with formatter.section("Commands"):
             formatter.write_dl(
                 [
@@ -126,7 +127,7 @@ def run_cli(arguments: Sequence[str]) -> int:
         # Imported only now: `coordlab.errors` imports every layer, for the types of their errors.
         exit_code: int = import_module("coordlab.errors").print_error(error)
         return exit_code
-    # A command returns its exit code; click itself returns None, after --help for example.
+    # A command returns its exit code. click returns None if no command ran, as after --help.
     return code if isinstance(code, int) else EXIT_PASS
 
 

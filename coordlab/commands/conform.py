@@ -1,8 +1,9 @@
 """`conform`: plays recordings of real Kafka against this cluster, and lists the differences.
 
 A transcript is a recording: requests and answers of one cluster, with their times. A step is a
-request with its answer. Rules, in the index of the transcripts, say which differences do not count.
-A FileConformity is what the comparison of one transcript gave; a Share is the part of equal steps.
+request with its answer. The index file of the transcripts has rules, which say which differences do
+not count. A FileConformity is the result of the comparison of one transcript. A Share is the share
+of equal steps.
 """
 
 from collections.abc import Sequence
@@ -72,7 +73,7 @@ def conform_command(directory: Path, show_all: bool, json: bool) -> int:
 
 
 def _read_all(paths: Sequence[Path]) -> list[Transcript]:
-    """Return every transcript. Raises: TranscriptError with the problems of all of them."""
+    """Return every transcript. Raises: TranscriptError with all problems of all transcripts."""
     problems: list[Problem] = []
     transcripts: list[Transcript] = []
     for path in paths:
@@ -90,7 +91,7 @@ def _read_all(paths: Sequence[Path]) -> list[Transcript]:
 def _print_file(console: Console, file: FileConformity, *, show_all: bool) -> None:
     """Print the numbers of a file's equal steps and of all steps, then its first difference.
 
-    With `show_all`, print every difference.
+    With `show_all`, print every difference instead of the first.
     """
     style = "red" if file.differences else "green"
     _print(console, f"[{style}]{file.equal:4}/{file.steps:<4}[/] {escape(file.file)}")

@@ -2,12 +2,13 @@
 
 Data flow: words of the command line -> two `Side`s -> `TraceDifference` -> text or a JSON document.
 
-A comparison row by row shows nothing if all times differ, as under another seed. Then the command
+A trace has one row for each event of a run. A seed determines all random choices of a run. A
+comparison row by row shows nothing if all times differ, as between two seeds. Then the command
 compares stories: the steps of each node in their order, without times, offsets and ids. A step is
-an event such as an election or a rebalance. Steps count from the steady state on, when the cluster
-and its groups have started. A parting is the place where two traces, or the rows of one node in
-them, begin to differ. `one` and `other` are the two runs, A and B in the output. A claim is the
-check, the time and the summary of a finding.
+an event such as an election or a rebalance. Only steps from the steady state on count, when the
+cluster and its groups have started. A parting is the place where two traces, or the rows of one
+node in them, begin to differ. `one` and `other` are the two runs, A and B in the output. A finding
+is a violation that a check reports; a claim is its check, its time and its summary.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,7 +52,7 @@ from results_schema.results import EXIT_PASS, EXIT_UNKNOWN, EXIT_VIOLATED, Resul
 _MAX_NODES = 10
 """Limit of the nodes whose first difference is printed."""
 _NO_MORE = "(no more)"
-"""Cell of a trace that has ended before the other one."""
+"""Text in the column of the trace that has ended before the other one."""
 _Claim = tuple[int, str, str]
 """The time, the check and the summary of a finding."""
 _ROWS = click.IntRange(min=0, max=10_000)
@@ -62,7 +63,7 @@ _ROWS = click.IntRange(min=0, max=10_000)
 class DiffOptions:
     """The options of a comparison.
 
-    - `other`: None with `against_passing`.
+    - `other`: the second run; None if `against_passing` is True, which searches for one.
     - `before`, `after`: numbers of rows to show before the first difference, and from it on.
     """
 
@@ -148,14 +149,14 @@ def diff_command(options: DiffOptions) -> int:
         if sides is None:
             console.print("no run that passes was found near it: nothing to hold it against")
             return EXIT_UNKNOWN
-    # At least one row from the first difference on: it decides whether the traces part by
-    # themselves, and the output names its time.
+    # At least one row from the first difference on is needed. It decides whether the difference
+    # shows a cause (`by_itself`), and the output has its time.
     difference = compare_sides(*sides, before=options.before, after=max(options.after, 1))
     if options.json:
         print_document(console, _document(difference), indented=True)
     else:
         print_difference(console, difference)
-    # EXIT_VIOLATED is 1: as for `diff` of Unix, the two differ.
+    # EXIT_VIOLATED is 1, which means "they differ", as for the `diff` of Unix.
     return EXIT_PASS if difference.parts is None else EXIT_VIOLATED
 
 
@@ -185,7 +186,8 @@ def _sides(options: DiffOptions) -> tuple[Side, Side] | None:
     )
     if neighbour is None:
         return None
-    # A change is a phrase, `network seed 7` or `without crash-1`. The second needs no "with".
+    # A change is a phrase such as `network seed 7` or `without crash-1`. Before the second form the
+    # word "with" is removed.
     _, other = _played(
         f"the same with {neighbour.change}".replace("with without", "without"),
         schedule,
@@ -249,7 +251,7 @@ def _played(
         plan=plan,
     )
     if played.result is PlayResult.INTERRUPTED:
-        # `play` returns after a Ctrl-C; raised again, it ends the command too.
+        # After a Ctrl-C `play` returns this result. The exception ends the command, too.
         raise KeyboardInterrupt
     claims = (
         (finding.time_us, finding.signature.check, finding.summary) for finding in played.findings

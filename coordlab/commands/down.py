@@ -1,4 +1,7 @@
-"""`down`: ends a standing cluster, one that `up` started, and waits for its verdict."""
+"""`down`: ends a standing cluster, one that `up` started, and waits for its verdict.
+
+The request goes to the process that runs the cluster. The answer comes when the report is written.
+"""
 
 from pathlib import Path
 

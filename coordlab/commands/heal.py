@@ -1,4 +1,8 @@
-"""`heal`: undoes faults of a standing cluster, one that `up` started."""
+"""`heal`: undoes faults of a standing cluster, one that `up` started.
+
+The request goes to the process that runs the cluster. A fault is in force from its injection until
+it is healed.
+"""
 
 from pathlib import Path
 

@@ -1,8 +1,8 @@
 """`inject`: injects a fault into a standing cluster, one that `up` started.
 
 Faults, targets and arguments have the same names as in experiment files. The request goes to the
-process that runs the cluster, which checks and injects the fault; the answer has its entry in the
-run's journal (the list of injected faults).
+process that runs the cluster. This process checks and injects the fault, and answers with the
+fault's entry in the run's journal (the list of injected faults).
 """
 
 from pathlib import Path
@@ -119,4 +119,4 @@ def _argument(text: str) -> tuple[str, object]:
     try:
         return key, yaml.safe_load(value)
     except (yaml.YAMLError, ValueError, RecursionError):
-        return key, value  # as text: the cluster checks the value, and names the expected one
+        return key, value  # sent as text: the cluster's check explains what is wrong with it

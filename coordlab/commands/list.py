@@ -1,8 +1,9 @@
 """`list`: the experiments that can be run by name, and past runs, also those that failed.
 
-An entry of the list is one run, or all runs of one `run --seeds`. The summary of a run, which an
-analysis writes, has the measures of its faults; a commit gap is how long a member went without an
-acknowledged commit after a fault. A caveat is a remark on a run that passed.
+An entry of the list is one run, or all runs of one `run --seeds` (one experiment with several
+seeds). The summary of a run, which an analysis writes, has the measures of its faults. A commit gap
+is the time for which a member had no acknowledged commit after a fault. A caveat is a remark on a
+run that passed.
 """
 
 from collections import Counter
@@ -32,9 +33,9 @@ COMMIT_GAP = "commit gap"
 """The only measure of a fault's effect that the list shows."""
 _COLUMNS = ("runtime", "seed", "status", "verdict", COMMIT_GAP)
 _UNBOUNDED = 10_000
-"""A width that no table reaches, to measure how wide the table would be without wrapping."""
+"""A width that no table reaches. It serves to measure a table's width without wrapping."""
 _CAVEAT = "*"
-"""Sign behind the verdict of a run that passed with a caveat: a group felt the fault."""
+"""Sign behind the verdict of a run that passed with a caveat."""
 _VERDICT_STYLES = {"pass": "green", "violated": "red", "unknown": "yellow"}
 _STATUS_STYLES = {"completed": "", "running": "cyan"}
 
@@ -74,7 +75,8 @@ class ListedRun:
 
     - `started_at`, `ended_at`: ISO 8601.
     - `verdict`, `exit_code`: None if the run has no results.
-    - `problem`: why the run's results cannot be read; None if they are readable or missing.
+    - `problem`: the reason why the run's results cannot be read; None if they are readable or do
+      not exist.
     - `commit_gap_us`: the longest commit gap of any member after any fault; None if the run was not
       analysed or no member had a gap.
     - `caveats`: sentences on the effects of faults in a run that was analysed and passed.
@@ -109,9 +111,9 @@ class PastRuns:
 
 
 def find_past_runs(root: Path, *, limit: int | None = None) -> PastRuns:
-    """Return the newest `limit` entries under `root` (None: all), and the unreadable directories.
+    """Return the runs of the newest `limit` entries under `root`, and the unreadable directories.
 
-    Runs of one `run --seeds` are one entry.
+    If `limit` is None, all runs are returned. Runs of one `run --seeds` are one entry.
     """
     past_runs: list[PastRun] = []
     unreadable: list[str] = []
@@ -190,7 +192,7 @@ def print_listing(
         print_lines(console, [f"no runs in {root} yet"])
     else:
         _print_runs(console, past.runs)
-    # Fewer entries than runs: some entry has several.
+    # If there are fewer entries than runs, some entry has several runs.
     if len({_entry_of(run.run) for run in past.runs}) < len(past.runs):
         note = (
             "a run with several seeds is one `run --seeds`: its name means all of them, and their "
@@ -295,6 +297,9 @@ def _counted(words: Sequence[str], styles: Mapping[str, str], style: str) -> Tex
 
 
 def _gaps(gaps_us: Sequence[int]) -> str:
-    """Return the range of commit gaps as text: one time if both ends read alike, "" if empty."""
+    """Return the range of commit gaps as text; "" if there are none.
+
+    If the shortest and the longest have the same text, it is shown once.
+    """
     texts = [duration_text(gap_us) for gap_us in sorted(gaps_us)]
     return " to ".join(dict.fromkeys((texts[0], texts[-1]))) if texts else ""

@@ -2,7 +2,8 @@
 
 For each missing thing, the command prints how to install it, and the commands that work without it.
 `doctor` changes nothing, and the only program that it starts is `java -version`. `CHECKS` has all
-checks, by the names that `--only` accepts.
+checks, by the names that `--only` accepts. Hot modules are the ones that take most of a run's time;
+they may be compiled. A control group limits the resources of a process, as in a container.
 """
 
 import platform
@@ -28,7 +29,7 @@ MIN_DISK_BYTES = 2 * 1024**3
 MIN_OPEN_FILES = 1024
 MIN_CORES = 2
 ENOUGH_OPEN_FILES = 65_536
-"""The limit that the advice names; below MIN_OPEN_FILES the check fails."""
+"""The limit that the advice recommends. The check fails only below MIN_OPEN_FILES."""
 REQUIRED_DISTRIBUTIONS = (
     "ray",
     "pyspark",
@@ -55,7 +56,8 @@ class HealthCheck:
     """The result of one check.
 
     - `found`: the value that was found.
-    - `needed_for`: commands that do not work if the check fails; `without`: commands that do.
+    - `needed_for`: commands that do not work if the check fails.
+    - `without`: commands that work although the check fails.
     - `advice`: how to install what is missing; if the check passes, a remark or "".
     """
 
@@ -129,8 +131,8 @@ def check_memory(machine: ThisMachine) -> HealthCheck:
     available, granted = machine.memory_available(), machine.memory_granted()
     ok = available is None or available >= MIN_MEMORY_BYTES
     found = "not known" if available is None else f"{_gib(available)} available"
-    # `granted` is what the control group has left. `available` is the smaller of that and what the
-    # machine has left. So if both are equal, the control group is the limit.
+    # `granted` is the rest of the control group's memory. `available` is the smaller of this rest
+    # and the rest of the machine's memory. So if the two are equal, the control group is the limit.
     limited = granted is not None and available is not None and granted <= available
     if limited:
         found += ", the rest of this process's control group"
@@ -192,7 +194,7 @@ def check_open_files(machine: ThisMachine) -> HealthCheck:
     reachable = min(hard, ENOUGH_OPEN_FILES)
     advice = f"`ulimit -n {reachable}`"
     if reachable < MIN_OPEN_FILES:
-        # `ulimit` cannot raise the soft limit above the hard one, which is too low itself.
+        # `ulimit` raises the soft limit, at most to the hard limit. Here the hard limit is too low.
         advice = (
             f"raise the hard limit to {ENOUGH_OPEN_FILES}: `nofile` in /etc/security/limits.conf, "
             f"or `--ulimit nofile={ENOUGH_OPEN_FILES}` of the container"

@@ -1,7 +1,8 @@
 """ThisMachine: memory, cores, limits, Ray processes and system of the machine, for `doctor`.
 
-Reads Linux's /proc and control groups (version 2) if they exist; a value without a source is None.
-Each source is a field, so that tests can replace it. Nothing is changed.
+The values come from Linux's /proc and from control groups (version 2; they limit the resources of
+processes, as in containers), if these exist. A value without a source is None. Each source is a
+field, so that tests can replace it. Nothing is changed.
 """
 
 import importlib.metadata
@@ -129,9 +130,9 @@ class ThisMachine:
     def memory_granted(self) -> int | None:
         """Return the memory that this process's control groups still grant; None without a limit.
 
-        Each group from this process's up to the root may have a limit; the smallest rest counts.
-        The kernel counts the page cache as used but frees it when memory is short, so the cache
-        (`inactive_file`) is added to the rest.
+        Each group from this process's own up to the root may have a limit. The group with the
+        smallest rest counts. The kernel counts the page cache as used memory, but frees it when
+        memory is short. So the cache (`inactive_file`) is added to the rest.
         Source: the kernel's cgroup-v2.rst (memory.max, memory.current).
         """
         left = []

@@ -4,9 +4,9 @@ A space describes the schedules that seeds draw: one seed draws one experiment w
 module connects the search (in `chaos.exploration`), its worker processes (in `cluster`), and the
 live view.
 
-- Store: the exploration's directory. Its manifest has the settings, and each record one run.
+- Store: the exploration's directory. Its manifest has the settings; its records have the runs.
 - Tally: the totals over the runs. A finding group has the seeds whose violations have the same
-  evidence; it becomes one file, with its best example.
+  evidence. It becomes one file, with the best example.
 - Recheck: a seed played a second time, whose trace must be the same.
 - Guidance: chooses the seeds that change ("mutate") an earlier plan instead of drawing a new one.
 """
@@ -69,10 +69,10 @@ EXIT_CODES_OF_A_SEARCH = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExploreOptions:
-    """The options of a search; None: the command line does not have the option.
+    """The options of a search. None means that the command line does not have the option.
 
-    A new search then takes the default, a resumed one the value in its manifest.
-    Units: `time_limit_us` is real time. `workers` None: one per processor.
+    A new search then uses the default, and a resumed one the value in its manifest. If `workers` is
+    None, there is one per processor. Units: `time_limit_us` is in microseconds of real time.
     """
 
     space: str | None
@@ -207,10 +207,11 @@ def explore_command(options: ExploreOptions) -> int:
     )
 
     def write_finding(group: FindingGroup) -> None:
-        """Write the replay file of a finding, and again when a better example was found."""
+        """Write the replay file of a finding; called again when a better example was found."""
         store.write_finding(group.name, finding_text(group, space, manifest.commit))
 
-    # A search that is resumed may have been killed between a record and the file of its finding.
+    # A resumed search may have been killed after a record was stored, and before the file of its
+    # finding was written. So all files are written again.
     for group in tally.groups.values():
         write_finding(group)
     results = _search(options, store, space, tally, guidance, limits, write_finding, console)
@@ -241,8 +242,8 @@ def _search(
 ) -> ExplorationResults:
     """Play seeds until the search ends, with the live view; return the results.
 
-    Each finished run is appended to the store at once. `write_finding` is called for each new
-    finding group, and for a better example. A Ctrl-C ends the search in order.
+    Each finished batch of runs is appended to the store immediately. `write_finding` is called for
+    each new finding group, and for a better example. A Ctrl-C ends the search in order.
     Raises: WorkersFailed with the command that continues the search.
     """
     view = exploration_view(console, space.name, shown=not options.json)
@@ -332,7 +333,7 @@ def _new_count(options: ExploreOptions) -> int | None:
 def _workers(options: ExploreOptions, space: Space, code: str) -> Workers:
     """Return the workers: this process, or processes on Ray.
 
-    `code`: the digest of the source code in the manifest, which a worker's own must equal.
+    `code`: the digest of the source code in the manifest. A worker's own code must have the same.
     """
     work = partial(play_seeds, space)
     size = options.workers

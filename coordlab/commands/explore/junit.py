@@ -3,9 +3,10 @@
 A violated check is a failure with all its findings. The search is an error if it proved nothing,
 was interrupted, or if coordlab itself failed. So all cases pass if and only if the exit code is 0.
 
-A finding (FoundGroup) stands for all runs whose violations have the same evidence. `broken` has
-the reasons of failures of coordlab itself, `lost` the seeds that ended their worker, `rechecks` the
-seeds that were played twice. A run is unknown if it proved nothing.
+JUnit XML is the format of test results that build servers read. A finding (FoundGroup) stands for
+all runs whose violations have the same evidence. In the results, `broken` has the reasons of
+failures of coordlab itself, `lost` the seeds whose workers died, and `rechecks` the seeds that were
+played twice. A run is unknown if it proved nothing.
 """
 
 from pathlib import Path

@@ -1,11 +1,12 @@
 """The live view of an exploration, a search that plays many random runs.
 
 Each run is drawn from a number, its seed. Worker processes play the runs. A finding is a broken
-promise. Runs whose findings show the same problem form one group, and count as one finding.
+promise. Runs whose findings show the same problem form one group, and count as one finding. A
+coverage mark is a rare situation that a search should reach.
 
-Without a terminal, the view prints a line for each new finding, and a line with the progress every
-`LINE_EVERY_S` seconds. It also prints a line when coordlab (the tool itself, "the lab") has failed
-in further runs.
+If the output is no terminal, the view prints a line for each new finding, and a line with the
+progress every `LINE_EVERY_S` seconds. It also prints a line when coordlab itself ("the lab") has
+failed in more runs than before.
 
 The tally has the totals over the runs:
 - `groups`: the findings, each with the seeds of its runs.
@@ -51,10 +52,7 @@ def exploration_view(
 
 
 class _SearchLines:
-    """Yields the lines to print for a new progress.
-
-    They tell of new findings, of failures of coordlab, and of the progress.
-    """
+    """Yields the lines to print for a new progress: findings, failures of coordlab, figures."""
 
     def __init__(self) -> None:
         self._progress_s: float | None = None  # time of the last line with the progress
@@ -65,8 +63,8 @@ class _SearchLines:
     def __call__(self, progress: SearchProgress) -> Iterator[str]:
         tally = progress.tally
         for group in list(tally.groups.values())[self._printed_groups :]:
-            # The seed that was played first: the group is new. The panel names the group's best
-            # example instead, which a later run may replace.
+            # The line has the first seed of the new group. The panel has the seed of the group's
+            # best example instead, which a later run may replace.
             yield _timed(progress, f"{group.name}: {group.finding.summary} (seed {group.seeds[0]})")
         self._printed_groups = len(tally.groups)
         if tally.broken_runs > self._printed_broken_runs:
@@ -127,8 +125,8 @@ def progress_text(progress: SearchProgress) -> str:
 
 def marks_text(tally: Tally) -> str:
     """Return the number of coverage marks (situations to reach) that were reached, of all."""
-    # Some marks are possible only in some spaces, for example with groups on ZooKeeper. Such a set
-    # of marks counts as expected once a run has reached one of them.
+    # Some marks are possible only in some spaces, for example with groups on ZooKeeper. Such marks
+    # count as expected only if a run has reached one of them.
     expected = len(expected_marks(reached_marks(tally)))
     return f"coverage marks {expected - len(unreached(tally))}/{expected}"
 
@@ -154,7 +152,7 @@ def _group_line(group: FindingGroup) -> Text:
 
 
 def _most_serious_failure(tally: Tally) -> str:
-    """Return the last failure of coordlab itself, of the most serious kind that has occurred."""
+    """Return the last failure of coordlab itself, among those of the most serious kind so far."""
     if tally.differences:
         return f"seed {tally.differences[-1].seed} is not deterministic"
     if tally.lost:

@@ -1,12 +1,13 @@
 """The closing summary of an exploration: verdict, findings, unknown runs, commands to paste.
 
 - Finding: all runs whose violations have the same evidence; one of them is its example.
-- Unknown: a run that proved nothing. Broken, lost: failures of coordlab itself.
-- Excuse: a permitted exception; a check that sees one in a run does not report it as a finding.
+- Unknown: a run that proved nothing.
+- Broken, lost: a run in which coordlab itself failed, and a seed whose workers died.
+- Excuse: an exception that a promise permits. A check counts it, and reports no finding.
 - Recheck: a seed played a second time, whose digest (a hash of its trace) must be the same.
 - Mark: a named rare situation that runs may reach. A pair: two marks reached in one run.
 - Mutated plan: a changed copy of a plan (its parent) that reached something rare. The lineage of a
-  mutated seed is what `replay` takes: it includes the seeds of its parents.
+  mutated seed has the seeds of its parents and its own; `replay` takes it as an argument.
 """
 
 from collections.abc import Iterator
@@ -81,7 +82,10 @@ def _print_verdict(
 
 
 def _print_unknown(console: Console, results: ExplorationResults) -> None:
-    """Print the runs that prove nothing, first of all: a reader of a PASS may stop reading."""
+    """Print the runs that prove nothing.
+
+    They come directly after the verdict, because a reader who sees PASS may not read on.
+    """
     for unknown in results.unknown[:_MAX_REASONS]:
         line = f"unknown in {counted(unknown.runs, 'run')} ({_seeds(unknown.seeds, results)})"
         if unknown.allowed:
@@ -146,7 +150,7 @@ def _print_effort(console: Console, results: ExplorationResults) -> None:
 
     They are for a comparison with other versions of coordlab; no number is a violation.
     """
-    # Names are such as `isr_changes`.
+    # A name such as `isr_changes` is printed as "ISR changes".
     texts = (
         f"{name.replace('_', ' ').replace('isr', 'ISR')} {effort.p50}, {effort.p90}, {effort.max}"
         for name, effort in results.effort.items()
@@ -231,7 +235,8 @@ def _print_guided(console: Console, results: ExplorationResults) -> None:
 
 def _worth_of_mutation(guided: GuidedSearch) -> Iterator[str]:
     """Compare runs of mutated plans with drawn ones: the rare and new marks in each run."""
-    # Drawn runs since the first mutated one; at least 1, because figures are divided by it.
+    # The number of drawn runs since the first mutated one is at least 1 here, because figures are
+    # divided by it.
     mutated, drawn = guided.mutated_runs, max(1, guided.drawn_runs_since)
     yield (
         f"{counted(mutated, 'run')} of plans mutated from {counted(guided.parents, 'plan')}; "

@@ -1,12 +1,14 @@
 """Clusters that answer an administrator: one in real time, or one at a moment of a replay.
 
 A question is a coroutine that sends requests as a client of the cluster. Both kinds of cluster run
-the same questions. With the answer they return the times of question and answer, and if required
-the rebalances in the trace so far.
+the same questions. With the answer they return the times of question and answer, and on demand the
+rebalances in the trace so far. (In a rebalance the members of a group get new partitions; the trace
+has one row for each event of a run.)
 
-A Host is what a node uses to reach the network and the clock; the client of a question has one. A
-schedule is an experiment with a seed: together they determine a run in virtual time. A PastRun is
-the directory of a run, also of one in progress; the driver is the process that conducts the run.
+A Host is a node's only access to the network and the clock; the client of a question has one, too.
+A schedule is an experiment with a seed: together they determine a run in virtual time (the run's
+own simulated clock). A PastRun is the directory of a run, even of one in progress. The driver is
+the process that conducts a run.
 """
 
 import asyncio
@@ -57,9 +59,9 @@ class NoAnswer(Exception):
 class Asked(Generic[T_co]):
     """An answer.
 
-    - `where`: the run or schedule that was asked.
-    - `asked_at_us`, `answered_at_us`: on the run's clock.
-    - `rebalances`: those in the trace until the answer; None if they were not requested.
+    - `where`: name of the run or schedule that was asked.
+    - `asked_at_us`, `answered_at_us`: times of question and answer, on the run's clock.
+    - `rebalances`: the rebalances in the trace until the answer; None if they were not requested.
     - `unseen`: a sentence on the missing part of the trace; None if no part is missing.
     """
 
@@ -84,7 +86,7 @@ class AskedCluster(ABC):
 
     @abstractmethod
     def ask(self, question: Question[T], *, follows: bool) -> Asked[T]:
-        """Ask, and return the answer; with `follows` also the rebalances until then.
+        """Ask, and return the answer; with `follows` also the rebalances until the answer.
 
         Raises: NoAnswer; NotARun if the cluster has ended; the errors of the question.
         """
@@ -175,7 +177,7 @@ class RunningCluster(AskedCluster):
             raise NotARun(f"{past.path} is a run of another version: {error}") from error
 
     def ask(self, question: Question[T], *, follows: bool) -> Asked[T]:
-        """Ask the brokers themselves, as a client among others."""
+        """Ask the brokers over their network, like any other client."""
 
         async def timed(host: Host) -> tuple[int, T, int]:
             asked_at_us = host.now_us()
@@ -323,7 +325,8 @@ class _Played(Generic[T]):
             self._suite,
             seed=self._seed,
         ).execute()
-        # Without an answer it was the user who interrupted the run, and not `_end_the_run`.
+        # `_end_the_run` interrupts the run only after the answer. So if there is no answer, the
+        # user has interrupted it.
         if results.outcome is RunOutcome.INTERRUPTED and not self._is_over:
             raise KeyboardInterrupt
         return results
@@ -348,7 +351,7 @@ class _Played(Generic[T]):
             self.answers.append(await self._question(host, self._spec))
         except (HostDead, asyncio.CancelledError):  # the run has ended before an answer
             raise
-        except Exception as error:  # it must not count as a failure of the run: `ask` raises it
+        except Exception as error:  # `ask` raises it; it is no failure of the run
             self.failure = error
         self.answered_at_us = self._runtime.now_us()
         self._runtime.at(self.answered_at_us, _end_the_run)

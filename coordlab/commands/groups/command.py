@@ -1,4 +1,9 @@
-"""`groups`: kafka-consumer-groups for a running cluster or a moment of a replay."""
+"""`groups`: Kafka's tool kafka-consumer-groups, for a running cluster or a moment of a replay.
+
+Each subcommand asks a question (a coroutine that sends requests) to the cluster that its options
+choose (`Where`), and prints the answer as text or as a JSON document. The coordinator of a group is
+the broker that manages it; a generation is one completed rebalance of the group.
+"""
 
 import functools
 import re
@@ -66,12 +71,13 @@ from results_schema.results import EXIT_PASS, EXIT_VIOLATED
 
 DEFAULT_TIMEOUT = "15s"
 EXIT_REFUSED = EXIT_VIOLATED
-"""The cluster answered with an error, or not at all."""
+"""Exit code if the cluster answered with an error, or not at all."""
 EXIT_CODES = (
     "Exit codes: 0 done, 1 the cluster answered with an error or not at all, 130 interrupted, "
     "254 bad arguments or no such cluster, 255 internal error."
 )
-# A name, then perhaps `:` and partitions. Nine digits at most: a partition has 32 bits.
+# A name, then perhaps `:` and numbers of partitions. A number has at most nine digits, so that it
+# fits into 32 bits.
 _TOPIC = re.compile(r"([^:]+)(?::([0-9]{1,9}(?:,[0-9]{1,9})*))?")
 
 
@@ -169,13 +175,14 @@ def asks_a_cluster(command: Callable[..., int]) -> Callable[..., int]:
         try:
             return command(where=where, **others)
         except (NoAnswer, TimeoutError, ClientError) as error:
-            # With --json, standard output holds one document or nothing: the error goes to
+            # With --json, standard output must have one document or nothing. So the error goes to
             # standard error.
             print_errors(Console(stderr=where.json), [str(error)])
             return EXIT_REFUSED
 
     decorated = as_one(Where, "where")(print_failure)
-    # The option that is added last comes first in the help, therefore reversed.
+    # The options are added in reverse, because the option that is added last comes first in the
+    # help.
     for option in reversed(_WHERE):
         decorated = option(decorated)
     return decorated
@@ -246,7 +253,7 @@ def list_groups_command(
     found = asked.answer
     named = [group.group for group in found.groups]
     if asked.rebalances is not None and not states and not types:
-        # The trace also has groups that no live broker lists, because they have no coordinator now.
+        # The trace also has groups that have no coordinator now, so that no live broker lists them.
         named += asked.rebalances.groups()
     return _conclude(
         where,

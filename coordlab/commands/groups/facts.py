@@ -1,10 +1,11 @@
 """Results of the command `groups` as data: its JSON documents, and the rows of its tables.
 
 The documents are GroupList, GroupFacts, DeletedGroup, DeletedOffsets and OffsetReset; the other
-structs are rows in them. A broker is named by its id. An `error` has the name that Kafka gives the
-error, for some errors with an explanation; None means success. The coordinator of a group is the
-broker that answered the request about the group. A static member has a `group_instance_id` and
-keeps its place in the group when its process restarts.
+structs are rows in them. A broker is identified by its id. An `error` has the name that Kafka gives
+the error, and for some errors an explanation; None means success. The coordinator of a group is the
+broker that answered the request about the group. The log end offset is the offset that the next
+record of a partition will get; the lag is the number of records up to it that are not committed. A
+static member has a `group_instance_id`, and keeps its place in the group when its process restarts.
 """
 
 import msgspec
@@ -35,14 +36,20 @@ class CoordinatedGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupList(msgspec.Struct, frozen=True, kw_only=True):
-    """Every listed group. `failures`: why a broker's list is missing or incomplete, by its id."""
+    """Every listed group.
+
+    `failures`: id of a broker whose list is missing or incomplete -> the reason.
+    """
 
     groups: tuple[CoordinatedGroup, ...]
     failures: dict[int, str]
 
 
 class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
-    """A member and the partitions assigned to it. `group_instance_id` None: a dynamic member."""
+    """A member and the partitions assigned to it.
+
+    `group_instance_id`: None for a member that is not static.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -72,9 +79,9 @@ class GroupOffset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A group. With an `error` only the fields answered before the error are set.
+    """A group. If it has an `error`, only the fields that were answered before the error are set.
 
-    `offsets` None: the command line did not ask for offsets.
+    `offsets`: None if the command line did not ask for offsets.
     """
 
     group: str
@@ -87,7 +94,7 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeletedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of deleting one group. `held_by`: the group's members, which prevent its deletion."""
+    """Outcome of deleting one group; `held_by` has the members that prevent the deletion."""
 
     group: str
     error: str | None
@@ -103,7 +110,7 @@ class DeletedOffset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeletedOffsets(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of deleting offsets of one group. With an `error` no offset was deleted."""
+    """Outcome of deleting offsets of one group; if it has an `error`, no offset was deleted."""
 
     group: str
     error: str | None
@@ -114,8 +121,8 @@ class ResetOffset(msgspec.Struct, frozen=True, kw_only=True):
     """One row of an OffsetReset: the offset that the reset gives to one partition.
 
     - `current_offset`: None if no offset was committed.
-    - `new_offset`: None if the partition gets none; `error` then has the reason.
-    - `asked_for`: the requested offset if it lies outside of the log, so that `new_offset` is
+    - `new_offset`: None if the partition gets no new offset; `error` then has the reason.
+    - `asked_for`: the requested offset, if it is outside of the log, so that `new_offset` is
       another one; otherwise None.
     """
 
@@ -130,8 +137,8 @@ class ResetOffset(msgspec.Struct, frozen=True, kw_only=True):
 class OffsetReset(msgspec.Struct, frozen=True, kw_only=True):
     """Outcome of resetting the offsets of one group.
 
-    - `executed`: True if the offsets were sent to be committed; else `offsets` is only a plan.
-    - `error`: why the offsets of the whole group could not be reset; rows have their own errors.
+    - `executed`: True if the offsets were sent to be committed. If False, `offsets` is only a plan.
+    - `error`: the reason if no offset of the group could be reset. Rows have their own errors.
     - `held_by`: the group's members, which prevent the reset.
     """
 

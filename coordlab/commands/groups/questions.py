@@ -1,8 +1,9 @@
 """The questions of each subcommand of `groups`: they call an AdminClient, and return facts.
 
 The AdminClient returns a ClientError in place of an answer for each group or partition that failed.
-It raises only what concerns a whole request. Facts are the documents of the command; their `error`
-is a text, None after success.
+It raises only errors that concern a whole request. Facts are the documents of the command; their
+`error` is a text, or None after success. A log end is the offset that the next record of a
+partition will get.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,13 +40,16 @@ from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 
 CONSUMER_PROTOCOL_TYPES = ("consumer", "")
-"""Groups of other types have no consumers; Kafka's tool leaves them out, too. "" is the type of a
-group that no member has joined: it only stores offsets."""
+"""Types of the groups that are listed.
+
+Groups of other types have no consumers; Kafka's tool leaves them out, too. "" is the type of a
+group that no member has ever joined, and that only stores offsets.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenTopic:
-    """A topic on the command line; `partitions` None: all of its partitions."""
+    """A topic on the command line; if `partitions` is None, all its partitions are meant."""
 
     topic: str
     partitions: tuple[int, ...] | None
@@ -77,8 +81,9 @@ async def describe_groups(
 ) -> tuple[GroupFacts, ...]:
     """Return the facts about each group, in the order of `groups`.
 
-    The requests are sent in three steps, each for all groups at once: descriptions, committed
-    offsets of the groups that exist, log ends of all their partitions.
+    The requests are sent in three steps, and each step handles all groups together: the
+    descriptions, the committed offsets of the groups that exist, the log ends of all their
+    partitions.
     """
     descriptions = await admin.describe_groups(tuple(dict.fromkeys(groups)))
     facts = {group: _described(group, answer) for group, answer in descriptions.items()}
@@ -93,7 +98,7 @@ async def describe_groups(
         for group, offsets in committed.items()
         if not isinstance(offsets, ClientError)
     }
-    # Each partition once, although several groups may read it.
+    # Each partition is requested once, even if several groups read it.
     all_partitions = {
         partition: None for partitions in partitions_by_group.values() for partition in partitions
     }
@@ -158,13 +163,13 @@ async def reset_group_offsets(
 ) -> OffsetReset:
     """Plan new offsets for a group without members; commit them if `execute`.
 
-    `topics` None: the partitions with committed offsets. No offset is committed unless every
-    partition gets one. Raises: TimeoutError.
+    If `topics` is None, the partitions with committed offsets are meant. No offset is committed
+    unless every partition gets one. Raises: TimeoutError.
     """
     (described,) = (await admin.describe_groups((group,))).values()
     if isinstance(described, ClientError):
         return OffsetReset(group=group, executed=False, error=_error_text(described))
-    # The next commit of a member would overwrite the new offsets.
+    # If the group had members, their next commits would overwrite the new offsets.
     if described.state not in (EMPTY, DEAD):
         return OffsetReset(
             group=group,
@@ -180,7 +185,7 @@ async def reset_group_offsets(
             group=group, executed=False, error=_error_text(committed), state=described.state
         )
 
-    # `problems`: why a partition gets no new offset.
+    # `problems`: partition -> the reason why it gets no new offset.
     if topics is None:
         partitions, problems = tuple(sorted(committed)), dict[TopicPartition, str]()
     else:
@@ -245,7 +250,7 @@ async def _chosen(
     errors: dict[TopicPartition, str] = {}
     for chosen in topics:
         described = replicas.get(chosen.topic, {})
-        # 0 for an unknown topic: each partition that was named is then an error.
+        # An unknown topic has 0 partitions, so that each partition that was named is an error.
         number = 0 if isinstance(described, ClientError) else len(described)
         indexes = range(number) if chosen.partitions is None else chosen.partitions
         for index in indexes:
@@ -358,7 +363,7 @@ def _name(code: ErrorCode) -> str | None:
 
 
 def _error_text(error: ClientError) -> str:
-    """Return an error's name; after retries, also the time after which the client gave up."""
+    """Return an error's name, and, if the client retried, the time after which it gave up."""
     if isinstance(error, GaveUp):
         return f"{error.name}, still after {error.waited_us / 1e6:g} s"
     return error.name

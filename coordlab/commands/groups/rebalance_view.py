@@ -1,8 +1,10 @@
 """Rebalances as lines of a terminal: time, coordinator, reason, changed members, length.
 
-A rebalance takes a group from one generation to the next. Its length is the sum of its join phase
-and its sync phase. It is None if the rebalance has not ended yet, or was cut short by another one.
-A RebalanceLog has the rebalances in the rows of a trace so far.
+In a rebalance the members of a group join it again and get new partitions. It takes the group from
+one generation (its number) to the next. Its length is the sum of its join phase (members send
+JoinGroup) and its sync phase (members get their assignment). The length is None if the rebalance
+has not ended yet, or was cut short by another one. A RebalanceLog has the rebalances in the rows of
+a trace so far.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,9 +79,10 @@ def _course(rebalance: Rebalance) -> str:
 
 
 def _why(rebalance: Rebalance, names: Mapping[str, str]) -> str:
-    """Return the reason and its member, followed by the client's own reason if it gave one.
+    """Return the reason of a rebalance as text.
 
-    Without a member, return the reason and the coordinator's sentence.
+    If a member caused it, the member follows, and the client's own reason if it gave one. Otherwise
+    the coordinator's sentence follows.
     """
     if rebalance.member is None:
         return f"{rebalance.reason} ({rebalance.cause})"
@@ -93,5 +96,5 @@ def _name(member: str, names: Mapping[str, str]) -> str:
 
 
 def _because(causes: Sequence[str]) -> str:
-    """Return the causes of removals in brackets; "" without any."""
+    """Return the causes of removals in brackets; "" if there are none."""
     return f" ({', '.join(causes)})" if causes else ""

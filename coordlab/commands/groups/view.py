@@ -1,8 +1,8 @@
 """Answers of `groups` as columns with the headings of Kafka's own tool.
 
 Lines are never broken at the console's width, because a broken member id cannot be copied. In the
-answers, an `error` of None means success. Any other None means that a value is unknown, or that
-there is none.
+answers, an `error` of None means success. In any other field, None means that the value is unknown
+or does not exist.
 """
 
 from collections.abc import Mapping, Sequence
@@ -261,7 +261,7 @@ def _assignment(partitions: Sequence[TopicPartition]) -> str:
 
 
 def _held_by(members: Sequence[GroupMember]) -> str:
-    """Return the members that hold a group, as the end of a sentence; empty if none is known."""
+    """Return the members of a group as the end of an error sentence; "" if none is known."""
     if not members:
         return ""
     more = len(members) - _MEMBERS_SHOWN

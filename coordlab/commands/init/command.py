@@ -1,7 +1,7 @@
 """`init`: writes a commented experiment file, which runs without changes.
 
-Data flow: templates/experiment.yaml with a plan from templates/faults.yaml, or another experiment's
-file -> text -> file.
+Data flow: (templates/experiment.yaml with a plan from templates/faults.yaml, or the file of another
+experiment) -> text -> file. A plan is the list of faults of an experiment.
 """
 
 import os
@@ -36,7 +36,8 @@ FOLDER = Path("experiments")
 """Folder in which `run` first looks for an experiment's name."""
 _PACKAGE = "coordlab.commands.init"
 _SUFFIXES = (".yaml", ".yml")
-# The line of an experiment file with its name, and the comment by which editors find its schema.
+# Two lines of an experiment file: the one with its name, and a comment by which editors find the
+# JSON Schema of such files.
 _NAME_LINE = re.compile(r"^name:.*$", re.MULTILINE)
 _SCHEMA_LINE = re.compile(r"^# yaml-language-server: .*\n", re.MULTILINE)
 
@@ -83,7 +84,7 @@ def init_command(name: str, fault: str | None, source: str | None, force: bool) 
             param_hint="`NAME`",
         )
     if source is not None:
-        load_experiment(source)  # raises ExperimentError: a copy of a bad file would be as bad
+        load_experiment(source)  # raises ExperimentError if the file to copy has errors
     text = (
         text_with_fault(new, fault or DEFAULT_FAULT) if source is None else text_from(new, source)
     )
@@ -113,7 +114,8 @@ def init_command(name: str, fault: str | None, source: str | None, force: bool) 
 class NewFile:
     """A file to be written.
 
-    `name`: the experiment's name. `run_as`: the argument with which `run` plays the file.
+    - `name`: the experiment's name.
+    - `run_as`: the argument with which the command `run` plays the file.
     """
 
     path: Path
@@ -155,9 +157,9 @@ def text_with_fault(new: NewFile, fault: str) -> str:
 def fault_plans() -> dict[str, dict[str, str]]:
     """Return the texts for each kind of fault: `question`, `expect` and `faults`.
 
-    Some kinds also have `before` (faults that must come first) or `topics` (further topics of the
-    file). `before` and `faults` are lines of YAML, the entries of a list; `topics` are entries of a
-    mapping.
+    Some kinds also have `before` (faults that must come first) or `topics` (additional topics of
+    the file). `before` and `faults` are lines of YAML with entries of a list; `topics` has entries
+    of a mapping.
     """
     text = (files(_PACKAGE) / "templates" / "faults.yaml").read_text("utf-8")
     plans: dict[str, dict[str, str]] = yaml.safe_load(text)["plans"]
@@ -181,7 +183,8 @@ def write_new(new: NewFile, text: str, *, force: bool) -> None:
     Raises: FileExistsError without `force`; OSError if the file cannot be written.
     """
     folder = new.path.parent
-    # Else `mkdir` would raise FileExistsError, which means to callers that the new file exists.
+    # Without this check `mkdir` would raise FileExistsError, which callers take to mean that the
+    # new file exists.
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"{folder} is no folder")
     folder.mkdir(parents=True, exist_ok=True)
@@ -203,7 +206,8 @@ def published_schema() -> Path | None:
 def schema_as_seen_from(file: Path) -> str | None:
     """Return the path of the schema for a comment in `file`, by which an editor finds it.
 
-    Relative if both are in one checkout, so that the file can be committed; None without a schema.
+    The path is relative if both are in the same checkout, so that the file can be committed. It is
+    None if there is no schema.
     """
     schema = published_schema()
     if schema is None:

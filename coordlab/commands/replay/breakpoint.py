@@ -1,4 +1,7 @@
-"""The debugger at a moment of a run in virtual time, with helper functions in scope."""
+"""The debugger at a moment of a run in virtual time, with helper functions in scope.
+
+Virtual time is the run's own simulated clock, which stands still while the debugger is open.
+"""
 
 import pdb
 from bdb import BdbQuit
@@ -55,9 +58,10 @@ def _session(moment: Moment, console: Console) -> None:
         """Return the node of this name."""
         return runtime.node(NodeName(name))
 
-    # Without a use, these names would be reported as unused.
+    # These names are for the user of the debugger. The tuple keeps ruff from reporting them as
+    # unused.
     _in_scope = (experiment, faults, state, groups, last, node)
-    # nosigint: at `c`, Pdb would replace the replay's own handler of Ctrl-C.
+    # Without `nosigint`, Pdb would replace the replay's own handler of Ctrl-C at `c`.
     _Debugger(nosigint=True).set_trace()
     return  # noqa: PLR1711 - the debugger stops at this line, with the names above in scope
 
