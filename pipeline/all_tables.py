@@ -1,10 +1,15 @@
 """The steps of an analysis: each table, its transform and its inputs, one entry per table.
 
-The transform of a step computes a Spark DataFrame from the inputs that are named after the
-transform. A `table` is written into the directory of every run, under the transform's name. A
-`shared` result is kept for the steps that read it. A `view` is not kept: each reader filters the
-view's input again. Bad rows are events that cannot be used. The telling rows are the third of all
-rows that most tables read; few tables need `all_events`.
+A transform is a function that computes a Spark DataFrame from other DataFrames, the inputs. Each
+entry of STEPS names a transform, and after it its inputs. The result of a step has one of three
+kinds:
+- a `table` is written into the directory of every run, under the transform's name;
+- a `shared` result is kept for the steps that read it;
+- a `view` is not kept: each reader filters the view's input again.
+
+Bad rows are events that cannot be used. The telling rows are the third of all rows that most tables
+read; few tables need `all_events`. An epoch (leader epoch) is the number of a partition's
+leadership.
 
 To add a table: write its transform in a module of its own, add an entry here, and add a section to
 docs/TABLES.md. `table_graph` derives the order of computing from the inputs.
@@ -105,9 +110,10 @@ STEPS = (
         "felt_partitions",
     ),
 )
-"""Each step stands after the steps that it reads. `filtered_by`: the column that most readers of a
-shared result filter by.
+"""Each step stands after the steps that it reads.
+
+`filtered_by` names the column by which most readers of a shared result filter its rows.
 """
 
 TABLE_NAMES = tuple(step.name for step in STEPS if step.result == "table")
-"""docs/TABLES.md describes each table."""
+"""Names of all tables. docs/TABLES.md describes each of them."""

@@ -1,7 +1,8 @@
 """The analysis: reads run directories, writes `tables/*` into each, and returns summaries.
 
-Two ways give the same tables:
-- One Spark task reads a run that fits into a process's memory whole (`whole_runs`).
+A run is one execution of an experiment; its rows are the events of its trace. Two ways give the
+same tables:
+- If a run fits into a process's memory, one Spark task reads the whole run (`whole_runs`).
 - Spark transforms compute the tables of all larger runs together: `all_tables` lists the steps,
   `table_graph` orders them, `table_store` stores their results.
 """
@@ -35,8 +36,8 @@ from pipeline.whole_runs.tasks import analyze_by_run, workers_have_package
 class AnalysisProgress:
     """Progress of an analysis: `done` of `total` parts, and the part whose work began last.
 
-    Parts are the start of Spark and each run that is read whole. The larger runs share their parts:
-    one for each table of all these runs, and one for their summaries.
+    The parts are: the start of Spark, and each run that one task reads whole. All larger runs
+    together have one part for each table, and one part for their summaries.
     """
 
     done: int
@@ -45,21 +46,25 @@ class AnalysisProgress:
 
 
 Progress = Callable[[AnalysisProgress], None]
-"""Called when a part begins or ends; never by two threads at once."""
+"""Called when a part begins or ends. Two threads never call it at the same time."""
 SHORT_WORK_ROWS = 500_000
 """Most rows for which a local Spark uses the settings for short work.
 
-Up to here Spark's start and planning take most of the time, and all rows fit in memory.
+With fewer rows, Spark's start and planning take most of the time, and all rows fit in memory.
 """
 _ROWS_PER_PARTITION = 1_000_000
-"""Trace rows for each partition. A third of them is kept, which a task sorts in some 100 MB."""
+"""Trace rows for each partition of Spark's data. A task keeps a third of them, and sorts that third
+in some 100 MB.
+"""
 _LOCAL_FILES = 2
-"""Files of a table before it is split by run: one for each processor of a local Spark."""
+"""Files that Spark writes for a table before the driver splits them by run: one for each processor
+of a local Spark.
+"""
 _PARTS_OF_LARGE_RUNS = len(TABLE_NAMES) + 1
 """Progress parts of the runs that are not read whole: each table, and the summaries."""
 _THREADS = 3
-"""Threads that plan and run steps. Two would keep two processors busy if none waited for its jobs;
-the third works while another waits.
+"""Threads that plan and run steps. Two threads would keep two processors busy if neither had to
+wait for its Spark jobs; the third thread works while another one waits.
 """
 
 
@@ -73,13 +78,13 @@ def analyze(
 ) -> tuple[RunSummary, ...]:
     """Compute and write every table of the runs, and a summary of each run; return the summaries.
 
-    Tables go to `<run>/tables/<table>`, the summary beside them (`summary_file`); those of an
-    earlier analysis are replaced. The analysis of a run that broke off covers the events that it
-    has, which may be none.
-    `spark` is the session to use. If None, a session on `master` (None: on this machine) is opened
-    and ended. Workers of another machine must see the run directories under the same path.
-    A run of up to `whole_run_rows` rows, and of MAX_ROWS at most, is read whole by one task; 0
-    leaves all runs to the transforms.
+    Tables go to `<run>/tables/<table>`, the summary beside them (`summary_file`). They replace the
+    tables and the summary of an earlier analysis. If a run broke off, its analysis covers the
+    events that were written, which can be none.
+    `spark` is the session to use. If None, this function opens a session on `master` (None: on this
+    machine), and ends it. Workers of another machine must see the run directories under the same
+    path. One task reads a whole run if the run has at most `whole_run_rows` rows, and at most
+    MAX_ROWS. With `whole_run_rows` 0, the transforms analyse all runs.
     Returns one summary per distinct directory, in the order given.
     Raises: FileNotFoundError if a run directory does not exist; RunNameClash; JavaMissing and
     SparkStartError if no session was given; OSError if tables cannot be written.
@@ -150,11 +155,12 @@ def _analyze(
         small = []
     has_large_runs = len(small) < len(runs)
     parts.total = 1 + len(small) + (_PARTS_OF_LARGE_RUNS if has_large_runs else 0)
-    parts.end()  # the start of Spark
+    parts.end()  # the first part, the start of Spark, is done
 
     summaries = _read_whole(spark, small, parts)
-    # A task refuses a small run whose rows plain Python cannot read (`in_memory.summary.rows_of`).
-    # The number of parts grows only then, because the refusal is not known before.
+    # A task returns no summary for a small run whose rows plain Python cannot read
+    # (`in_memory.summary.rows_of`); the transforms must analyse this run, too. That is not known
+    # before, so the number of parts grows only here.
     left = [run for run in runs if summaries.get(run.run) is None]
     if left and not has_large_runs:
         parts.total += _PARTS_OF_LARGE_RUNS
@@ -167,13 +173,16 @@ def _analyze(
 def _read_whole(
     spark: SparkSession, runs: Sequence[RunFiles], parts: _Parts
 ) -> dict[str, RunSummary | None]:
-    """Analyse each run by one task; return summaries by run, None if the transforms must do it."""
+    """Analyse each run by one task; return summaries by run.
+
+    A summary is None if the task could not read the run, so that the transforms must analyse it.
+    """
     if not runs:
         return {}
-    reported = 0  # runs whose end `parts` knows already
+    reported = 0  # number of finished runs that `parts` has counted already
 
     def count_up_to(done: int) -> None:
-        """Report the runs that are done beyond those reported already."""
+        """Count the finished runs up to number `done` that are not counted yet."""
         nonlocal reported
         parts.end(done - reported)
         reported = done
@@ -204,8 +213,8 @@ def _transform(
             clock_errors_us = {run.run: clock_error_us(run.directory) for run in runs}
             aggregates = {name: [row.asDict() for row in rows] for name, rows in store.rows.items()}
             summaries = summarize_runs(aggregates, runs, clock_errors_us)
-            # The old summary is removed first and the new one is written last. So if writing breaks
-            # off between the two, no summary claims that the tables are current.
+            # Order: remove the old summaries, write the tables, write the new summaries. If the
+            # writing breaks off, no summary claims that the tables are current.
             for run in runs:
                 drop_summary(run.directory)
             store.write_tables(runs)
@@ -236,7 +245,8 @@ def _compute(
         parts.end()
         return stored
 
-    # Held: a MemoryStore keeps the rows in memory before any join.
+    # `held` tells read_events whether the rows stay in memory. A MemoryStore keeps them there
+    # before any join.
     sources = {
         ROWS: read_events(spark, runs, held=small),
         DOCUMENTS: read_documents(spark, runs),

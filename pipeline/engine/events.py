@@ -1,7 +1,8 @@
-"""Reads the event files of runs as one DataFrame of events; nothing is collected here.
+"""Reads the event files of runs as one lazy DataFrame; no function here starts a computation.
 
-An event is one row of a run's trace. A bad row cannot be used, because it lacks a required column
-or has an unknown kind (`_why_bad`).
+A run is one execution of an experiment. An event is one row of the run's trace; its column `detail`
+holds further facts as JSON. A bad row cannot be used, because it lacks a required column or has an
+unknown kind (`_why_bad`).
 """
 
 import re
@@ -34,9 +35,10 @@ _KINDS = [kind.value for kind in TraceKind]
 def read_events(spark: SparkSession, runs: Sequence[RunFiles], *, held: bool = False) -> DataFrame:
     """Read the events of `runs`, bad rows included; see `good_events` and `bad_rows`.
 
-    `held` is True if the caller keeps the rows in memory before any join or aggregation. Then the
-    name of a single run is a literal, which saves a quarter of the reading time. If the rows were
-    not kept, the optimizer would see that `run` is constant, and drop it from the keys of joins.
+    `held` is True if the caller keeps the rows in memory before any join or aggregation. Then, for
+    a single run, the column `run` is a constant instead of a part of each file's path, which saves
+    a quarter of the reading time. Without `held` this is not safe: Spark's optimizer would see that
+    `run` is constant, and drop it from the keys of joins.
     Output grain: one row per traced event. Columns: those of protocol.trace.TraceRow (`time_us`,
     `node_time_us` in microseconds), where `run` is `run_files.run_name`, and `bad`: the reason why
     the row cannot be used (null if it can).
@@ -50,7 +52,8 @@ def read_events(spark: SparkSession, runs: Sequence[RunFiles], *, held: bool = F
         # recursiveFileLookup keeps Spark from reading a folder called `a=b` as a column.
         reader = spark.read.schema(EVENT_SCHEMA).option("recursiveFileLookup", "true")
         is_single_run = held and len(names) == 1
-        # 2 parts below the run directory: `events` and the file's name.
+        # The path of an event file has 2 parts below the run directory: `events` and the file's
+        # name.
         run = F.lit(next(iter(names))) if is_single_run else run_of_file(2)
         rows = reader.parquet(*paths).withColumn("run", run)
     return rows.select(*EVENT_SCHEMA.names, _why_bad().alias("bad"))
@@ -62,14 +65,15 @@ def spark_path(path: Path) -> str:
 
 
 def run_of_file(depth: int) -> Column:
-    """Return the run of the file that a row comes from: `<experiment>/<run>`, URL-decoded.
+    """Return a column with the name of the run whose file a row comes from.
 
-    `depth` is the number of parts of the file's path below the run directory.
+    The name is `<experiment>/<run>`, URL-decoded. `depth` is the number of parts of the file's path
+    below the run directory.
     """
     # The path is split at its slashes: a regular expression would take half of the reading time.
     end = F.substring_index(F.col("_metadata.file_path"), "/", -(depth + 2))
     run = F.substring_index(end, "/", 2)
-    # url_decode would make a space of a plus sign, which stands for itself in a path.
+    # A plus sign in a path stands for itself, but url_decode would turn it into a space.
     decoded = F.url_decode(F.replace(run, F.lit("+"), F.lit("%2B")))
     return F.when(F.contains(run, F.lit("%")), decoded).otherwise(run)
 
@@ -118,8 +122,8 @@ def detail(*fields: str, of: type[Detail] | tuple[type[Detail], ...]) -> Column:
     """Return `fields` of the `detail` column as a struct, with the types that `of` declares.
 
     The column holds JSON; `of` is the class, or the classes, of its contents.
-    Nulls: a field that is absent; the whole struct where `detail` is null; every field where it is
-    no JSON object.
+    Nulls: a field that is absent; the whole struct where `detail` is null; every field where
+    `detail` is not a JSON object.
     """
     details = of if isinstance(of, tuple) else (of,)
     declared = {

@@ -1,7 +1,7 @@
 """Search for the Java that Spark needs, without starting Spark.
 
-The search visits the same places as Spark's own launcher, in the same order. So it finds the Java
-that Spark will start.
+The search visits the same places as Spark's own launcher, in the same order, so that it finds the
+Java that Spark will start.
 """
 
 import os
@@ -42,9 +42,9 @@ class JavaProblem:
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> JavaInfo | JavaProblem:
-    """Find the Java that Spark would start: JAVA_HOME's if it is set, else the PATH's.
+    """Find the Java that Spark would start: the one in JAVA_HOME if set, else the one on the PATH.
 
-    `environ` None is this process's environment.
+    `environ` holds the variables to read (None: this process's environment).
     Effects: runs `java -version`.
     Source: Spark `bin/spark-class`.
     """
@@ -86,7 +86,7 @@ def _probe(path: Path) -> JavaInfo | JavaProblem:
 def parse_version(text: str) -> int | None:
     """Return the major version in the output of `java -version`; None if it has none.
 
-    Java 8 and older report `1.8` instead of `8`.
+    Java 8 and older report `1.8` instead of `8`: their major version is the second number.
     """
     match = _VERSION.search(text)
     if match is None:

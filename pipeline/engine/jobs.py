@@ -9,13 +9,13 @@ from pyspark import SparkContext
 T = TypeVar("T")
 
 LOOK_AGAIN_S = 0.1
-"""Seconds between two looks at the jobs."""
+"""Seconds between two checks whether the threads have ended."""
 
 
 def stop_jobs(running: Collection[Future[T]], context: SparkContext, tag: str) -> None:
-    """Cancel the jobs with `tag` until the threads that wait for them have ended.
+    """Cancel the jobs with `tag` until the threads that wait for them (`running`) have ended.
 
-    The cancellation is repeated, because a thread that is still planning may start a job after it.
+    One cancellation is not enough: a thread that is still planning can start a job after it.
     """
     for future in running:
         future.cancel()

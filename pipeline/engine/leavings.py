@@ -1,4 +1,7 @@
-"""Temporary folders of Spark sessions whose process was killed before it could remove them."""
+"""Temporary folders of Spark sessions whose process was killed before it could remove them.
+
+A process marks its folder with a file that names the process. Later sessions read that file.
+"""
 
 import os
 import shutil
@@ -17,8 +20,8 @@ def mark_as_owned(folder: Path) -> None:
 def remove_abandoned(parent: Path, pattern: str) -> None:
     """Remove the folders in `parent` whose owner was a process of this machine that has ended.
 
-    A folder without OWNER_FILE stays: another program made it, or its owner is about to write the
-    file.
+    `pattern` selects the folders by name. A folder without OWNER_FILE stays: either another program
+    made the folder, or its owner has made the folder and is about to write the file.
     """
     for folder in sorted(parent.glob(pattern)):
         if not folder.is_symlink() and _is_abandoned(folder / OWNER_FILE):
@@ -26,7 +29,10 @@ def remove_abandoned(parent: Path, pattern: str) -> None:
 
 
 def _is_abandoned(owner_file: Path) -> bool:
-    """Return whether the owner was a process of this machine, and has ended."""
+    """Return whether the owner was a process of this machine, and has ended.
+
+    False in case of doubt, for example if the file is missing or is not whole.
+    """
     try:
         host, process_id = owner_file.read_text(encoding="utf-8").split()
         if host != socket.gethostname():

@@ -1,8 +1,10 @@
 """Event files of run directories, separated into readable and unreadable ones. Imports no Spark.
 
-The name of a run is the last two parts of its directory (`coordinator_crash/20260102-030405`). No
-row names its run, so that two runs of one seed in virtual time write equal rows. Only the Parquet
-footer of each file is read. The driver is the process that conducted the run and wrote the files.
+A run is one execution of an experiment; the driver is the process that conducted the run and wrote
+its files. The name of a run is the last two parts of its directory
+(`coordinator_crash/20260102-030405`). The rows of the files do not contain the run's name: so two
+runs of one seed in virtual time (the run's own simulated clock) write equal rows. To inspect a
+file, this module reads its Parquet footer only.
 """
 
 import json
@@ -16,10 +18,10 @@ import pyarrow.parquet as pq
 from protocol.trace import TRACE_COLUMNS
 
 REQUIRED = ("time_us", "seq", "node", "incarnation", "kind")
-"""Columns that every file must have, and that must not be null in a row."""
+"""Columns that every file must have; no row may have a null in them."""
 _SINCE_CAUSES = "cause_text"
-"""Column that tells current traces from older ones. An older trace lacks it: there the column
-`cause` holds a sentence, which no transform can read.
+"""A column that only current traces have. An older trace lacks it, and its column `cause` holds a
+sentence, which no transform can read.
 """
 
 
@@ -49,8 +51,8 @@ def run_name(directory: Path) -> str:
 def find_run_files(run_dirs: Iterable[Path]) -> tuple[RunFiles, ...]:
     """Find the event files of run directories, in the given order and each directory once.
 
-    A file that is not a whole Parquet file of a trace goes to `unreadable`; a killed driver leaves
-    such a file.
+    A file that is not a complete Parquet file of a trace goes to `unreadable`. A driver that was
+    killed leaves such a file.
     Raises: RunNameClash.
     """
     files_by_run: dict[str, RunFiles] = {}
@@ -108,8 +110,8 @@ def _inspect(path: Path) -> int | str:
 def _readable_as(column_type: pa.DataType, kind: str) -> bool:
     """Return whether a file's column can be read as `kind`.
 
-    True for a column of `kind`, or of a dictionary of `kind`. True, too, for int32 if `kind` is
-    int64, and for a column of nulls if `kind` is string.
+    True for a column of `kind`, and for a dictionary-encoded column of `kind`. Also True for an
+    int32 column if `kind` is int64, and for a column of nulls if `kind` is string.
     """
     value = column_type.value_type if pa.types.is_dictionary(column_type) else column_type
     if kind == "string":
@@ -122,7 +124,8 @@ def _readable_as(column_type: pa.DataType, kind: str) -> bool:
 def clock_error_us(directory: Path) -> int:
     """Return the error between the clocks of the run's machines, in microseconds.
 
-    Returns 0 if the manifest lacks the error, or is incomplete, as after a kill of the driver.
+    Returns 0 if the manifest does not state the error, or is incomplete because the driver was
+    killed.
     """
     try:
         manifest = json.loads((directory / "manifest.json").read_text())

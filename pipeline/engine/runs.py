@@ -1,4 +1,8 @@
-"""The table `runs`: how many events of each run were read, and the bounds of its time."""
+"""The table `runs`: how many events of each run were read, and the bounds of its time.
+
+The steady state of a run is the state with all groups, members and partitions complete; faults
+begin after it.
+"""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -9,14 +13,15 @@ from protocol.trace_schema import RunStageDetail
 
 
 def runs(events: DataFrame) -> DataFrame:
-    """Sum each run up.
+    """Summarize each run in one row.
 
     Input grain: one row per event. Output grain: one row per run that has events.
     Columns:
     - `run`;
     - `events`: number of usable events; `nodes`: number of nodes that wrote them;
-    - `steady_us`: the steady state was reached;
-    - `end_us`: the run began to stop; in a run that broke off, the time of its last event;
+    - `steady_us`: time at which the run reached the steady state;
+    - `end_us`: time at which the run began to stop; in a run that broke off, time of its last
+      event;
     - `completed`: False if the run broke off.
 
     Times are microseconds on the run's clock.
@@ -26,8 +31,8 @@ def runs(events: DataFrame) -> DataFrame:
         F.col("kind") == TraceKind.RUN_STAGE.value,
         detail("stage", of=RunStageDetail).getField("stage"),
     )
-    # Group by node first. Counts and extremes per node are far cheaper than one set of all the
-    # nodes' names per run.
+    # Group by node first: counts and extremes per node are far cheaper than collecting the set of
+    # all the nodes' names per run.
     by_node = (
         events.withColumn("stage", stage)
         .groupBy("run", "node")

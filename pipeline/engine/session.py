@@ -1,6 +1,7 @@
 """Spark sessions: quiet, local by default, leaving nothing in the working directory.
 
-A session analyses runs: experiments that were played, each with a trace of events (rows).
+A session analyses runs (a run is one execution of an experiment), each with a trace of events
+(rows). Spark runs in a JVM, a Java process that PySpark controls through a "gateway".
 """
 
 import os
@@ -28,8 +29,8 @@ LOCAL_MASTER = "local[2]"
 TEMP_PREFIX = "coordlab-spark-"
 """Prefix of the names of sessions' temporary folders."""
 LOCAL_SHUFFLE_PARTITIONS = 2
-"""Shuffle partitions of a local session. The trace of one run has some 100,000 rows (events): more
-partitions would only cost their scheduling.
+"""Shuffle partitions (the parts into which Spark redistributes rows) of a local session. The trace
+of one run has some 100,000 rows: more partitions would only cost their scheduling.
 """
 _JVM_EXIT_S = 20
 """Time in which the JVM must exit by itself; then it is killed."""
@@ -47,9 +48,9 @@ _SHORT_WORK = {
 }
 """Settings for inputs of a few 100,000 rows.
 
-Code generation and planning between stages (`adaptive`) are off: both together would take half the
-time of such an analysis (measured on two cores). Cached columns are kept in small batches, so that
-a reader skips the batches that hold none of its rows.
+Code generation and new planning between stages (`adaptive`) are off. Both together would take half
+the time of such an analysis (measured on two cores). Cached columns are kept in small batches, so
+that a reader skips the batches that hold none of its rows.
 """
 LONG_WORK = {
     "spark.sql.adaptive.enabled": "false",
@@ -59,10 +60,11 @@ LONG_WORK = {
 }
 """Settings for inputs that are partitioned by run (`table_store.FileStore`).
 
-A join on the run and other columns then needs no shuffle, and no stage waits for a new plan.
-Two of the features that are off here would cost, measured on an analysis of 40 runs:
+With `requireAllClusterKeysForCoPartition` off, a join on the run and other columns needs no
+shuffle. With `adaptive` off, no stage waits for a new plan.
+The costs of the two other features that are off were measured on an analysis of 40 runs:
 - whole-stage code: a sixth of the processor time, since most of the 200 stages have few rows;
-- compression of cached results: a fifth of it.
+- compression of cached results: a fifth of the processor time.
 """
 _SHORT_LIVED_JVM = (
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m "
@@ -70,8 +72,8 @@ _SHORT_LIVED_JVM = (
 )
 """Options of the JVM of short work.
 
-The JVM compiles each method with its first compiler only, and collects garbage rarely. The
-metaspace is so large that loading 20,000 classes causes no collection.
+The JVM compiles each method with its first, fast compiler only, and collects garbage rarely. The
+metaspace (the memory for classes) is so large that loading 20,000 classes causes no collection.
 """
 _FIRST_JARS = (
     "spark-catalyst",
@@ -89,8 +91,8 @@ _FIRST_JARS = (
     "parquet-encoding",
     "spark-network-common",
 )
-"""Names of the few jars, of Spark's 280, that hold most classes. Java searches the jars in order
-for each class; with these first, a short analysis takes a fifteenth less time.
+"""Names of the few jars, of Spark's 280, that hold most classes. For each class Java searches the
+jars in order. With these jars first, a short analysis takes a fifteenth less time.
 """
 
 _QUIET_LOGGING = """\
@@ -105,7 +107,7 @@ logger.shutdown.name = org.apache.spark.util.ShutdownHookManager
 logger.shutdown.level = off
 """
 """Spark logs only errors, on stderr. Its ShutdownHookManager, which deletes Spark's own temporary
-folders when the JVM exits, logs nothing at all.
+folders when the JVM exits, does not log even errors.
 """
 
 
@@ -127,10 +129,10 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """Open a Spark session on `master` (None: on this machine) and end it, its JVM included.
 
-    `short_work` tunes a local session for little data: it starts sooner and runs slower. A local
-    session listens on the loopback address only. Spark writes its working files (shuffles, native
-    libraries, its log) to a temporary folder. The session removes the folder when it ends; if its
-    process was killed, the next session on this machine does.
+    `short_work` tunes a local session for little data: the session starts sooner, but computes
+    slower. A local session listens on the loopback address only. Spark writes its working files
+    (shuffles, native libraries, its log) to a temporary folder. The session removes the folder when
+    it ends; if the session's process was killed, the next session on this machine removes it.
     Raises: JavaMissing; SparkStartError, with the JVM's output.
     """
     java = find_java()
@@ -166,7 +168,7 @@ def _preserve_sigint() -> Iterator[None]:
     try:
         yield
     finally:
-        # Python allows only the main thread to set a handler. None: no Python code set the old one.
+        # Only the main thread can set a handler. `before` is None if code outside Python set it.
         if before is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, before)
 
@@ -229,8 +231,8 @@ def _first_jars() -> list[str]:
 def _jvm(settings: dict[str, str], log: Path) -> Iterator[JavaGateway]:
     """Start a JVM that writes its output to `log`, and end it when the block ends.
 
-    PySpark itself would start one JVM per process, which prints on the terminal and outlives the
-    session.
+    PySpark itself would start one JVM per process. That JVM prints on the terminal, and lives on
+    after the session.
     """
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     with log.open("wb") as output:
@@ -251,9 +253,9 @@ def _jvm(settings: dict[str, str], log: Path) -> Iterator[JavaGateway]:
 
 
 def _end_jvm(process: subprocess.Popen[bytes] | None) -> None:
-    """End the JVM: close its standard input, and kill the JVM if it does not exit then.
+    """End the JVM: close its standard input, and kill the JVM if it does not exit in time.
 
-    PySpark starts the JVM so that it exits when its standard input ends.
+    PySpark starts the JVM in a mode in which it exits when its standard input ends.
     """
     if process is None or process.stdin is None:
         return

@@ -10,7 +10,7 @@ StepResult = Literal["table", "shared", "view", "rows"]
 """How the result of a step is stored:
 - `table`: written into the directory of every run;
 - `shared`: kept while the analysis lasts, because several steps read it;
-- `view`: not kept, because each reader filters the input again at less cost;
+- `view`: not kept, because it costs less if each reader filters the input again;
 - `rows`: a few aggregates, collected by the driver (the Python process of the analysis).
 """
 
@@ -19,8 +19,9 @@ StepResult = Literal["table", "shared", "view", "rows"]
 class Step:
     """A DataFrame that is computed from others.
 
-    `transform` takes the DataFrames named by `inputs`, by position. `filtered_by` is the column
-    that most readers of a shared result filter by; None if most read all rows.
+    `inputs` names the DataFrames that `transform` takes, in the order of its parameters.
+    `filtered_by` is the column by which most readers of a shared result filter its rows; None if
+    most readers need all rows.
     """
 
     name: str
@@ -53,5 +54,8 @@ def view(name: str, transform: Callable[..., DataFrame], *inputs: str) -> Step:
 
 
 def rows(name: str, transform: Callable[..., DataFrame], *inputs: str) -> Step:
-    """Return the step that computes aggregates for the driver: few rows for runs of any size."""
+    """Return the step that computes aggregates for the driver (the Python process of the analysis).
+
+    The result must have few rows, whatever the size of the runs.
+    """
     return Step(name=name, transform=transform, inputs=inputs, result="rows")

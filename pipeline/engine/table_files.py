@@ -20,6 +20,6 @@ def empty_table_directory(directory: Path, table: str) -> Path:
 
 
 def write_table(directory: Path, table: str, rows: Sequence[dict[str, Any]]) -> None:
-    """Write a table of a run as one file; replaces an earlier table. Raises: OSError."""
+    """Write a table of a run as one file, which replaces an earlier table. Raises: OSError."""
     content = pa.Table.from_pylist(list(rows), arrow_schema(table))
     pq.write_table(content, empty_table_directory(directory, table) / "part-00000.parquet")

@@ -1,4 +1,7 @@
-"""Computes steps in the order of their inputs, several at once: one is planned while others run.
+"""Computes steps in the order of their inputs, several at a time: one is planned while others run.
+
+A step computes one DataFrame from others, its inputs. The sources are the DataFrames that exist
+before the first step.
 
 This module does not depend on what the steps compute, nor on where their results are stored.
 """
@@ -14,7 +17,9 @@ from pipeline.engine.jobs import stop_jobs
 from pipeline.engine.step import Step
 
 CarryOut = Callable[[Step, DataFrame], DataFrame]
-"""Caches, collects or writes a step's DataFrame; returns the DataFrame for later steps to read."""
+"""Stores a step's DataFrame as the step's `result` says (caches, collects or writes it); returns
+the DataFrame for later steps to read.
+"""
 
 
 def compute(
@@ -28,10 +33,10 @@ def compute(
     """Compute each step from `sources` and other steps; return all DataFrames by name.
 
     Every input is the name of a source or of a step. `carry_out` runs in up to `threads` threads at
-    once; if the inputs of several steps are ready, the one listed first starts first.
-    Raises: ValueError if an input is missing or steps need each other; the first exception of a
-    step, and KeyboardInterrupt. Before either is raised, the Spark jobs of the other steps are
-    cancelled and all threads have ended.
+    the same time. If the inputs of several steps are ready, the one listed first starts first.
+    Raises: ValueError if an input is missing, or if steps form a circle; the first exception of a
+    step; KeyboardInterrupt. Before a step's exception or KeyboardInterrupt is raised, this function
+    cancels the Spark jobs of the other steps and waits for the end of all threads.
     """
     _check_inputs(steps, sources)
     tag = f"coordlab-{uuid.uuid4()}"
@@ -67,10 +72,11 @@ def _check_inputs(steps: Sequence[Step], sources: Mapping[str, DataFrame]) -> No
     """Raise ValueError if a step can never start, because one of its inputs is never computed."""
     known = set(sources)
     left = list(steps)
-    # Each turn marks the results of the steps that can start as known, until no further step can.
+    # Each pass adds the results of the steps that can start to `known`, until no more can start.
     while ready := [step for step in left if known.issuperset(step.inputs)]:
         known.update(step.name for step in ready)
         left = [step for step in left if step not in ready]
+    # The remaining steps lack an input, or wait for each other.
     if left:
         lacks = (
             f"{step.name}: {', '.join(name for name in step.inputs if name not in known)}"

@@ -1,13 +1,13 @@
 """Stores of the results of steps: for later steps, for the driver, and for the run directories.
 
-A step computes a DataFrame. Its `result` says how to store it: `table` (written into the directory
-of every run), `shared` (kept for later steps), `view` (not kept) or `rows` (collected by the
-driver, the Python process of the analysis). `filtered_by` is the column that most readers filter
-by.
+A step computes a DataFrame. Its `result` says how to store the DataFrame: `table` (written into the
+directory of every run), `shared` (kept for later steps), `view` (not kept) or `rows` (collected by
+the driver, the Python process of the analysis). `filtered_by` is the column by which most readers
+of a step's result filter it.
 
-MemoryStore suits little data, FileStore any amount. Both cut the plan of a DataFrame off where they
-store it: later steps read the stored rows. So Spark plans only the newest step and computes nothing
-twice.
+MemoryStore suits little data, FileStore any amount. For both, later steps read the stored rows
+instead of the plan (Spark's description of how to compute them). So Spark plans only the newest
+step and computes nothing twice.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ from pipeline.table_columns import ARROW_TYPES
 
 
 class TableStore(Protocol):
-    """Computes and keeps the results of steps; several threads may use it at once."""
+    """Computes and keeps the results of steps; several threads can use it at the same time."""
 
     @property
     def rows(self) -> dict[str, Sequence[Row]]:
@@ -44,11 +44,11 @@ class TableStore(Protocol):
         ...
 
     def write_tables(self, runs: Sequence[RunFiles]) -> None:
-        """Write each run's part of every table into its directory, also a part without rows."""
+        """Write each run's part of every table into its directory, even if the part has no rows."""
         ...
 
     def release(self) -> None:
-        """Free the cached DataFrames, because the session may be the caller's and live on."""
+        """Free the cached DataFrames: the session can be the caller's, and then lives on."""
         ...
 
 
@@ -56,9 +56,10 @@ class TableStore(Protocol):
 class MemoryStore:
     """Keeps everything in memory: for runs of a few 100,000 events, on this machine.
 
-    All rows are in one partition, so that no join, window or aggregation needs a shuffle; several
-    steps at once keep the processors busy. The driver writes the files, because Hadoop's file
-    system would start a process for each folder and file that it makes.
+    All rows are in one partition of Spark's data, so that no join, window or aggregation needs a
+    shuffle (a redistribution of rows). The processors are busy because several steps run at the
+    same time. The driver itself writes the files, because Hadoop's file system would start a
+    process for each folder and each file.
     """
 
     rows: dict[str, Sequence[Row]] = field(default_factory=dict)
@@ -74,14 +75,14 @@ class MemoryStore:
             return frame
         in_one_partition = frame.coalesce(1)
         if step.filtered_by is not None:
-            # Spark caches batches of rows with the least and greatest value of each column, and a
-            # reader skips the batches that cannot hold its values. Sorting brings equal values
-            # into few batches; their hashes are sorted because sorting strings takes longer.
+            # Spark caches rows in batches, with the least and greatest value of each column. A
+            # reader skips the batches that cannot hold its values. Sorting brings equal values into
+            # few batches. The sort is by hash, because sorting strings takes longer.
             by_hash = in_one_partition.sortWithinPartitions(F.hash(step.filtered_by))
             held = by_hash.persist()
             self._held.append(held)
             return held
-        # Unlike `persist` above, `localCheckpoint` cuts the plan off.
+        # Unlike `persist` above, `localCheckpoint` makes later steps forget this step's plan.
         held = in_one_partition.localCheckpoint(eager=False)
         if step.result == "table":
             table_rows = [row.asDict() for row in held.collect()]
@@ -89,7 +90,7 @@ class MemoryStore:
         return held
 
     def write_tables(self, runs: Sequence[RunFiles]) -> None:
-        """Write each run's part of every table into its directory, also a part without rows."""
+        """Write each run's part of every table into its directory, even if the part has no rows."""
         for name, table in self._tables.items():
             for run in runs:
                 target = empty_table_directory(run.directory, name)
@@ -104,7 +105,7 @@ class MemoryStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStore:
-    """Keeps results with Spark's workers, all rows of a run in one partition: for any amount.
+    """Keeps results in the memory of Spark's workers, each run in one partition: for any amount.
 
     The keys of all joins, windows and aggregations begin with the run, so that none needs a
     shuffle. Results that do not fit in memory go to disk.
@@ -115,7 +116,7 @@ class FileStore:
 
     folder: Path
     rows: dict[str, Sequence[Row]] = field(default_factory=dict)
-    files_per_table: int | None = None  # None: one for each partition, in parallel
+    files_per_table: int | None = None  # None: one file for each partition, written in parallel
     _schemas: dict[str, StructType] = field(default_factory=dict)
     """Columns of each table, by its name."""
     _held: list[DataFrame] = field(default_factory=list)
@@ -142,7 +143,7 @@ class FileStore:
         return held
 
     def write_tables(self, runs: Sequence[RunFiles]) -> None:
-        """Write each run's part of every table into its directory, also a part without rows."""
+        """Write each run's part of every table into its directory, even if the part has no rows."""
         for name, schema in self._schemas.items():
             targets = {run.run: empty_table_directory(run.directory, name) for run in runs}
             runs_with_rows = set()
@@ -164,16 +165,16 @@ _PLAIN_COMMIT = {
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
-"""Settings by which each task itself moves the file that it wrote to the final place. That is safe,
-because the driver reads the files only after the whole job has ended.
+"""Settings that make each task move its own file to the final place, as soon as the file is
+written. This is safe, because the driver reads the files only after the whole job has ended.
 """
 
 
 def _split_by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     """Yield the name and the rows of each run, in the order of the names."""
-    # Without the metadata that Spark wrote into the schema.
+    # Spark's metadata in the schema describes the whole table; the parts do not need it.
     by_run = table.replace_schema_metadata(None).sort_by("run")
-    # Run-end encoding: each name once, with the index behind its last row.
+    # Run-end encoding: each name once (`values`), with the index behind its last row (`run_ends`).
     names = pc.run_end_encode(by_run["run"].combine_chunks())
     start = 0
     for name, end in zip(names.values.to_pylist(), names.run_ends.to_pylist(), strict=True):

@@ -1,14 +1,15 @@
 """The table `availability` in plain Python: the longest gap of each subject around each fault.
 
-A subject is a member (without an acknowledged commit), a partition of data (without work on it) or
-a group (without a coordinator). `pipeline.tables.availability` has the rules, and computes the same
-with Spark.
+A subject is a member, a partition of data, or a group. A member's gap is a time without an
+acknowledged commit, a partition's gap a time without work on its records, and a group's gap a time
+without a coordinator. `pipeline.tables.availability` has the rules, and computes the same with
+Spark.
 
 A `Failover` is a pair of a fault and a group:
 
 - `move` is None if the fault did not move the group's coordinator;
-- `later_coordinators` are those after a move, with the time at which each became active;
-- `until_us` is the next fault of the group, or the run's end.
+- `later_coordinators` are the coordinators after a move, with the time at which each became active;
+- `until_us` is the time of the next fault of the group, or the run's end.
 
 A tenure is the time in which a broker is the active coordinator of one offsets partition.
 """
@@ -25,12 +26,14 @@ from protocol.trace import TraceKind, TraceRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Gap:
-    """A time without service.
+    """A time without service to a subject.
 
-    - `before_us`: the last service before it.
-    - `after_us`: the first service after it; None if there was none, an *open gap*.
-    - `missed_us`: of an open gap, when the subject first missed something; None if it did not.
-    - `back_at`: of a member's gap, the broker that acknowledged the commit at `after_us`.
+    - `before_us`: when the last service before the gap ended.
+    - `after_us`: when the first service after the gap began; None in an *open gap*, after which no
+      service came.
+    - `missed_us`: in an open gap, when the subject first missed something; None if it missed
+      nothing.
+    - `back_at`: in a member's gap, the broker that acknowledged the commit at `after_us`.
     """
 
     before_us: int
@@ -79,8 +82,8 @@ def availability_of(trace: Trace) -> list[TableRow]:
 def _member_gap(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | None:
     """Return the gap of a member that belongs to the fault, None if there is none.
 
-    If the coordinator moved, it is the first gap that a later coordinator ended. The old one may
-    still acknowledge commits that were in flight, which is no recovery.
+    If the coordinator moved, this is the first gap that a later coordinator ended. The old
+    coordinator can still acknowledge commits that were in flight; that is no recovery.
     """
     coordinator_moved = failover.move is not None
     if not coordinator_moved:
@@ -100,7 +103,7 @@ def _member_gap(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | No
 def _longest_around(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | None:
     """Return the longest gap of this fault, by the rules of `tables.availability`."""
     longest: _Gap | None = None
-    longest_us = -1  # below 0, so that a gap of length 0 is taken, too
+    longest_us = -1  # less than any length, so that even a gap of length 0 replaces it
     for gap in gaps:
         ended_before_fault = gap.after_us is not None and gap.after_us <= failover.fault_us
         began_with_next_fault = gap.before_us >= failover.until_us
@@ -129,15 +132,17 @@ def _length_us(trace: Trace, gap: _Gap) -> int:
 
 
 def _coordinator_gap(trace: Trace, failover: Failover, tenures: list[TableRow]) -> _Gap | None:
-    """Return the longest time without an active coordinator.
+    """Return the longest time without an active coordinator after the fault.
 
-    `tenures`: those of the group's offsets partition. None if no coordinator was active before the
-    fault. If a coordinator was always active, the gap begins and ends at the fault.
+    `tenures` are those of the group's offsets partition (the partition of `__consumer_offsets` that
+    holds the group). Returns None if no coordinator was active before the fault. If a coordinator
+    was always active, the gap begins and ends at the fault.
     """
     spans = sorted((tenure["start_us"], tenure["end_us"]) for tenure in tenures)
     if not spans or spans[0][0] > failover.fault_us:
         return None
-    # Tenures may overlap (two coordinators at once), so a gap begins where all so far have ended.
+    # Tenures can overlap (two coordinators at a time). A gap begins when all earlier ones have
+    # ended.
     gaps = []
     covered_until_us = spans[0][1]
     for start_us, end_us in spans[1:]:
@@ -151,6 +156,7 @@ def _coordinator_gap(trace: Trace, failover: Failover, tenures: list[TableRow]) 
     after_fault = [
         gap
         for gap in gaps
+        # `after_us` is never None here; `or 0` only satisfies the type checker.
         if (gap.after_us or 0) > failover.fault_us and gap.before_us < failover.until_us
     ]
     if after_fault:
@@ -202,8 +208,9 @@ def _commit_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
 def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
     """Return the gaps between the batches that a group worked on, by group and partition.
 
-    A gap reaches from the end of the work on a batch to the beginning of the next work. After the
-    last batch, a partition misses something when a record is produced that the group never read.
+    A gap reaches from the end of the work on one batch to the beginning of the work on the next.
+    After the last batch, a partition misses something when a record is produced that the group
+    never read.
     """
     batches: dict[tuple[str, str], list[TraceRow]] = {}
     for row in trace.of(TraceKind.RECORDS_CONSUMED):
@@ -218,7 +225,7 @@ def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
         unread = [
             row.time_us
             for row in produced.get(partition, ())
-            # The offset of the batch's last record: `offset` is that of its first.
+            # `offset` is the offset of the batch's first record; the sum is that of its last.
             if (row.offset or 0) + int(detail_of(row)["count"]) - 1 > last_offset
         ]
 
@@ -230,9 +237,9 @@ def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
 
         ends = sorted(began_by_end)
         gaps = [_Gap(before_us=ends[-1], after_us=None, missed_us=min(unread, default=None))]
-        # From the last batch backwards. If two members work on the partition at once, the batch
-        # that ends later may have begun before the other one ended. Then there is no gap between
-        # the two.
+        # Go backwards from the last batch. If two members work on the partition at the same time,
+        # the batch that ends later can have begun before the other one ended. Then `max` makes a
+        # gap of length 0 between the two.
         next_began_us = began_by_end[ends[-1]]
         for end_us in reversed(ends[:-1]):
             gaps.append(_Gap(before_us=end_us, after_us=max(end_us, next_began_us)))

@@ -1,16 +1,17 @@
 """The table `broker_phases` in plain Python: how each fault moved each offsets partition.
 
-A failover is the move of an offsets partition, and of its coordinator, to a new leader.
+A failover is the move of an offsets partition (a partition of `__consumer_offsets`) to a new
+leader. The leader is the coordinator of the partition's groups, so the coordinator moves, too. A
+leader epoch is the number of a partition's leadership: each election increases it.
 `pipeline.tables.broker_phases` computes the same with Spark. Four phases follow one another:
 
-1. detect: from the fault to the election of a leader;
-2. publish: until the elected broker became leader;
-3. load wait: until this broker began to load the partition;
-4. load: until it is the active coordinator.
+1. detect: from the fault to the election of a new leader;
+2. publish: until the elected broker knows that it is the leader;
+3. load wait: until this broker begins to load the partition (to read its groups into memory);
+4. load: until this broker is the active coordinator.
 
-The election of a partition's leader belongs to the latest fault before the election that named the
-partition or hit its old leader. If a fault caused several elections, the first that found a leader
-counts.
+An election of a partition's leader belongs to the latest earlier fault that named the partition or
+hit its old leader. If a fault caused several elections, the first one that found a leader counts.
 """
 
 from itertools import pairwise
@@ -37,7 +38,7 @@ def broker_phases_of(trace: Trace) -> list[TableRow]:
     for row in elections:
         partition = str(row.partition)
         old_leader = leaders.get(partition)
-        if row.peer:  # the elected leader; without one, the partition has no leader now
+        if row.peer:  # the elected leader; empty if no broker could become leader
             leaders[partition] = row.peer
 
         possible_causes = [
@@ -68,7 +69,7 @@ def _phases(trace: Trace, fault: TableRow, election: TraceRow, old_leader: str |
         None if begin is None or end is None else end - begin for begin, end in pairwise(moments)
     ]
     loaded = detail_of(active) if active else {}
-    # `groups()` has the offsets partition of each group.
+    # `groups()` maps each group to its offsets partition.
     groups = [group for group, home in trace.groups().items() if home == election.partition]
     return {
         "fault": fault["fault"],

@@ -6,12 +6,14 @@ A member that loses its coordinator goes through three phases:
 2. rediscover: until an answer names the new coordinator;
 3. accept: until the member's first success at the new coordinator.
 
+The member then rejoins its group: it joins (JoinGroup), then asks for its partitions (SyncGroup).
 docs/TABLES.md has the exact rules; `pipeline.tables.client_phases` computes the same with Spark.
 
 A `Failover` is a pair of a fault and a group. Its `move` is the row of `broker_phases` about the
-move of the coordinator, None if the fault moved none. `old_leader` and `new_leader` are the brokers
-before and after the move. In rows of COORDINATOR_FOUND, `peer` is the named broker and `cause` the
-asked one; in rows about requests, `cause` is the purpose of the connection.
+move of the group's coordinator, None if the fault did not move the coordinator. `old_leader` and
+`new_leader` are the brokers before and after the move. In a row of COORDINATOR_FOUND, `cause` is
+the broker that was asked, and `peer` the broker that its answer named. In rows about requests,
+`peer` is the broker, and `cause` the purpose of the connection.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,16 +28,17 @@ T = TypeVar("T")
 
 _GROUP_APIS = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFetch")
 _LOOKUPS = (TraceKind.COORDINATOR_FOUND, TraceKind.COORDINATOR_LOOKUP_FAILED)
+"""Kinds of rows that end a lookup, the search for the group's coordinator (FindCoordinator)."""
 _MEMBERSHIP = tuple(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECORDS_CONSUMED)
 _WITH_MEMBER_ID = (*_LOOKUPS, TraceKind.COORDINATOR_UNKNOWN, *_MEMBERSHIP)
-"""Kinds of a consumer's rows that have its current member id. RECORDS_CONSUMED is missing, because
-its records may have been fetched under a former member id.
+"""Kinds of a consumer's rows that have its current member id. RECORDS_CONSUMED is missing: a
+consumer may have fetched these records when it had another member id.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """A row of a consumer. `sent_us`: for an answer, the time at which its request was sent."""
+    """A row of a consumer. If the row is an answer, `sent_us` is when its request was sent."""
 
     row: TraceRow
     sent_us: int | None = None
@@ -45,9 +48,13 @@ class _Step:
         return self.row.time_us
 
     def is_answer(self, *apis: str, error: str | None = None) -> bool:
-        """Return whether this ends a request of one of `apis`, by an answer or a failure."""
+        """Return whether this row ends a request of one of `apis`, by an answer or a failure.
+
+        With `error`, the request must also have ended with this error.
+        """
         if self.row.kind not in (TraceKind.RESPONSE_RECEIVED, TraceKind.REQUEST_FAILED):
             return False
+        # The row of a success has no error.
         return self.row.api in apis and error in (None, self.row.error or "NONE")
 
 
@@ -75,7 +82,7 @@ def client_phases_of(trace: Trace) -> list[TableRow]:
 
 
 def _rows_of_consumers(trace: Trace) -> dict[tuple[str, str], list[TraceRow]]:
-    """Return, by group and consumer, the rows of a member in the order in which it wrote them."""
+    """Return the rows of each member in the order in which it wrote them, by group and consumer."""
     members = {(row.group, row.node) for row in trace.of(*MEMBER_KINDS)}
     by_member: dict[tuple[str, str], list[TraceRow]] = {}
     for row in sorted(trace.rows, key=lambda row: (row.node, row.incarnation, row.seq)):
@@ -85,7 +92,7 @@ def _rows_of_consumers(trace: Trace) -> dict[tuple[str, str], list[TraceRow]]:
 
 
 def _steps(rows: list[TraceRow]) -> list[_Step]:
-    """Return a consumer's steps, the rows that the phases are computed from.
+    """Return a consumer's steps: its answers, lookups and rows with its member id.
 
     An answer belongs to the last request before it that has the same broker, purpose, API and
     correlation id.
@@ -110,8 +117,9 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
     before = [step for step in steps if step.at_us < fault_us]
     after = [step for step in steps if step.at_us >= fault_us]
 
-    # `unknown`, `named` and `accepted` end the phases notice, rediscover and accept. The first two
-    # are places in a list of steps; each list holds the steps after the end of the phase before.
+    # `unknown`, `named` and `accepted` end the phases notice, rediscover and accept. `unknown` is
+    # an index in `after`, and `named` an index in `after_unknown`. Each list holds the steps after
+    # the end of the phase before.
     unknown = _index_of_first(after, lambda step: step.row.kind == TraceKind.COORDINATOR_UNKNOWN)
     after_unknown = [] if unknown is None else after[unknown + 1 :]
     named = _index_of_first(after_unknown, lambda step: _is_named(failover, step))
@@ -121,7 +129,8 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
     named_us = None if named is None else after_unknown[named].at_us
     accepted_us = None if accepted is None else accepted.at_us
 
-    # The lookups of the phase rediscover. A stale one named another broker than the coordinator.
+    # The lookups of the phase rediscover. A stale answer named a broker that is not the
+    # coordinator.
     until_named = after_unknown if named is None else after_unknown[: named + 1]
     lookups = [step for step in until_named if step.row.kind in _LOOKUPS]
     stale = [
@@ -173,7 +182,10 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
 
 
 def _is_named(failover: Failover, step: _Step) -> bool:
-    """Return whether this answer names the coordinator of the newest epoch."""
+    """Return whether this step's answer names the coordinator of the newest leader epoch.
+
+    The leader epoch is the number of a partition's leadership.
+    """
     row, move = step.row, failover.move
     if row.kind != TraceKind.COORDINATOR_FOUND or row.peer != failover.new_leader:
         return False
@@ -183,7 +195,10 @@ def _is_named(failover: Failover, step: _Step) -> bool:
 
 
 def _is_accepted(failover: Failover, step: _Step) -> bool:
-    """Return whether this is a success at the coordinator of the newest epoch after its load."""
+    """Return whether this step is a success, after the load, at the newest epoch's coordinator.
+
+    The load is the time in which the new coordinator reads its groups into memory.
+    """
     loaded_us = failover.fault_us if failover.move is None else failover.move["active_us"]
     if loaded_us is None or step.at_us < loaded_us or step.row.peer != failover.new_leader:
         return False
@@ -197,7 +212,7 @@ def _is_accepted(failover: Failover, step: _Step) -> bool:
 def _late_heartbeats(failover: Failover, from_old: list[_Step]) -> int | None:
     """Count heartbeats that the old coordinator answered with success while a new one was active.
 
-    None if no other broker became coordinator.
+    Returns None if no other broker became coordinator.
     """
     if failover.move is None or failover.new_leader == failover.old_leader:
         return None
@@ -211,7 +226,10 @@ def _late_heartbeats(failover: Failover, from_old: list[_Step]) -> int | None:
 def _request_to_success_us(
     api: str, sent: list[TraceRow], after: list[_Step], fault_us: int
 ) -> int | None:
-    """Return the time from the first request of an API after the fault to its first success."""
+    """Return the time from the first request of an API after the fault to the API's first success.
+
+    `sent` are the consumer's requests after the fault, `after` its steps after the fault.
+    """
     requests_us = [row.time_us for row in sent if row.api == api]
     success = _first_step(
         after,
@@ -242,7 +260,10 @@ def _last_known(values: Iterable[T | None]) -> T | None:
 
 
 def _known_generation(generation: int | None) -> int | None:
-    """Return a generation; None before the first one, for which Kafka has -1."""
+    """Return a generation; None if it is -1, Kafka's value before a member's first generation.
+
+    A generation is the number of a group's rebalance.
+    """
     return None if generation is None or generation < 0 else generation
 
 

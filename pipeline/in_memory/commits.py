@@ -1,7 +1,7 @@
 """The table `commits` in plain Python: the outcomes of each member's commits.
 
-A commit belongs to the latest fault before it. `pipeline.tables.commits` computes the same with
-Spark.
+With a commit a member stores its position in its partitions. A commit belongs to the latest fault
+before it. `pipeline.tables.commits` computes the same with Spark.
 """
 
 from pipeline.in_memory.faults import faults_of
@@ -11,8 +11,8 @@ from protocol.trace import TraceKind
 
 def commits_of(trace: Trace) -> list[TableRow]:
     """Return the number of commits per fault, member, coordinator and outcome."""
-    # A commit has a row for each partition, all at one moment, and one outcome: if its rows have
-    # several errors, the last one by name; "" if it was acknowledged.
+    # A commit of several partitions has a row for each partition; all have the same time. The
+    # commit has one outcome: "" if it was acknowledged, else the last error by name.
     outcomes: dict[tuple[int, str | None, str, int, str | None], str] = {}
     for row in trace.of(TraceKind.OFFSETS_COMMITTED, TraceKind.COMMIT_FAILED):
         commit = (row.time_us, row.group, row.node, row.incarnation, row.peer)

@@ -1,9 +1,10 @@
 """The table `coordinator_tenures` in plain Python: the coordinators of each offsets partition.
 
-A tenure is the time in which a broker is the active coordinator of one partition of
-`__consumer_offsets`, and so of the groups in it. It begins when the broker has loaded the
-partition, and ends with the unload or with the broker's process. A cut is a time in which a fault
-of the network separated the broker from others.
+A tenure is the time in which a broker is the active coordinator of one offsets partition (a
+partition of `__consumer_offsets`), and so of the groups in it. It begins when the broker has loaded
+the partition (read its groups into memory). It ends when the broker has unloaded the partition
+(dropped them), or when the broker's process ends. An incarnation is one life of a process. A cut is
+a time in which a fault of the network separated the broker from others.
 `pipeline.tables.coordinator_tenures` computes the same with Spark.
 """
 
@@ -33,11 +34,11 @@ def coordinator_tenures_of(trace: Trace) -> list[TableRow]:
             for other in tenures
             if other is not tenure and other["partition"] == tenure["partition"]
         ]
-        # A moment that this tenure shares with two others counts twice (docs/TABLES.md).
+        # A moment in which two other tenures overlap this one counts twice (docs/TABLES.md).
         tenure["overlap_us"] = length_us(within(other_spans, whole))
         paused = within(trace.pauses(tenure["broker"]), whole)
         cut = within(trace.cuts(tenure["broker"], faults), whole)
-        # `..._us`: total length. `..._from_us`, `..._to_us`: start of the first, end of the last.
+        # For `paused` and `cut` each: total length, start of the first span, end of the last span.
         for name, spans in (("paused", paused), ("cut", cut)):
             tenure[f"{name}_us"] = length_us(spans)
             tenure[f"{name}_from_us"] = spans[0].from_us if spans else None
@@ -51,7 +52,7 @@ def coordinator_tenures_of(trace: Trace) -> list[TableRow]:
 
 
 def _find_tenures(trace: Trace) -> list[TableRow]:
-    """Return the tenures of each process of a broker, with their beginning and end only."""
+    """Return the tenures of each incarnation of a broker, with their beginning and end only."""
     tenures = []
     kinds = (TraceKind.LOAD_COMPLETED, TraceKind.UNLOAD_COMPLETED)
     for (broker, incarnation), rows in trace.lives(*kinds):
@@ -74,16 +75,18 @@ def _find_tenures(trace: Trace) -> list[TableRow]:
 
 
 def _end(trace: Trace, load: TraceRow, later: list[TraceRow]) -> tuple[int, str]:
-    """Return when and how a tenure ended.
+    """Return when and how a tenure ended: the earliest end counts.
 
-    If several ends have one moment, the run's end counts first, then the broker's own act.
+    If several ends have the same time, the run's end comes first, then an unload or reload by the
+    broker itself, then the end of its process.
     """
-    # Time, rank among ends at one moment, reason.
+    # Of each end: its time, its rank among ends with the same time, and the reason.
     ends = [(trace.end_us, 0, "run end")]
     next_row = next((row for row in later if row.partition == load.partition), None)
     if next_row is not None:
         is_unload = next_row.kind == TraceKind.UNLOAD_COMPLETED
         ends.append((next_row.time_us, 1, "unloaded" if is_unload else "reloaded"))
+    # The end of this incarnation of the broker.
     death = trace.death(load.node, load.incarnation, load.time_us)
     if death is not None:
         ends.append((death.at_us, 2, death.by))
@@ -94,8 +97,8 @@ def _end(trace: Trace, load: TraceRow, later: list[TraceRow]) -> tuple[int, str]
 def _acknowledged_commits(trace: Trace) -> dict[tuple[object, ...], list[int]]:
     """Return the times of acknowledged commits, by broker, incarnation, partition and epoch.
 
-    A commit is acknowledged when its append to the log is complete. Both rows have the correlation
-    id of the append.
+    A commit is acknowledged when its append to the log is complete. The row about the stored commit
+    and the row about its append have the same correlation id.
     """
     commits = {
         (row.node, row.incarnation, row.correlation_id) for row in trace.of(TraceKind.COMMIT_STORED)

@@ -1,10 +1,11 @@
 """Pairs of a fault and a group, computed without Spark; several tables use them.
 
-`pipeline.tables.failovers` computes the same with Spark. A fault affects a group if it names the
-group or moved the group's offsets partition. Rows after the fault may be its effects, up to the
-next fault that affects the same group, or the run's end. Faults injected at one moment do not end
-one another's time. A tenure is the time in which a broker is the active coordinator of an offsets
-partition.
+`pipeline.tables.failovers` computes the same with Spark. A fault affects a group in two cases: the
+fault names the group, or it moved the group's offsets partition (its partition of
+`__consumer_offsets`, whose leader is the group's coordinator). Rows after the fault can be effects
+of it, until the next fault that affects the same group, or the run's end. If several faults have
+the same time, each of them lasts until a later fault. A tenure is the time in which a broker is the
+active coordinator of an offsets partition. A load reads the groups of the partition into memory.
 """
 
 from dataclasses import dataclass
@@ -68,9 +69,9 @@ def failovers_of(trace: Trace) -> list[Failover]:
                 for other, other_affects_group in later_faults
                 if other_affects_group and other["injected_us"] > fault_us
             ]
-            # The newest tenure that began before the fault is the one with the highest leader
-            # epoch. It need not be the one that started last: a deposed leader may finish its load
-            # later than its successor.
+            # The newest tenure that began before the fault is the one with the highest leader epoch
+            # (the number of the partition's leadership). It need not be the one that started last:
+            # a broker that lost its leadership can finish its load later than its successor.
             newest = max(
                 (tenure for tenure in group_tenures if tenure["start_us"] <= fault_us),
                 key=lambda tenure: (tenure["leader_epoch"], tenure["start_us"]),
@@ -78,7 +79,7 @@ def failovers_of(trace: Trace) -> list[Failover]:
             )
             old_leader = new_leader = newest["broker"] if newest else None
             if move:
-                # The trace may lack the election of the old leader: then its tenure names it.
+                # If the trace lacks the election of the old leader, `newest` names that leader.
                 old_leader = move["old_leader"] or old_leader
                 new_leader = move["new_leader"]
             failovers.append(

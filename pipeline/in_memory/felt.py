@@ -2,9 +2,10 @@
 
 Felt figures are those that users of a group notice. `pipeline.tables.felt` computes the same with
 Spark. The lag of a partition is the number of its records that wait for a group. An incarnation is
-one life of a node's process.
-All figures are measured from the steady state (or from the run's beginning, if the run never became
-steady) to the end.
+one life of a node's process. The steady state is the state with all groups, members and partitions
+complete.
+All figures cover the time from the steady state (or from the run's beginning, if the run never
+became steady) to the run's end.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,7 @@ from protocol.causes import RemovalCause
 from protocol.trace import TraceKind, TraceRow
 
 _WAIT_US = 1_000_000
-"""Shortest wait that counts as felt; the intervals of polls and batches are shorter."""
+"""Shortest wait that counts as felt. The normal intervals between polls and batches are shorter."""
 _SENT_AWAY = (
     RemovalCause.SESSION_EXPIRY,
     RemovalCause.DID_NOT_REJOIN,
@@ -34,10 +35,10 @@ _Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Level:
-    """The lag of a partition from a moment on.
+    """The lag of a partition from the moment `at_us` on.
 
-    `begun_us`: beginning of the work on the batch whose end changed the lag; None if producing
-    changed it.
+    `begun_us`: if the end of work on a batch changed the lag, the beginning of this work; None if
+    producing changed the lag.
     """
 
     at_us: int
@@ -54,6 +55,7 @@ def felt_partitions_of(trace: Trace) -> list[TableRow]:
         place = (row["group"], row["partition"])
         repeated[place] = repeated.get(place, 0) + row["repeated"]
     injections_us = [fault["injected_us"] for fault in faults_of(trace)]
+    # Faults before the steady state do not count. Without a fault, all time is after the "fault".
     first_fault_us = min((at_us for at_us in injections_us if at_us >= start_us), default=start_us)
     return [
         {
@@ -108,7 +110,7 @@ def felt_groups_of(trace: Trace) -> list[TableRow]:
 
 
 def _start_us(trace: Trace) -> int:
-    """Return the moment of the steady state, 0 if the run never became steady."""
+    """Return the time of the steady state, 0 if the run never became steady."""
     steady_us: int | None = runs_of(trace)[0]["steady_us"]
     return min(trace.end_us, 0 if steady_us is None else steady_us)
 
@@ -123,7 +125,7 @@ def _owners(trace: Trace) -> dict[_Place, list[TableRow]]:
 
 
 def _unowned_us(trace: Trace, owners: Sequence[TableRow]) -> int | None:
-    """Return the time without an owner after the first owner's beginning.
+    """Return the time without an owner, counted from the first owner's beginning.
 
     None if the partition never had an owner.
     """
@@ -142,7 +144,8 @@ def _unowned_us(trace: Trace, owners: Sequence[TableRow]) -> int | None:
 def _levels(trace: Trace) -> dict[_Place, list[_Level]]:
     """Return the lag after each batch that was produced or processed.
 
-    The lag counts acknowledged records above the last record that the group processed.
+    The lag counts acknowledged records above the last record that the group processed. With an
+    entry for each change, it holds until the next entry.
     """
     consumed: dict[_Place, list[TraceRow]] = {}
     for row in trace.of(TraceKind.RECORDS_CONSUMED):
@@ -198,17 +201,17 @@ def _waited_us(trace: Trace, levels: Sequence[_Level]) -> int:
 def _waits(levels: Sequence[_Level], end_us: int) -> Iterator[tuple[int, int]]:
     """Yield beginning and end of each wait for work on the next batch.
 
-    The end may lie before the beginning: if two members process a partition at once, the one that
-    finishes later may have begun earlier.
+    The end can be earlier than the beginning: if two members process a partition at the same time,
+    the one that finishes later can have begun earlier.
     """
-    # For each level, backwards: the earliest beginning of work among all later batches.
+    # For each level, from the last to the first: the earliest beginning of work on a later batch.
     next_works: list[int | None] = []
     begun_us: int | None = None
     for level in reversed(levels):
         next_works.append(begun_us)
         if level.begun_us is not None:
             begun_us = level.begun_us if begun_us is None else min(begun_us, level.begun_us)
-    # The end of a batch ends a wait. If records still wait then, the next wait begins at once.
+    # The end of a batch ends a wait. If records still wait then, a new wait begins at that moment.
     is_waiting = False
     for level, next_us in zip(levels, reversed(next_works), strict=True):
         if level.begun_us is not None:
@@ -219,9 +222,9 @@ def _waits(levels: Sequence[_Level], end_us: int) -> Iterator[tuple[int, int]]:
 
 
 def _peak(levels: Sequence[_Level], start_us: int, first_fault_us: int, end_us: int) -> TableRow:
-    """Return the greatest lag after the first fault, and the time until it was usual again.
+    """Return the greatest lag after the first fault, and the time until the lag was usual again.
 
-    The usual lag is the greatest one before the first fault.
+    The usual lag is the greatest lag before the first fault.
     """
     usual = max(
         (level.lag for level in levels if start_us <= level.at_us < first_fault_us), default=0
@@ -229,7 +232,7 @@ def _peak(levels: Sequence[_Level], start_us: int, first_fault_us: int, end_us: 
     after = [level for level in levels if first_fault_us <= level.at_us <= end_us]
     peak = max((level.lag for level in after), default=0)
     peak_us: int | None = None
-    over_us: int | None = 0  # None: the lag did not become usual again
+    over_us: int | None = 0  # 0: the peak was not above the usual lag; None: it stayed above
     if peak > usual:
         peak_us = min(level.at_us for level in after if level.lag == peak)
         usual_again = [
@@ -253,7 +256,7 @@ def _successive_owners(trace: Trace, owners: Sequence[TableRow]) -> list[str]:
 
 def _sent_away(trace: Trace) -> list[str]:
     """Return the group of each removal of a member whose process ran and could be reached."""
-    # The last node and incarnation that wrote rows under each member id.
+    # For each member id of a group: the last node and incarnation that wrote rows with this id.
     lives: dict[tuple[str | None, str | None], tuple[str, int]] = {}
     for row in trace.of(*MEMBER_KINDS):
         member, life = (row.group, row.member), (row.node, row.incarnation)

@@ -1,12 +1,17 @@
 """The table `figures` in plain Python: percentiles (nearest rank) over rows of other tables.
 
+The nearest rank of a percentile is the least value that this percentage of all values do not
+exceed.
+
 A measure belongs to one of three chains:
 
-- the broker chain: phases of each offsets partition;
-- the client chain: phases of each member;
+- the broker chain: phases of the move of each offsets partition (and so of its groups'
+  coordinator);
+- the client chain: phases of each member until it is served again;
 - `gap`: longest time without service.
 
-The subjects of a measure are the partitions, members or groups that one fault concerned.
+The subjects of a measure are the partitions, members or groups that one fault concerned; each has
+one value.
 `pipeline.tables.figure_table` computes the same with Spark.
 """
 
@@ -38,8 +43,9 @@ _CLIENT = {
     "heartbeats at old": "late_heartbeats",
 }
 _GAPS = {"commit gap": "member", "processing gap": "partition", "no coordinator": "group"}
-"""Names of the measures of gaps, with the kind of subject. Above, those of the chains of brokers
-and clients, with the column that holds the values.
+"""Measures of gaps, with the kind of subject.
+
+_BROKER and _CLIENT map each measure of their chain to the column that holds its values.
 """
 _ENDS = {
     "broker": ("fault_us", "active_us"),
@@ -48,7 +54,7 @@ _ENDS = {
 }
 """Columns with the beginning and the end of the time that a subject's values describe."""
 _RANKED = {"p50": (50, 1), "p90": (90, 10), "p99": (99, 100)}
-"""Percentiles: the percent, and the least number of samples for which the percentile is given."""
+"""Percentiles: name -> the percentage, and the least number of samples for which it is given."""
 
 
 def figures_of(trace: Trace) -> list[TableRow]:
@@ -56,7 +62,7 @@ def figures_of(trace: Trace) -> list[TableRow]:
     broker, client = broker_phases_of(trace), client_phases_of(trace)
     available = availability_of(trace)
 
-    # Chain, name, column and rows of each measure.
+    # Of each measure: its chain, its name, the column with its values, and the rows.
     measured = [("broker", name, column, broker) for name, column in _BROKER.items()]
     measured += [("client", name, column, client) for name, column in _CLIENT.items()]
     for name, subject in _GAPS.items():
@@ -89,7 +95,8 @@ def _span(chain: str, row: TableRow, fault: TableRow) -> tuple[int, int]:
     """Return beginning and end of the time that a subject's values describe."""
     begin_column, end_column = _ENDS[chain]
     from_us: int = row[begin_column]
-    # A member that had to join is served again only after its join, whose end is not in the row.
+    # A member that had to rejoin is served again only after its join. The row lacks the end of the
+    # join, so the time lasts until the next fault.
     had_to_join = chain == "client" and row["join_us"] is not None
     to_us: int | None = None if had_to_join else row[end_column]
     if to_us is None:
@@ -106,7 +113,8 @@ def _percentiles(values: list[int | None]) -> TableRow:
         "max": max(known, default=None),
     }
     for name, (percent, needed) in _RANKED.items():
-        # Rounded up: the first rank, counted from 1, that `percent` of the values do not exceed.
+        # The number of values times the percentage, rounded up: `-(-a // b)` is a / b rounded up.
+        # It is the first rank, counted from 1, that `percent` of the values do not exceed.
         rank = -(-len(known) * percent // 100)
         columns[name] = known[rank - 1] if len(known) >= needed else None
     return columns

@@ -1,7 +1,9 @@
 """The table `group_states` in plain Python: intervals of each group's states, by coordinator.
 
 `pipeline.tables.group_states` computes the same with Spark. A broker's life is one incarnation: the
-time from one start of its process to its end.
+time from one start of its process to its end. A group's coordinator is the broker that leads the
+group's offsets partition (a partition of `__consumer_offsets`). A broker loads a partition (reads
+its groups into memory) when it becomes the leader, and unloads it when it no longer is.
 """
 
 from pipeline.in_memory.trace import TableRow, Trace, detail_of
@@ -21,7 +23,7 @@ _KINDS = (
 
 
 def group_states_of(trace: Trace) -> list[TableRow]:
-    """Return the states of each group on each coordinator that had it."""
+    """Return the states of each group on each coordinator that knew the group."""
     table = []
     for (broker, incarnation), rows in trace.lives(*_KINDS):
         life = _BrokerLife(trace, broker, incarnation)
@@ -74,7 +76,7 @@ class _BrokerLife:
         """Return all intervals; open ones end with the broker or the run."""
         for group in list(self._open):
             self._close(group, None)
-        # After the run's end, nodes still write rows while they stop; no table counts those.
+        # Nodes still write rows after the run's end, while they stop. No table counts those rows.
         return [row for row in self._closed if row["from_us"] <= self._trace.end_us]
 
     def _change_members(self, group: str, change: int) -> None:
@@ -111,7 +113,8 @@ class _BrokerLife:
     def _close(self, group: str, at_us: int | None) -> None:
         """End a group's interval at `at_us`, or at the broker's end if that came before.
 
-        `at_us` None: no row ends the interval. An interval in Dead always ends where it begins.
+        With `at_us` None, no row ends the interval. An interval in the state Dead always ends where
+        it begins.
         """
         row = self._open.pop(group, None)
         if row is None:

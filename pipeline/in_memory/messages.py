@@ -4,10 +4,11 @@ An exchange is a request and its answer. A trace has up to four rows about an ex
 client's: it sent the request; the answer came, or the request failed. Two are the server's: it
 received the request; it answered.
 
-Successive equal exchanges are one row of the table. If a fault has very many rows, only the most
-interesting ones are kept. docs/TABLES.md has the rules; `pipeline.tables.messages` computes the
-same with Spark. Listed exchanges are those about coordination and control: Produce is not listed,
-and Fetch only if it goes to a controller, from which brokers fetch metadata.
+If exchanges that follow one another are equal, they share one row of the table. If a fault has more
+than _MAX_ROWS rows, only the most interesting ones are kept. docs/TABLES.md has the rules;
+`pipeline.tables.messages` computes the same with Spark. Listed exchanges are those about
+coordination and control: an exchange of Produce is not listed, and one of Fetch only if it goes to
+a controller, from which brokers fetch metadata.
 """
 
 from collections.abc import Sequence
@@ -41,7 +42,7 @@ _LISTED = (
     "BrokerHeartbeat",
 )
 _NOT_COLLAPSED = ("JoinGroup", "SyncGroup", "LeaveGroup")
-"""Requests that have a row each if they succeed."""
+"""APIs whose successful requests have a row each, even if they are equal."""
 _MAX_ROWS = 400
 """Limit of the rows of one fault."""
 _SECOND_US = 1_000_000
@@ -51,10 +52,10 @@ _SECOND_US = 1_000_000
 class _Exchange:
     """A request and its answer.
 
-    - `sent`, `ended`: the client's rows about the request, and about its answer or failure. None:
-      the trace lacks the row, or no answer came.
+    - `sent`, `ended`: the client's rows about the request, and about its answer or failure. None if
+      the trace lacks the row, or if no answer came.
     - `place`: index among the exchanges with the same client, server, API and correlation id.
-    - `named`: the coordinator that the answer to a FindCoordinator named.
+    - `named`: for a FindCoordinator, the coordinator that the answer named.
     """
 
     client: str
@@ -82,7 +83,7 @@ class _Exchange:
 
     @property
     def result(self) -> tuple[str, str | None, str | None]:
-        """Outcome, member and named coordinator, which are equal for the exchanges of one row."""
+        """Outcome, member and named coordinator; equal for all exchanges of one row."""
         outcome = "no answer" if self.ended is None else self.ended.error or "NONE"
         member = None if self.sent is None else self.sent.member or None
         return outcome, member, self.named
@@ -105,17 +106,17 @@ def messages_of(trace: Trace) -> list[TableRow]:
             and exchange.begin_us <= to_us
             and exchange.last_us >= from_us
         ]
-        rows = _collapsed(in_window, fault["injected_us"])
-        table += [{"fault": fault["fault"]} | row for row in _kept(rows)]
+        rows = _collapse(in_window, fault["injected_us"])
+        table += [{"fault": fault["fault"]} | row for row in _keep_most_interesting(rows)]
     return table
 
 
 def _windows(trace: Trace) -> list[tuple[TableRow, int, int]]:
     """Return each fault with the beginning and the end of the time around it.
 
-    The time begins a second before the fault, and ends a second after the last effect of the fault
-    (an active coordinator, an accepted member, a stable group). It lasts at least 5 s after the
-    fault, and at most 120 s or until the next fault.
+    The time begins one second before the fault, and ends one second after the last effect of the
+    fault. An effect is an active coordinator, an accepted member or a stable group. The time after
+    the fault lasts at least 5 s, and at most 120 s, but not beyond the next fault.
     """
     faults = faults_of(trace)
     effects = [(row["fault"], row["active_us"]) for row in broker_phases_of(trace)]
@@ -139,8 +140,8 @@ class _Pairing:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        # By client, server, API and correlation id. Correlation ids start again with each life of
-        # a client, so one key may have several exchanges.
+        # By client, server, API and correlation id. One key can have several exchanges, because
+        # correlation ids start again with each life (each process) of a client.
         self._by_request: dict[tuple[str, str, str, int | None], list[_Exchange]] = {}
 
     def exchanges(self) -> list[_Exchange]:
@@ -155,17 +156,17 @@ class _Pairing:
         return self._all()
 
     def _all(self) -> list[_Exchange]:
-        return [exchange for alike in self._by_request.values() for exchange in alike]
+        return [exchange for same_request in self._by_request.values() for exchange in same_request]
 
     def _add(self, client: str, server: str, row: TraceRow) -> _Exchange:
         """Add an exchange that begins with `row`, and return it."""
         request = (client, server, str(row.api), row.correlation_id)
-        alike = self._by_request.setdefault(request, [])
-        alike.append(_Exchange(*request, place=len(alike)))
-        return alike[-1]
+        same_request = self._by_request.setdefault(request, [])
+        same_request.append(_Exchange(*request, place=len(same_request)))
+        return same_request[-1]
 
     def _take_ends(self) -> None:
-        """Assign the clients' rows about answers and failures, and the coordinators they named.
+        """Assign the clients' rows about answers, failures and coordinators that answers named.
 
         A client writes COORDINATOR_FOUND after the answer that named the coordinator, and before it
         sends its next FindCoordinator.
@@ -176,14 +177,14 @@ class _Pairing:
             TraceKind.REQUEST_FAILED,
             TraceKind.COORDINATOR_FOUND,
         )
-        # By the identity of the row, which is the same object in every list of the trace.
+        # Keys are the identities of rows: a row is the same object in every list of the trace.
         sent = {id(exchange.sent): exchange for exchange in self._all()}
         for _, rows in self._trace.lives(*kinds):
             last: dict[tuple[object, ...], _Exchange] = {}
             looked_up: _Exchange | None = None  # the exchange of the client's last FindCoordinator
             for row in rows:
-                # `cause` is the purpose of the connection, except in COORDINATOR_FOUND, where it
-                # is the asked broker (and `peer` the named one).
+                # `cause` is the purpose of the connection, except in a row COORDINATOR_FOUND: there
+                # `cause` is the broker that was asked, and `peer` the broker that it named.
                 connection = (row.peer, row.cause, row.api, row.correlation_id)
                 if row.kind == TraceKind.COORDINATOR_FOUND:
                     if looked_up is not None and looked_up.server == row.cause:
@@ -194,7 +195,7 @@ class _Pairing:
                         last[connection] = sent[id(row)]
                     if row.api == "FindCoordinator":
                         looked_up = None
-                else:  # an answer or a failure, which counts if it is the request's first
+                else:  # an answer or a failure; only the first one of a request counts
                     exchange = last.get(connection)
                     is_first_end = exchange is not None and exchange.ended is None
                     if exchange is not None and is_first_end:
@@ -206,15 +207,15 @@ class _Pairing:
     def _take_server_row(self, row: TraceRow) -> None:
         """Assign a server's row to the last request with its key that was sent before the row."""
         request = (str(row.peer), row.node, str(row.api), row.correlation_id)
-        alike = self._by_request.get(request)
-        if alike is None:  # the trace lacks the client's rows: the exchange has no `sent`
-            alike = [self._add(str(row.peer), row.node, row)]
+        same_request = self._by_request.get(request)
+        if same_request is None:  # the trace lacks the client's rows: the exchange has no `sent`
+            same_request = [self._add(str(row.peer), row.node, row)]
         sent_before = [
             exchange
-            for exchange in alike
+            for exchange in same_request
             if exchange.sent is not None and exchange.sent.time_us <= row.time_us
         ]
-        exchange = sent_before[-1] if sent_before else alike[0]
+        exchange = sent_before[-1] if sent_before else same_request[0]
         if row.kind == TraceKind.REQUEST_RECEIVED:
             if exchange.received_us is None:
                 exchange.received_us = row.time_us
@@ -230,8 +231,7 @@ def _is_listed(api: str | None, server: str) -> bool:
 class _Row:
     """A row of the table: successive equal exchanges.
 
-    `common`: what the exchanges have in common: their result, and whether they began before the
-    fault.
+    `common` is equal for all of them: their result, and whether they began before the fault.
     """
 
     common: tuple[object, ...]
@@ -250,8 +250,12 @@ class _Row:
         )
 
 
-def _collapsed(exchanges: Sequence[_Exchange], injected_us: int) -> list[_Row]:
-    """Return rows: exchanges of one route that follow one another and are equal are one row."""
+def _collapse(exchanges: Sequence[_Exchange], injected_us: int) -> list[_Row]:
+    """Return one row for each sequence of equal exchanges on one route.
+
+    The exchanges of a route are in the order of their beginnings. A sequence ends where the next
+    exchange of the route is different.
+    """
 
     def order(exchange: _Exchange) -> tuple[tuple[str, str, str, str], int, int, int]:
         begin_us, correlation_id = exchange.begin_us or 0, exchange.correlation_id or 0
@@ -272,11 +276,12 @@ def _collapsed(exchanges: Sequence[_Exchange], injected_us: int) -> list[_Row]:
     return rows
 
 
-def _kept(rows: list[_Row]) -> list[TableRow]:
-    """Return the rows that a fault keeps (rule 3 of `tables.messages`).
+def _keep_most_interesting(rows: list[_Row]) -> list[TableRow]:
+    """Return the rows to keep for one fault, at most _MAX_ROWS (rule 3 of `tables.messages`).
 
-    1. First the rows that are the first of their kind: API, server, group and outcome.
-    2. Then the other rows of the clients with most of these first rows.
+    1. First come the rows that are the first of their kind. A kind is an API, a server, a group and
+       an outcome.
+    2. Then come the other rows; those of clients with many first rows come before those of others.
     """
     kinds_so_far: dict[tuple[object, ...], None] = {}
     firsts_by_client: dict[str, int] = {}
@@ -300,7 +305,7 @@ def _kept(rows: list[_Row]) -> list[TableRow]:
 
 
 def _table_row(row: _Row) -> TableRow:
-    """Return the table's row for equal exchanges, with the moments of the first exchange."""
+    """Return the table's row for equal exchanges; its times are those of the first exchange."""
     first = row.exchanges[0]
     outcome, member, named = first.result
     ends = [exchange.ended.time_us for exchange in row.exchanges if exchange.ended is not None]

@@ -1,9 +1,11 @@
 """The table `ownership` in plain Python: each interval in which a member owned a partition.
 
-An interval begins when a member gets its assignment, and ends when it gives the partition up, or
-dies. Only rows that the members wrote count: in this time the member itself believes that it owns
-the partition. A tenure is the time in which a broker is the active coordinator of an offsets
-partition. `pipeline.tables.ownership` computes the same with Spark.
+An interval begins when a member gets its assignment, and ends when the member gives the partition
+up, or dies. Only rows that the members themselves wrote count, so an interval is the time in which
+the member itself believes that it owns the partition. A tenure is the time in which a broker is the
+active coordinator of an offsets partition (a partition of `__consumer_offsets`); the leader epoch
+is the number of the broker's leadership there. `pipeline.tables.ownership` computes the same with
+Spark.
 """
 
 from collections.abc import Sequence
@@ -55,15 +57,15 @@ def ownership_of(trace: Trace) -> list[TableRow]:
 def _intervals(rows: Sequence[TraceRow]) -> list[TableRow]:
     """Return the intervals of one incarnation of a consumer.
 
-    Only the consumer's own rows end an interval here, and an interval without such a row stays
-    open, with `to_us` None. `_end_at_death` then compares each interval with deaths and with
-    the run's end.
+    In this function only the consumer's own rows end an interval; if there is no such row, the
+    interval stays open, with `to_us` None. `_end_at_death` then compares each interval with deaths
+    and with the run's end. An interval also has:
 
     - `position`: the cause of the first POSITION_RESET in the interval, None without one.
     - `start_offset`: the offset that this POSITION_RESET set.
     """
     intervals: list[TableRow] = []
-    held: dict[tuple[str, str], TableRow] = {}  # the open intervals, by group and partition
+    open_intervals: dict[tuple[str, str], TableRow] = {}  # by group and partition
     synced_with: dict[str, str | None] = {}  # the broker of each group's last SyncGroup
     for row in rows:
         group = str(row.group)
@@ -72,8 +74,8 @@ def _intervals(rows: Sequence[TraceRow]) -> list[TableRow]:
                 synced_with[group] = row.peer
         elif row.kind == TraceKind.PARTITIONS_ASSIGNED:
             for partition in detail_of(row)["partitions"]:
-                _give_up(held, (group, partition), row.time_us, "reassigned")
-                held[group, partition] = {
+                _give_up(open_intervals, (group, partition), row.time_us, "reassigned")
+                open_intervals[group, partition] = {
                     "group": group,
                     "partition": partition,
                     "member": row.member,
@@ -88,13 +90,13 @@ def _intervals(rows: Sequence[TraceRow]) -> list[TableRow]:
                     "ended_by": "run end",
                     "records": 0,
                 }
-                intervals.append(held[group, partition])
+                intervals.append(open_intervals[group, partition])
         elif row.kind in (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST):
-            how = "lost" if row.kind == TraceKind.PARTITIONS_LOST else "revoked"
+            ended_by = "lost" if row.kind == TraceKind.PARTITIONS_LOST else "revoked"
             for partition in detail_of(row)["partitions"]:
-                _give_up(held, (group, partition), row.time_us, how)
-        elif (group, str(row.partition)) in held:
-            owned = held[group, str(row.partition)]
+                _give_up(open_intervals, (group, partition), row.time_us, ended_by)
+        elif (group, str(row.partition)) in open_intervals:
+            owned = open_intervals[group, str(row.partition)]
             if row.kind == TraceKind.RECORDS_CONSUMED:
                 owned["records"] += detail_of(row)["count"]
             elif owned["position"] is None:  # the first POSITION_RESET: no other kind is left
@@ -103,18 +105,21 @@ def _intervals(rows: Sequence[TraceRow]) -> list[TableRow]:
 
 
 def _give_up(
-    held: dict[tuple[str, str], TableRow], place: tuple[str, str], at_us: int, how: str
+    open_intervals: dict[tuple[str, str], TableRow],
+    place: tuple[str, str],
+    at_us: int,
+    ended_by: str,
 ) -> None:
     """End the open interval of `place`, a group and a partition; do nothing if none is open."""
-    owned = held.pop(place, None)
+    owned = open_intervals.pop(place, None)
     if owned is not None:
-        owned["to_us"], owned["ended_by"] = at_us, how
+        owned["to_us"], owned["ended_by"] = at_us, ended_by
 
 
 def _end_at_death(trace: Trace, owned: TableRow, consumer: str, incarnation: int) -> None:
-    """End an interval with its owner's death, if that came first.
+    """End an interval at its owner's death, if that came before the interval's end.
 
-    An interval that reaches the run's end has `to_us` None, also if it was given up later.
+    An interval that reaches the run's end gets `to_us` None, even if the owner gave it up later.
     """
     death = trace.death(consumer, incarnation, owned["from_us"])
     if death is not None and (owned["to_us"] is None or death.at_us < owned["to_us"]):
@@ -126,7 +131,7 @@ def _end_at_death(trace: Trace, owned: TableRow, consumer: str, incarnation: int
 class _AssignmentEpochs:
     """Finds the leader epoch of an assignment, from the coordinator's tenures.
 
-    It is the epoch of the last tenure that had begun when the member got the assignment.
+    This is the epoch of the last tenure that had begun when the member got the assignment.
     """
 
     def __init__(self, trace: Trace) -> None:

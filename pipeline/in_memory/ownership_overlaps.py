@@ -1,6 +1,7 @@
 """The table `ownership_overlaps` in plain Python: times in which a partition had two owners.
 
-The first of the two owners is the one whose interval began earlier (or whose name sorts first).
+An interval of ownership is the time in which a member believes that it owns a partition. The first
+of two owners is the one whose interval began earlier (at the same time: whose name sorts first).
 `pipeline.tables.ownership_overlaps` computes the same with Spark.
 """
 
@@ -22,17 +23,20 @@ _SIDE_COLUMNS = {
     "coordinator": "coordinator",
     "epoch": "leader_epoch",
 }
-"""Columns of the table, without `first_` or `second_`, and the columns of `ownership` they copy."""
+"""Columns of the table, without the prefix `first_` or `second_` -> the column of `ownership` that
+each of them copies.
+"""
 
 
 @once_per_trace
 def ownership_overlaps_of(trace: Trace) -> list[TableRow]:
-    """Return each pair of intervals in which two members owned one partition at once."""
+    """Return each pair of intervals in which two members owned one partition at the same time."""
     faults = faults_of(trace)
     healings = sorted(fault["healed_us"] for fault in faults if fault["healed_us"] is not None)
     owners = sorted(ownership_of(trace), key=lambda row: (row["from_us"], row["consumer"]))
-    # The intervals of each partition, the latest at the front. The loop takes each `first` off the
-    # end, so that the intervals that begin after `first` are left.
+    # The intervals of each partition, the latest one first. The loop below goes from early to late
+    # and removes each `first` from the end of its list. So the list then holds only the intervals
+    # that begin after `first`.
     later_intervals: dict[tuple[str, str], list[TableRow]] = {}
     for row in reversed(owners):
         later_intervals.setdefault((row["group"], row["partition"]), []).append(row)
@@ -51,7 +55,8 @@ def ownership_overlaps_of(trace: Trace) -> list[TableRow]:
             from_us, until_us = second["from_us"], min(ends, default=trace.end_us)
             if from_us >= until_us:
                 continue  # the second interval has no length
-            # `healed_us`: the last healing before the overlap ends, else the first one after it.
+            # `healed_us` is the last healing of a fault before the overlap ends; if there is none,
+            # the first healing after it.
             before = [healed_us for healed_us in healings if healed_us <= until_us]
             after = [healed_us for healed_us in healings if healed_us > until_us]
             by_first = _processed(trace, first, from_us, until_us)

@@ -46,12 +46,12 @@ def processing_of(trace: Trace) -> list[TableRow]:
 
 
 def begun_us(row: TraceRow) -> int:
-    """Return when the work on a batch began. The member writes the batch's row when it ends."""
+    """Return when the work on a batch began. A member writes the batch's row when the work ends."""
     return row.time_us - int(detail_of(row).get("work_us", 0))
 
 
 def _shared_offsets(trace: Trace) -> dict[tuple[str, str, str], set[int]]:
-    """Return the offsets that two owners processed while both owned the partition.
+    """Return the offsets that two members processed while both owned the partition.
 
     Keys: group, partition and the node of one of the owners.
     """
@@ -60,7 +60,7 @@ def _shared_offsets(trace: Trace) -> dict[tuple[str, str, str], set[int]]:
     for row in ownership_of(trace):
         owners.setdefault((row["group"], row["partition"]), []).append(row)
     for group_and_partition, intervals in owners.items():
-        # Each pair in both orders: the result is kept under either owner.
+        # Each pair in both orders, because the result is stored under each of the two owners.
         for interval, other in permutations(intervals, 2):
             if interval["consumer"] == other["consumer"]:
                 continue  # two intervals of one member do not make two owners

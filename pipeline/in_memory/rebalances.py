@@ -1,14 +1,20 @@
 """The rebalances of a run, collected from the rows of its trace, and the table `rebalances`.
 
-The rows are read one by one, so that the run may still be in progress, or be a replay up to some
+In a rebalance, the members of a group rejoin and get new partitions. In its first half, the join
+phase, the members send JoinGroup; then a new generation begins (the number of the group's
+rebalance). In its second half, the sync phase, they ask for their partitions. The rebalance is
+complete when the coordinator has stored the new assignment.
+
+The rows are read one by one, so that the run can still be in progress, or be a replay up to some
 moment. A rebalance belongs to one coordinator. Later rows of that coordinator about the group
 belong to the rebalance until the next one begins. Members that are added or removed before a
-rebalance begins belong to it, too. They do not if one of these comes between: the start of a
-generation, the group becoming Empty or Dead, a load.
+rebalance begins belong to it, too, unless one of these rows comes between: the start of a
+generation, the group becoming Empty (without members) or Dead (deleted), a load (the coordinator
+reads its groups from the log).
 
-An incarnation is one life of a broker's process; in each, the broker is another coordinator. In a
-row, `cause` is the short name of a cause, and `cause_text` or `explanation` its sentence. The
-table `rebalances` is computed by Spark, too (`pipeline.tables.rebalances`).
+An incarnation is one life of a broker's process; in each incarnation, the broker counts as another
+coordinator. In a row, `cause` is the short name of a cause, and `cause_text` or `explanation` its
+sentence. The table `rebalances` is computed by Spark, too (`pipeline.tables.rebalances`).
 """
 
 from collections.abc import Iterable
@@ -43,18 +49,19 @@ Life = tuple[str, int, str]  # node, incarnation, group
 
 
 class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
-    """A rebalance of one group. Units: microseconds on the run's clock, lengths too.
+    """A rebalance of one group. Times and lengths are in microseconds, times on the run's clock.
 
-    - `coordinator`, `incarnation`: the broker that began it.
-    - `reason`: a RebalanceCause; `cause`: the coordinator's sentence.
+    - `coordinator`, `incarnation`: the broker that began the rebalance, and the life of its
+      process.
+    - `reason`: a RebalanceCause; `cause`: the coordinator's sentence about it.
     - `client_reason`: the reason that the member gave in its request.
     - `store_error`: the error with which the append of the new assignment failed.
-    - `member`: the member that caused it; None if no single member did.
+    - `member`: the member that caused the rebalance; None if no single member did.
     - `added`, `removed`: member ids in the order of their rows.
     - `removed_because`: the RemovalCauses, each once.
     - `new_generation`, `joined_us`, `stable_us`: None if the rebalance did not reach that step.
-    - `cut_short_us`, `cut_short_by`: time and text of the event that ended it early; None if it was
-      completed or is in progress.
+    - `cut_short_us`, `cut_short_by`: time and text of the event that ended the rebalance early;
+      None if it was completed or is in progress.
     """
 
     group: str
@@ -95,7 +102,7 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True)
-class _Begun:
+class _RebalanceRows:
     """The rows of a rebalance. `changes` are the rows about added and removed members."""
 
     started: TraceRow
@@ -107,7 +114,7 @@ class _Begun:
     changes: list[TraceRow] = field(default_factory=list)
 
     def cut_short(self, time_us: int, by: str) -> None:
-        """Record what ended the rebalance early, unless it had ended already."""
+        """Record what ended the rebalance early; do nothing if the rebalance had ended already."""
         if self.stable is None and self.cut_short_us is None:
             self.cut_short_us = time_us
             self.cut_short_by = by
@@ -119,16 +126,19 @@ class _Coordinator:
 
     - `begun`: its rebalances, in order.
     - `joining`: the rebalance whose generation has not started yet.
-    - `early`: rows of added and removed members whose rebalance has not begun yet.
+    - `early`: rows about added and removed members that will belong to the next rebalance.
     """
 
-    begun: list[_Begun] = field(default_factory=list)
-    joining: _Begun | None = None
+    begun: list[_RebalanceRows] = field(default_factory=list)
+    joining: _RebalanceRows | None = None
     early: list[TraceRow] = field(default_factory=list)
 
 
 class RebalanceLog:
-    """Collects the rebalances of one run. The rows of each node's incarnation must be in order."""
+    """Collects the rebalances of one run from its rows.
+
+    The rows of each incarnation of a node must come in the order in which it wrote them.
+    """
 
     def __init__(self) -> None:
         self.client_ids: dict[str, str] = {}
@@ -140,10 +150,10 @@ class RebalanceLog:
         if row.kind not in KINDS:
             return
         if row.kind in (TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED):
-            self._died(row)
+            self._process_death(row)
         elif row.group is not None:
             life = (row.node, row.incarnation, row.group)
-            self._step(self._coordinators.setdefault(life, _Coordinator()), row)
+            self._add_row(self._coordinators.setdefault(life, _Coordinator()), row)
 
     def observe_all(self, rows: Iterable[TraceRow]) -> None:
         """Process rows."""
@@ -162,7 +172,7 @@ class RebalanceLog:
     def of_group(self, group_id: str) -> tuple[Rebalance, ...]:
         """Return the rebalances of a group on every coordinator, in the order of their starts."""
         rebalances = [
-            _summary(begun)
+            _rebalance_of(begun)
             for (_node, _incarnation, group), coordinator in self._coordinators.items()
             if group == group_id
             for begun in coordinator.begun
@@ -171,7 +181,7 @@ class RebalanceLog:
             sorted(rebalances, key=lambda rebalance: (rebalance.started_us, rebalance.coordinator))
         )
 
-    def _step(self, coordinator: _Coordinator, row: TraceRow) -> None:
+    def _add_row(self, coordinator: _Coordinator, row: TraceRow) -> None:
         """Add one row of a coordinator to the rebalance that the row belongs to."""
         latest = coordinator.begun[-1] if coordinator.begun else None
         match row.kind:
@@ -180,7 +190,7 @@ class RebalanceLog:
                     latest.cut_short(row.time_us, row.explanation or "another rebalance")
                     if row.cause == RebalanceCause.ASSIGNMENT_NOT_STORED:
                         latest.store_error = row.error
-                coordinator.joining = _Begun(row, changes=coordinator.early)
+                coordinator.joining = _RebalanceRows(row, changes=coordinator.early)
                 coordinator.begun.append(coordinator.joining)
                 coordinator.early = []
             case TraceKind.GENERATION_STARTED:
@@ -205,14 +215,15 @@ class RebalanceLog:
         client_id = detail_of(row).get("client_id")
         if row.member is not None and client_id:
             self.client_ids[row.member] = str(client_id)
-        # A replaced static member has a new id but stays the same member: no change.
+        # When a static member restarts (a member with a configured `group.instance.id`), it gets a
+        # new member id but stays the same member: that is no change.
         if row.cause != RemovalCause.STATIC_MEMBER_REPLACED:
             changes = (
                 coordinator.early if coordinator.joining is None else coordinator.joining.changes
             )
             changes.append(row)
 
-    def _died(self, row: TraceRow) -> None:
+    def _process_death(self, row: TraceRow) -> None:
         """Process the end of a node: it cuts short the rebalances that the node coordinated."""
         is_killed = row.kind == TraceKind.NODE_KILLED
         name = row.peer if is_killed else row.node
@@ -222,8 +233,8 @@ class RebalanceLog:
                 coordinator.begun[-1].cut_short(row.time_us, end)
 
 
-def _summary(begun: _Begun) -> Rebalance:
-    """Return a rebalance as it ended, or as far as it came."""
+def _rebalance_of(begun: _RebalanceRows) -> Rebalance:
+    """Return a rebalance as it ended, or, if it did not end, as far as it came."""
     started, joined, stable = begun.started, begun.joined, begun.stable
     removed = [row for row in begun.changes if row.kind == TraceKind.MEMBER_REMOVED]
     added = [row for row in begun.changes if row.kind == TraceKind.MEMBER_ADDED]
@@ -261,14 +272,15 @@ def rebalances_of(trace: Trace) -> list[TableRow]:
         log.observe_all(rows)
     table = []
     for group in log.groups():
-        # The default binds the group of this turn of the loop.
+        # The default value binds `group` to the value of this pass of the loop.
         def consumers(member_ids: Iterable[str], group: str = group) -> list[str]:
             return sorted({names.get((group, member_id), member_id) for member_id in member_ids})
 
         for rebalance in log.of_group(group):
             coordinator = rebalance.coordinator, rebalance.incarnation
             member = rebalance.member
-            # The coordinator's last tenure before the rebalance began has the epoch.
+            # The epoch is that of the coordinator's last tenure (time as the active coordinator)
+            # before the rebalance began.
             epochs = [
                 (tenure["start_us"], tenure["leader_epoch"])
                 for tenure in tenures
@@ -285,7 +297,8 @@ def rebalances_of(trace: Trace) -> list[TableRow]:
                     "new_generation": rebalance.new_generation,
                     "reason": rebalance.reason,
                     "member": member,
-                    # None stays None; a member id without a known consumer stands for itself.
+                    # `member` None stays None. A member id without a known consumer is shown
+                    # itself.
                     "consumer": member and names.get((group, member), member),
                     "cause": rebalance.cause,
                     "client_reason": rebalance.client_reason,

@@ -1,6 +1,7 @@
 """The tables `runs`, `groups` and `bad_rows` in plain Python.
 
-A bad row lacks a cell that every row must have, or has an unknown kind.
+A bad row lacks a cell that every row must have, or has an unknown kind. The steady state of a run
+is the state with all groups, members and partitions complete.
 """
 
 from collections.abc import Sequence
@@ -14,8 +15,8 @@ _NEEDED = ("time_us", "seq", "node", "incarnation", "kind")
 
 @once_per_trace
 def runs_of(trace: Trace) -> list[TableRow]:
-    """Return the run's one row."""
-    begun: dict[str, int] = {}  # the beginning of each stage
+    """Return the only row of the table `runs`: one run has one row."""
+    begun: dict[str, int] = {}  # time at which each stage of the run began
     for row in trace.of(TraceKind.RUN_STAGE):
         begun.setdefault(detail_of(row)["stage"], row.time_us)
     return [
@@ -30,7 +31,10 @@ def runs_of(trace: Trace) -> list[TableRow]:
 
 
 def groups_of(trace: Trace) -> list[TableRow]:
-    """Return each group that had members, with the number of nodes that were its members."""
+    """Return each group that had members, with its offsets partition and its number of consumers.
+
+    The offsets partition is the partition of `__consumer_offsets` that holds the group.
+    """
     consumers: dict[str, dict[str, None]] = {}
     for row in trace.of(*MEMBER_KINDS):
         if row.group is not None:

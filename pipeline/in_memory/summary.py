@@ -1,10 +1,11 @@
 """The summary of one run without Spark: from its event files, or from rows that are in memory.
 
-The figures are equal to those of Spark's tables (`pipeline.run.analyze`): both feed
-`summary.summary`, and tests compare them. For many runs at once, call `summarize_rows` in the
-process that has the rows, or `summarize_directory` in one process per run.
+The figures are equal to those of Spark's tables (`pipeline.run.analyze`): both ways call
+`summary.summary`, and tests compare them. To summarize many runs at the same time, call
+`summarize_rows` in the process that has the rows, or `summarize_directory` in one process per run.
 
-A bad row lacks a required cell or has an unknown kind. It is counted, and otherwise ignored.
+A bad row lacks a required cell or has an unknown kind. The summary counts bad rows, and otherwise
+ignores them.
 """
 
 import gc
@@ -26,20 +27,20 @@ from pipeline.summary.trace_aggregates import AGGREGATES, bad_row_counts_of
 from protocol.trace import TRACE_COLUMNS, TraceKind, TraceRow
 
 MAX_ROWS = 2_000_000
-"""Most rows that are read into memory; Spark's transforms read larger runs.
+"""Most rows of a run that are read into memory; Spark's transforms read larger runs.
 
 100,000 rows take 90 MB of memory and a second.
 """
 ROWS_AT_ONCE = 500_000
-"""Most rows of a run whose summary is computed here although Spark computes the figures, too.
+"""Most rows of a run whose summary a command computes here before it starts Spark.
 
-A command then prints the summary after a few seconds, before Spark starts.
+Spark computes the same figures later. But so the command prints the summary after a few seconds.
 """
 _NAMES = [name for name, _ in TRACE_COLUMNS]
 _TEXTS = [name for name, kind in TRACE_COLUMNS if kind == "string"]
 _KINDS = frozenset(kind.value for kind in TraceKind)
 _COUNTED = frozenset({TraceKind.RECORDS_CONSUMED, TraceKind.RECORDS_PRODUCED})
-"""Kinds whose rows count records in their detail."""
+"""Kinds of rows about records; each row states in its `detail` how many records it is about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +55,8 @@ class RunRows:
 def collecting_no_cycles() -> Iterator[None]:
     """Switch Python's cyclic garbage collector off within the block.
 
-    Millions of rows live until the end, and none is part of a cycle. The collector would traverse
-    them again and again; that would take a quarter of the time of the whole summary.
+    Millions of rows live until the end, and none of them is part of a cycle. The collector would
+    traverse them again and again, which would take a quarter of the time of the whole summary.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -69,7 +70,7 @@ def collecting_no_cycles() -> Iterator[None]:
 def summarize_directory(directory: Path, *, max_rows: int | None = None) -> RunSummary | None:
     """Return the summary of the run in `directory`.
 
-    None if the run has more than `max_rows` rows, or if `rows_of` leaves the reading to Spark.
+    Returns None if the run has more than `max_rows` rows, or if only Spark can read it (`rows_of`).
     """
     (files,) = find_run_files([directory])
     if max_rows is not None and files.rows > max_rows:
@@ -84,13 +85,14 @@ def summarize_directory(directory: Path, *, max_rows: int | None = None) -> RunS
 def rows_of(files: RunFiles) -> RunRows | None:
     """Return the rows of a run's event files; None if Spark must read them.
 
-    Spark must read more than MAX_ROWS rows. It must also read a trace in which a row about records
-    does not count them, as in a torn trace or one of an earlier version.
+    Spark must read a run with more than MAX_ROWS rows. It must also read a trace in which a row
+    about records does not state their number: such a trace is damaged, or an earlier version wrote
+    it.
     Raises: OSError.
     """
     if files.rows > MAX_ROWS:
         return None
-    rows = _separated([cells for path in files.events for cells in _cells(path)])
+    rows = _separate_bad_rows([cells for path in files.events for cells in _cells(path)])
     if not all(_has_record_count(row) for row in rows.good if row.kind in _COUNTED):
         return None
     return rows
@@ -101,7 +103,8 @@ def summarize_rows(
 ) -> RunSummary:
     """Return the summary of a run whose rows are in memory, in any order.
 
-    Units: `clock_error_us` between machines; 0 in virtual time.
+    `clock_error_us`: the error between the clocks of the run's machines; 0 in virtual time (the
+    run's own simulated clock).
     """
     files = RunFiles(run=run, directory=directory, events=(), rows=len(rows), unreadable=())
     trace = Trace(rows) if rows else None
@@ -128,7 +131,7 @@ def _summary_of(files: RunFiles, rows: RunRows, trace: Trace | None, error_us: i
 
 
 def _has_record_count(row: TraceRow) -> bool:
-    """Return whether a row counts its records and, if they were consumed, has the last offset."""
+    """Return whether a row states its number of records and, if consumed, the last offset."""
     detail = detail_of(row)
     return "count" in detail and (row.kind == TraceKind.RECORDS_PRODUCED or "last" in detail)
 
@@ -149,14 +152,14 @@ def _values(column: pa.ChunkedArray) -> list[Any]:  # Any: what the column holds
         values: list[Any] = column.to_pylist()
         return values
     array = column.unify_dictionaries().combine_chunks()
-    if isinstance(array, pa.ChunkedArray):  # no rows
+    if isinstance(array, pa.ChunkedArray):  # the column has no rows
         return []
-    # The index of a missing value is None. `texts[-1]`, the None at the end, stands for that value.
+    # The index of a missing value is None. The list ends with None, which stands for such a value.
     texts = [*array.dictionary.to_pylist(), None]
     return [texts[-1 if place is None else place] for place in array.indices.to_pylist()]
 
 
-def _separated(rows_of_cells: Sequence[tuple[Any, ...]]) -> RunRows:
+def _separate_bad_rows(rows_of_cells: Sequence[tuple[Any, ...]]) -> RunRows:
     """Separate good rows from bad ones."""
     good: list[TraceRow] = []
     unusable: list[TableRow] = []

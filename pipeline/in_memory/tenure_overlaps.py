@@ -1,7 +1,8 @@
 """The table `tenure_overlaps` in plain Python: times with two coordinators of one partition.
 
-A tenure is the time in which a broker is the active coordinator of an offsets partition. Of two
-that overlap, the older one has the lower leader epoch. `pipeline.tables.tenure_overlaps` computes
+A tenure is the time in which a broker is the active coordinator of an offsets partition (a
+partition of `__consumer_offsets`). If two tenures overlap, the older one is the one with the lower
+leader epoch (the number of the partition's leadership). `pipeline.tables.tenure_overlaps` computes
 the same with Spark.
 """
 
@@ -14,7 +15,8 @@ from protocol.trace import TraceKind, TraceRow
 
 def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
     """Return each pair of overlapping tenures, with the answers of both coordinators."""
-    # By leader epoch first: of each pair below, the earlier one in this list is the older tenure.
+    # Sorted by leader epoch first: of each pair below, the earlier one in this list is the older
+    # one.
     tenures = sorted(
         coordinator_tenures_of(trace),
         key=lambda tenure: (
@@ -56,15 +58,15 @@ def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
                 row[f"{side}_broker"] = tenure["broker"]
                 row[f"{side}_epoch"] = tenure["leader_epoch"]
                 row[f"{side}_incarnation"] = tenure["incarnation"]
-                # In the whole tenure; the other counts are of answers within the overlap.
+                # Commits in the whole tenure. The other counts are of answers within the overlap.
                 row[f"{side}_commits_in_all"] = tenure["commits"]
                 heartbeats = [
                     answer
                     for answer in _heartbeats(trace)
                     if _is_from(answer, tenure, groups, shared)
                 ]
-                # A commit has a row for each of its partitions, all at one moment: the set counts
-                # the commit once.
+                # A commit of several partitions has a row for each; all rows have the same time. So
+                # the set has one entry for the commit.
                 commits = {
                     (answer.group, answer.node, answer.time_us)
                     for answer in trace.of(TraceKind.OFFSETS_COMMITTED)

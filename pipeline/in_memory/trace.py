@@ -1,10 +1,13 @@
-"""The trace under the tables in memory: ordered rows, the run's end, deaths, pauses and cuts.
+"""The trace for the tables in memory: ordered rows, the run's end, deaths, pauses and cuts.
 
-The tables in this folder are computed without Spark, for the summary of a run. They are loops over
-sorted rows, written from the definitions in docs/TABLES.md, and share no code with the Spark
-tables. So a mistake in one of the two is not in the other, and tests that compare both find it.
+The trace of a run is its recorded rows of events. The tables in this folder are computed without
+Spark, for the summary of a run. They are loops over sorted rows, written from the definitions in
+docs/TABLES.md, and share no code with the Spark tables. So a mistake in one of the two is not in
+the other, and tests that compare both find it.
 
-A life of a node is one incarnation: the time from one start of its process to its end.
+A life of a node is one incarnation: the time from one start of its process to its end. A cut is a
+time in which a fault of the network separates a node from others. An offsets partition is a
+partition of `__consumer_offsets`, in which a coordinator keeps its groups.
 """
 
 import json
@@ -56,8 +59,9 @@ class Death:
     """The end of a node's process, or a start that proves that earlier processes have ended.
 
     - `by`: `stopped` in an orderly way, or `killed`. A start has `killed`.
-    - `before_incarnation`: for a start, the new incarnation; all earlier ones are dead. None for an
-      end, whose row names no incarnation: the one that lived at `at_us` is dead.
+    - `before_incarnation`: for a start, the number of the new incarnation; all earlier ones are
+      dead. None for an end: its row does not name the incarnation, so the one that lived at `at_us`
+      is dead.
     """
 
     node: str
@@ -74,7 +78,7 @@ class Span:
     to_us: int
 
     def shared_with(self, other: "Span") -> "Span | None":
-        """Return the time that both have in common, None if there is none."""
+        """Return the time that both spans have in common, None if there is none."""
         from_us, to_us = max(self.from_us, other.from_us), min(self.to_us, other.to_us)
         return Span(from_us=from_us, to_us=to_us) if to_us > from_us else None
 
@@ -126,14 +130,15 @@ class Trace:
             for row in self.of(*_PARTITION_KINDS)
             if is_offsets_partition(row)
         ]
-        # The number of partitions is in no row, so it is derived from the highest index.
+        # No row states the number of partitions, so it is derived from the highest index.
         partitions = max(indexes) + 1 if indexes else 0
         partition_of: dict[str, str | None] = {}
         for row in self.of(*MEMBER_KINDS):
             if row.group is not None:
                 by_name = partition_for(row.group, partitions) if partitions else None
                 partition_of[row.group] = None if by_name is None else f"{_OFFSETS}{by_name}"
-        # A load proves the partition. The derived number of partitions may be too small.
+        # A load (reading a group from its partition) proves the partition. The number that was
+        # derived above can be too small.
         for row in self.of(TraceKind.GROUP_LOADED):
             if row.group in partition_of:
                 partition_of[row.group] = row.partition
@@ -145,6 +150,7 @@ class Trace:
         The node is known from the member's own rows. A member whose own rows are not in the trace
         is only known by the client id that its coordinator traced.
         """
+        # The second loop overwrites client ids with nodes.
         consumers: dict[tuple[str, str], str] = {}
         for row in self.of(TraceKind.MEMBER_ADDED):
             client_id = detail_of(row).get("client_id")
@@ -158,16 +164,16 @@ class Trace:
     # -- deaths --
 
     def deaths(self) -> list[Death]:
-        """Return the ends of processes, from their own rows or from a newer incarnation's start."""
+        """Return the ends of processes: rows about an end, and starts of newer incarnations."""
         return self.once(Trace._find_deaths)
 
     def _find_deaths(self) -> list[Death]:
         """Return the ends of processes, and the starts that prove ends, by time."""
         deaths = []
         for row in self.of(TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED, TraceKind.NODE_STARTED):
-            # A start proves that earlier incarnations have ended, if the trace lacks the rows of
-            # their ends. These ends count as kills: a process that stops in an orderly way writes
-            # NODE_STOPPED.
+            # A start proves that all earlier incarnations have ended, even if the trace lacks the
+            # rows about their ends. Such an end counts as a kill, because a process that stops in
+            # an orderly way writes NODE_STOPPED.
             is_start = row.kind == TraceKind.NODE_STARTED
             deaths.append(
                 Death(
@@ -182,8 +188,8 @@ class Trace:
     def death(self, node: str, incarnation: int, since_us: int) -> Death | None:
         """Return the death that ends a life of a node, None if the life does not end.
 
-        `since_us` must be a moment of the life of `incarnation`. So the first death at or after
-        this moment ends the life, unless it proves the end of older incarnations only.
+        `since_us` must be a moment of the life of `incarnation`. The first death at or after this
+        moment ends the life, unless it proves only the end of older incarnations.
         """
         for death in self.deaths():
             if death.node == node and death.at_us >= since_us:
@@ -199,8 +205,8 @@ class Trace:
     def pauses(self, node: str) -> list[Span]:
         """Return the times in which a node was paused: until it resumed, died or started again.
 
-        NODE_STOPPED is not read: a paused process stops in an orderly way only at the run's end,
-        where every pause ends.
+        NODE_STOPPED is ignored: a paused process can stop in an orderly way only at the run's end,
+        where every pause ends anyway.
         """
         spans: list[Span] = []
         since: int | None = None
@@ -222,28 +228,31 @@ class Trace:
                 since = row.time_us
         if since is not None:
             spans.append(Span(from_us=since, to_us=self.end_us))
-        return _merged(spans, self.end_us)
+        return _merge(spans, self.end_us)
 
     def cuts(self, node: str, faults: Sequence[TableRow]) -> list[Span]:
         """Return the times in which a node was cut off from others, according to `faults`.
 
-        Both faults, `cut` and `clog`, hold all messages on links until they are healed.
+        The fault `cut` and the fault `clog` hold all messages on links until they are healed.
         """
         spans = []
         for fault in faults:
-            # A fault of links separates two sides, `from` and `to`; the nodes of `from` count as
-            # cut off. If the fault's row names no sides, all its nodes do.
+            # A fault of links separates two sides, `from` and `to`. The nodes of `from` count as
+            # cut off. If the fault's row names no sides, all nodes of the fault count as cut off.
             cut_off = fault["from_nodes"] or fault["nodes"]
             if fault["kind"] not in ("cut", "clog") or node not in cut_off:
                 continue
             began_us = _first_known(fault["in_force_us"], fault["injected_us"])
             ended_us = _first_known(fault["in_force_until_us"], fault["healed_us"], self.end_us)
             spans.append(Span(from_us=began_us, to_us=ended_us))
-        return _merged(spans, self.end_us)
+        return _merge(spans, self.end_us)
 
 
 def once_per_trace(table_of: Callable[[Trace], T]) -> Callable[[Trace], T]:
-    """Decorator: compute a table once per trace. Its readers share it, and must not change it."""
+    """Decorate a function so that it computes its table once per trace.
+
+    All callers share the table, and must not change it.
+    """
 
     @wraps(table_of)
     def computed_once(trace: Trace) -> T:
@@ -258,7 +267,7 @@ def within(spans: Iterable[Span], whole: Span) -> list[Span]:
 
 
 def length_us(spans: Iterable[Span]) -> int:
-    """Return the sum of the lengths of spans; a moment in two spans counts twice."""
+    """Return the sum of the lengths of spans; a moment that is in two spans counts twice."""
     return sum(span.to_us - span.from_us for span in spans)
 
 
@@ -271,8 +280,8 @@ def last_fault_before(faults: Sequence[TableRow], at_us: int) -> str | None:
     return before[-1]["fault"] if before else None
 
 
-def _merged(spans: Iterable[Span], end_us: int) -> list[Span]:
-    """Merge overlapping spans, and cut them off at the run's end."""
+def _merge(spans: Iterable[Span], end_us: int) -> list[Span]:
+    """Merge overlapping spans, and end them at the run's end at the latest."""
     merged: list[Span] = []
     for span in sorted(spans, key=lambda span: (span.from_us, span.to_us)):
         to_us = max(span.from_us, min(span.to_us, end_us))

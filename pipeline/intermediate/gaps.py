@@ -1,8 +1,12 @@
 """Steps: the gaps between successive activities of a subject (commits, batches, tenures).
 
-A gap that lasts until the end of the trace is open: `after_us` is null. It counts as lost time only
-if `pending_us` is known, the moment from which the subject tried without success. Otherwise the
-subject had nothing more to do.
+A subject is a consumer, a partition of data or an offsets partition. A consumer commits: it stores
+its position in a partition with the coordinator of its group. An offsets partition is a partition
+of `__consumer_offsets`; the broker that leads it coordinates its groups.
+
+A gap that lasts until the end of the trace is open: its `after_us` is null. An open gap counts as
+lost time only if `pending_us` is known: the first moment at which the subject tried, without
+success, to be active again. Otherwise the subject had nothing more to do.
 
 The column `span` of an event about a batch holds three fields of its `detail`: `count`, the number
 of records; `last`, the offset of the last record; `work_us`, the time of the work on them. A tenure
@@ -29,12 +33,12 @@ def commit_gaps(events: DataFrame) -> DataFrame:
     Columns:
     - `run`, `group`, `subject` (the consumer's node);
     - `before_us`, `after_us`: this commit and the next one, microseconds on the run's clock;
-    - `pending_us`: after the last commit, the first moment at which the consumer requested a
-      commit, a commit failed, or the consumer marked its coordinator unknown;
+    - `pending_us`: after the last commit, the first moment of one of three events: the consumer
+      requested a commit, a commit failed, or the consumer marked its coordinator unknown;
     - `after_peer`: the broker that acknowledged the next commit.
 
-    Nulls: `after_us` and `after_peer` of the last commit; `pending_us` of all others, and of the
-    last commit if none of the three followed.
+    Nulls: `after_us` and `after_peer` of the last commit; `pending_us` of all other commits, and of
+    the last one if none of the three events followed.
     """
     key = ("run", "group", "subject")
     consumer = F.col("node").alias("subject")
@@ -57,7 +61,7 @@ def commit_gaps(events: DataFrame) -> DataFrame:
         .select("run", "group", consumer, F.col("time_us").alias("asked_us"))
     )
 
-    # The first of these rows after a member's last commit.
+    # `asked_us`: time of the first of these rows after a member's last commit.
     last = acknowledged.groupBy(*key).agg(F.max("before_us").alias("last_us"))
     in_vain = (
         asked.join(last, list(key))
@@ -79,9 +83,10 @@ def processing_gaps(events: DataFrame) -> DataFrame:
     """Return the gaps between the batches that members processed of each partition.
 
     Output grain: one row per run, group, partition and moment at which a member finished a batch.
-    Columns: as in `commit_gaps`, where `subject` is the partition; `before_us`: the batch was
-    finished; `after_us`: work on the next batch began (`before_us` if it had begun already);
-    `pending_us`: the first record was produced that no member consumed. There is no `after_peer`.
+    Columns: as in `commit_gaps`, without `after_peer`. `subject` is the partition.
+    - `before_us`: the batch was finished;
+    - `after_us`: work on the next batch began (equal to `before_us` if it had begun earlier);
+    - `pending_us`: a member produced the first record that no member consumed.
     """
     key = ("run", "group", "subject")
     partition = F.col("partition").alias("subject")
@@ -100,7 +105,7 @@ def processing_gaps(events: DataFrame) -> DataFrame:
         (F.col("offset") + F.coalesce("span.count", F.lit(1)) - 1).alias("newest"),
     )
 
-    # The first record that was produced beyond all that the group consumed.
+    # `waiting_us`: time of the first record that was produced beyond all that the group consumed.
     reached = consumed.groupBy(*key).agg(F.max("last").alias("last"))
     waiting = (
         produced.join(reached, ["run", "subject"])
@@ -109,7 +114,7 @@ def processing_gaps(events: DataFrame) -> DataFrame:
         .agg(F.min("produced_us").alias("waiting_us"))
     )
     # The earliest beginning of work among all later batches. The next batch alone is not enough: if
-    # two members work at once, the one that finishes later may have begun earlier.
+    # two members work at the same time, the one that finishes later can have begun earlier.
     later = Window.partitionBy(*key).orderBy("before_us").rowsBetween(1, Window.unboundedFollowing)
     next_begun = F.min("begun_us").over(later)
     # After the last batch, `greatest` would leave the null out and return `before_us`.
@@ -131,7 +136,8 @@ def coordinator_holes(tenures: DataFrame, runs: DataFrame) -> DataFrame:
     `after_us` (the next tenure began). Nulls: `after_us` if no tenure followed before the run's
     end.
     """
-    # Tenures may overlap, so a hole begins at the latest end of all tenures before.
+    # Tenures can overlap, so a time without a coordinator begins when all tenures before have
+    # ended.
     so_far = (
         Window.partitionBy("run", "partition")
         .orderBy("start_us", "leader_epoch")
@@ -143,6 +149,7 @@ def coordinator_holes(tenures: DataFrame, runs: DataFrame) -> DataFrame:
         F.max("end_us").over(so_far).alias("before_us"),
         F.col("start_us").alias("after_us"),
     ).where(F.col("after_us") > F.col("before_us"))
+    # A time without a coordinator that lasts until the end of the run.
     at_the_end = (
         tenures.groupBy("run", "partition")
         .agg(F.max("end_us").alias("before_us"))

@@ -1,4 +1,8 @@
-"""The table `groups`: the offsets partition of each consumer group."""
+"""The table `groups`: the offsets partition of each consumer group.
+
+An offsets partition is a partition of the topic `__consumer_offsets`, in which a coordinator keeps
+its groups. The broker that leads the partition coordinates the groups in it.
+"""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -37,8 +41,9 @@ def in_offsets_topic() -> Column:
 def groups(events: DataFrame) -> DataFrame:
     """Find each group's offsets partition.
 
-    It is the partition from which a coordinator loaded the group. If no coordinator did, it is
-    computed from the group's name as FindCoordinator does, over the offsets partitions of the run.
+    If a coordinator loaded the group (read it from the log of a partition), that partition is the
+    group's. Otherwise the partition is computed from the group's name, as Kafka's FindCoordinator
+    does it, over the offsets partitions of the run.
     Input grain: one row per event. Output grain: one row per run and group that has consumers.
     Columns: `run`, `group`, `partition` (`__consumer_offsets-<n>`), `consumers` (how many nodes
     were members at some time). Nulls: `partition` if the run names no offsets partition at all.
@@ -50,6 +55,7 @@ def groups(events: DataFrame) -> DataFrame:
     )
     loaded = of_kind(events, TraceKind.GROUP_LOADED).groupBy("run", "group")
     loaded_from = loaded.agg(F.max("partition").alias("loaded_from"))
+    # The number behind the last "-" of a partition's name.
     index = F.substring_index("partition", "-", -1).cast("int")
     # The number of offsets partitions: one more than the highest number in the trace.
     sizes = of_kind(events, *_PARTITION_KINDS).where(in_offsets_topic()).groupBy("run")
@@ -72,8 +78,9 @@ def groups(events: DataFrame) -> DataFrame:
 def offsets_partition_of(group: Column, partitions: Column) -> Column:
     """Return `abs(hashCode(group)) % partitions`, the number of the group's offsets partition.
 
-    `hashCode` is Java's, over UTF-16 code units in 32 bits. Spark computes in 64 bits, so that the
-    value is cut to 32 bits after each code unit. `abs(-2**31)` is 0, as in Kafka's Utils.abs.
+    `hashCode` is Java's: 32 bits, over the UTF-16 code units of the text. Spark computes in 64
+    bits, so this function cuts the value to 32 bits after each code unit. `abs(-2**31)` is 0, as in
+    Kafka's Utils.abs.
     """
     text = F.hex(F.encode(group, "UTF-16BE"))
     units = F.transform(
@@ -85,7 +92,7 @@ def offsets_partition_of(group: Column, partitions: Column) -> Column:
         F.lit(0).cast("long"),
         lambda value, unit: (value * 31 + unit).bitwiseAND(F.lit(0xFFFFFFFF)),
     )
-    # From 2**31 on, `unsigned` stands for a negative number, of the magnitude 2**32 - unsigned.
+    # A value of 2**31 or more stands for a negative number, whose magnitude is 2**32 - unsigned.
     magnitude = (
         F.when(unsigned == 1 << 31, F.lit(0))
         .when(unsigned > 1 << 31, (1 << 32) - unsigned)

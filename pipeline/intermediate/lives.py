@@ -1,7 +1,8 @@
 """Steps: when nodes died, were paused, or were cut off from others.
 
-A life of a node is one incarnation: the time from one start of its process to its end. The driver
-is the process that conducts the run and injects its faults.
+A life of a node is one incarnation: the time from one start of its process to its end. An
+impairment is a pause or a cut (a fault of the network that separates a node from others). The
+driver is the process that conducts the run and injects its faults.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -13,17 +14,19 @@ from protocol.trace import TraceKind
 PAUSED = "paused"
 CUT = "cut"
 _SILENCING_LINK_FAULTS = ("cut", "clog")
-"""Link faults under which no message arrives; under `slow` and `reset` messages still do."""
+"""Faults of network links under which no message arrives. Under the link faults `slow` and `reset`
+messages still arrive.
+"""
 
 
 def deaths(events: DataFrame) -> DataFrame:
     """List the ends of processes: rows about an end, and starts of a newer incarnation.
 
-    A start proves that every older incarnation of the node has ended.
+    The start of an incarnation proves that every older incarnation of the node has ended.
     Output grain: one row per end, or proof of an end. Columns: `run`, `node`, `died_us`
     (microseconds on the run's clock), `died_by` (killed | stopped), `successor`: every incarnation
-    before this one is dead. Nulls: `successor` of a row about an end, which does not name the
-    incarnation that ended.
+    with a lower number is dead. Nulls: `successor` of a row about an end, because such a row does
+    not name the incarnation that ended.
     """
     rows = of_kind(events, TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED, TraceKind.NODE_STARTED)
     started = F.col("kind") == TraceKind.NODE_STARTED.value
@@ -43,9 +46,9 @@ def impairments(events: DataFrame, faults: DataFrame, runs: DataFrame) -> DataFr
     """List the intervals in which a node was paused, or cut off from others.
 
     Input grain: one row per event; `faults`; `runs`. Output grain: one row per run, node,
-    impairment and interval; intervals of one node and impairment do not overlap.
+    impairment and interval. Intervals of one node and impairment do not overlap.
     Columns: `run`, `node`, `impairment` (paused | cut); `impaired_from_us`, `impaired_to_us` in
-    microseconds on the run's clock; an interval ends with the run at the latest. Nulls: none.
+    microseconds on the run's clock. An interval ends with the run at the latest. Nulls: none.
     """
     ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
     impaired = _pauses(events).unionByName(_cuts(faults)).join(ends, "run")
@@ -77,7 +80,8 @@ def impairments(events: DataFrame, faults: DataFrame, runs: DataFrame) -> DataFr
 def _pauses(events: DataFrame) -> DataFrame:
     """One row per pause of a node; `to_us` is null if the pause did not end.
 
-    A pause ends with the node's next row of these kinds: resumed, killed, or started again.
+    A pause ends with the node's next row, if this says that the node resumed, was killed or
+    started.
     """
     paused = F.col("kind") == TraceKind.NODE_PAUSED.value
     started = F.col("kind") == TraceKind.NODE_STARTED.value
@@ -105,11 +109,13 @@ def _pauses(events: DataFrame) -> DataFrame:
 
 
 def _cuts(faults: DataFrame) -> DataFrame:
-    """One row per node on the `from` side of a silencing link fault (null `to_us`: not healed).
+    """One row per node on the `from` side of a link fault that silences.
 
-    The fault separates both sides alike. By convention the nodes of `from`, the side that the
-    experiment names first, count as cut off.
+    The fault separates the nodes of its two sides, `from` and `to`, from each other. By convention
+    the nodes of `from`, the side that the experiment names first, count as cut off.
+    Nulls: `to_us` if the fault was not healed.
     """
+    # A fault without the two sides lists its nodes in `nodes`.
     side = F.when(F.size("from_nodes") > 0, F.col("from_nodes")).otherwise(F.col("nodes"))
     return faults.where(F.col("kind").isin(list(_SILENCING_LINK_FAULTS))).select(
         "run",
@@ -123,13 +129,15 @@ def _cuts(faults: DataFrame) -> DataFrame:
 def impaired_us(intervals: DataFrame, impaired: DataFrame, *, node: str) -> DataFrame:
     """Add to each interval the time in which its node was paused, and in which it was cut off.
 
-    Input grain: any rows with `run`, the column named by `node`, `from_us` and `to_us`
-    (microseconds on the run's clock); `impairments`. Output grain: the same rows.
+    Input grain: any rows with `run`, `from_us`, `to_us` (microseconds on the run's clock), and a
+    column with the node, which the parameter `node` names; `impairments`. Output grain: the rows of
+    `intervals`.
     Columns: those of `intervals`; `paused_us`, `cut_us` (microseconds); `paused_from_us`,
-    `paused_to_us`, `cut_from_us`, `cut_to_us`: the first and last moment of these times in the
-    interval. Nulls: the moments if `paused_us` or `cut_us` is 0.
+    `paused_to_us`, `cut_from_us`, `cut_to_us`: the first and the last impaired moment in the
+    interval. Nulls: these moments if `paused_us` or `cut_us` is 0.
     """
     key = ["run", node, "from_us", "to_us"]
+    # The time that an interval and an impairment have in common.
     shared = F.least("to_us", "impaired_to_us") - F.greatest("from_us", "impaired_from_us")
     times = (
         intervals.select(*key)

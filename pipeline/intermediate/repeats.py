@@ -1,7 +1,7 @@
-"""Intermediate results: the batches that members processed, and the records that a group repeated.
+"""Steps: the batches that members processed, and the records that a group repeated.
 
-A record is *repeated* if members of one group processed it more than once. Tables of the pipeline
-are computed from these DataFrames, which are not stored. The column `span` of an event about a
+A record is *repeated* if members of one group processed it more than once. Several tables are
+computed from these DataFrames; no run directory holds them. The column `span` of an event about a
 batch holds three fields of its `detail`: `count`, the number of records; `last`, the offset of the
 last record; `work_us`, the time of the work on them.
 """
@@ -47,7 +47,7 @@ def batches(events: DataFrame) -> DataFrame:
 
 
 def begun_us() -> Column:
-    """Return when the work on a batch began. The member writes the batch's row when it ends."""
+    """Return when the work on a batch began. A member writes the batch's row when the work ends."""
     return F.col("time_us") - F.coalesce("span.work_us", F.lit(0))
 
 
@@ -55,15 +55,17 @@ def repeated_records(events: DataFrame) -> DataFrame:
     """List every processing of each record that its group processed more than once.
 
     Input grain: one row per event. Output grain: one row per run, group, partition, offset and
-    processing, of offsets that were processed twice or more. Columns: `run`, `group`, `partition`,
-    `offset`, `consumer`, `at_us` (microseconds on the run's clock), `nth` (1: the first time).
+    processing. Offsets that the group processed once have no rows.
+    Columns: `run`, `group`, `partition`, `offset`, `consumer`, `at_us` (microseconds on the run's
+    clock), `nth` (1: the first time that the group processed the record).
     Nulls: none.
     """
-    # A run has millions of records and repeats few. So:
-    # 1. Sort the batches of a partition by offset. In an *island* of batches, each later one begins
-    #    at or below the highest offset before it. Only in an island can a record be repeated.
+    # A run has millions of records, of which few are repeated. So:
+    # 1. Sort the batches of a partition by offset, and divide them into *islands*: a new island
+    #    begins at a batch that begins above the highest offset of all batches before it. A record
+    #    can be repeated only within one island.
     # 2. Keep the islands of two batches or more.
-    # 3. Split those batches into records, and count each record.
+    # 3. Split those batches into records, and count how often each record occurs.
     by_offset = Window.partitionBy(*_PARTITION).orderBy("first", "last", "at_us", "consumer", "seq")
     reached = F.max("last").over(by_offset.rowsBetween(Window.unboundedPreceding, -1))
     so_far = by_offset.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -90,25 +92,26 @@ def repeated_records(events: DataFrame) -> DataFrame:
 def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame) -> DataFrame:
     """Pair overlapping intervals of two owners of a partition, with the offsets both processed.
 
+    A member owns a partition in the time in which it may process the partition's records.
     Input grain: one row per interval of ownership (table `ownership`), per run (table `runs`), and
     per processing of a repeated record (`repeated_records`). Output grain: one row per pair of
-    overlapping intervals and offset that both members processed during the overlap; a pair without
+    overlapping intervals and offset that both members processed during the overlap. A pair without
     a common offset has one row.
     Columns:
     - `run`, `group`, `partition`, `offset`;
     - `from_us`, `to_us`: bounds of the overlap; `ends_us`: `to_us`, or the run's end;
     - `first`, `second`: structs of the two intervals, in the order of their beginnings.
 
-    Nulls: `to_us` if both members still owned the partition when the run ended; `offset` if they
-    processed none in common.
+    Nulls: `to_us` if both members still owned the partition when the run ended; `offset` if the two
+    members processed no record in common.
     """
     ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
-    # Every interval, as the first of a pair; renamed, the same rows are the second.
+    # `first`: every interval, as the first of a pair. `second`: the same rows under another name.
     intervals = ownership.join(ends, "run").select(
         *_PARTITION,
         "run_end_us",
         F.struct(
-            # `from_us` is the name of the overlap's beginning in the output.
+            # Another name than `from_us`, which is the overlap's beginning in the output.
             F.col("from_us").alias("at_us"),
             "consumer",
             "incarnation",
@@ -121,7 +124,7 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
         ).alias("first"),
     )
     second = intervals.drop("run_end_us").withColumnRenamed("first", "second")
-    # Structs are compared field by field: of two beginnings at one moment, the name decides.
+    # Spark compares structs field by field, so equal beginnings are ordered by the consumer's name.
     in_order = F.struct("first.at_us", "first.consumer") < F.struct(
         "second.at_us", "second.consumer"
     )
@@ -130,7 +133,7 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
         .where(in_order & (F.col("first.consumer") != F.col("second.consumer")))
         .withColumn("from_us", F.col("second.at_us"))
         .withColumn("ends_us", F.least("first.until_us", "second.until_us"))
-        # `least` leaves nulls out: null only if both members still own the partition.
+        # `least` skips nulls: it is null only if both are, that is, both members still own it.
         .withColumn("to_us", F.least("first.to_us", "second.to_us"))
         .where(F.col("from_us") < F.col("ends_us"))
         .drop("run_end_us")
@@ -159,7 +162,7 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
 def _processed(pairs: DataFrame, repeats: DataFrame, side: str) -> DataFrame:
     """List the offsets that one member of each pair processed during the overlap.
 
-    side: which member, `first` or `second`. Output grain: one row per pair and offset.
+    `side` says which member: `first` or `second`. Output grain: one row per pair and offset.
     """
     meanwhile = (F.col("at_us") >= F.col("from_us")) & (F.col("at_us") <= F.col("ends_us"))
     sides = pairs.select(

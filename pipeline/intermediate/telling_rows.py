@@ -1,9 +1,10 @@
 """The step `telling_rows`: the rows of a trace that tables read, about a third of all rows.
 
-They are selected and decoded once for all tables. The other rows are messages with an API outside
-LISTED_APIS (above all Produce and Fetch of data), and NO_TABLES_KINDS, which only people read. Only
-`runs`, which counts all rows, and the tables that count requests read the trace itself
-(`all_events`). A bad row lacks a required column or has an unknown kind; bad rows are kept, too.
+The step selects and decodes these rows once for all tables. The other rows are of two sorts:
+messages with an API outside LISTED_APIS (above all Produce and Fetch of data), and the kinds in
+NO_TABLES_KINDS, which only people read. Two sorts of readers use the whole trace (`all_events`)
+instead: the table `runs`, which counts all rows, and the tables that count requests. A bad row
+lacks a required column or has an unknown kind; this step keeps bad rows, too.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -37,12 +38,13 @@ LISTED_APIS = tuple(
         Api.BROKER_HEARTBEAT,
     )
 )
-"""APIs of coordination and control. Fetch is not listed, because most Fetch requests fetch data.
-Those that go to a controller fetch metadata; `is_listed` adds them.
+"""APIs of coordination and control. Fetch is not listed, because most Fetch requests fetch data. A
+Fetch request to a controller fetches metadata; `is_listed` adds these requests.
 """
 _CONTROLLERS = controller_name(0).removesuffix("0")
 """Common prefix of the names of all controllers: the name of controller 0 without its number."""
 _SERVER_KINDS = (TraceKind.REQUEST_RECEIVED, TraceKind.RESPONSE_SENT)
+"""Kinds of rows that the server of a request writes."""
 MESSAGE_KINDS = (
     TraceKind.REQUEST_SENT,
     TraceKind.RESPONSE_RECEIVED,
@@ -55,9 +57,9 @@ NO_TABLES_KINDS = (
     TraceKind.SESSION_RESTARTED,
     TraceKind.APPEND_STARTED,
 )
-"""Kinds with many rows that no table reads. To read one in a table, remove it from this list."""
+"""Kinds with many rows that no table reads. If a table is to read a kind, remove it from here."""
 _SPAN_KINDS = (TraceKind.RECORDS_CONSUMED, TraceKind.RECORDS_PRODUCED)
-"""Kinds of rows about a span of records; their rows have the column `span` (`telling_rows`)."""
+"""Kinds of rows about a span of records (a batch). These rows have a value in the column `span`."""
 
 
 def by_server() -> Column:
@@ -77,17 +79,17 @@ def telling_rows(rows: DataFrame) -> DataFrame:
     """Keep the bad rows of a trace, and the good ones that tables read.
 
     Input grain: one row per traced event, bad rows included (`events.read_events`). Output grain:
-    one row per event that is kept. Columns: those of the input, and `span`. In a row about records,
-    `span` holds three fields of `detail`:
+    one row per event that is kept. Columns: those of the input, and `span`. In a row about a batch
+    of records, `span` holds three fields of `detail`:
     - `count`: the number of records;
     - `last`: the offset of the last record;
     - `work_us`: the time that the application worked on them.
 
-    Nulls: `span` of other rows; fields that the detail lacks.
+    Nulls: `span` of rows about anything else; fields that `detail` lacks.
     """
     # `is_listed` is null if the row lacks `api` or `peer`: such a message is not listed.
     silent = _is_any_of(NO_TABLES_KINDS) | (_is_any_of(MESSAGE_KINDS) & ~_certainly(is_listed()))
-    # RECORDS_PRODUCED has only the first of these fields.
+    # RECORDS_PRODUCED has only `count`; the other two fields become null.
     fields = detail("count", "last", "work_us", of=RecordsConsumedDetail)
     span = F.when(_is_any_of(_SPAN_KINDS), fields)
     return rows.where(F.col("bad").isNotNull() | ~silent).withColumn("span", span)
@@ -98,5 +100,5 @@ def _is_any_of(kinds: tuple[TraceKind, ...]) -> Column:
 
 
 def _certainly(condition: Column) -> Column:
-    """Return a condition that is false, not null, where a column that it reads is null."""
+    """Return `condition`, but false instead of null (null: a column that it reads is null)."""
     return F.coalesce(condition, F.lit(False))

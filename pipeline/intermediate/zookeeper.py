@@ -1,7 +1,7 @@
 """Steps for the tables of ZooKeeper: its transactions, and the group of each consumer.
 
 A transaction is a change of ZooKeeper's data; its zxid is its number in the order of all changes.
-In an attempt, a consumer tries once to own its share of the partitions.
+In an attempt of a rebalance, a consumer tries once to own its share of the partitions.
 """
 
 from pyspark.sql import DataFrame
@@ -16,7 +16,6 @@ def zookeeper_txns(events: DataFrame) -> DataFrame:
     """List the transactions that any server of the ensemble has applied, each once.
 
     Input grain: one row per event. Output grain: one row per run and zxid.
-    A zxid is the number of a transaction.
     Columns: `run`, `zxid`; `applied_us`: when the first server applied the transaction, in
     microseconds on the run's clock; `session`, `op`, `path`, `data`, `ephemeral` as in the trace.
     Nulls: `path`, `data`, `ephemeral` as in the trace.
@@ -27,7 +26,8 @@ def zookeeper_txns(events: DataFrame) -> DataFrame:
         .where(F.col("offset").isNotNull())
         .withColumn("txn", txn)
         .groupBy("run", F.col("offset").alias("zxid"))
-        # All servers apply the same transactions, so any server's row gives the columns.
+        # All servers apply the same transactions: the columns are equal in the rows of all servers,
+        # and `min` returns the value of any of them.
         .agg(
             F.min("time_us").alias("applied_us"),
             *(

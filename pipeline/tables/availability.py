@@ -1,12 +1,14 @@
 """The table `availability`: the time that each fault cost each member, partition and group.
 
-A gap is a time without service. It is open (`after_us` null) if it lasted until the run's end, and
-then `pending_us` is the moment at which the subject first missed something. A row of `failovers` is
-a pair of a fault and a group:
+A gap is a time without service to a subject. It is open (`after_us` is null) if it lasted until the
+run's end; then `pending_us` is the first moment at which the subject missed something. A tenure is
+the time in which a broker is the active coordinator of an offsets partition (a partition of
+`__consumer_offsets`); a load precedes it, in which the broker reads the partition's groups. A row
+of `failovers` is a pair of a fault and a group:
 
 - `moved`: the fault moved the group's coordinator;
 - `later`: the coordinators after the move, and when each became active;
-- `until_us`: the next fault of the group, or the run's end.
+- `until_us`: the time of the next fault of the group, or the run's end.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -30,8 +32,9 @@ def availability(
 
     The kinds of subjects, and their gaps:
     - `member`: the time without an acknowledged commit. If the fault moved the coordinator, the gap
-      begins with the last commit acknowledged before the fault. It ends with the first one that a
-      later coordinator (of the new epoch or of a newer one) acknowledged after its load. If the
+      begins with the last commit that was acknowledged before the fault. It ends with the first
+      commit that a later coordinator acknowledged after its load; a later coordinator is that of
+      the new leader epoch (the number of the partition's leadership) or of a newer one. If the
       coordinator did not move, the gap is the longest such time around or after the fault.
     - `partition` (of a data topic, per group): the longest time around or after the fault in which
       no member of the group worked on a record of the partition.
@@ -40,25 +43,26 @@ def availability(
       fault.
 
     Rules for the gaps of members and partitions:
-    1. A gap "around or after the fault" begins before the next fault that affects the group. It
-       also ends before the next fault, unless it began before this fault.
+    1. A gap is "around or after the fault" if it begins before the next fault that affects the
+       group and ends after this fault. If it begins after this fault, it must also end before the
+       next one.
     2. A gap is at least as long as the usual interval between commits or batches.
-    3. A gap that never ended counts only if the subject missed something: a commit was requested,
-       the coordinator marked unknown, a record produced. Its length counts from that moment to the
-       run's end.
+    3. A gap that never ended counts only if the subject missed something: the consumer requested a
+       commit or marked the coordinator unknown, or a record was produced. The length of the gap
+       counts from that moment to the run's end.
     4. If several gaps have the same length, the earliest counts.
     Input grain: one row per event; `runs`; `coordinator_tenures`; one row per fault and group.
     Output grain: one row per run, fault, subject kind, group and subject.
     Columns:
     - `run`, `fault`, `subject_kind`, `group`;
     - `subject`: the consumer's node, the data partition, or the group;
-    - `before_us`, `after_us`: the ends of the gap in microseconds on the run's clock (of a
-      partition: a batch was done, work on the next began);
+    - `before_us`, `after_us`: the ends of the gap in microseconds on the run's clock (if the
+      subject is a partition: when work on a batch ended, and when work on the next one began);
     - `gap_us`: the gap's length in microseconds.
 
-    Nulls: `after_us` and `gap_us` if service did not come back before the run ended. A subject
-    without any activity around the fault has no row, nor has a group that had no coordinator before
-    the fault.
+    Nulls: `after_us` and `gap_us` if service did not come back before the run ended. Two sorts of
+    subjects have no row: those without any activity around the fault, and a group that had no
+    coordinator before the fault.
     """
     chosen_gaps = (
         _commits(commit_gaps(events), failovers, runs)
@@ -78,10 +82,10 @@ def availability(
 
 
 def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFrame:
-    """One row per fault, group and consumer: its gap between commits."""
+    """Return one row per fault, group and consumer, with its gap between commits."""
     gaps_per_fault = _gaps_per_fault(gaps, failovers, runs)
-    # The old coordinator may still acknowledge commits that were in flight when it lost the
-    # partition. Such an answer is no recovery: the gap must end at a later coordinator.
+    # The old coordinator can still acknowledge commits that were in flight when it lost the
+    # partition. This is no recovery: the gap must end at a later coordinator.
     at_later = F.exists(
         "later",
         lambda tenure: (
@@ -102,20 +106,25 @@ def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFram
 
 
 def _processing(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFrame:
-    """One row per fault, group and data partition: the gap between batches."""
+    """Return one row per fault, group and data partition, with its gap between batches."""
     gaps_per_fault = _gaps_per_fault(gaps, failovers, runs)
     return _picked(gaps_per_fault, F.max_by(_between(), _length(_around_the_fault())), "partition")
 
 
 def _coordination(holes: DataFrame, failovers: DataFrame, tenures: DataFrame) -> DataFrame:
-    """One row per fault and group whose partition ever had a coordinator: the time without one."""
+    """Return one row per fault and group, with the longest time without a coordinator.
+
+    A group whose partition never had a coordinator before the fault has no row.
+    """
     first = tenures.groupBy("run", "partition").agg(F.min("start_us").alias("first_us"))
     in_window = (F.col("before_us") < F.col("until_us")) & (
         F.col("after_us").isNull() | (F.col("after_us") > F.col("fault_us"))
     )
     # A time without a coordinator that never ended ranks as the longest of all.
+    # 2**62 stands for "infinite": it is greater than any time.
     length = F.coalesce(F.col("after_us") - F.col("before_us"), F.lit(2**62))
     longest = F.max_by(_between(), F.when(in_window, _earliest(length)))
+    # If a coordinator was always active, the gap has length 0 and lies at the fault.
     unbroken = F.struct(F.col("fault_us").alias("before_us"), F.col("fault_us").alias("after_us"))
     return (
         failovers.join(first, ["run", "partition"])
@@ -130,7 +139,7 @@ def _coordination(holes: DataFrame, failovers: DataFrame, tenures: DataFrame) ->
 
 
 def _gaps_per_fault(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFrame:
-    """Join each gap with the group's faults before its end, and an open gap with all faults.
+    """Join each gap with the group's faults before the gap's end, and an open gap with all faults.
 
     Output grain: at most one row per gap and fault.
     """
@@ -154,7 +163,11 @@ def _around_the_fault() -> Column:
 
 
 def _length(condition: Column) -> Column:
-    """Return the length by which gaps are ranked; an open gap begins at the first vain attempt."""
+    """Return the length by which gaps are ranked.
+
+    An open gap counts from the moment at which the subject first missed something. The length is
+    null if `condition` is false, so that the gap is not chosen.
+    """
     closed = F.col("after_us") - F.col("before_us")
     since_us = F.greatest("pending_us", "before_us")
     open_for = F.greatest(F.col("end_us") - since_us, F.lit(0))

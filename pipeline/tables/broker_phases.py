@@ -1,11 +1,13 @@
 """The table `broker_phases`: the broker chain of a failover, per offsets partition.
 
-The broker chain is four phases that follow one another:
+An offsets partition is a partition of `__consumer_offsets`: the broker that leads it coordinates
+its groups. A failover moves it to a new leader. A leader epoch is the number of a partition's
+leadership; each election increases it. The broker chain is four phases that follow one another:
 
 1. detect: from the fault to the controller's decision, the election of a leader;
-2. publish: until the elected broker became leader;
-3. load wait: until this broker began to load the partition;
-4. load: until it is the active coordinator.
+2. publish: until the elected broker knows that it is the leader;
+3. load wait: until this broker begins to load the partition (to read its groups into memory);
+4. load: until this broker is the active coordinator.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -20,24 +22,25 @@ from protocol.trace_schema import LoadCompletedDetail
 def broker_phases(events: DataFrame, faults: DataFrame, groups: DataFrame) -> DataFrame:
     """Follow the move of each offsets partition, from the fault to the new active coordinator.
 
-    An election belongs to the latest fault before it that hit the partition's leader, or that has
-    the partition in its blast radius. If a fault caused several elections, the first that found a
-    leader counts. That may be the old leader: it loads the partition again in the new epoch.
+    An election belongs to the latest earlier fault that hit the partition's leader, or that has the
+    partition in its blast radius (the groups and partitions that a fault affects). If a fault
+    caused several elections, the first one that found a leader counts. It can have elected the old
+    leader again: then this broker loads the partition again in the new epoch.
     Input grain: one row per event; `faults`; `groups`. Output grain: one row per run, fault and
     offsets partition whose leadership moved because of it.
     Columns:
     - `run`, `fault`, `partition`, `old_leader`, `new_leader`;
-    - `leader_epoch`: that of the new leader;
-    - `groups`: the consumer groups whose offsets partition this is;
+    - `leader_epoch`: the epoch of the new leader;
+    - `groups`: the consumer groups of this offsets partition;
     - moments in microseconds on the run's clock: `fault_us`, `decided_us` (the controller elected
       the new leader), `applied_us` (the new leader applied its election), `load_started_us`,
       `active_us` (the load was complete);
     - phases in microseconds, each from one of these moments to the next: `detect_us`, `publish_us`,
       `load_wait_us`, `load_us`;
-    - `records`, `bytes`: read by the load.
+    - `records`, `bytes`: how much the load read.
 
-    Nulls: a moment that the trace does not hold, and the phases that it bounds; `old_leader` if no
-    earlier leader is known.
+    Nulls: a moment that the trace does not hold, and the phases that begin or end with it;
+    `old_leader` if no earlier leader is known.
     """
     decided = _decided(_elections(events), faults)
     steps = _steps_of_new_leaders(events)
@@ -72,6 +75,7 @@ def broker_phases(events: DataFrame, faults: DataFrame, groups: DataFrame) -> Da
 
 def _elections(events: DataFrame) -> DataFrame:
     """One row per election of an offsets partition, with the last leader before it."""
+    # An election that found no leader has an empty `peer`.
     leader = F.nullif("peer", F.lit(""))
     before = (
         Window.partitionBy("run", "partition")
@@ -103,7 +107,8 @@ def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
             F.col("partitions").alias("hit"),
         )
     )
-    # A fault is a possible cause of later elections of what it hit; the latest such fault is taken.
+    # A fault can cause later elections of the partitions and leaders that it hit. The latest one
+    # counts.
     hit_partition = F.array_contains("hit", F.col("partition"))
     hit_leader = F.coalesce(F.array_contains("nodes", F.col("old_leader")), F.lit(False))
     possible_cause = (F.col("fault_us") <= F.col("decided_us")) & (hit_partition | hit_leader)
@@ -123,7 +128,7 @@ def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
 
 
 def _steps_of_new_leaders(events: DataFrame) -> DataFrame:
-    """One row per broker that became leader of an offsets partition in an epoch."""
+    """One row per leadership: a broker that became leader of an offsets partition in an epoch."""
     kinds = (TraceKind.BECAME_LEADER, TraceKind.LOAD_STARTED, TraceKind.LOAD_COMPLETED)
     completed = F.col("kind") == TraceKind.LOAD_COMPLETED.value
     sizes = detail("records", "bytes", of=LoadCompletedDetail)

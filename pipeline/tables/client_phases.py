@@ -1,13 +1,17 @@
 """The table `client_phases`: the client chain of a failover, per member.
 
-The client chain is three phases that follow one another:
+A failover is the move of a group's coordinator to another broker. The client chain is three phases
+that follow one another:
 
 1. notice: from the fault until the member marks its coordinator unknown;
 2. rediscover: until an answer names the newest coordinator;
 3. accept: until the member's first success at this coordinator.
 
-An exchange is a request with its answer. In rows of COORDINATOR_FOUND, `peer` is the named broker
-and `cause` the asked one. Numbers such as BEHAVIOUR 2.0 name sections of docs/kafka/BEHAVIOUR.md.
+The newest coordinator is the broker of the newest leader epoch (the number of the leadership of the
+group's offsets partition); its load reads the groups of this partition into memory. An exchange is
+a request with its answer. In rows of COORDINATOR_FOUND, `cause` is the broker that was asked, and
+`peer` the broker that its answer named. Numbers such as BEHAVIOUR 2.0 name sections of
+docs/kafka/BEHAVIOUR.md.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -21,8 +25,8 @@ from protocol.trace import TraceKind
 
 _KEY = ("run", "fault", "group", "node")
 _MEMBERSHIP = tuple(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECORDS_CONSUMED)
-"""Kinds of rows that prove membership. RECORDS_CONSUMED would prove it, too, but such a row always
-follows one of these kinds, and there are far more of them.
+"""Kinds of rows that prove membership. RECORDS_CONSUMED would prove it, too. It is left out,
+because a row of one of these kinds always comes before it, and because it has far more rows.
 """
 _SIGNAL_KINDS = (
     TraceKind.COORDINATOR_UNKNOWN,
@@ -30,61 +34,67 @@ _SIGNAL_KINDS = (
     TraceKind.COORDINATOR_LOOKUP_FAILED,
     *_MEMBERSHIP,
 )
+"""Kinds of rows, besides exchanges, from which the phases are computed."""
 _MOMENTS = ("unknown", "named", "accepted")
+"""Names of the steps that end the three phases."""
 _ANSWERED_AT_ONCE = [Api.HEARTBEAT.label, Api.OFFSET_COMMIT.label]
-"""APIs that wait for no other member, while JoinGroup and SyncGroup wait for the whole group."""
+"""APIs that the coordinator answers without waiting for other members. JoinGroup and SyncGroup are
+not among them: their answers wait for the whole group.
+"""
 _ANSWER = "answer"
-"""The `kind` of rows made of an exchange; other rows have the kind of their event."""
+"""The `kind` of rows that are made of an exchange. Other rows have the kind of their event."""
 _TIMED_APIS = [Api.JOIN_GROUP.label, Api.SYNC_GROUP.label]
-"""APIs timed from their first request on, even if that request was never answered."""
+"""APIs whose time counts from their first request, even if that request was never answered."""
 
 
 def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     """Follow each member from the fault to its first answer from the new coordinator.
 
-    A member is identified by its consumer's node, because member ids may change on the way. The
-    steps of a member are in the order in which it wrote them, even if they have the same moment.
+    A member is identified by the node of its consumer, because its member id can change on the way.
+    The steps of a member are in the order in which it wrote them, even if they have the same time.
     Input grain: one row per event; one row per fault and group. Output grain: one row per run,
-    fault, affected group and consumer that had been in the group before the fault.
+    fault, affected group and consumer that was a member of the group before the fault.
     Columns:
     - `run`, `fault`, `group`, `consumer` (node);
-    - `member_id`, `generation` before the fault, `member_id_after`, `generation_after`;
+    - `member_id`, `generation`: before the fault; `member_id_after`, `generation_after`: after it
+      (a generation is the number of a group's rebalance);
     - `fault_us`: the fault was injected;
     - `unknown_us`: the member first marked its coordinator unknown;
-    - `named_us`: an answer first named the coordinator of the newest epoch;
+    - `named_us`: an answer first named the newest coordinator;
     - `accepted_us`: the member's first success at this coordinator after its load: an acknowledged
-      commit or a group request (a heartbeat sent before the load ended does not count);
+      commit, or a group request (but not a heartbeat that the member sent before the load ended);
     - `notice_us`, `rediscover_us`, `accept_us`: the lengths of the phases, each from one of these
       four moments to the next;
-    - `join_us`, `sync_us`: microseconds from the first JoinGroup or SyncGroup sent after the fault
-      to the first that succeeded;
+    - `join_us`, `sync_us`: microseconds from the first JoinGroup (SyncGroup) that the member sent
+      after the fault to its first successful one;
     - `longest_wait_us`: the longest time that a heartbeat or commit to the old coordinator waited
-      for its answer or failure; only those count that ended after the fault and were sent before
-      `unknown_us`;
+      for its answer or failure. A request counts if the member sent it before `unknown_us`, and if
+      its wait ended after the fault;
     - `noticed_by`: the reason for marking the coordinator unknown (an error's name, or a sentence);
-    - `attempts`: FindCoordinator answers and failures from unknown to named;
-    - `stale_answers`: of `attempts`, the answers that named another broker, or the right broker
-      before its election;
-    - `self_answers`: of the stale answers, those in which the answering broker named itself;
-    - `commit_timeouts`: commits that the old coordinator answered REQUEST_TIMED_OUT after the
+    - `attempts`: FindCoordinator answers and failures in the phase rediscover;
+    - `stale_answers`: those of these answers that named another broker than the newest coordinator,
+      or named this broker before its election;
+    - `self_answers`: those of the stale answers in which the answering broker named itself;
+    - `commit_timeouts`: commits that the old coordinator answered with REQUEST_TIMED_OUT after the
       fault;
-    - `late_heartbeats`: heartbeats that the old coordinator answered with success after the new one
-      was active.
+    - `late_heartbeats`: heartbeats that the old coordinator answered with success when the new
+      coordinator was already active.
 
     Moments are microseconds on the run's clock, lengths are microseconds.
     Nulls:
-    - a moment that did not come, and the phases that it bounds (no `notice_us`: the member never
-      marked its coordinator unknown; no `join_us`: the member did not have to join);
+    - a moment that did not come, and the phases that begin or end with it (without `notice_us`, the
+      member never marked its coordinator unknown; without `join_us`, it did not have to join);
     - `longest_wait_us` if no request waited;
-    - `noticed_by`, `attempts`, `stale_answers`, `self_answers` without `unknown_us`;
+    - `noticed_by`, `attempts`, `stale_answers`, `self_answers` if `unknown_us` is null;
     - `late_heartbeats` unless the coordinator moved to another broker;
-    - `..._after` without an event after the fault.
+    - `..._after` if the member has no event after the fault.
     """
     affected = F.broadcast(failovers.where("affected"))
     member = Window.partitionBy(*_KEY)
     signals = _signals(events).join(affected, ["run", "group"])
     # `unknown`, `named` and `accepted` are the steps that end the three phases.
-    # One shuffle suffices: every window and every aggregation below is over the same key.
+    # Every window and every aggregation below has the same key, so Spark shuffles the rows only
+    # once.
     steps = (
         signals.where(F.col("at_us") < F.col("until_us"))
         .withColumn("unknown", F.min(_step(_is_unknown())).over(member))
@@ -144,9 +154,10 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
 def _signals(events: DataFrame) -> DataFrame:
     """One row per event of a consumer and per answer that the consumer got.
 
-    `sent_us` of an answer is the moment at which the consumer sent the request; otherwise null.
+    `sent_us`: of an answer, the time at which the consumer sent the request; null in other rows.
     """
-    # The only requests kept are JoinGroup and SyncGroup, because their times begin with a request.
+    # Of all requests, only JoinGroup and SyncGroup are kept: `join_us` and `sync_us` begin with
+    # them.
     asked = F.col("kind") == TraceKind.REQUEST_SENT.value
     timed = F.col("api").isin(_TIMED_APIS)
     written = of_kind(events, *_SIGNAL_KINDS, TraceKind.REQUEST_SENT).where(
@@ -191,7 +202,11 @@ def _when(condition: Column) -> Column:
 
 
 def _step(condition: Column) -> Column:
-    """Return the moment and the place of a step: several steps may have one moment."""
+    """Return the step of a row that meets the condition, else null.
+
+    A step is the time of a row with the incarnation and number of the row. It orders rows that have
+    the same time.
+    """
     return F.when(condition, F.col("step"))
 
 
@@ -205,7 +220,7 @@ def _is_membership() -> Column:
 
 
 def _is_unknown() -> Column:
-    """Return whether the member marked its coordinator unknown after the fault."""
+    """Return whether the member marked its coordinator unknown, in this row after the fault."""
     return _is(TraceKind.COORDINATOR_UNKNOWN) & (F.col("at_us") >= F.col("fault_us"))
 
 
@@ -218,8 +233,9 @@ def _names_coordinator() -> Column:
     """Return whether a COORDINATOR_FOUND names the coordinator of the newest epoch.
 
     If the old leader was elected again, only answers after its election count, because earlier
-    answers meant its old epoch. If another broker was elected, the moment of the answer is not
-    compared. No answer could name this broker before, and the clocks of two machines may differ.
+    answers meant its old epoch. If another broker was elected, the time of the answer does not
+    matter: no answer could name this broker before its election. Comparing the times could even be
+    wrong, because the clocks of two machines differ.
     """
     same = F.col("coordinator").eqNullSafe(F.col("old_leader"))
     in_term = ~same | F.col("decided_us").isNull() | (F.col("at_us") >= F.col("decided_us"))
@@ -227,7 +243,7 @@ def _names_coordinator() -> Column:
 
 
 def _names_newest() -> Column:
-    """Return whether an answer after the mark names the coordinator of the newest epoch."""
+    """Return whether an answer after the step `unknown` names the newest coordinator."""
     names_coordinator = _is(TraceKind.COORDINATOR_FOUND) & _names_coordinator()
     return names_coordinator & (F.col("step") > F.col("unknown"))
 
@@ -235,7 +251,9 @@ def _names_newest() -> Column:
 def _is_accepted() -> Column:
     """Return whether a row is a success at the new coordinator after its load.
 
-    Source: BEHAVIOUR 2.0: a loading broker answers every heartbeat with NONE, unchecked.
+    A loading broker answers every heartbeat with NONE, without a check of the member. So a
+    heartbeat counts only if the member sent it after the load.
+    Source: BEHAVIOUR 2.0.
     """
     loaded_us = F.when(F.col("moved"), F.col("active_us")).otherwise(F.col("fault_us"))
     committed = _is(TraceKind.OFFSETS_COMMITTED)
@@ -262,7 +280,7 @@ def _names_itself() -> Column:
 
 
 def _from_old() -> Column:
-    """Return whether a row is an answer of the old coordinator after the fault, or its failure."""
+    """Return whether a row after the fault is the old coordinator's answer, or its failure."""
     answered = (F.col("kind") == _ANSWER) & (F.col("at_us") >= F.col("fault_us"))
     return answered & F.col("peer").eqNullSafe(F.col("old_leader"))
 
@@ -270,9 +288,9 @@ def _from_old() -> Column:
 def _is_wait_for_old() -> Column:
     """Return whether a row ends a request to the old coordinator that waited across the fault.
 
-    Only requests in _ANSWERED_AT_ONCE are considered.
+    Only the APIs in _ANSWERED_AT_ONCE count.
     """
-    # The member sent the request before it marked the coordinator unknown.
+    # The member still believed in the old coordinator when it sent the request.
     believed = F.col("unknown_us").isNull() | (F.col("sent_us") <= F.col("unknown_us"))
     return _from_old() & F.col("api").isin(_ANSWERED_AT_ONCE) & believed
 
@@ -291,14 +309,14 @@ def _is_late_heartbeat() -> Column:
 
 
 def _moved_away() -> Column:
-    """Return whether another broker than the old leader coordinates the group since the fault."""
+    """Return whether a broker other than the old leader coordinates the group since the fault."""
     return F.col("moved") & ~F.col("coordinator").eqNullSafe(F.col("old_leader"))
 
 
 def _latest(column: str, *, before: bool) -> Column:
-    """Return the latest known value before the fault, or after it.
+    """Return the latest known value of a column before the fault, or the latest one after it.
 
-    Generation -1 counts as unknown.
+    Generation -1 counts as unknown: Kafka uses it before a member's first generation.
     """
     side = (F.col("at_us") < F.col("fault_us")) == F.lit(before)
     known = F.col(column).isNotNull() & side

@@ -1,4 +1,7 @@
-"""The table `commits`: the outcomes of each member's commits, counted per coordinator."""
+"""The table `commits`: the outcomes of each member's commits, counted per coordinator.
+
+With a commit a member stores its position in its partitions at the coordinator of its group.
+"""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -23,7 +26,8 @@ def commits(events: DataFrame, faults: DataFrame) -> DataFrame:
     - `coordinator`: the broker to which the commit was sent;
     - `error`: Kafka's name; NONE for an acknowledged commit, DISCONNECTED or TIMED_OUT if no answer
       came;
-    - `commits`: the number of commits with this outcome; all partitions of a commit count once;
+    - `commits`: the number of commits with this outcome; a commit of several partitions counts
+      once;
     - `first_us`, `last_us`: the first and last of them, in microseconds on the run's clock.
 
     Nulls: `fault` before the first fault; `coordinator` if the commit never left the member.
@@ -31,8 +35,8 @@ def commits(events: DataFrame, faults: DataFrame) -> DataFrame:
     outcomes = (
         of_kind(events, TraceKind.OFFSETS_COMMITTED, TraceKind.COMMIT_FAILED)
         .groupBy("run", "group", "node", "incarnation", "time_us", "peer")
-        # A commit has a row for each of its partitions, all with the same time. A commit has one
-        # outcome: if its rows have several errors, the last one by name.
+        # A commit of several partitions has a row for each partition, all with the same time. It
+        # has one outcome: the last error by name, or success if no row has an error.
         .agg(F.max(F.coalesce("error", F.lit(""))).alias("worst"))
         .withColumn("error", F.coalesce(F.nullif("worst", F.lit("")), F.lit(ACKNOWLEDGED)))
     )

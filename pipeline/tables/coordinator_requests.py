@@ -1,6 +1,7 @@
 """The table `coordinator_requests`: how many requests of group coordination each client sent.
 
-An incarnation is one life of a node's process, counted from 0.
+The coordinator of a group is the broker that keeps its members and its committed offsets. An
+incarnation is one life of a node's process, counted from 0.
 """
 
 from pyspark.sql import DataFrame
@@ -41,6 +42,7 @@ def coordinator_requests(all_events: DataFrame) -> DataFrame:
             F.col("node").alias("consumer"),
             "incarnation",
             "api",
+            # Round down to the beginning of the step.
             (F.col("time_us") - F.col("time_us") % STEP_US).alias("from_us"),
         )
         .agg(F.count("*").alias("requests"))

@@ -1,8 +1,10 @@
 """The table `coordinator_tenures`: when a broker served an offsets partition in a leader epoch.
 
-A tenure is the time in which a broker is the active coordinator of one offsets partition. An
-incarnation is one life of a broker's process, counted from 0. Impaired means paused, or cut off
-from others by a fault of the network.
+A tenure is the time in which a broker is the active coordinator of one offsets partition (a
+partition of `__consumer_offsets`) and of the groups in it. A load reads these groups into memory,
+an unload drops them. A leader epoch is the number of a partition's leadership. An incarnation is
+one life of a broker's process, counted from 0. Impaired means paused, or cut off from others by a
+fault of the network.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -21,9 +23,9 @@ def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFr
     """Follow each coordinator from the end of its load to the end of its tenure.
 
     A tenure ends when its broker unloads the partition, loads it again in a newer epoch, or dies.
-    The tenure of a broker that is paused or cut off goes on; so two brokers may serve at once. If
-    several ends have one moment, the run's end counts first, then an act of the broker itself.
-    Loads after the run's end begin no tenure.
+    If the broker is paused or cut off, the tenure goes on, so two brokers can serve at the same
+    time. If several ends have the same time, the run's end comes first, then the broker's own
+    unload or load. A load that ends after the run's end begins no tenure.
     Input grain: one row per event; one row per tenure (`tenure_spans`); one row per time in which a
     node was paused or cut off.
     Output grain: one row per run, offsets partition, leader epoch and broker incarnation that
@@ -33,8 +35,8 @@ def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFr
     - `run`, `partition`, `leader_epoch`, `broker`, `incarnation`;
     - `start_us` (the broker became active), `end_us`: microseconds on the run's clock;
     - `end_reason`: unloaded, reloaded, killed, stopped, or run end;
-    - `overlap_us`: microseconds shared with other tenures of the partition; a moment shared with
-      two tenures counts twice;
+    - `overlap_us`: microseconds shared with other tenures of the partition; a moment that is shared
+      with two tenures counts twice;
     - `paused_us`, `cut_us`: microseconds of the tenure in which the broker was paused, or cut off
       from others;
     - `paused_from_us`, `paused_to_us`, `cut_from_us`, `cut_to_us`: the first and the last moment of
@@ -43,8 +45,8 @@ def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFr
     - `first_commit_us`, `last_commit_us`: moments of the first and the last of these commits,
       microseconds on the run's clock.
 
-    Nulls: `first_commit_us`, `last_commit_us` if the broker acknowledged none; the moments of a
-    pause or cut that did not happen.
+    Nulls: `first_commit_us`, `last_commit_us` if the broker acknowledged no commit; the moments of
+    a pause or cut that did not happen.
     """
     other = spans.select(
         "run",
@@ -85,17 +87,17 @@ def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFr
 
 
 def tenure_spans(events: DataFrame, runs: DataFrame) -> DataFrame:
-    """Find the tenures of `coordinator_tenures`: from when to when, and how each ended.
+    """Find the tenures of `coordinator_tenures`: their beginning, their end, and how each ended.
 
     Input grain: one row per event; `runs`. Output grain: that of `coordinator_tenures`. Columns:
     `run`, `partition`, `leader_epoch`, `broker`, `incarnation`, `start_us`, `end_us`, `end_reason`
-    as there. Nulls: none.
+    as in that table. Nulls: none.
     """
     return _with_end(_loads(events), deaths(events), runs)
 
 
 def _loads(events: DataFrame) -> DataFrame:
-    """One row per finished load, with the next load or unload of the partition by that process."""
+    """One row per finished load, with the same process's next load or unload of the partition."""
     steps = of_kind(events, TraceKind.LOAD_COMPLETED, TraceKind.UNLOAD_COMPLETED)
     in_order = Window.partitionBy("run", "node", "incarnation", "partition").orderBy("seq")
     return (
@@ -119,6 +121,7 @@ def _loads(events: DataFrame) -> DataFrame:
 def _with_end(tenures: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
     """Give each tenure the earliest of its possible ends."""
     in_its_life = F.col("died_us") >= F.col("start_us")
+    # A start of a newer incarnation (`successor`) proves only that older incarnations are dead.
     its_own = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
     ends = (
         tenures.join(F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us"))), "run")
@@ -130,7 +133,7 @@ def _with_end(tenures: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame
     unloaded = F.when(
         F.col("next_kind") == TraceKind.UNLOAD_COMPLETED.value, F.lit("unloaded")
     ).otherwise(F.lit("reloaded"))
-    # `least` compares structs field by field: the time, then the rank. It leaves nulls out.
+    # `least` skips nulls, and compares structs field by field: first the time, then the rank.
     end = F.least(
         _possible_end(F.col("run_end_us"), 0, F.lit("run end")),
         _possible_end(F.col("next_us"), 1, unloaded),
@@ -151,7 +154,11 @@ def _possible_end(at_us: Column, rank: int, why: Column) -> Column:
 
 
 def _acknowledged(events: DataFrame) -> DataFrame:
-    """One row per tenure that acknowledged a commit; the row of an append has its leader epoch."""
+    """One row per tenure that acknowledged a commit: the number and the times of its commits.
+
+    A commit is acknowledged when its append to the log is complete. The row about that append has
+    the leader epoch.
+    """
     append = ("run", "node", "incarnation", "correlation_id")
     stored = of_kind(events, TraceKind.COMMIT_STORED).select(*append).distinct()
     completed = (

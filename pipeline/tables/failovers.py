@@ -1,6 +1,8 @@
 """A step: the effect of each fault on each group, and the coordinators before and after it.
 
-A tenure is the time in which a broker is the active coordinator of an offsets partition.
+A tenure is the time in which a broker is the active coordinator of an offsets partition (a
+partition of `__consumer_offsets`) and of the groups in it. The leader epoch is the number of the
+partition's leadership. A load reads the partition's groups into memory.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -14,16 +16,16 @@ def group_failovers(
 
     Output grain: one row per run, fault and group.
     Columns:
-    - `run`, `fault`, `group`, `partition` (its offsets partition);
+    - `run`, `fault`, `group`, `partition` (the group's offsets partition);
     - `affected`: the fault names the group, or moved its partition;
     - `moved`: the partition got a leader in a new epoch;
     - `old_leader`; `coordinator`: the broker of the newest epoch;
     - `later`: a struct for each broker that coordinated the group in the newest epoch or a later
-      one: `broker`, and `start_us`, when its load was complete (if the trace lacks the elected
-      leader's load: the moment of the election);
-    - `fault_us`, `decided_us`, `active_us` in microseconds on the run's clock;
-    - `until_us`: moment of the next fault, later than this one, that affects the same group, or the
-      run's end.
+      one. Its fields are `broker`, and `start_us`: when the broker's load was complete, or the
+      moment of the election if the trace lacks the load of the elected leader;
+    - `fault_us`, `decided_us` (the election), `active_us` in microseconds on the run's clock;
+    - `until_us`: the moment of the first later fault that affects the same group, or the run's
+      end.
 
     Nulls: `decided_us`, `later` if the fault did not move the partition; `active_us` if no new
     coordinator loaded it; `coordinator` if the group's partition never had one.
@@ -55,7 +57,8 @@ def group_failovers(
         .agg(F.max_by("broker", F.struct("leader_epoch", "start_us")).alias("latest_broker"))
     )
     moved = F.col("decided_us").isNotNull()
-    # From a microsecond after the fault on: faults of one moment do not end each other's windows.
+    # The window begins a microsecond after the fault, so that faults of one moment do not end each
+    # other's time.
     later_faults = (
         Window.partitionBy("run", "group")
         .orderBy("fault_us")
@@ -74,7 +77,8 @@ def group_failovers(
             "partition",
             "affected",
             moved.alias("moved"),
-            # Without an election the broker of the latest tenure before the fault stays.
+            # Without an election, the broker of the latest tenure before the fault stays
+            # coordinator.
             F.coalesce("old_leader", "latest_broker").alias("old_leader"),
             F.coalesce("new_leader", "latest_broker").alias("coordinator"),
             "later",
@@ -83,8 +87,8 @@ def group_failovers(
             "active_us",
             F.coalesce(
                 F.min(F.when(F.col("affected"), F.col("fault_us"))).over(later_faults),
-                # No later fault affects the group: the window ends with the run, which is the
-                # `until_us` of the run's last fault.
+                # Without a later fault that affects the group, the time ends with the run. The
+                # run's end is the `until_us` of the run's last fault.
                 F.max("next_fault_us").over(whole_run),
             ).alias("until_us"),
         )
@@ -92,7 +96,7 @@ def group_failovers(
 
 
 def _later(moves: DataFrame, tenures: DataFrame) -> DataFrame:
-    """One row per move: the brokers that coordinated the partition since, and their beginnings."""
+    """One row per move: the brokers that coordinated the partition since, and when each began."""
     move = ["run", "fault", "partition"]
     served = tenures.select(
         "run", "partition", F.col("leader_epoch").alias("epoch"), "broker", "start_us"

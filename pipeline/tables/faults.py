@@ -1,6 +1,7 @@
 """The table `faults`: kind, target, times and blast radius of each fault.
 
-The blast radius of a fault is the groups and partitions that it affects. In the rows of a trace
+The blast radius of a fault is the groups and partitions that it affects. A fault is in force while
+all affected nodes have it, and healed when it is undone. In the rows of a trace
 about a fault, `cause` is the fault's id in the plan, and `peer` the node that it hit.
 """
 
@@ -20,13 +21,15 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
 
     Input grain: one row per event; `runs`. Output grain: one row per run and fault (id).
     Columns:
-    - `run`, `fault` (its id in the plan), `kind` (crash ...), `target` (the resolved role);
-    - `node`: the node that it hit, or the first of several; `nodes`: all of them;
-    - `from_nodes`, `to_nodes`: the ends of the links that it hit;
+    - `run`, `fault` (its id in the plan), `kind` (such as crash), `target` (the role that the plan
+      names as the target, for example a group's coordinator, resolved to a node);
+    - `node`: the node that the fault hit, or the first of several; `nodes`: all of them;
+    - `from_nodes`, `to_nodes`: the ends of the links that the fault hit;
     - `groups`, `partitions`: the blast radius as the run recorded it;
-    - moments in microseconds on the run's clock: `injected_us`, `in_force_us` (every node concerned
+    - moments in microseconds on the run's clock: `injected_us`, `in_force_us` (every affected node
       has the fault), `in_force_until_us` (its healing began), `healed_us` (its healing was
-      complete), `until_us` (the next fault, or the run's end). Faults of one moment are in the
+      complete), `until_us` (the next fault, or the run's end). If several faults have the same
+      time, they are in the order of their ids.
       order of their ids.
 
     Nulls: `in_force_us`, `in_force_until_us`, `healed_us` if the run broke off before that, or did
@@ -54,7 +57,7 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
             F.min(F.when(was_healed, F.col("time_us"))).alias("healed_us"),
         )
     )
-    # If a fault hit no node, the trace has FAULT_MISSED about it: it is left out below.
+    # A fault that hit no node has a row FAULT_MISSED. It is left out below.
     missed = of_kind(events, TraceKind.FAULT_MISSED).select(
         "run", F.coalesce("cause", F.lit("fault")).alias("fault")
     )
@@ -87,14 +90,16 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
 
 
 def with_latest_fault(rows: DataFrame, faults: DataFrame, moment: str) -> DataFrame:
-    """Add to rows the latest fault of their run at or before a moment: the column `fault`.
+    """Add the column `fault` to rows: the latest fault of the run at or before a moment.
 
-    Input grain: any rows with `run` and the column named by `moment`, in microseconds on the run's
-    clock; `faults`. Output grain: the same rows. Nulls: `fault` before the first one.
+    Input grain: any rows with `run`, and with a column of moments whose name is `moment`
+    (microseconds on the run's clock); `faults`. Output grain: the same rows. Nulls: `fault` before
+    the first fault.
     """
     injected = faults.groupBy("run").agg(
         F.sort_array(F.collect_list(F.struct("injected_us", "fault"))).alias("injected")
     )
+    # `injected` is the sorted list of the run's faults; its last element so far is the latest one.
     so_far = F.filter("injected", lambda fault: fault["injected_us"] <= F.col(moment))
     latest = F.try_element_at(so_far, F.lit(-1)).getField("fault")
     return (

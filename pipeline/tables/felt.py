@@ -1,9 +1,10 @@
 """The tables `felt_partitions` and `felt_groups`: times without service, lag and repeated records.
 
 Felt figures are those that users of a group notice. The summary, the report and comparisons all use
-these definitions. Everything is measured from the steady state (or from the run's beginning, if the
-run never became steady) to the end. The lag of a partition is the number of its acknowledged
-records that the group has not processed.
+these definitions. All figures cover the measured time: from the steady state (the state with all
+groups, members and partitions complete) to the end of the run. If the run never became steady, it
+begins with the run. The lag of a partition is the number of its acknowledged records that the group
+has not processed.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -18,7 +19,7 @@ from protocol.trace import TraceKind
 from protocol.trace_schema import CountDetail
 
 WAIT_US = 1_000_000
-"""Shortest wait that counts as felt; the intervals of polls and batches are shorter."""
+"""Shortest wait that counts as felt. The normal intervals between polls and batches are shorter."""
 _SENT_AWAY = (
     RemovalCause.SESSION_EXPIRY,
     RemovalCause.DID_NOT_REJOIN,
@@ -39,16 +40,16 @@ def felt_partitions(
     """Measure the times without service, the lag and the repeated records of each partition.
 
     Input grain: one row per event; `runs`; `faults`; `ownership`; `processing`. Output grain: one
-    row per run, group and data partition that a member owned or processed a record of.
+    row per run, group and data partition that a member of the group owned or processed.
     Columns:
     - `run`, `group`, `partition`;
     - `from_us`, `to_us`: the measured time, on the run's clock;
-    - `unowned_us`: microseconds in it without an owner, after the first owner's beginning;
-    - `waited_us`: microseconds in which acknowledged records waited and no member worked on any, in
-      waits of a second or longer;
+    - `unowned_us`: microseconds without an owner, counted from the first owner's beginning;
+    - `waited_us`: microseconds in which acknowledged records waited and no member worked on any of
+      them; only waits of a second or longer count;
     - `repeated`: processings of records that the group had processed before, in the whole run;
     - `lag_usual`: the most records that waited before the first fault;
-    - `lag_peak`: the most after it; `lag_peak_us`: the moment of the peak;
+    - `lag_peak`: the most records that waited after the first fault; `lag_peak_us`: its moment;
     - `lag_over_us`: microseconds from the peak until no more than `lag_usual` records waited; 0 if
       the lag never exceeded `lag_usual`.
 
@@ -105,7 +106,7 @@ def felt_groups(
     - `partitions` of the group in `felt_partitions`;
     - `rebalances` that began in the measured time;
     - `moved`: partitions with more than one owner, one after the other;
-    - `came_back`: of these, partitions that returned to a former owner;
+    - `came_back`: those of the moved partitions that returned to a former owner;
     - `sent_away`: removals by the coordinator of members whose process ran and was not cut off.
 
     Nulls: none.
@@ -129,7 +130,8 @@ def felt_groups(
         .groupBy(*by_group)
         .agg(
             F.count_if(F.col("successive_owners") > 1).alias("moved"),
-            # With more successions than distinct owners, some member owned the partition again.
+            # If there are more successions than distinct owners, a member owned the partition
+            # twice.
             F.count_if(F.col("successive_owners") > F.col("owners")).alias("came_back"),
         )
     )
@@ -158,17 +160,18 @@ def _measured(runs: DataFrame, faults: DataFrame) -> DataFrame:
 
 
 def _unowned(ownership: DataFrame, measured: DataFrame) -> DataFrame:
-    """One row per partition that had an owner: the time between owners, and after the last one."""
+    """One row per partition that had an owner: the time between owners and after the last one."""
     in_order = Window.partitionBy(*_PLACE).orderBy("from_us")
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     ends_us = F.coalesce("to_us", "end_us")
     spans = ownership.join(F.broadcast(measured), "run").withColumn("ends_us", ends_us)
     first_us = F.min("from_us").over(Window.partitionBy(*_PLACE))
-    # A hole before an interval begins where all intervals before it have ended. Time before the
-    # measured time, and before the first owner, does not count.
+    # A time without an owner begins when all intervals before it have ended. The time before the
+    # measured time, and the time before the first owner, do not count.
     reached_us = F.greatest("start_us", first_us, F.max("ends_us").over(before))
     hole_us = F.greatest(F.col("from_us") - reached_us, F.lit(0))
     last_us = F.greatest(F.max("start_us"), F.min("from_us"), F.max("ends_us"))
+    # The time after the last owner.
     tail_us = F.greatest(F.max("end_us") - last_us, F.lit(0))
     return (
         spans.withColumn("hole_us", hole_us)
@@ -223,16 +226,16 @@ def _levels(events: DataFrame, places: DataFrame) -> DataFrame:
 
 
 def _waited(levels: DataFrame) -> DataFrame:
-    """One row per partition: the time in waits for work on the next batch that are felt."""
-    # Rows with equal `nth` are the times between two processed batches. A wait begins with the
-    # first lag above 0 among them, so there is at most one wait for each `nth`.
+    """One row per partition: the total of the waits for work that are felt (WAIT_US or longer)."""
+    # Rows with equal `nth` lie between two processed batches. A wait begins with the first lag
+    # above 0 among them, so each `nth` has at most one wait.
     batch = [*_PLACE, "nth"]
     begun = levels.groupBy(*batch, "start_us", "end_us").agg(
         F.min(F.when(F.col("lag") > 0, F.col("at_us"))).alias("from_us"),
         F.min("begun_us").alias("begun_us"),
     )
-    # If two members own the partition at once, the one that finishes later may have begun earlier.
-    # So the wait ends with the earliest beginning among all later batches.
+    # If two members own the partition at the same time, the one that finishes later can have begun
+    # earlier. So the wait ends with the earliest beginning of work on any later batch.
     later = Window.partitionBy(*_PLACE).orderBy("nth").rowsBetween(1, Window.unboundedFollowing)
     to_us = F.coalesce(F.min("begun_us").over(later), F.col("end_us"))
     length_us = F.least(to_us, F.col("end_us")) - F.greatest("from_us", "start_us")
@@ -251,7 +254,8 @@ def _peaks(levels: DataFrame) -> DataFrame:
     at_us = F.col("at_us")
     before = (at_us >= F.col("start_us")) & (at_us < F.col("since_us"))
     after = (at_us >= F.col("since_us")) & (at_us <= F.col("end_us"))
-    # The greatest lag. If several are equal, the earliest: its negated time is the greatest.
+    # The greatest lag. If it occurs several times, the earliest one, whose negated time is
+    # greatest.
     peak = F.max(F.when(after, F.struct("lag", (-at_us).alias("earlier"))))
     peaks = (
         levels.groupBy(*_PLACE)
@@ -268,7 +272,7 @@ def _peaks(levels: DataFrame) -> DataFrame:
             ),
         )
     )
-    # After the peak, no more than the usual number of records waits.
+    # Rows after the peak at which no more than the usual number of records waits.
     over = after & (at_us > F.col("lag_peak_us")) & (F.col("lag") <= F.col("lag_usual"))
     gone = (
         levels.join(peaks, list(_PLACE))
@@ -301,7 +305,7 @@ def _owner_changes(ownership: DataFrame, measured: DataFrame) -> DataFrame:
 
 def _sent_away(events: DataFrame, impairments: DataFrame, measured: DataFrame) -> DataFrame:
     """One row per removal of a member whose process ran and could be reached."""
-    # The last incarnation of a node that wrote rows under the member id.
+    # For each member id, the last incarnation of a node that wrote rows under it.
     lives = (
         of_kind(events, *MEMBER_KINDS)
         .where(F.col("group").isNotNull() & F.col("member").isNotNull())

@@ -19,21 +19,22 @@ def figures(
 
     A percentile is a value that occurred (nearest rank).
     Input grain: `faults`; `broker_phases`; `client_phases`; `availability`. Output grain: one row
-    per run, fault and measure of `figures.MEASURES` that has a subject: an offsets partition that
-    moved, a member, or a subject of `availability`.
+    per run, fault and measure of `figures.MEASURES` that has a subject. A subject is an offsets
+    partition that moved, a member, or a subject of `availability`.
     Columns:
     - `run`, `fault`, `kind` (of the fault), `chain` (broker | client | gap), `measure`;
     - `is_time` (true: microseconds; false: a count);
-    - `samples`: subjects that have a value, `missing`: those that have none;
+    - `samples`: number of subjects that have a value, `missing`: number of those that have none;
     - `p50`, `p90`, `p99`, `max`: microseconds or counts, as `is_time` says;
     - `from_us`, `to_us`: the time that these values describe, in microseconds on the run's clock,
       from the earliest beginning to the latest end over the subjects. In the broker chain, it lasts
       from the fault to the active coordinator; in the client chain, from the fault to the member's
-      acceptance; otherwise it is the gap itself. Where that end did not come, and for members that
-      joined, the end is the next fault or the run's end.
+      acceptance; otherwise it is the gap itself. If that end did not come, and for members that
+      had to join, the end is the next fault or the run's end.
 
-    Nulls: `kind` if the run did not record it; `p50` to `max` without samples; `p90` of fewer than
-    10 samples and `p99` of fewer than 100, because no sample can be expected above them.
+    Nulls: `kind` if the run did not record it; `p50` to `max` if there are no samples; `p90` of
+    fewer than 10 samples and `p99` of fewer than 100, because so few samples say nothing about the
+    rare values above these percentiles.
     """
     inputs = {
         "broker_phases": broker_phases,
@@ -73,7 +74,7 @@ def figures(
 
 
 def _percentile(at: int) -> Column:
-    """Return a percentile, null for too few samples; `at` is its index in PERCENTS."""
+    """Return the percentile at an index of PERCENTS; null if there are too few samples."""
     enough = F.col("samples") >= samples_needed(PERCENTS[at])
     return F.when(enough, F.col("percentiles")[at])
 
@@ -92,7 +93,7 @@ def _long(inputs: dict[str, DataFrame]) -> DataFrame:
 
 
 def _entry(measure: Measure) -> Column:
-    """Return a row's contribution to a measure; null if the row is about another subject."""
+    """Return a row's contribution to a measure; null if its subject is of another kind."""
     entry = F.struct(
         F.lit(measure.chain).alias("chain"),
         F.lit(measure.name).alias("measure"),
@@ -106,7 +107,7 @@ def _entry(measure: Measure) -> Column:
 
 
 def _span(measure: Measure) -> tuple[Column, Column]:
-    """Return beginning and end of the time that a row's values describe; end null: it is open."""
+    """Return beginning and end of the time that a row's values describe; null end: it is open."""
     match measure.chain:
         case "broker":
             begun, ended = F.col("fault_us"), F.col("active_us")

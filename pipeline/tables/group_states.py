@@ -1,7 +1,9 @@
 """The table `group_states`: the states of each group on each coordinator, as intervals.
 
-An incarnation is one life of a broker's process, counted from 0. In each the broker begins without
-groups.
+A group's coordinator is the broker that leads the group's offsets partition (a partition of
+`__consumer_offsets`). The broker loads the partition (reads its groups into memory) when it becomes
+leader, and unloads it when it no longer is. An incarnation is one life of a broker's process,
+counted from 0; at its beginning the broker has no groups.
 """
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
@@ -13,7 +15,7 @@ from protocol.trace import TraceKind
 from protocol.trace_schema import GroupLoadedDetail, TransitionDetail
 
 DEAD = "Dead"
-"""State of a group that its coordinator forgets."""
+"""State of a group that its coordinator is about to forget."""
 _LIFE = ("run", "node", "incarnation")
 """Columns that name one incarnation of a broker."""
 _GROUP = (*_LIFE, "group")
@@ -38,20 +40,24 @@ def group_states(events: DataFrame, groups: DataFrame, runs: DataFrame) -> DataF
     """Follow each group through its states, separately on each coordinator.
 
     An interval begins when a coordinator loads the group or moves it to another state. It ends with
-    the first of: the next load or move, the unload of the group's offsets partition, the broker's
-    end, the run's end. If two coordinators have the group at once, their intervals overlap.
+    the first of these: the next load or move, the unload of the group's offsets partition, the
+    broker's end, the run's end. If two coordinators have the group at the same time, their
+    intervals overlap.
     Input grain: one row per event; `groups`; `runs`. Output grain: one row per run, group, broker,
     incarnation and interval in which that coordinator had the group in one state.
     Columns:
     - `run`, `group`, `partition` (its offsets partition), `broker` (the coordinator),
-      `incarnation`, `leader_epoch` in which the broker served the partition;
-    - `state`: Empty, PreparingRebalance, CompletingRebalance, Stable or Dead;
-    - `generation` of the group at that time; in PreparingRebalance, the generation that ended;
-    - `members` when the interval began;
+      `incarnation`, `leader_epoch` (the number of the leadership in which the broker served the
+      partition);
+    - `state`: Empty (no members), PreparingRebalance (members rejoin), CompletingRebalance (members
+      ask for their partitions), Stable or Dead;
+    - `generation`: the number of the group's rebalance; in PreparingRebalance, the generation that
+      has ended;
+    - `members`: their number when the interval began;
     - `cause`: the coordinator's reason for entering the state;
     - `from_us`, `to_us` in microseconds on the run's clock;
     - `length_us`: microseconds, up to the run's end if the state lasted so long. An interval of
-      Dead has no length, because the coordinator forgets the group at once.
+      Dead has length 0, because the coordinator forgets the group in the same moment.
 
     Nulls:
     - `partition` if the run names no offsets partition;
@@ -96,7 +102,8 @@ def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
         .join(homes, ["run", "group"], "left")
         .select(
             *_GROUP,
-            # The rows MEMBER_... and GROUP_STATE have no partition: `home` is their group's.
+            # The rows MEMBER_... and GROUP_STATE have no partition. `home` is their group's
+            # partition.
             F.coalesce("home", "partition").alias("partition"),
             "seq",
             "time_us",
@@ -105,7 +112,7 @@ def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
             "leader_epoch",
             F.coalesce("cause_text", "cause").alias("cause"),
             F.coalesce("details.state", "details.to").alias("state"),
-            # Where the detail has no list, `size` may be -1.
+            # If the detail has no list, `size` can return -1.
             F.when(listed >= 0, listed).alias("counted"),
         )
     )
@@ -147,17 +154,18 @@ def _intervals(steps: DataFrame) -> DataFrame:
 
 
 def _with_members(steps: DataFrame) -> DataFrame:
-    """Add the number of members after each step: the last list's, plus and minus changes since.
+    """Add the number of members after each step: the last list's, plus and minus later changes.
 
-    A group that was not loaded begins with 0 members, and so does a group after Dead.
+    A group that was not loaded begins with 0 members. A group begins with 0 members again after
+    Dead.
     """
     dead = _is(TraceKind.GROUP_STATE) & (F.col("state") == DEAD)
     listed = _is(TraceKind.GROUP_LOADED) | _is(TraceKind.GENERATION_STARTED)
-    # A struct distinguishes a step whose list of members is missing (a struct with null) from a
-    # step of a kind that has no list (null).
+    # `base` is null if the step's kind has no list of members. It is a struct that holds null if
+    # the kind has such a list, but the row lacks it.
     base = F.when(dead | listed, F.struct(F.when(dead, 0).otherwise(F.col("counted")).alias("n")))
     change = F.when(_is(TraceKind.MEMBER_ADDED), 1).when(_is(TraceKind.MEMBER_REMOVED), -1)
-    # `lists` is the number of lists so far, so that `since` holds the steps from the last list on.
+    # `lists` counts the lists so far. So `since` holds the steps from the last list up to this one.
     so_far = _so_far(Window.partitionBy(*_GROUP))
     since = _so_far(Window.partitionBy(*_GROUP, "lists"))
     first = F.when(F.col("lists") == 0, 0)  # before any list: 0 members, plus the changes
@@ -171,8 +179,8 @@ def _with_members(steps: DataFrame) -> DataFrame:
 
 def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
     """Give each interval the earliest of its possible ends, unless the run ended before that."""
-    # The deaths of a node are one list: a join with one row per death would multiply the intervals,
-    # which then would have to be aggregated again.
+    # All deaths of a node form one list. A join with one row per death would multiply the
+    # intervals, and these would have to be aggregated again.
     deaths_of = died.groupBy("run", "node").agg(
         F.collect_list(F.struct("died_us", "successor")).alias("deaths")
     )
@@ -182,6 +190,7 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
                 "deaths",
                 lambda death: (
                     (death["died_us"] >= F.col("from_us"))
+                    # A newer incarnation's start proves only that older incarnations are dead.
                     & (death["successor"].isNull() | (death["successor"] > F.col("incarnation")))
                 ),
             ),

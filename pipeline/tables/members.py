@@ -1,4 +1,8 @@
-"""A step: the consumer of each member id."""
+"""A step: the consumer of each member id.
+
+A coordinator gives each member of a group a member id; a consumer can have several, one after the
+other. The node is the consumer's process in the run.
+"""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -12,10 +16,10 @@ from protocol.trace_schema import MemberDetail
 def member_names(events: DataFrame) -> DataFrame:
     """Name the consumer of each member id.
 
-    A row of the consumer itself names its node; without such a row, the coordinator's rows name its
-    client id.
+    Rows that the consumer itself wrote name its node. Without such a row, the coordinator's rows
+    name its client id.
     Input grain: one row per event. Output grain: one row per run, group and member id.
-    Columns: `run`, `group`, `member`, `consumer` (its node, or its client id). Nulls: none.
+    Columns: `run`, `group`, `member`, `consumer` (the node, or the client id). Nulls: none.
     """
     consumer_rows = of_kind(events, *MEMBER_KINDS).select("run", "group", "member", "node")
     client_id = detail("client_id", of=MemberDetail).getField("client_id")

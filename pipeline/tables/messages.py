@@ -1,8 +1,8 @@
 """The table `messages`: requests between nodes around each fault, for the message diagram.
 
 An exchange is a request with its answer. Only exchanges of coordination and control are listed: no
-Produce, no Fetch of data. There may be thousands around a fault, so successive equal exchanges
-become one row of the table, and each fault keeps MESSAGES_PER_FAULT rows.
+Produce, and no Fetch of data. There can be thousands around a fault. So equal exchanges that follow
+one another become one row of the table, and each fault keeps at most MESSAGES_PER_FAULT rows.
 """
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
@@ -17,22 +17,23 @@ MESSAGES_PER_FAULT = 400
 """Most rows of a fault: more than a diagram shows, and enough for a failover of some 30 members."""
 BEFORE_US = 1_000_000
 AFTER_US = 1_000_000
-"""Time before the fault, and after its last effect, in which messages are listed."""
+"""Time before the fault, and time after its last effect, in which messages are listed."""
 AT_LEAST_US = 5_000_000
 AT_MOST_US = 120_000_000
-"""Bounds of the time after the fault; without an upper bound a member that never came back would
+"""Bounds of the time after the fault. Without the upper bound, a member that never came back would
 extend it to the end of the run.
 """
 
 NO_ANSWER = "no answer"
 _TURNING_POINTS = [key.label for key in (Api.JOIN_GROUP, Api.SYNC_GROUP, Api.LEAVE_GROUP)]
-"""APIs whose every success changes the group; so each is a row of its own."""
+"""APIs that change the group with each success. So each success has a row of its own."""
 _PAIR = ("run", "from_node", "to_node", "api", "correlation_id")
-"""Columns that name a request; correlation ids repeat, so that several requests may be equal here.
+"""Columns that name a request. Correlation ids repeat, so several requests can have the same
+values.
 """
 _FAULT = ("run", "fault")
 _ROUTE = (*_FAULT, "from_node", "to_node", "api", "group")
-"""Columns that are equal for exchanges which may become one row."""
+"""Columns that must be equal in the exchanges of one row."""
 
 
 def messages(
@@ -44,33 +45,34 @@ def messages(
 ) -> DataFrame:
     """List the requests of coordination and control around each fault.
 
-    1. The window of a fault begins a second before its injection. It ends a second after the
-       fault's last effect: a new coordinator is active, a member is accepted, a rebalance is
-       stable. It lasts at least 5 s and at most 120 s after the injection; the next fault and the
-       run's end cut it off. An exchange is listed if it overlaps the window.
+    1. The window of a fault begins one second before its injection. It ends one second after the
+       fault's last effect: a new coordinator is active, a member is accepted, or a rebalance is
+       stable. After the injection it lasts at least 5 s and at most 120 s, but not beyond the next
+       fault or the run's end. An exchange is listed if it overlaps the window.
     2. Successive exchanges on one route (api, from, to, group) become one row if they have the same
        outcome, member and named coordinator. They must all have begun before the fault, or all
        after it. Successes of JoinGroup, SyncGroup and LeaveGroup stay single rows.
-    3. Each fault keeps 400 rows. The first row of each kind (route without its client, and outcome)
-       comes first. Then come all rows of the clients with the most such first rows; clients with
-       equally many are in the order of their names.
+    3. Each fault keeps 400 rows. First come the rows that are the first of their kind; a kind is a
+       route without its client, and an outcome. Then come the other rows, beginning with those of
+       the client that has the most first rows. Clients with equally many are in the order of their
+       names.
     Input grain: one row per event; `faults`; `broker_phases`; `client_phases`; `rebalances`.
-    Output grain: one row per run, fault and run of like exchanges.
+    Output grain: one row per run, fault and sequence of equal exchanges.
     Columns:
-    - `run`, `fault`; `api`, `purpose` (of the connection), `from_node` (who asked), `to_node`,
+    - `run`, `fault`; `api`, `purpose` (of the connection), `from_node` (the client), `to_node`,
       `group`, `member`, `correlation_id`;
     - moments of the row's first exchange in microseconds on the run's clock: `sent_us`,
       `received_us` and `answered_us` by the server, `ended_us` (the client had the answer, or gave
       up);
     - `outcome`: NONE for success, Kafka's error, DISCONNECTED, TIMED_OUT, or `no answer`;
-    - `named`: the coordinator that a FindCoordinator's answer named;
+    - `named`: the coordinator that the answer to a FindCoordinator named;
     - `repeats`: the number of exchanges in the row; `last_ended_us`: `ended_us` of the last one.
 
     Nulls:
-    - a moment that was not seen, or did not come;
-    - `group`, `member` where the request names none;
-    - `purpose`, `group`, `member` if only the server's side is known;
-    - `named` of all but answered FindCoordinators.
+    - a moment that the trace does not hold, or that did not come;
+    - `group`, `member` if the request names none;
+    - `purpose`, `group`, `member` if the trace has only the server's rows;
+    - `named` of everything but answered FindCoordinators.
 
     A trace without messages gives no rows.
     """
@@ -78,7 +80,7 @@ def messages(
     exchanges = _exchanges(events).join(F.broadcast(windows), "run")
     begin_us, last_us = F.col("begin_us"), F.col("last_us")
     within = exchanges.where((begin_us <= F.col("to_us")) & (last_us >= F.col("from_us")))
-    return _most_telling(_collapsed(within)).select(
+    return _keep_most_telling(_collapse_equal(within)).select(
         "run",
         "fault",
         "api",
@@ -102,7 +104,7 @@ def messages(
 def _windows(
     faults: DataFrame, broker_phases: DataFrame, client_phases: DataFrame, rebalances: DataFrame
 ) -> DataFrame:
-    """One row per fault: from when to when its messages are listed."""
+    """One row per fault: the bounds of the time in which its messages are listed."""
     # `due_us`: the last effect of a fault.
     last_effects = (
         broker_phases.select(*_FAULT, F.col("active_us").alias("at_us"))
@@ -127,19 +129,19 @@ def _windows(
 def _exchanges(events: DataFrame) -> DataFrame:
     """One row per request of coordination or control, with what became of it on both sides.
 
-    Correlation ids repeat, so a row is assigned to a request by these rules:
-    1. An answer in the client's rows belongs to the last request with its correlation id before it
+    Correlation ids repeat, so these rules assign a row to a request:
+    1. In the client's rows, an answer belongs to the last earlier request with its correlation id
        on the same connection.
     2. A row of the server does not name the connection. It belongs to the last request with its
        correlation id that was sent to the server before it. If no request was sent before, it
-       belongs to the first one after, because the clocks of the two nodes may differ.
+       belongs to the first one after it, because the clocks of the two nodes can differ.
     3. If a request has several rows of one kind, the first counts.
     Columns: those of the table; `begin_us`, `last_us`: first and last known moment of the exchange.
     """
-    # - `sent_so_far` numbers the requests of a pair from 1.
+    # - `sent_so_far` counts the requests of a pair (columns _PAIR), so it numbers them from 1.
     # - `own` is the number of the last request on the row's connection.
-    # - `exchange` is the number of the request that the row is about, 0 for a client's row without
-    #   a request before it.
+    # - `exchange` is the number of the request that the row is about; 0 if it is a client's row and
+    #   no request came before it.
     connection = Window.partitionBy(*_PAIR, "node", "incarnation", "purpose").orderBy("seq")
     pair = Window.partitionBy(*_PAIR).orderBy("time_us", "is_server", "node", "incarnation", "seq")
     is_sent, is_server = _is(TraceKind.REQUEST_SENT), F.col("is_server")
@@ -166,8 +168,8 @@ def _exchanges(events: DataFrame) -> DataFrame:
         F.min(F.when(~is_sent & ~is_server, ended)).alias("ended"),
     )
     moments = ("sent_us", "received_us", "answered_us", "ended.time_us")
-    # Every trace has the rows of failures, also a trace without messages; a failure whose request
-    # is missing is not listed.
+    # A trace without messages still has rows of failures. A failure without its request is not
+    # listed.
     return exchanges.where(F.coalesce("sent_us", "received_us").isNotNull()).select(
         *_PAIR,
         "exchange",
@@ -189,7 +191,8 @@ def _sides(events: DataFrame) -> DataFrame:
     """One row per trace row about a listed request, with the columns of the client's view.
 
     In a client's row about a request, `cause` is the purpose of the connection, and `peer` the
-    server. In a COORDINATOR_FOUND, `cause` is the server that was asked, and `peer` the one named.
+    server. In a COORDINATOR_FOUND, `cause` is the server that was asked, and `peer` the broker that
+    its answer named.
     """
     is_server = by_server()
     is_found = _is(TraceKind.COORDINATOR_FOUND)
@@ -222,10 +225,10 @@ def _sides(events: DataFrame) -> DataFrame:
 def _with_named(sides: DataFrame) -> DataFrame:
     """Add to the answer of a FindCoordinator the coordinator that it named.
 
-    A client writes COORDINATOR_FOUND directly after the row of the answer that named it.
+    A client writes COORDINATOR_FOUND directly after the row about the answer.
     """
     in_order = Window.partitionBy("run", "from_node", "api", "node", "incarnation").orderBy("seq")
-    # The next row is about the same server. In a COORDINATOR_FOUND, `to_node` is the asked server.
+    # True if the next row is about the same server (`to_node` is the asked server, see `_sides`).
     by_it = F.lead("to_node").over(in_order) == F.col("to_node")
     return sides.withColumn(
         "named",
@@ -233,10 +236,11 @@ def _with_named(sides: DataFrame) -> DataFrame:
     )
 
 
-def _collapsed(exchanges: DataFrame) -> DataFrame:
+def _collapse_equal(exchanges: DataFrame) -> DataFrame:
     """Merge successive equal exchanges on a route into one row (rule 2 of `messages`)."""
     in_order = Window.partitionBy(*_ROUTE).orderBy("begin_us", "correlation_id", "exchange")
-    # `equal`: what must be equal in one row of the table; `new`: 1 where a row of the table begins.
+    # `equal` holds what must be equal within one row of the table. `new` is 1 for the exchange with
+    # which a row of the table begins; the sum of `new` numbers the rows.
     equal = F.struct("outcome", "member", "named", F.col("begin_us") < F.col("injected_us"))
     alone = F.col("api").isin(_TURNING_POINTS) & (F.col("outcome") == "NONE")
     new = (alone | ~equal.eqNullSafe(F.lag(equal).over(in_order))).cast("int")
@@ -265,7 +269,7 @@ def _collapsed(exchanges: DataFrame) -> DataFrame:
     )
 
 
-def _most_telling(rows: DataFrame) -> DataFrame:
+def _keep_most_telling(rows: DataFrame) -> DataFrame:
     """Keep MESSAGES_PER_FAULT rows of each fault (rule 3 of `messages`)."""
     time = ("begin_us", "from_node", "to_node", "api", "correlation_id", "exchange")
     kind = Window.partitionBy(*_FAULT, "api", "to_node", "group", "outcome").orderBy(*time)

@@ -14,7 +14,7 @@ def metrics(events: DataFrame) -> DataFrame:
     """List every value of every sample of metrics.
 
     Input grain: one row per event. Output grain: one row per run, node, incarnation, sample and
-    metric that the sample has; a sample that cannot be read has none.
+    metric that the sample has. A sample that cannot be read has no rows.
     Columns:
     - `run`, `node`, `incarnation`;
     - `sampled_us`: microseconds on the run's clock;
@@ -22,7 +22,7 @@ def metrics(events: DataFrame) -> DataFrame:
       purgatory's operation precedes its name (`Heartbeat.PurgatorySize`);
     - `value`: in the unit of the metric (docs/TABLES.md).
 
-    Nulls: `value` where Kafka's is NaN, as before the first load.
+    Nulls: `value` if Kafka's value is NaN, for example before the first load.
     """
     return (
         of_kind(events, TraceKind.METRICS)

@@ -1,12 +1,13 @@
 """The table `ownership`: the owners of each data partition over time, from the members' rows.
 
-A tenure is the time in which a broker is the active coordinator of an offsets partition. An
-interval is a time in which one member owned one partition. An incarnation is one life of a member's
-process, counted from 0. Steps, in the order of their use:
+An interval is a time in which one member owned one partition. An incarnation is one life of a
+member's process, counted from 0. A tenure is the time in which a broker is the active coordinator
+of an offsets partition (a partition of `__consumer_offsets`) and of the groups in it. The steps, in
+the order in which they run:
 
-1. `ownership_intervals` finds the intervals, and what the member did to end each.
-2. `ownership_spans` also looks at deaths and at the run's end.
-3. `ownership` adds the rest.
+1. `ownership_intervals` finds the intervals, and for each the member's own row that ended it.
+2. `ownership_spans` compares these ends with deaths and with the run's end.
+3. `ownership` adds the coordinator's epoch and the pauses.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -25,7 +26,7 @@ _ENDINGS = {
     TraceKind.PARTITIONS_LOST: "lost",
     TraceKind.PARTITIONS_ASSIGNED: "reassigned",
 }
-"""How each kind of row ends an interval."""
+"""Kinds of rows that end an interval, with the word for it in the column `ended_by`."""
 _INTERVAL = (*_MEMBER, "partition", "nth")
 """Columns that name an interval; `nth` numbers the assignments of a partition to a member."""
 
@@ -42,11 +43,11 @@ def ownership(
     off. Output grain: one row per run, group, data partition, member and interval.
     Columns:
     - `run`, `group`, `partition`, `consumer` (the member's node), `incarnation`, `member`,
-      `generation`;
-    - `coordinator`, `leader_epoch`: the broker that gave the assignment, and the epoch of the
-      offsets partition in which it did;
-    - `position`: from where the member began to read (committed | earliest | latest), and
-      `start_offset`, the offset there;
+      `generation` (the number of the group's rebalance);
+    - `coordinator`, `leader_epoch`: the broker that gave the assignment, and the number of its
+      leadership of the offsets partition at that time;
+    - `position`: from where the member began to read (committed | earliest | latest);
+      `start_offset`: the offset there;
     - `from_us`, `to_us` in microseconds on the run's clock; `length_us`: up to the run's end if
       nothing ended the interval;
     - `ended_by`: revoked, lost, reassigned, killed, stopped, or run end;
@@ -74,7 +75,7 @@ def ownership(
         "start_offset",
         "from_us",
         F.col("ends_us").alias("to_us"),
-        # Here `to_us` is still the column of the spans, which is not null.
+        # Here `to_us` is still the column of the spans, which has no nulls.
         (F.col("to_us") - F.col("from_us")).alias("length_us"),
         "ended_by",
         "paused_us",
@@ -87,10 +88,10 @@ def ownership_spans(events: DataFrame, intervals: DataFrame, runs: DataFrame) ->
 
     Output grain: one row per run, group, data partition, member and interval. Columns:
     - those of `ownership_intervals`, with `node` renamed to `consumer`;
+    - `ended_by`;
     - `to_us`: the end of the interval, at the latest the run's end;
-    - `ends_us`: its end before the run's end, null if there was none. The table `ownership` has
-      this column as `to_us`. Both are in microseconds on the run's clock;
-    - `ended_by`.
+    - `ends_us`: the end of the interval if it came before the run's end, else null. This is the
+      column `to_us` of the table `ownership`. Both are in microseconds on the run's clock.
 
     Other nulls: as in `ownership`.
     """
@@ -102,13 +103,13 @@ def ownership_spans(events: DataFrame, intervals: DataFrame, runs: DataFrame) ->
 
 
 def ownership_intervals(events: DataFrame) -> DataFrame:
-    """Find the intervals of `ownership`, with the first thing that the member did to end each.
+    """Find the intervals of `ownership`, each with the member's first row that ended it.
 
     Output grain: one row per run, group, data partition, member and assignment. Columns: `run`,
     `node`, `incarnation`, `group`, `partition`, `member`, `generation`, `coordinator`, `position`,
     `start_offset`, `records`, `from_us`; `next_us`, `next_by`: when and how the member ended the
-    interval, in microseconds on the run's clock. Nulls: as in `ownership`; `next_us` if the member
-    did nothing that ends the interval (then `next_by` has no meaning).
+    interval, in microseconds on the run's clock. Nulls: as in `ownership`; `next_us` if no row of
+    the member ended the interval (then `next_by` has no meaning).
     """
     in_order = Window.partitionBy(*_MEMBER, "partition").orderBy("seq")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -123,9 +124,10 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
     # `nth` numbers the assignments of a partition to a member. The next assignment opens the next
-    # interval; it ends this one, if the member has not revoked or lost the partition before.
-    # `given_up` is true from the row on with which the member revokes or loses the partition. Later
-    # rows about the partition (a batch in work at the revocation) do not count in the interval.
+    # interval. It also ends this interval, unless the member revoked or lost the partition before.
+    # `given_up` is true from the row with which the member revokes or loses the partition. Rows
+    # about the partition from then on (a batch in work at the revocation) do not count in the
+    # interval.
     steps = (
         _assignments(events)
         .unionByName(_processing(events))
@@ -150,6 +152,7 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
         ).alias("began"),
         F.coalesce(F.sum(F.when(~F.col("given_up"), F.col("count"))), F.lit(0)).alias("records"),
     )
+    # `anew_us` is when the member got the same partition again.
     next_one = Window.partitionBy(*_MEMBER, "partition").orderBy("nth")
     anew_us = F.lead("from_us").over(next_one)
     return intervals.withColumn("anew_us", anew_us).select(
@@ -168,7 +171,7 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
 
 
 def _assignments(events: DataFrame) -> DataFrame:
-    """One row per partition that a member was assigned, revoked or lost, with who assigned it."""
+    """One row per partition that a member was assigned, revoked or lost, with its coordinator."""
     synced = (
         _is(TraceKind.RESPONSE_RECEIVED)
         & (F.col("api") == Api.SYNC_GROUP.label)
@@ -183,7 +186,8 @@ def _assignments(events: DataFrame) -> DataFrame:
     assignments = (
         rows.where(~_is(TraceKind.RESPONSE_RECEIVED) | synced)
         .where(F.col("group").isNotNull())
-        # True: ignore nulls, so that each row has the peer of the last SyncGroup before it.
+        # The argument True makes `last` ignore nulls, so that each row gets the peer of the last
+        # SyncGroup before it.
         .withColumn("synced_with", F.last(F.when(synced, F.col("peer")), True).over(so_far))
         .where(~_is(TraceKind.RESPONSE_RECEIVED))
         .withColumn("partitions", detail("partitions", of=PartitionsDetail).getField("partitions"))
@@ -210,7 +214,7 @@ def _processing(events: DataFrame) -> DataFrame:
     `detail`: the `count` of a batch's records, and the offset of its `last` record.
     """
     rows = of_kind(events, TraceKind.POSITION_RESET, TraceKind.RECORDS_CONSUMED)
-    # A detail may lack `count`: then the offsets tell the number of records.
+    # If a detail lacks `count`, the offsets give the number of records.
     count = F.coalesce("span.count", F.col("span.last") - F.col("offset") + 1, F.lit(1))
     return rows.select(
         *_MEMBER,
@@ -228,13 +232,13 @@ def _processing(events: DataFrame) -> DataFrame:
 
 
 def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
-    """Add `to_us`, the earliest of the possible ends of an interval, and its reason `ended_by`.
+    """Add `to_us`, the earliest possible end of each interval, and its reason `ended_by`.
 
-    `to_us` is null, and `ended_by` is "run end", if the run ended before all of them.
+    If the run ended before every possible end, `to_us` is null and `ended_by` is "run end".
     """
     in_its_life = F.col("died_us") >= F.col("from_us")
-    # A start of incarnation `successor` proves that the earlier incarnations are dead. A row about
-    # an end has no `successor`: it ends the life of the node at that time.
+    # A start of incarnation `successor` proves that all earlier incarnations are dead. A row about
+    # an end has no `successor`: it ends the life that the node had at that time.
     its_own = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
     interval = [*_MEMBER, "partition", "from_us"]
     deaths_of = (

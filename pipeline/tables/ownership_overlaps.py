@@ -1,4 +1,7 @@
-"""The table `ownership_overlaps`: two members that owned one partition at the same time."""
+"""The table `ownership_overlaps`: two members that owned one partition at the same time.
+
+An interval of ownership is the time in which a member believes that it owns a partition.
+"""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -15,18 +18,18 @@ def ownership_overlaps(both: DataFrame, faults: DataFrame) -> DataFrame:
     Columns:
     - `run`, `group`, `partition`;
     - `from_us`, `to_us` in microseconds on the run's clock;
-    - `length_us`: the length up to the run's end if both still owned then;
+    - `length_us`: the length of the overlap; up to the run's end if both members still owned then;
     - `first_consumer`, `first_member`, `first_generation`, `first_coordinator`, `first_epoch`: the
-      member that owned the partition already, and the coordinator that had assigned it;
+      member whose interval began first, and the coordinator that had assigned it the partition;
     - `second_consumer`, `second_member`, `second_generation`, `second_coordinator`, `second_epoch`:
-      the same of the member that came to own it, too;
-    - `records_both`: records processed by both between `from_us` and `to_us`;
+      the same about the other member;
+    - `records_both`: number of records that both processed between `from_us` and `to_us`;
     - `fault`: the latest fault before the overlap began;
     - `healed_us`: the last healing of a fault before the overlap ended, or else the first healing
       after that, in microseconds on the run's clock.
 
-    Nulls: `to_us` if both still owned when the run ended; coordinators and epochs as in
-    `ownership`; `fault`, `healed_us` if there is none.
+    Nulls: `to_us` if both members still owned when the run ended; coordinators and epochs as in
+    `ownership`; `fault` if none came before; `healed_us` if no fault was healed.
     """
     pair = ("run", "group", "partition", "from_us", "ends_us", "to_us", "first", "second")
     overlaps = both.groupBy(*pair).agg(F.count("offset").alias("records_both"))
@@ -57,7 +60,7 @@ def ownership_overlaps(both: DataFrame, faults: DataFrame) -> DataFrame:
             F.col("second.leader_epoch").alias("second_epoch"),
             "records_both",
             "fault",
-            # The last healing before the end, else the first one after it.
+            # The last healing before the end, else the first one after it (index 1 is the first).
             F.coalesce(
                 F.try_element_at(before, F.lit(-1)), F.try_element_at(after, F.lit(1))
             ).alias("healed_us"),

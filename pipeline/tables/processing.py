@@ -1,4 +1,7 @@
-"""The table `processing`: the records that each member processed, and repetitions among them."""
+"""The table `processing`: the records that each member processed, and repetitions among them.
+
+A record is repeated if a member of its group has processed it before.
+"""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -19,11 +22,12 @@ def processing(events: DataFrame, repeats: DataFrame, both: DataFrame) -> DataFr
     and member that processed a record of it.
     Columns:
     - `run`, `group`, `partition`, `consumer` (the member's node);
-    - `records`: the number of processed records, counted each time;
-    - `first_offset`, `last_offset`: their lowest and highest offset;
+    - `records`: number of processed records; a record that was processed twice counts twice;
+    - `first_offset`, `last_offset`: lowest and highest offset of these records;
     - `first_us`, `last_us`: the member's first and last batch, in microseconds on the run's clock;
-    - `repeated`: of `records`, those that a member of the group had processed before;
-    - `shared`: distinct records that both this member and another processed while both owned the
+    - `repeated`: number of those records that a member of the group had processed before;
+    - `shared`: number of distinct records that this member and another one processed while both
+      owned the partition.
       partition.
 
     Nulls: none.
@@ -39,6 +43,7 @@ def processing(events: DataFrame, repeats: DataFrame, both: DataFrame) -> DataFr
             F.max("at_us").alias("last_us"),
         )
     )
+    # `nth` counts the processings of a record: from 2 on, they are repetitions.
     repeated = repeats.where(F.col("nth") > 1).groupBy(*_MEMBER).agg(F.count("*").alias("repeated"))
     shared = (
         both.where(F.col("offset").isNotNull())

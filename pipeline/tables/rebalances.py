@@ -1,8 +1,11 @@
 """The table `rebalances`: each rebalance with its reason, added and removed members, and length.
 
-Coordinators begin rebalances: `reason` is the coordinator's RebalanceCause, `cause` its sentence
-for people. A tenure is the time in which a broker is the active coordinator of an offsets
-partition.
+In a rebalance, the members of a group rejoin and get new partitions. When all have joined, a new
+generation begins (the number of the group's rebalance); then each member gets its part of the new
+assignment. A coordinator begins a rebalance: `reason` is the coordinator's RebalanceCause, `cause`
+its sentence for people. A tenure is the time in which a broker is the active coordinator of an
+offsets partition (a partition of `__consumer_offsets`) and of the groups in it; its leader epoch is
+the number of the partition's leadership.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -36,26 +39,26 @@ def rebalances(
     Columns:
     - `run`, `group`, `broker` (the coordinator), `leader_epoch` (of its tenure);
     - `generation` (the one that ended), `new_generation`;
-    - as the coordinator gave them: `reason` (a RebalanceCause), `member` that caused the rebalance,
-      `consumer` (the member's node), `cause` (a sentence);
+    - as the coordinator stated them: `reason` (a RebalanceCause), `member` that caused the
+      rebalance, `consumer` (the member's node), `cause` (a sentence);
     - `client_reason`: the reason in the member's request;
     - `removed`, `added`: consumers that lost a member id, or got a new one, before the new
       generation (a consumer that came back under another id is in both); `removed_because`: the
       distinct RemovalCauses;
-    - `store_error`: why the new generation's assignment was not stored;
+    - `store_error`: the error with which the append of the new assignment failed;
     - `fault`: the latest fault before the rebalance;
     - moments in microseconds on the run's clock: `started_us`, `joined_us` (the next generation
-      began), `stable_us` (its assignment is stored);
+      began), `stable_us` (its assignment was stored);
     - in microseconds: `join_us` (started to joined), `sync_us` (joined to stable), `length_us`
       (started to stable).
 
     Nulls:
     - `fault` before the first fault (the group forms);
-    - `new_generation`, `joined_us`, `stable_us`, and the lengths that these bound, if another
-      rebalance, the coordinator's end or the run's end came first;
-    - `member`, `consumer` where no single member caused the rebalance;
-    - `client_reason` where none was given;
-    - `store_error` if the log took the assignment, or was never given one;
+    - `new_generation`, `joined_us`, `stable_us`, and the lengths that begin or end with these, if
+      another rebalance, the coordinator's end or the run's end came first;
+    - `member`, `consumer` if no single member caused the rebalance;
+    - `client_reason` if the request gave none;
+    - `store_error` if the log took the assignment, or if no assignment was given to the log;
     - `leader_epoch` if the tenure is unknown.
 
     Lists are empty if no member was added or removed.
@@ -97,7 +100,9 @@ def rebalances(
 
 
 def _steps(events: DataFrame) -> DataFrame:
-    """One row per step of a group's coordinator, numbered by the rebalance that it belongs to.
+    """One row per step of a group's coordinator, with the columns that name its rebalance.
+
+    `part` and `nth` name a rebalance within one group and one incarnation of the coordinator.
 
     The steps are divided into parts. A part ends with the start of a generation, with a load, or
     with the group becoming Empty or Dead. A step belongs to the rebalance that began in its part,
@@ -135,8 +140,8 @@ def _steps(events: DataFrame) -> DataFrame:
 
 def _started(steps: DataFrame) -> DataFrame:
     """One row per rebalance, with its new generation, its assignment and the next rebalance."""
-    # The window runs backwards, so that the next step of a kind is the last one in the window so
-    # far; a forward search for it would take quadratic time.
+    # The next step of a kind is to be found. The window runs backwards in time, so that this is the
+    # last step of the kind in the window. A forward search would take quadratic time.
     backwards = (
         Window.partitionBy(*_GROUP)
         .orderBy(F.desc("seq"))
@@ -158,6 +163,8 @@ def _started(steps: DataFrame) -> DataFrame:
 
 def _changes(steps: DataFrame, names: DataFrame) -> DataFrame:
     """One row per rebalance for which members were added or removed."""
+    # A replaced static member (one with a configured `group.instance.id` that restarted) has a new
+    # id but stays the same member: no change.
     removed, added = _is(TraceKind.MEMBER_REMOVED), _is(TraceKind.MEMBER_ADDED)
     replaced = F.col("cause").eqNullSafe(F.lit(RemovalCause.STATIC_MEMBER_REPLACED.value))
     who = F.coalesce("consumer", "member")
@@ -185,7 +192,7 @@ def _with_epoch(started: DataFrame, groups: DataFrame, tenures: DataFrame) -> Da
     )
     life = ["run", "group", "node", "incarnation"]
     known = epochs.groupBy(*life).agg(F.sort_array(F.collect_list("tenure")).alias("tenures"))
-    # The coordinator's last tenure that had begun by then.
+    # The coordinator's last tenure that had begun before the rebalance.
     so_far = F.filter("tenures", lambda tenure: tenure["start_us"] <= F.col("time_us"))
     return started.join(F.broadcast(known), life, "left").withColumn(
         "leader_epoch", F.try_element_at(so_far, F.lit(-1)).getField("leader_epoch")

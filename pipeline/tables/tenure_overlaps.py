@@ -1,7 +1,8 @@
-"""The table `tenure_overlaps`: two coordinators at once, and what each acknowledged meanwhile.
+"""The table `tenure_overlaps`: two coordinators at the same time, and what each acknowledged then.
 
-A tenure is the time in which a broker is the active coordinator of an offsets partition in one
-leader epoch.
+A tenure is the time in which a broker is the active coordinator of an offsets partition (a
+partition of `__consumer_offsets`) and of the groups in it. It belongs to one leader epoch, the
+number of the partition's leadership. Two coordinators of one group are a split brain.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -32,16 +33,16 @@ def tenure_overlaps(
     broker_phases: DataFrame,
     impairments: DataFrame,
 ) -> DataFrame:
-    """Pair the tenures of one offsets partition that share time: a split brain for its groups.
+    """Pair the tenures of one offsets partition that overlap in time.
 
     Input grain: one row per event; `coordinator_tenures`; `groups`; `broker_phases`; one row per
     time in which a node was paused or cut off. Output grain: one row per run, offsets partition and
     pair of overlapping tenures; the older one has the lower epoch, or began first.
     Columns:
-    - `run`, `partition`, `groups` (consumer groups on it);
+    - `run`, `partition`, `groups` (the consumer groups in the partition);
     - `older_broker`, `older_epoch`, `older_incarnation`, `newer_broker`, `newer_epoch`,
-      `newer_incarnation`;
-    - `fault`: the one that moved the partition to the newer;
+      `newer_incarnation` (an incarnation is one life of a broker's process);
+    - `fault`: the fault that moved the partition to the newer broker;
     - `from_us`, `to_us` in microseconds on the run's clock, and `length_us`;
     - `older_end`: how the older tenure ended;
     - `older_paused_us`, `older_cut_us`: microseconds of the overlap in which the older broker was
@@ -53,10 +54,10 @@ def tenure_overlaps(
     - `older_commits_in_all`, `newer_commits_in_all`: commits that the log acknowledged in the whole
       tenure;
     - `older_last_commit_us`, `newer_first_commit_us`: when the log acknowledged the last commit of
-      the older tenure, and the first one of the newer.
+      the older tenure, and the first commit of the newer one.
 
     Nulls: `fault` if no fault is known to have moved the partition; `older_last_commit_us`,
-    `newer_first_commit_us` if the tenure had none.
+    `newer_first_commit_us` if the tenure had no commit.
     """
     older, newer = _side(tenures, "older"), _side(tenures, "newer")
     older_key = F.struct("older_epoch", "older_start_us", "older_broker", "older_incarnation")
@@ -131,14 +132,18 @@ def _side(tenures: DataFrame, side: str) -> DataFrame:
 
 
 def _answers(events: DataFrame) -> DataFrame:
-    """List successful heartbeats and acknowledged commits, when the answer reached the client."""
+    """List successful heartbeats and acknowledged commits, with the time of the answer.
+
+    `answered_us` is when the answer reached the client.
+    """
     answered_us = F.col("time_us").alias("answered_us")
     heartbeats = (
         of_kind(events, TraceKind.RESPONSE_RECEIVED)
         .where((F.col("api") == Api.HEARTBEAT.label) & (F.col("error") == "NONE"))
         .select("run", "group", "peer", F.lit("heartbeat").alias("what"), answered_us)
     )
-    # A commit has a row for each of its partitions, all at one moment; `distinct` counts it once.
+    # A commit of several partitions has a row for each, all with the same time: `distinct` keeps
+    # one.
     commits = (
         of_kind(events, TraceKind.OFFSETS_COMMITTED)
         .select("run", "group", "peer", "node", answered_us)
@@ -149,7 +154,7 @@ def _answers(events: DataFrame) -> DataFrame:
 
 
 def _answered_in_overlap(overlaps: DataFrame, answers: DataFrame) -> DataFrame:
-    """Count the answers of both coordinators in each overlap; an overlap without any has no row."""
+    """Count both coordinators' answers in each overlap; an overlap without answers has no row."""
     meanwhile = (F.col("answered_us") >= F.col("from_us")) & (F.col("answered_us") < F.col("to_us"))
     return (
         answers.join(F.broadcast(overlaps), ["run", "partition"])

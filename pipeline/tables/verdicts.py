@@ -1,4 +1,8 @@
-"""The table `verdicts`: the outcome of each check of each run, copied from the run's files."""
+"""The table `verdicts`: the outcome of each check of each run, copied from the run's files.
+
+A check looks for one sort of broken promises in a run; a finding is one violation that it
+reports.
+"""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -13,20 +17,20 @@ _RESULTS_SCHEMA = (
 
 
 def verdicts(documents: DataFrame) -> DataFrame:
-    """List the outcomes of each run's checks, as its results.json and manifest.json have them.
+    """List the outcomes of each run's checks, as its results.json and manifest.json state them.
 
     Input grain: one row per run and JSON file (`run_documents.read_documents`). Output grain: one
-    row per run and check; one row without a check for a run of which no check is known.
+    row per run and check. If no check of a run is known, the run has one row, without a check.
     Columns:
-    - `run`, `check` (fencing ...);
+    - `run`, `check` (a name such as fencing);
     - `outcome` of the check (pass | violated | inconclusive | nothing_seen);
-    - `findings`: their number, which may be more than the file lists;
+    - `findings`: their number; the file can list fewer;
     - `note`: what the check could not judge;
     - `verdict` of the run (pass | violated | unknown), `runtime` (virtual | local | ray), `seed`,
       `experiment`.
 
     Nulls:
-    - `check`, `outcome`, `findings`, `note` if the run was interrupted before its checks, or its
+    - `check`, `outcome`, `findings`, `note` if the run was interrupted before its checks, or if its
       results file is missing or incomplete;
     - `verdict` if the results file is missing or incomplete;
     - `runtime`, `seed`, `experiment` if the manifest is missing or incomplete.

@@ -1,4 +1,4 @@
-"""The function that computes each table from one run's trace."""
+"""The function that computes each table from one run's trace (its recorded rows of events)."""
 
 from collections.abc import Callable, Mapping
 
@@ -56,7 +56,7 @@ OF_TRACE: Mapping[str, Callable[[Trace], list[TableRow]]] = {
     "felt_partitions": felt_partitions_of,
     "felt_groups": felt_groups_of,
 }
-"""Table -> function from a trace to its rows, which lack the column `run`.
+"""Name of a table -> function from a trace to the table's rows, which lack the column `run`.
 
 `bad_rows` and `verdicts` are missing, because neither is computed from the good rows of a trace.
 """

@@ -1,8 +1,8 @@
-"""Spreads runs over Spark's workers, one run at a time in each.
+"""Spreads runs over Spark's workers; each worker analyses one run at a time.
 
 Data flow: the driver (the Python process of the analysis) sends the names of a run's files. A
 worker reads the files, writes tables and summary into the run's directory, and sends the summary
-back. Nothing else crosses the network.
+back. Nothing else crosses the network. A job is one computation of Spark; its tasks run in workers.
 """
 
 import uuid
@@ -27,7 +27,7 @@ LARGE_ROWS = 500_000
 class _Refused:
     """An OSError of a task, as a value: Spark would pass an exception to the driver as text.
 
-    `number`: its errno; None if it has none.
+    `number` is the error's errno; None if it has none.
     """
 
     number: int | None
@@ -38,16 +38,16 @@ class _Refused:
 def analyze_by_run(
     context: SparkContext, runs: Sequence[RunFiles], report_done: Callable[[int], None]
 ) -> tuple[RunSummary | None, ...]:
-    """Write tables and summary of each run (`write.analyze_whole`), several runs at once.
+    """Write tables and summary of each run (`write.analyze_whole`), several runs at a time.
 
     Returns one summary per run, in the order of `runs`; None for a run that a task cannot read.
-    `report_done` receives the number of runs that are done, again and again.
-    Raises: OSError of a task; Py4JError if a task fails otherwise. All jobs are cancelled before
-    either is raised, and before a KeyboardInterrupt is.
+    `report_done` is called repeatedly with the number of runs that are done.
+    Raises: OSError of a task; Py4JError if a task fails otherwise. Before it raises either of them,
+    or a KeyboardInterrupt, the function cancels all jobs.
     """
     tag = f"coordlab-{uuid.uuid4()}"
 
-    # Large runs use half of the processors only: on a laptop the memory suffices for two of them.
+    # At most half of the processors work on large runs: a laptop's memory suffices for two of them.
     small = [run for run in runs if run.rows <= LARGE_ROWS]
     large = [run for run in runs if run.rows > LARGE_ROWS]
 
@@ -59,14 +59,15 @@ def analyze_by_run(
         context.setInterruptOnCancel(True)
         at_once = max(1, context.defaultParallelism // 2)
         results: dict[str, RunSummary | _Refused | None] = {}
-        # A slice is one task: each small run has its own, large runs share `at_once` of them.
+        # A slice of the runs is one task. Each small run has a task of its own; the large runs
+        # share `at_once` tasks, so that no more of them run at the same time.
         for runs_of_job, slices in ((small, len(small)), (large, min(at_once, len(large)))):
             if runs_of_job:
                 results |= dict(context.parallelize(runs_of_job, slices).map(_task).collect())
         return results
 
-    # Two other threads call the JVM, because SIGINT interrupts the main thread: a KeyboardInterrupt
-    # during a call would close py4j's connection and print a traceback.
+    # The calls into the JVM happen in two other threads, because SIGINT interrupts the main thread.
+    # A KeyboardInterrupt during a call would close py4j's connection and print a traceback.
     with ThreadPoolExecutor(2, thread_name_prefix="coordlab-runs") as pool:
         future = pool.submit(run_jobs)
         try:
@@ -90,7 +91,7 @@ def analyze_by_run(
 def workers_have_package(context: SparkContext) -> bool:
     """Return whether Spark's workers can import this package, in the version of the driver.
 
-    Workers on this machine run the driver's own Python; those of a cluster may lack the package.
+    Workers on this machine run the driver's own Python. Those of a cluster can lack the package.
     """
     if context.master.startswith("local"):
         return True

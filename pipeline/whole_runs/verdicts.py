@@ -1,6 +1,7 @@
 """The table `verdicts` in plain Python: the outcome of each check, from the run's JSON files.
 
-`pipeline.tables.verdicts` computes the same with Spark.
+A check looks for one sort of broken promises in a run. `pipeline.tables.verdicts` computes the same
+with Spark.
 """
 
 import json
@@ -18,7 +19,7 @@ def verdicts_of(directory: Path) -> list[TableRow]:
         return []
     of_run = {name: (manifest or {}).get(name) for name in ("runtime", "seed", "experiment")}
     of_run["verdict"] = (results or {}).get("verdict")
-    # Without any check, the run has one row, in which the columns about a check are null.
+    # A run without any check has one row, in which the columns about a check are null.
     checks = (results or {}).get("checks") or [{}]
     return [
         of_run
@@ -33,7 +34,7 @@ def verdicts_of(directory: Path) -> list[TableRow]:
 
 
 def _document(path: Path) -> dict[str, Any] | None:  # Any: what JSON holds
-    """Return a document; {} if the file is torn, None if there is no file."""
+    """Return a document; {} if the file is incomplete, None if there is no file."""
     if not path.is_file():
         return None
     try:

@@ -1,4 +1,7 @@
-"""Writes the tables and the summary of one run from its event files, within one process."""
+"""Writes the tables and the summary of one run from its event files, within one process.
+
+A run is one execution of an experiment.
+"""
 
 from pipeline.engine.run_files import RunFiles
 from pipeline.engine.table_files import write_table
@@ -13,8 +16,8 @@ from pipeline.whole_runs.verdicts import verdicts_of
 def analyze_whole(files: RunFiles) -> RunSummary | None:
     """Write every table of a run and its summary beside them; return the summary.
 
-    None means that plain Python cannot read the run (`in_memory.summary.rows_of`); nothing was
-    written then.
+    Returns None, and writes nothing, if plain Python cannot read the run
+    (`in_memory.summary.rows_of`).
     Raises: OSError.
     """
     with collecting_no_cycles():
@@ -30,8 +33,8 @@ def _analyze(files: RunFiles) -> RunSummary | None:
     tables |= {"bad_rows": list(run_rows.bad), "verdicts": verdicts_of(files.directory)}
     summary = summary_of(files, run_rows, trace)
 
-    # The old summary is removed first and the new one is written last. So if writing breaks off
-    # between the two, no summary claims that the tables are current.
+    # Order: remove the old summary, write the tables, write the new summary. If the writing breaks
+    # off, no summary claims that the tables are current.
     drop_summary(files.directory)
     for name, rows in tables.items():
         write_table(files.directory, name, [row | {"run": files.run} for row in rows])

@@ -1,5 +1,6 @@
 """The table `coordinator_requests` in plain Python: requests of group coordination by client.
 
+The coordinator of a group is the broker that keeps its members and its committed offsets.
 `pipeline.tables.coordinator_requests` computes the same with Spark.
 """
 
@@ -28,6 +29,7 @@ def coordinator_requests_of(trace: Trace) -> list[TableRow]:
     for row in trace.of(TraceKind.REQUEST_SENT):
         if row.api not in _OF_COORDINATION or row.group is None:
             continue
+        # Round down to the beginning of the step.
         from_us = row.time_us // _STEP_US * _STEP_US
         counted = counts.setdefault(
             (row.group, row.node, row.incarnation, row.api, from_us),

@@ -1,17 +1,18 @@
 """The tables of ZooKeeper, and `offset_rewinds`, in plain Python.
 
-In an attempt to rebalance, a consumer does four steps:
+A consumer on ZooKeeper gets its partitions by attempts. In an attempt it takes four steps:
 
 1. It gives its partitions up.
 2. It reads a *view*: the members of its group.
 3. It computes its plan: its own share of the partitions.
-4. It claims each partition of the plan by an ephemeral znode. A claim conflicts while another
-   member still has the partition's znode.
+4. It claims each partition of the plan by creating an ephemeral znode. A claim conflicts while
+   another member still has the partition's znode.
 
-The ensemble is ZooKeeper's servers. A znode is a node of the tree that they store; an ephemeral one
-is deleted when the session that created it ends. A transaction (txn) is a change of the tree; its
-zxid is its number in the order of all changes. `pipeline.tables.zookeeper` computes the same with
-Spark.
+The ensemble is ZooKeeper's servers. A znode is a node of the tree that they store. An ephemeral
+znode is deleted when the session that created it ends; a session is a client's lasting connection
+to the ensemble. A transaction (txn) is a change of the tree; its zxid is its number in the order of
+all changes. A watch asks a server to notify the client of the next change of a znode.
+`pipeline.tables.zookeeper` computes the same with Spark.
 """
 
 import re
@@ -34,7 +35,7 @@ _EFFECTS = {
     "Ping": "session",
     "SetWatches": "session",
 }
-"""What the requests of each API do; requests of other APIs go to Kafka and are not counted."""
+"""What the requests of each API do. Requests of other APIs go to Kafka, and do not count here."""
 _OFFSET_PATH = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)")
 """Znode with the committed offset of a group, a topic and a partition number."""
 _GIVE_UP_KINDS = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
@@ -49,7 +50,7 @@ def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
     - `learned_us`: the client learned of the expiry.
     """
     sessions: dict[str, TableRow] = {}
-    owners: dict[str, str | None] = {}  # znode -> the session whose ephemeral it is
+    owners: dict[str, str | None] = {}  # znode -> the session that created it, if it is ephemeral
     for applied_us, txn in _txns(trace).values():
         session = txn["session"]
         if txn["op"] == "createSession":
@@ -71,7 +72,7 @@ def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
                 "deleted": 0,
                 "deleted_of_others": 0,
             }
-        # None: a session from before the trace, whose opening is missing.
+        # None if the session began before the trace did, so that the trace lacks its opening.
         writer = sessions.get(session)
         match txn["op"]:
             case "closeSession" if writer is not None and writer["ended_us"] is None:
@@ -82,7 +83,7 @@ def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
                     writer["created"] += 1
             case "delete" if writer is not None:
                 writer["deleted"] += 1
-                # True counts as 1: the znode was an ephemeral of another session.
+                # Adds 1 (True counts as 1) if the znode was an ephemeral one of another session.
                 writer["deleted_of_others"] += owners.get(txn["path"]) not in (None, session)
             case _:
                 pass
@@ -155,7 +156,8 @@ def zookeeper_attempts_of(trace: Trace) -> list[TableRow]:
                 attempt = _new_attempt(row, consumer, incarnation)
                 table.append(attempt)
             elif attempt is not None and row.kind == TraceKind.ZOOKEEPER_GAVE_UP:
-                # What the consumer was doing when it gave up; the first time counts.
+                # `during` is what the consumer was doing when it gave up. Only the first time
+                # counts.
                 attempt["gave_up"] = attempt["gave_up"] or detail_of(row)["during"]
             elif attempt is not None and attempt["ended_us"] is None:
                 _add_step(attempt, row)
@@ -187,7 +189,10 @@ def zookeeper_operations_of(trace: Trace) -> list[TableRow]:
 
 
 def offset_rewinds_of(trace: Trace) -> list[TableRow]:
-    """Return each commit whose offset is below that of the commit before it in the same store."""
+    """Return each commit whose offset is lower than that of the commit before it in the same store.
+
+    A store is Kafka or ZooKeeper.
+    """
     last_offsets: dict[tuple[str, str, str], int] = {}
     table = []
     for commit in (*_commits_to_kafka(trace), *_commits_to_zookeeper(trace)):
@@ -203,15 +208,15 @@ def offset_rewinds_of(trace: Trace) -> list[TableRow]:
 
 
 def _txns(trace: Trace) -> dict[int, tuple[int, TableRow]]:
-    """Return the transactions by their zxids, in order: time and detail.
+    """Return the time and the detail of each transaction by its zxid, in the order of the zxids.
 
-    The time is that at which the first server applied the transaction.
+    The time is when the first server applied the transaction.
     """
     return trace.once(_find_txns)
 
 
 def _find_txns(trace: Trace) -> dict[int, tuple[int, TableRow]]:
-    """Find the first row about each transaction, that of the server that applied it first."""
+    """Find the first row about each transaction, which the fastest server wrote."""
     by_zxid: dict[int, tuple[int, TableRow]] = {}
     for row in trace.of(TraceKind.ZOOKEEPER_TXN_APPLIED):
         if row.offset is not None and row.offset not in by_zxid:
@@ -292,7 +297,7 @@ def _add_step(attempt: TableRow, row: TraceRow) -> None:
 
 
 def _outcome(attempt: TableRow, *, is_done: bool) -> str:
-    """Return how an attempt ended; done without a view means that it saw no broker."""
+    """Return how an attempt ended. An attempt that is done without a view saw no broker."""
     if is_done:
         return "no broker" if attempt["view_us"] is None else "done"
     if attempt["exception"] is not None:
@@ -301,7 +306,7 @@ def _outcome(attempt: TableRow, *, is_done: bool) -> str:
 
 
 def _commits_to_kafka(trace: Trace) -> Iterator[TableRow]:
-    """Yield the commits that coordinators stored in their offsets partition."""
+    """Yield the commits that coordinators stored in offsets partitions (`__consumer_offsets`)."""
     consumers = trace.consumers()
     for row in trace.of(TraceKind.COMMIT_STORED):
         if row.group is not None and row.partition is not None and row.offset is not None:
@@ -316,7 +321,7 @@ def _commits_to_kafka(trace: Trace) -> Iterator[TableRow]:
 
 
 def _commits_to_zookeeper(trace: Trace) -> Iterator[TableRow]:
-    """Yield the commits of offsets that consumers wrote to nodes of ZooKeeper."""
+    """Yield the commits of offsets that consumers wrote to znodes of ZooKeeper."""
     clients = {
         detail_of(row)["session"]: row.node for row in trace.of(TraceKind.ZOOKEEPER_CLIENT_STATE)
     }

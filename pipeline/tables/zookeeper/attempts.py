@@ -1,6 +1,6 @@
 """The table `zookeeper_attempts`: each attempt of a consumer, with its view, plan and outcome.
 
-In an attempt to rebalance, a consumer does four steps:
+A consumer on ZooKeeper rebalances by itself, in one or more attempts. An attempt has four steps:
 
 1. It releases its partitions.
 2. It reads a view: the members of its group.
@@ -26,6 +26,7 @@ _LIFE = ("run", "node", "incarnation")
 _ATTEMPT = (*_LIFE, "number")
 """Columns that name an attempt; `number` counts the attempts of an incarnation."""
 _GIVEN_UP = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
+"""Kinds of rows that list the partitions which a consumer released."""
 _STEPS = (
     TraceKind.ZOOKEEPER_VIEW,
     TraceKind.ZOOKEEPER_CLAIM_CONFLICT,
@@ -49,15 +50,15 @@ def zookeeper_attempts(events: DataFrame) -> DataFrame:
     - `given_up`: number of partitions that the consumer released;
     - `conflicts`: number of partitions of the plan that had another owner; `disputed`: the names of
       these partitions, sorted;
-    - `outcome`: `done`, `no broker` (without a broker, the consumer reads nothing), `conflict`,
+    - `outcome`: `done`, `no broker` (without a broker, the consumer reads no view), `conflict`,
       `exception` or `shut down`; `exception`: the exception that ended the attempt;
-    - `gave_up`: if the attempt was the last one of a failed rebalance, the place where
-      ConsumerRebalanceFailedException was thrown: `starting` (to the program), `running` or
-      `new session`.
+    - `gave_up`: if the attempt was the last one of a failed rebalance, what the consumer was doing
+      when it threw ConsumerRebalanceFailedException: `starting` (the program gets the exception),
+      `running` or `new session`.
 
-    Nulls: `view_us`, `view`, `plan` if the attempt ended before; `ended_us`, `outcome` if the
-    attempt never ended; `exception` without an exception; `gave_up` if the consumer did not give up
-    then.
+    Nulls: `view_us`, `view`, `plan` if the attempt ended before the view; `ended_us`, `outcome` if
+    the attempt never ended; `exception` without an exception; `gave_up` if the consumer did not
+    give up after the attempt.
     """
     numbered = _numbered(events)
     started = numbered.where(_is(TraceKind.ZOOKEEPER_ATTEMPT_STARTED)).select(
@@ -91,11 +92,12 @@ def zookeeper_attempts(events: DataFrame) -> DataFrame:
 def _numbered(events: DataFrame) -> DataFrame:
     """Return the rows of consumers, each with the number of the last attempt that began.
 
-    `is_within`: True for a row before or at the attempt's end.
+    The column `is_within` is True for rows up to the attempt's end, including the end's own row.
     """
     until_here = Window.partitionBy(*_LIFE).orderBy("seq")
     starts = F.when(_is(TraceKind.ZOOKEEPER_ATTEMPT_STARTED), True)
-    # The row of an attempt's end belongs to the attempt, so ends are counted before the row.
+    # `is_within` compares the number of starts so far with the number of ends before the row. So
+    # the row of an attempt's end still belongs to the attempt.
     ends = F.when(_is(TraceKind.ZOOKEEPER_ATTEMPT_ENDED), True)
     so_far = until_here.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     before = until_here.rowsBetween(Window.unboundedPreceding, -1)
@@ -143,7 +145,7 @@ def _steps(numbered: DataFrame) -> DataFrame:
         F.max(F.when(ends, F.col("decoded.done"))).alias("done"),
         F.max(F.when(ends, F.col("cause_text"))).alias("exception"),
     )
-    # An attempt that is done without having read a view found no broker.
+    # An attempt that is done although it read no view found no broker.
     sees_none = F.col("view_us").isNull()
     outcome = (
         F.when(F.col("ended_us").isNull(), None)

@@ -1,4 +1,8 @@
-"""The table `offset_rewinds`: commits that set a group's committed offset back."""
+"""The table `offset_rewinds`: commits that set a group's committed offset back.
+
+A commit stores the group's position in a partition. The store is Kafka, or ZooKeeper for a group
+whose members get their partitions there; a znode is a node of the tree that ZooKeeper stores.
+"""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -14,9 +18,9 @@ _OFFSET_PATH = r"^/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)$"
 def offset_rewinds(
     events: DataFrame, zookeeper_txns: DataFrame, member_names: DataFrame
 ) -> DataFrame:
-    """Return the commits whose offset is below that of the commit before in the same store.
+    """Return the commits whose offset is lower than that of the commit before in the same store.
 
-    The two stores are not compared, because a group on ZooKeeper may commit to both.
+    Commits to different stores are not compared, because a group on ZooKeeper can commit to both.
     Input grain: one row per event; one row per transaction of ZooKeeper; one row per member id.
     Output grain: one row per run, group, partition, store and commit that set the offset back.
     Columns:
@@ -25,10 +29,11 @@ def offset_rewinds(
     - `at_us`: time at which the store took the commit, in microseconds on the run's clock;
     - `consumer`: the node that committed;
     - `offset_before`, `offset_after`;
-    - `records`: the number of records between the two offsets, which a new owner would read again.
+    - `records`: the number of records between the two offsets; a new owner of the partition would
+      read them again.
 
-    Nulls: `consumer` if the commit names no member: an administrator's, or one of a group on
-    ZooKeeper to Kafka.
+    Nulls: `consumer` if the commit names no member. This is so if an administrator made it, or if a
+    group on ZooKeeper made it to Kafka.
     """
     commits = _in_kafka(events, member_names).unionByName(_in_zookeeper(events, zookeeper_txns))
     in_order = Window.partitionBy("run", "group", "partition", "store").orderBy("place")
@@ -88,7 +93,7 @@ def _in_zookeeper(events: DataFrame, txns: DataFrame) -> DataFrame:
             group.alias("group"),
             F.concat_ws("-", topic, index).alias("partition"),
             F.lit("zookeeper").alias("store"),
-            # The order of transactions is that of their zxids. The struct has the fields of
+            # Transactions are ordered by zxid, their number. The struct has the same fields as in
             # `_in_kafka`, so that both can be in one column.
             F.struct(
                 F.col("zxid").alias("time_us"),

@@ -13,8 +13,11 @@ from protocol.trace import TraceKind
 STEP_US = 100_000
 """Requests are counted in steps of this length, a tenth of a second."""
 READS = (Api.EXISTS, Api.GET_DATA, Api.GET_CHILDREN)
+"""APIs that read ZooKeeper's data."""
 WRITES = (Api.CREATE, Api.DELETE, Api.SET_DATA)
+"""APIs that change ZooKeeper's data."""
 OF_SESSIONS = (Api.CONNECT, Api.CLOSE_SESSION, Api.PING, Api.SET_WATCHES)
+"""APIs about the client's session (its lasting connection to ZooKeeper)."""
 _EFFECTS = {"read": READS, "write": WRITES, "session": OF_SESSIONS}
 """The APIs of each value of the column `effect`."""
 

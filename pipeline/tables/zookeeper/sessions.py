@@ -1,8 +1,10 @@
-"""The table `zookeeper_sessions`: beginning and end of each session, at servers and its client.
+"""The table `zookeeper_sessions`: beginning and end of each session, at servers and at its client.
 
-The ensemble is ZooKeeper's servers. A znode is a node of the tree that they store; an ephemeral one
-is deleted when the session that created it ends. A transaction (txn) is a change of the tree, which
-each server applies for itself; its zxid is its number in the order of all changes.
+The ensemble is ZooKeeper's servers. A session is a client's lasting connection to the ensemble; if
+the client is silent for too long, the ensemble's leader expires it. A znode is a node of the tree
+that the servers store; an ephemeral znode is deleted when the session that created it ends. A
+transaction (txn) is a change of the tree. Each server applies all transactions, in the order of
+their numbers, the zxids.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -21,7 +23,8 @@ def zookeeper_sessions(
     Input grain: one row per event; one row per transaction; one row per consumer. Output grain: one
     row per run and session that the ensemble opened.
     Columns:
-    - `run`, `session` as ZooKeeper prints it; `group`, `consumer` (its node), `incarnation` of the
+    - `run`, `session` as ZooKeeper prints it; `group`, `consumer` (the client's node),
+      `incarnation` of the
       session's client;
     - `opened_us`: the first server applied the opening;
     - `connected_us`: the client got the answer to the opening;
@@ -29,7 +32,7 @@ def zookeeper_sessions(
     - `ended_us`: the first server applied the session's end, which deletes the session's ephemeral
       znodes;
     - `learned_us`: the client learned of the expiry;
-    - `end`: `expired` or `closed`;
+    - `end`: `expired`, or `closed` by the client;
     - `connections`, `servers`: number of the client's connections, and their servers;
       `disconnections`: number of losses of a connection that the client noticed;
     - `created`, `deleted`: numbers of znodes that the session created and deleted;
@@ -114,7 +117,8 @@ def _expirations(events: DataFrame) -> DataFrame:
 
 def _writes(txns: DataFrame) -> DataFrame:
     """Return one row per session that created or deleted a znode."""
-    # Each delete of a path has a creation before it: a delete of a missing znode is refused.
+    # `before` is the row about the creation: every delete of a path has a creation before it,
+    # because ZooKeeper refuses to delete a missing znode.
     of_path = Window.partitionBy("run", "path").orderBy("zxid")
     of_another = F.col("before.ephemeral") & (F.col("before.session") != F.col("session"))
     deletes = F.col("op") == "delete"

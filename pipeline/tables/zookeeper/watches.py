@@ -1,8 +1,9 @@
 """The table `zookeeper_watches`: each event of a watch, and the consumer's next attempt.
 
-A server sends an event to a client when something changes that the client watches. In an attempt, a
-consumer tries once to own its share of the partitions. A transaction is a change of ZooKeeper's
-data; its zxid is its number in the order of all changes.
+A watch is a client's request to hear of the next change of a znode (a node of the tree that
+ZooKeeper stores). The server then sends the client an event. In an attempt, a consumer tries once
+to own its share of the partitions. A transaction is a change of ZooKeeper's data; its zxid is its
+number in the order of all changes.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -23,9 +24,9 @@ def zookeeper_watches(
     Columns:
     - `run`, `server`, `incarnation` of the server, `group`, `consumer` (the client's node);
     - `type` as ZooKeeper names it, `path` that was watched;
-    - `zxid`: last transaction that the server had applied;
-    - `changed_us`: the first server applied that transaction;
-    - `fired_us`: this server sent the event;
+    - `zxid`: the last transaction that the server had applied, which caused the event;
+    - `changed_us`: time at which the first server applied that transaction;
+    - `fired_us`: time at which this server sent the event;
     - `attempt_us`: the consumer's next attempt began;
     - `lag_us`: time from `changed_us` to `fired_us`.
 
@@ -55,7 +56,7 @@ def zookeeper_watches(
 
 
 def _with_attempts(events: DataFrame) -> DataFrame:
-    """Return one row per event, with the beginning of its consumer's next attempt."""
+    """Return one row per event of a watch, with the beginning of its consumer's next attempt."""
     fires = F.col("kind") == TraceKind.ZOOKEEPER_WATCH_FIRED.value
     begins = F.when(~fires, F.col("time_us"))
     from_here = Window.partitionBy("run", "consumer").orderBy("time_us")
