@@ -1,13 +1,15 @@
 """Reports: one run, or a comparison of several, as one HTML file that opens offline.
 
-Public: `build.build_report(directory, facts)`, which writes `<run>/report.html`. It reads the
-tables that Spark wrote, never the trace, and does not import Spark. The contents of the run's JSON
-files come as `facts.RunFacts`.
+The one public function is `build.build_report(directory, facts)`, which writes `<run>/report.html`.
+It reads the tables that Spark wrote, never the trace, and does not import Spark. The contents of
+the run's JSON files come as `facts.RunFacts`.
 
 Reading order: `facts` and `report_input` (inputs of a report), `run_names`; `charts`, `columns`
-(columns of tables and tooltips) and `lanes` (pictures on the time axis); `templates` (all words and
+(columns of tables and tooltips) and `lanes` (charts on a shared time axis); `templates` (all words
+and
 markup) and `rendering` (calls them), `sentences` (facts for the templates), `sections` (one module
-each), `two_designs` (groups on ZooKeeper compared with coordinated ones), `build` (order of the
+per section), `two_designs` (groups on ZooKeeper compared with coordinated ones), `build` (order of
+the
 sections), `page` (sections to HTML), `comparison_page` with `deploy_comparison`. The files
 `report.js`, `time_axis.js` and `navigation.js` in `assets` form one script, in this order.
 """

@@ -1,8 +1,8 @@
 """Build the report of one run: its sections in order, then the page.
 
-A lane is a chart on the time axis that the lanes of a page share. The facts about a run come from
+A lane is a chart on the time axis, which all lanes of a page share. The facts about a run come from
 its JSON files and checkers (`RunFacts`), everything else from the tables of its analysis. A fault
-by accident is not in the run's plan: a machine was lost or disturbed.
+by accident is not in the run's plan: a machine was lost, or did not answer for a while.
 """
 
 from collections.abc import Callable, Sequence
@@ -92,14 +92,14 @@ SECTIONS: Sequence[Callable[[ReportInput], Section | None]] = (
     configuration_section,
     replay_section,
 )
-"""The sections of a report, in the page's order. A function returns None if the run has nothing for
-its section."""
+"""The sections of a report, in the page's order. A function returns None if the run has nothing to
+show in its section."""
 
 
 def build_report(directory: Path, facts: RunFacts, *, output: Path | None = None) -> Path:
     """Write the report of the run in `directory`, and return its path.
 
-    `output` None: `<run>/report.html`.
+    `output` is the path to write; None means `<run>/report.html`.
     Raises: NotAnalysed if its tables or their summary are missing.
     """
     summary = read_summary(directory)
@@ -146,7 +146,7 @@ def time_marks(run: ReportInput) -> tuple[TimeMark, ...]:
 def _until(run: ReportInput, momentary: bool, healed_us: int | None) -> float | None:
     """Return the end of a fault in seconds: its healing, or the run's end if it was not healed.
 
-    None for a momentary fault, which has no end.
+    Returns None for a momentary fault, which is done when it is injected and has no end.
     """
     if momentary:
         return None

@@ -1,7 +1,7 @@
 """Columns: facts about rows, and their names in a text table, a chart's data and a tooltip.
 
-Each lane (a chart on the page's time axis), and each table of a section, is described by one tuple
-of columns.
+One tuple of columns describes each lane (a chart on the page's time axis), and each table of a
+section.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,11 +15,11 @@ from pipeline.report.charts.chart import Cell, TextTable
 class Column:
     """One fact about a row.
 
-    - `value`: the row's column, or a function that returns the fact.
-    - `heading`, `key`, `tip`: the fact's name in a text table, in a chart's data, in a tooltip. An
-      empty name leaves the fact out there. One exception: a column without heading and key is in
-      the text table, under an empty heading.
-    - `numeric`: the column of a text table is aligned right.
+    - `value`: the name of a column of the row, or a function that returns the fact.
+    - `heading`, `key`, `tip`: the fact's name in a text table, in a chart's data, in a tooltip. If
+      the name is empty, the fact is left out of that place. One exception: a column without heading
+      and key is in the text table, under an empty heading.
+    - `numeric`: True if the column of a text table is aligned right.
     """
 
     value: str | Callable[[Any], Cell]  # Any: a table's row, or a struct of the summary
@@ -62,10 +62,10 @@ def text_table(
     """Return rows as a text table.
 
     - `limit`: largest number of rows in it; None: all rows.
-    - `source`: the Parquet table with all rows, for the sentence on the rows left out.
-    - `blocks`: as in TextTable; not with a limit.
+    - `source`: the Parquet table that has all rows; a sentence about the rows left out names it.
+    - `blocks`: as in TextTable; it must not be combined with a limit.
     """
-    # A column without heading and key names the rows of the table: its heading is empty.
+    # A column without heading and key is shown: it names the rows of the table.
     shown = [column for column in columns if column.heading or not column.key]
     shown_rows = rows if limit is None else rows[:limit]
     rest = "" if limit is None else bounded(source, len(rows), limit)

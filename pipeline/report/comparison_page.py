@@ -41,9 +41,9 @@ _WHOSE = {
     "felt": "partition of data",
     "run": "run",
 }
-"""The subject of the figures in each group of rows, except the group `gap`: see _SUBJECTS.
+"""The subject of the figures in each group of rows, except the group `gap` (see _SUBJECTS).
 
-`group` here is the kind of a row's figure, and no consumer group.
+A group of rows is a part of the comparison (`ComparisonRow.group`), not a consumer group.
 """
 _SUBJECTS = {measure.name: measure.subject_kind or "" for measure in MEASURES}
 """The subject of each measure of the group `gap`: a member or a partition."""
@@ -51,7 +51,7 @@ MAX_RUNS_LISTED = 300
 MAX_SETTINGS = 200
 """Limits of the rows in the tables of runs and of settings."""
 _MAX_NAMED = 2
-"""Limit of the experiments that the title names; of more experiments it has only the number."""
+"""Most experiments that the title names. If there are more, the title has only their number."""
 _DIFFERS = "\N{BLACK DIAMOND} "
 """Mark of a figure that differs between columns."""
 
@@ -124,8 +124,8 @@ def _headline(
 
 
 def _extent(facts: Sequence[RunFacts], comparison: Comparison) -> str:
-    """Return the beginning of a sentence: the numbers of runs, figures, and figures that differ."""
-    # The caller goes on with the number of runs that broke a promise.
+    """Return the first half of a sentence: the numbers of runs, figures, and differing figures."""
+    # The caller appends the number of runs that broke a promise.
     figures, columns = len(comparison.rows), len(comparison.columns)
     if columns == 1:  # all runs have the same settings: there is nothing to compare with
         return f"{counted(len(facts), 'run')}, {figures} figures;"
@@ -134,7 +134,7 @@ def _extent(facts: Sequence[RunFacts], comparison: Comparison) -> str:
 
 
 def _figures_section(comparison: Comparison, runtimes: Iterable[str]) -> Section:
-    """Return the section of all figures: how to read them, a picture, a table for each fault."""
+    """Return the section of all figures: how to read them, a picture, and a table per fault."""
     parts: list[Part] = [
         Paragraph(
             html=render_line(
@@ -182,7 +182,7 @@ def _chart(comparison: Comparison) -> Chart | None:
 
 
 def _table(fault: str | None, rows: Sequence[ComparisonRow], comparison: Comparison) -> TextTable:
-    """Return the figures after one fault (None: those of whole runs), by column."""
+    """Return the figures after one fault as a table; with `fault` None, those of whole runs."""
     texts = [
         number(partial(_text_of, place), _heading(column.title))
         for place, column in enumerate(comparison.columns)
@@ -206,7 +206,7 @@ def _text_of(place: int, row: ComparisonRow) -> Cell:
 def _whose(row: ComparisonRow) -> str:
     """Return the subject of a figure, such as `member`.
 
-    A run has one value for each subject; the figure is the median or the maximum of these.
+    A run has one value for each subject; the figure is the median or the maximum of these values.
     """
     if row.group == "gap":
         return _SUBJECTS[row.name]
@@ -240,7 +240,7 @@ def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:
     """
     manifests = [run.manifest for run in _first_runs(runs, comparison)]
     differing = _differing(runs, comparison)
-    # Facts about the run, not settings of the experiment: they have no section.
+    # These are facts about the run and not settings of the experiment, so they have no section.
     of_manifests = [
         ("", "runtime", tuple(manifest.runtime for manifest in manifests)),
         ("", "time_scale", tuple(f"{manifest.time_scale:g}" for manifest in manifests)),

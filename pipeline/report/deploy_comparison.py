@@ -1,8 +1,8 @@
 """Deploys on the page that compares runs: the cost of each deploy, and the better one of two.
 
-A deploy replaces the members of a group. A column of the page is one run, or several runs with the
-same settings; its cost is, for each figure, the median over its runs. Felt figures are those that
-the users of the group notice: times without an owner, waiting and repeated records.
+A deploy replaces the members of a group by successors. A column of the page is one run, or several
+runs with the same settings; each figure of its cost is the median over its runs. Felt figures are
+those that the users of the group notice: times without an owner, waiting and repeated records.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ from pipeline.summary.figures import RunSummary, length_text
 Costs = Mapping[str, DeployCost]
 """The cost of a deploy, by the title of a column."""
 MAX_DIFFERENCES = 3
-"""Most settings that the first screen spells out."""
+"""Most settings that the first screen names one by one."""
 _Row = tuple[str, Mapping[str, str | None]]
 """The name of a figure, and its text by the title of a column."""
 _LEAD = (
@@ -41,8 +41,8 @@ _LEAD = (
 def deploy_costs(runs: Sequence[tuple[RunFacts, RunSummary]], comparison: Comparison) -> Costs:
     """Return the cost of the deploy of each column.
 
-    There must be several columns, and each run must have had one deploy, which replaced a member;
-    otherwise the result is empty.
+    There must be several columns, and each run must have had one deploy that replaced a member.
+    Otherwise the result is empty.
     """
     by_run = {summary.run: deploys_of(facts.faults, summary.felt) for facts, summary in runs}
     by_title = {}
@@ -57,10 +57,10 @@ def deploy_costs(runs: Sequence[tuple[RunFacts, RunSummary]], comparison: Compar
 def deploy_answers(
     costs: Costs, settings: Sequence[tuple[str, str, tuple[str | None, ...]]]
 ) -> tuple[tuple[str, Markup], ...]:
-    """Return the answers of the first screen: the better one of two deploys, by how much, and why.
+    """Return the answers of the first screen: which of two deploys is better, how much, and why.
 
-    The answers compare two columns; with another number, the result is empty. `settings`: those in
-    which the columns differ, as `settings_that_differ` returns them.
+    The answers compare two columns; if there are not exactly two, the result is empty. `settings`
+    are those in which the columns differ, as `settings_that_differ` returns them.
     """
     if len(costs) != 2:
         return ()
@@ -80,8 +80,8 @@ def _differences(
 ) -> tuple[str, ...]:
     """Return a sentence for each setting that differs.
 
-    If more than MAX_DIFFERENCES differ, one sentence tells how many. The section `settings` of the
-    page has all of them.
+    If more than MAX_DIFFERENCES settings differ, one sentence says how many. All of them are in the
+    page's section `settings`.
     """
     if len(settings) > MAX_DIFFERENCES:
         return (f"{len(settings)} settings, listed below",)
@@ -121,7 +121,7 @@ def deploy_section(costs: Costs) -> Section | None:
 
 
 def _rows_of(measure: CostMeasure, costs: Costs) -> list[_Row]:
-    """Return the rows of one measure: in all and for each member; none if it is 0 everywhere."""
+    """Return the rows of one measure: over all, and for each member; none if it is 0 everywhere."""
     if not any(measure.value_of(cost) for cost in costs.values()):
         return []
     rows: list[_Row] = [(measure.name, {name: measure.text(cost) for name, cost in costs.items()})]

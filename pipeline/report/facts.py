@@ -14,7 +14,7 @@ from results_schema.manifest import Manifest
 from results_schema.results import EXIT_UNKNOWN, CheckReport, Results, RunOutcome, Verdict
 
 Status = Literal["completed", "interrupted", "failed", "running", "killed"]
-"""How the run itself ended; `killed`: its process is gone, and recorded no end."""
+"""How the run itself ended. `killed`: its process is gone, and recorded no end."""
 _NO_RESULTS = Results(
     outcome=RunOutcome.INTERNAL_ERROR, verdict=Verdict.UNKNOWN, exit_code=EXIT_UNKNOWN
 )
@@ -25,7 +25,8 @@ _NO_RESULTS = Results(
 class SettingFact:
     """One setting of the experiment.
 
-    `section` and `name` are its path in the experiment's file. `default` None: it has no default.
+    `section` and `name` are its path in the experiment's file. `default` is None if the setting has
+    no default.
     """
 
     section: str
@@ -41,17 +42,18 @@ class SettingFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """A run without its trace.
+    """The facts about a run, without its trace.
 
-    - `results`: None if the run wrote none, or they cannot be read.
+    - `results`: None if the run wrote none, or if they cannot be read.
     - `status`: how the run ended.
     - `faults`: the journal: each fault of the plan with its outcome.
     - `losses`: sentences on missing parts of the trace or of the JSON files.
-    - `promises`: the promise of each check, by the check's name.
+    - `promises`: the promise that each check judges, by the check's name.
     - `settings`: all settings of the experiment.
     - `experiment_file`: path of the experiment's file; `experiment_yaml`: text of a file that
-      repeats the run, with all overrides.
-    - `coordinator`: Kafka's coordinator that the run models, such as the Scala one of 3.9.
+      repeats the run, with all settings that the command line changed.
+    - `coordinator`: the version of Kafka's coordinator that the run models, such as the Scala one
+      of 3.9.
     """
 
     manifest: Manifest

@@ -1,6 +1,7 @@
-"""One HTML page from sections. The page is offline: it contains style, scripts, Vega and data.
+"""One HTML page from sections. The page works offline: it contains style, scripts, Vega and data.
 
-A pick is a choice above a chart; the payload of a chart is its Vega specification with its data.
+Vega is the JavaScript library that draws the charts. A pick is a choice above a chart; the payload
+of a chart is its Vega specification with its data.
 """
 
 import json
@@ -24,8 +25,8 @@ _SCRIPTS = ("report.js", "time_axis.js", "navigation.js")
 class TimeMark:
     """A fault on the overview of the time axis. Units: seconds.
 
-    - `to_s`: None for a momentary fault.
-    - `is_by_accident`: no fault of the plan, but a machine that was away.
+    - `to_s`: end of the fault; None for a momentary fault, which has no end.
+    - `is_by_accident`: True if it is no fault of the plan, but a machine that was away.
     """
 
     label: str
@@ -51,7 +52,7 @@ class Page:
 def render(page: Page) -> str:
     """Return the page's HTML.
 
-    Raises: ValueError if a chart is wrong or two share an id.
+    Raises: ValueError if a chart is wrong, or if two charts or sections share an id.
     """
     parts = [part for section in page.sections for part in section.parts]
     single_parts = [single for part in parts for single in _single_parts(part)]
@@ -75,7 +76,7 @@ def render(page: Page) -> str:
 
 
 def _single_parts(part: Part) -> tuple[Part, ...]:
-    """Return the parts that a Beside puts side by side; any other part alone."""
+    """Return the parts that a Beside puts side by side; of any other part, a tuple of itself."""
     return part.parts if isinstance(part, Beside) else (part,)
 
 

@@ -1,8 +1,8 @@
 """Rendering of the Jinja2 templates: the sentences are in the templates, the facts in Python.
 
-A template has one macro for each sentence or block of the page. Macros of `words.j2` are shared by
-all templates. Autoescape is on, so texts from a run are escaped where a template prints them. A
-lane is a chart on the page's time axis.
+A template has one macro for each sentence or block of the page. All templates share the macros of
+`words.j2`. Autoescape is on: where a template prints a text from a run, it escapes the text. A lane
+is a chart on the page's time axis.
 """
 
 import re
@@ -22,23 +22,23 @@ from pipeline.summary.outcomes import in_number_order, listed
 from pipeline.summary.story import as_title, coordinator_with_epoch, counted, moment_text
 
 _NUMBER_AND_UNIT = re.compile(r"(\d) (s|ms|us)\b")
-"""A number and its unit, with the space between them at which a line must not break."""
+"""A number and its unit. A line must not break at the space between them."""
 _SPAN = re.compile(r"\d\N{NO-BREAK SPACE}s to (run end|[\d.]+)")
-"""The middle of a span of time, from the unit of its begin to the number of its end."""
+"""The middle of a span of time: from the unit of its beginning to the number of its end."""
 _CODE = re.compile(r"`([^`<]+)`")
 """A part between backticks."""
 _BLOCK = re.compile(r"\s*<(p|ul|ol|dl|div|pre|details|h[3-6]|table|figure|section|blockquote)\b")
 """The beginning of markup that is a block already."""
 FAULTS, COORDINATORS = "lane-faults", "lane-coordinators"
 OWNERSHIP, AVAILABILITY, REBALANCES = "lane-ownership", "lane-availability", "lane-rebalances"
-"""Ids of the lanes to which sentences link."""
+"""Ids of the lanes to which sentences have links."""
 
 
 def render_line(template: str, macro: str, *facts: object, **more: object) -> Markup:
     """Return a macro's text about the facts as one line, with numbers and units kept together.
 
-    `template` is the name of a file without `.j2`, `macro` that of a macro in it; `facts` and
-    `more` are the macro's arguments.
+    `template` is the name of a file without `.j2`, and `macro` the name of a macro in it; `facts`
+    and `more` are the macro's arguments.
     """
     line = " ".join(render_block(template, macro, *facts, **more).split())
     return with_code(Markup(unbroken(line)))
@@ -76,9 +76,9 @@ def span_together(text: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return a line of evidence as a sentence, with a capital and a full stop.
+    """Return a line of evidence as a sentence, with a capital letter and a full stop.
 
-    A name such as `broker-0` at the beginning keeps its lower case.
+    If it begins with a name such as `broker-0`, the name keeps its lower case.
     """
     first_word = text.split(" ", 1)[0]
     is_name = not first_word.islower() or "-" in first_word
@@ -89,11 +89,11 @@ def sentence(text: str) -> str:
 def moment_link(
     from_us: int, to_us: int | None = None, *, lane: str | None = None, text: str | None = None
 ) -> Markup:
-    """Return a link to a moment or a span in the lanes; `text` None: the time is its text.
+    """Return a link to a moment or a span in the lanes; without `text`, the link shows the time.
 
     The link is `<a href="#<lane>" data-from=".." data-to="..">`. The page's script zooms to the
     span and marks it in every chart on the time axis. It then scrolls to the chart with the id
-    `lane`; None: no scrolling.
+    `lane`; with `lane` None it does not scroll.
     """
     to = from_us if to_us is None else to_us
     shown = text or (
@@ -110,7 +110,7 @@ def at_moment(time_us: int, lane: str = FAULTS) -> Markup:
 
 
 def between(from_us: int, to_us: int | None, end_us: int, lane: str = FAULTS) -> Markup:
-    """Return `from 64.081 s to 93.212 s` as a link; `to_us` None: to the run's end."""
+    """Return `from 64.081 s to 93.212 s` as a link; `to_us` None means: to the run's end."""
     until = "the end of the run" if to_us is None else moment_text(to_us)
     text = f"from {moment_text(from_us)} to {until}"
     return moment_link(from_us, end_us if to_us is None else to_us, lane=lane, text=text)
@@ -135,7 +135,7 @@ def text_of(name: str, folder: str = "assets") -> str:
 
 
 def cell_text(value: Cell) -> str:
-    """Return a cell's text; a dash without a value, because an empty cell looks like a defect."""
+    """Return a cell's text, or a dash if it has none, because an empty cell looks like a defect."""
     if value is None or value == "":
         return "–"
     if isinstance(value, bool):
@@ -167,7 +167,7 @@ def _environment() -> jinja2.Environment:
     # Tests and filters of the templates: `part is chart`, `value | cell`.
     parts = {"chart": Chart, "table": TextTable, "paragraph": Paragraph, "beside": Beside}
     for name, part in parts.items():
-        # The default binds the class of this turn of the loop.
+        # The default value binds `part` to the class of this pass of the loop.
         environment.tests[name] = lambda value, part=part: isinstance(value, part)
     environment.filters |= {
         "block": _as_block,

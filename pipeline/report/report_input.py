@@ -25,7 +25,7 @@ class RunTables:
     _read: dict[str, tuple[Row, ...]] = field(default_factory=dict)
 
     def rows(self, name: str, columns: Sequence[str] | None = None) -> tuple[Row, ...]:
-        """Return the rows of a table, in no particular order; `columns` None: all.
+        """Return the rows of a table, in no particular order; with `columns`, only these columns.
 
         Raises: NotAnalysed if the table does not exist.
         """
@@ -65,7 +65,7 @@ class ReportInput:
 
     @property
     def cut_off(self) -> bool:
-        """True if the run did not complete, so that a missing event might still have come."""
+        """True if the run did not complete: then an event that is missing could still have come."""
         return self.facts.status != "completed" or not self.summary.completed
 
     @property

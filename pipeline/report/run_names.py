@@ -1,7 +1,7 @@
 """Names for the columns of a comparison: short texts that distinguish the runs.
 
-A setting is known by its section and its name in the experiment's file; a column of the comparison
-is one run, or several runs with equal names.
+A setting is identified by its section and its name in the experiment's file. A column of the
+comparison is one run, or several runs with equal names.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,8 @@ def settings_that_differ(
 ) -> tuple[tuple[str, str, tuple[str | None, ...]], ...]:
     """Return the settings in which runs differ, in the order of the first run that has them.
 
-    An entry is the section, the name, and the value in each run; None: not set there.
+    An entry is the section, the name, and the value in each run; a value is None if the run does
+    not have the setting.
     """
     values = [{_key(setting): setting.value for setting in run.settings} for run in runs]
     keys = dict.fromkeys(key for of_run in values for key in of_run)
@@ -39,8 +40,9 @@ def _key(setting: SettingFact) -> tuple[str, str]:
 def column_names(runs: Sequence[RunFacts]) -> tuple[str, ...]:
     """Return a name for each run: its experiment, runtime and settings, as far as they differ.
 
-    Up to MAX_COLUMNS runs all get different names, with the seed or the start if need be. Among
-    more runs, those with the same settings have the same name, and so share a column.
+    If there are at most MAX_COLUMNS runs, all get different names, with the seed or the start time
+    if need be. If there are more, those with the same settings get the same name, and so share a
+    column.
     """
     several_experiments = len({run.manifest.experiment for run in runs}) > 1
     several_runtimes = len({run.manifest.runtime for run in runs}) > 1
@@ -56,7 +58,7 @@ def column_names(runs: Sequence[RunFacts]) -> tuple[str, ...]:
         return tuple(names)
 
     manifests = [run.manifest for run in runs]
-    # Each of these three is added only to names that are still equal after the one before.
+    # Each of these three parts is added only to names that are still equal after the part before.
     for parts_of_runs in (
         [f"seed {manifest.seed}" for manifest in manifests],
         [manifest.started_at for manifest in manifests],
@@ -91,8 +93,8 @@ def _shortest_names(
 ) -> Iterator[tuple[str, tuple[str | None, ...]]]:
     """Yield settings with the shortest names that distinguish them, and their values in each run.
 
-    Settings of several sections with one name, and with the same values in all runs, become one:
-    `members 3`, and not `groups.old.members 3, groups.new.members 3`.
+    If several sections have a setting of the same name, and with the same values in all runs, these
+    become one: `members 3` instead of `groups.old.members 3, groups.new.members 3`.
     """
     by_name: dict[str, dict[tuple[str | None, ...], str]] = {}
     for section, name, values in differing:

@@ -1,8 +1,9 @@
 """Caveats of a PASS: times with two owners or none, and repeated records, that no promise forbids.
 
-Terminal, report, `list` and JSON all call `caveats_of`, which reads only the summary of a run. MARK
-follows a figure in whose time a machine was away by accident. A spread is the distribution of one
-felt figure over the partitions of a group.
+PASS is the verdict of a run that kept all its promises. Terminal, report, `list` and JSON all call
+`caveats_of`, which reads only the summary of a run. A felt figure is one that users of a group
+notice; a spread is the distribution of one felt figure over the partitions of a group. MARK follows
+a figure if a machine was away by accident in the figure's time.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,20 +13,20 @@ from pipeline.summary.figures import MARK, RunSummary, duration_text
 from pipeline.summary.story import counted
 
 FELT_US = 1_000_000
-"""Shortest time that is a caveat: users do not notice a shorter one."""
+"""Shortest time that is a caveat: users do not notice shorter ones."""
 _UNOWNED = "without an owner"
 _REPEATED = "records processed again"
 """Names of felt figures (FELT_MEASURES)."""
 
 
 def caveats_of(summary: RunSummary | None) -> tuple[str, ...]:
-    """Return the caveats of a run, a clause each.
+    """Return the caveats of a run; each is a clause.
 
-    There are three kinds, and each names the worst group only:
+    There are three kinds of caveats. Each names only the group in which it was worst:
 
-    - partitions with two owners at once, for FELT_US at least;
-    - partitions without an owner, for FELT_US at least;
-    - records that were processed again.
+    - partitions had two owners at the same time, for at least FELT_US;
+    - partitions had no owner, for at least FELT_US;
+    - records were processed again.
     """
     if summary is None:
         return ()
@@ -40,8 +41,8 @@ def pass_text(word: str, caveats: Sequence[str]) -> str:
 
 
 def _two_owners(summary: RunSummary) -> list[str]:
-    """Tell of the longest time in which two members owned a partition; empty if none was felt."""
-    # Shorter than the error between clocks, two owners may be due to the clocks alone.
+    """Describe the longest time in which two members owned a partition; empty if none was felt."""
+    # A time shorter than the error between clocks does not count: the clocks alone can cause it.
     least_us = max(FELT_US, summary.clock_error_us)
     overlaps = [owners for owners in summary.owners if owners.longest_us >= least_us]
     if not overlaps:
@@ -62,7 +63,7 @@ def _two_owners(summary: RunSummary) -> list[str]:
 
 
 def _no_owner(summary: RunSummary) -> list[str]:
-    """Tell of the longest time of a partition without an owner; empty if none was felt."""
+    """Describe the longest time of a partition without an owner; empty if none was felt."""
 
     def longest_us(group: FeltGroup) -> int:
         spread = group.spreads.get(_UNOWNED)
@@ -79,7 +80,7 @@ def _no_owner(summary: RunSummary) -> list[str]:
 
 
 def _repeated(summary: RunSummary) -> list[str]:
-    """Tell of the group that processed most records again; empty if no group did."""
+    """Describe the group that processed most records again; empty if no group did."""
 
     def records(group: FeltGroup) -> int:
         spread = group.spreads.get(_REPEATED)
@@ -102,7 +103,7 @@ def _worst(
 ) -> tuple[str, int, int] | None:
     """Return the group with the greatest value, this value, and the number of other groups.
 
-    Groups whose value is below `least` do not count; None if no group is left.
+    Groups whose value is below `least` do not count. Returns None if no group is left.
     """
     groups = {} if summary.felt is None else summary.felt.groups
     values = {name: value for name, group in groups.items() if (value := value_of(group)) >= least}

@@ -1,13 +1,14 @@
 """Comparison of runs: one row per figure, one column per run or per set of runs.
 
-A figure is one number of a run's summary, such as the median of its commit gaps. A measure is a
-phase or a count of a failover, or a gap in service, over the subjects of one fault (partitions,
-members or groups); its figures are the percentiles and the maximum. A felt measure is one that a
-group's users notice, over all partitions of the run.
+A figure is one number of a run's summary, such as the median of its commit gaps. A measure is one
+quantity of a fault: a phase of the failover, a count, or a gap in service. It has a value for each
+subject of the fault (partition, member or group); its figures are the percentiles and the maximum
+of these values. A felt measure is one that a group's users notice; it covers all partitions of the
+run.
 
-A row about a fault needs the corresponding fault of each run. Faults are matched by kind and order:
-the second crash of one run with the second crash of another. If no two runs have a kind of fault in
-common, faults are matched by order alone. A figure that a run lacks is None, never 0.
+A row about a fault compares one fault of each run. Faults are matched by kind and order: the second
+crash of one run with the second crash of another. If no two runs have a kind of fault in common,
+faults are matched by order alone. A figure that a run lacks is None, never 0.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,14 +40,14 @@ MAX_COLUMNS = 8
 MAX_FAULTS_OF_A_KIND = 8
 """Most faults of one kind that are compared one by one; more are compared as one set."""
 _IN_FULL_ONLY = frozenset({"p90", "p99"})
-"""Percentiles of phases and gaps that only a full comparison has."""
+"""Percentiles of phases and gaps that only a full comparison shows."""
 Statistic = Literal["p50", "p90", "p99", "max", "sum", ""]
 """Statistic over the subjects of one run; empty if the figure is one number per run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One run, or all runs with one title. `runs` are their names, in the order of arguments."""
+    """One run, or all runs with one title. `runs` are their names, in the arguments' order."""
 
     title: str
     runs: tuple[str, ...]
@@ -60,8 +61,9 @@ class ComparisonRow:
       run.
     - `group`: the part of the summary: a chain of phases (`broker`, `client`), `gap`, `outcome`,
       `felt` or `run`.
-    - `cells`: one for each column; None: the column lacks the figure.
-    - `differs`: True if the columns differ notably; for a fault, only columns that have it count.
+    - `cells`: one for each column; None if the column lacks the figure.
+    - `differs`: True if the columns differ notably. In a row about a fault, only the columns that
+      have the fault count.
     """
 
     fault: str | None
@@ -85,7 +87,7 @@ class ComparisonRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Compared runs. Rows are ordered by kind of fault; rows about whole runs are last."""
+    """Compared runs. Rows are ordered by kind of fault; the rows about whole runs come last."""
 
     columns: tuple[Column, ...]
     rows: tuple[ComparisonRow, ...]
@@ -97,7 +99,7 @@ class Comparison:
 
 
 def comparison_notes(comparison: Comparison, runtimes: Iterable[str]) -> tuple[str, ...]:
-    """Return sentences that warn of different runtimes, columns of one run, and lost machines."""
+    """Return warnings about different runtimes, columns of one run, and machines that were away."""
     names = tuple(dict.fromkeys(runtimes))
     several = len(comparison.columns) > 1
     notes = []
@@ -129,8 +131,8 @@ def compare_runs(
     """Compare runs by their main figures, or, with `in_full`, by all figures that they have.
 
     `names` and `verdicts` have one entry per summary. Runs with the same name share a column, which
-    shows the median over these runs and the range. Without `names`, each run has a column; more
-    than MAX_COLUMNS runs have one column per experiment.
+    shows the median over these runs and the range. Without `names`, each run has a column of its
+    own, but if there are more than MAX_COLUMNS runs, each experiment has one.
     Raises: ValueError if the numbers of summaries, names and verdicts differ.
     """
     titles = list(names) if names is not None else _titles(summaries)
@@ -155,7 +157,7 @@ def compare_runs(
 
 
 def _titles(summaries: Sequence[RunSummary]) -> list[str]:
-    """Return the default names: the names of the runs, or of their experiments for many runs."""
+    """Return the default names: those of the runs, or of their experiments if there are many."""
     if len(summaries) <= MAX_COLUMNS:
         return [summary.run for summary in summaries]
     return [summary.run.split("/", maxsplit=1)[0] for summary in summaries]
@@ -168,8 +170,8 @@ class _Table:
     - `places`: for each column, the indexes of its runs in `summaries`.
     - `in_full`: see `compare_runs`.
 
-    Methods that take `faults` get the faults behind one row: a sequence for each run, which is
-    empty if the run lacks the fault.
+    Some methods have a parameter `faults`, the faults behind one row: a sequence for each run,
+    which is empty if the run lacks the fault.
     """
 
     summaries: Sequence[RunSummary]
@@ -206,11 +208,11 @@ class _Table:
     def _measure_rows(
         self, name: str, measure: Measure, faults: Sequence[Sequence[FaultSummary]]
     ) -> Iterator[ComparisonRow]:
-        """Yield the rows of one measure: a statistic each, over the distributions of each run."""
+        """Yield the rows of one measure, one for each statistic over each run's distributions."""
         is_shown = any(fault.is_about(measure) for of_run in faults for fault in of_run)
-        # A full comparison shows the 0 of one run if the measure is not 0 in another run.
+        # A full comparison shows the 0 of one run if the measure has another value in another run.
         if_zero = self.in_full and is_shown
-        # For each run, the distributions of the faults behind the rows.
+        # For each run, the distributions of the measure over the faults behind the rows.
         figures = [
             [
                 distribution
@@ -224,7 +226,8 @@ class _Table:
         bounds = [max((figure.bound_us for figure in of_run), default=0) for of_run in figures]
         disturbed = [any(figure.disturbed for figure in of_run) for of_run in figures]
 
-        # Name, function, and whether several faults of a run give their maximum, not their median.
+        # Each statistic: its name, its function, and how the values of several faults of one run
+        # become one value (True: their maximum; False: their median).
         statistics: tuple[tuple[Statistic, Callable[[Distribution], int | None], bool], ...] = (
             ("p50", lambda figure: figure.percentile(50), False),
             ("p90", lambda figure: figure.percentile(90), False),
@@ -273,8 +276,8 @@ class _Table:
     def _felt_rows(self) -> Iterator[ComparisonRow]:
         """Yield the rows of the felt measures, over all partitions.
 
-        A measure that is 0 in all runs is left out. A full comparison shows it all the same, if the
-        measure's `if_zero` is set.
+        A measure that is 0 in all runs is left out. A full comparison still shows such a measure if
+        the measure's `if_zero` is set.
         """
         bounds = [run.clock_error_us for run in self.summaries]
         groups = [None if run.felt is None else run.felt.in_all for run in self.summaries]
@@ -334,7 +337,8 @@ class _Table:
         """Return a row of figures.
 
         `values`, `bounds` and `disturbed` have one entry for each run. `bounds` are the errors of
-        the clocks in microseconds. `disturbed`: a machine was away by accident at that time.
+        the clocks in microseconds. `disturbed` says whether a machine was away by accident at that
+        time.
         """
         cells = tuple(
             cell_of([values[place] for place in places], unit, _bound(places, bounds))
@@ -387,18 +391,19 @@ def _bound(places: Sequence[int], bounds: Sequence[int] | None) -> int:
 def _matched_faults(
     summaries: Sequence[RunSummary],
 ) -> dict[str, tuple[tuple[FaultSummary, ...], ...]]:
-    """Return, by name, the faults of the runs that match one another.
+    """Return the faults of the runs that match one another, by name.
 
-    An entry has a tuple for each run. The tuple is empty or has one fault. If some run has more
-    than MAX_FAULTS_OF_A_KIND faults of one kind, each tuple has all faults of that kind.
-    Faults are matched by kind and order; if no two runs have a kind in common, by order alone.
+    An entry has a tuple for each run, which is empty or has one fault. If some run has more than
+    MAX_FAULTS_OF_A_KIND faults of one kind, each tuple has all faults of that kind.
+    Faults are matched by kind and order. If no two runs have a kind in common, they are matched by
+    order alone.
     """
     by_kind: dict[str, list[list[FaultSummary]]] = {}  # for each kind, the faults of each run
     for place, summary in enumerate(summaries):
         for fault in summary.faults:
             runs = by_kind.setdefault(fault.kind or "fault", [[] for _ in summaries])
             runs[place].append(fault)
-    # No kind occurs in two runs.
+    # True if no kind occurs in two runs: each kind has exactly one run with faults.
     if len(summaries) > 1 and all(sum(map(bool, runs)) == 1 for runs in by_kind.values()):
         by_kind = {"fault": [list(summary.faults) for summary in summaries]}
 
@@ -410,7 +415,7 @@ def _matched_faults(
             continue
         for nth in range(most):
             name = kind if most == 1 else f"{kind} {nth + 1}"
-            # A slice, because a run with fewer faults of the kind has none here.
+            # A slice instead of an index: it is empty if a run has fewer faults of the kind.
             matched[name] = tuple(tuple(faults[nth : nth + 1]) for faults in runs)
     return matched
 
@@ -439,7 +444,10 @@ def _rebalances(fault: FaultSummary) -> int | None:
 
 
 def _kept(fault: FaultSummary) -> int | None:
-    """Return how many members kept member id and generation; None if no group was affected."""
+    """Return how many members kept their member id and generation; None without an affected group.
+
+    A generation is the number of a group's rebalance.
+    """
     return fault.members_kept if fault.members else None
 
 
@@ -465,7 +473,7 @@ _FELT_COUNTS: tuple[tuple[str, Callable[[FeltGroup], int]], ...] = (
 
 
 def _if_complete(runs: Sequence[RunSummary], values: Sequence[int]) -> list[int | None]:
-    """Return counts, with None for a run without events, whose 0 would mean nothing."""
+    """Return counts, but None for a run without events, because its 0 would mean nothing."""
     return [value if run.events else None for run, value in zip(runs, values, strict=True)]
 
 
@@ -478,7 +486,7 @@ def _coordinators_us(run: RunSummary) -> int | None:
 def _owners_us(run: RunSummary) -> int | None:
     """Return the longest time with two owners; None for a run without events.
 
-    A time below the error of the clocks is not certain, and does not count.
+    A time shorter than the error of the clocks is not certain, and does not count.
     """
     lengths = [both.longest_us for both in run.owners if both.longest_us >= run.clock_error_us]
     return max(lengths, default=0) if run.events else None

@@ -2,8 +2,8 @@
 
 A column is one run, or several runs with the same settings. Lengths are microseconds. If no run of
 a column has the figure, the cell is None, never 0. The error of the clocks is the difference
-between those of a run's machines: a length below it is not known. MARK follows a figure in whose
-time a machine was away by accident.
+between the clocks of a run's machines: of a length below this error, nothing more is known. MARK
+follows a figure if a machine was away by accident in the figure's time.
 """
 
 from collections.abc import Sequence
@@ -16,29 +16,29 @@ MAX_VALUES = 60
 """Most values of one figure that a cell keeps for a picture."""
 NOTABLE_PERCENT = 5
 NOTABLE_US = 100_000
-"""Smallest differences that count: NOTABLE_PERCENT for all figures, and NOTABLE_US for times, too.
+"""Smallest differences that count. Two figures must differ by NOTABLE_PERCENT; two times must also
+differ by NOTABLE_US.
 
-Without these limits every two times would differ, also by amounts that no user notices.
+Without these limits all times would differ, even by amounts that no user notices.
 """
 
 NEVER = "never"
-"""Text for a length of 0 that means that something did not happen."""
+"""Text for a length of 0, if that means that something did not happen."""
 Unit = Literal["us", "count", "text"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One figure of one column. Units: those of the row.
+    """One figure of one column, in the unit of the row.
 
     - `text`: the text to show.
     - `median` (nearest rank), `low`, `high`: over the runs with a value; None in a cell of text.
-    - `values`: these runs' values, sorted; at most MAX_VALUES, evenly chosen.
-    - `runs`, `missing`: number of runs with a value, and without.
-    - `bound_us`: the error of the clocks; 0 if it does not matter for this figure.
+    - `values`: the values of these runs, sorted: at most MAX_VALUES, chosen in equal steps.
+    - `runs`, `missing`: number of runs with a value, and without one.
     """
 
     text: str
-    median: int | None = None  # None: text
+    median: int | None = None  # None in a cell of text
     low: int | None = None
     high: int | None = None
     values: tuple[int, ...] = ()
@@ -90,7 +90,7 @@ def marked(cell: Cell | None) -> Cell | None:
 
 
 def text_cell_of(values: Sequence[str | None]) -> Cell | None:
-    """Return the cell of a figure that is a word: the word of one run, or counts of each word."""
+    """Return the cell of a figure that is a word: one run's word, or how often each word occurs."""
     known = [value for value in values if value is not None]
     if not known:
         return None
@@ -110,9 +110,10 @@ def _value_text(value: int, unit: Unit, bound_us: int) -> str:
 
 
 def range_text(cell: Cell, unit: Unit) -> str:
-    """Return the median and, in brackets, the smallest and largest value, if these differ.
+    """Return the median and, in brackets, the smallest and largest value, if these two differ.
 
-    If both have the same unit, it is printed once: `7.79 s (7.02 to 8.94 s)`.
+    If the smallest and the largest value have the same unit, the unit is printed once, after the
+    largest: `7.79 s (7.02 to 8.94 s)`.
     """
     if cell.median is None or cell.low is None or cell.high is None or cell.text == NEVER:
         return cell.text

@@ -1,13 +1,14 @@
 """The cost of a deploy: rebalances, times without service and repeated records of its group.
 
-A deploy is a rollout, the replacement of a group's members one after another; it counts as one of
-the run's faults, which the journal lists. The felt figures are those that users of a group notice,
-such as the time in which records waited; a spread (`felt.Spread`) has one such figure over the
-partitions of a group. Pure functions compute the cost from the journal and the felt figures, as
-values and plain text.
+A deploy is a rollout: the replacement of a group's members by successors, one after another. A
+run's journal lists it among the run's faults. The felt figures are those that users of a group
+notice, such as the time in which records waited; a spread (`felt.Spread`) is the distribution of
+one such figure over the partitions of a group. Pure functions compute the cost from the journal and
+the felt figures, and return it as values and plain text.
 
-The felt figures cover the whole run from the steady state on. So only a group with a single rollout
-has a cost, and the text names other faults of the run, which may have contributed.
+The felt figures cover the whole run from the steady state on (the state with all groups, members
+and partitions complete), not only the rollout. So only a group with a single rollout has a cost,
+and the text names the run's other faults, because they can have contributed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,18 +30,16 @@ REPEATED = "records processed again"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeployCost:
-    """The cost of one rollout for its group. Units: microseconds.
+    """The cost of one rollout for its group. Times are in microseconds.
 
     - `replaced`: number of members whose successor became ready.
     - `length_us`: time from the beginning until the last successor was ready; None if no member was
       replaced.
-    - `unowned_us`, `longest_us`: time without an owner, as the sum over partitions and of the worst
-      partition.
-    - `waited_us`, `longest_wait_us`: time in which records waited, as the sum over partitions and
+    - `unowned_us`, `longest_us`: time without an owner: the sum over all partitions, and the time
       of the worst partition.
-    - `repeated`: records processed again.
-    - `partitions`, `moved`: number of the group's partitions, and of those that changed owners.
-    - `others`: kinds of the run's other faults.
+    - `waited_us`, `longest_wait_us`: time in which records waited: the sum over all partitions, and
+      the time of the worst partition.
+    - `repeated`: number of records that were processed again.
     """
 
     group: str
@@ -67,10 +66,10 @@ class DeployCost:
 
 
 def deploys_of(faults: Sequence[JournalEntry], felt: Felt | None) -> tuple[DeployCost, ...]:
-    """Return the cost of each group's deploy; none for a group that was deployed twice."""
+    """Return the cost of each group's deploy; a group that was deployed twice has none."""
     if felt is None:
         return ()
-    # `resolved` has the progress of a rollout. Without an outcome, no rollout began.
+    # `resolved` holds the progress of a rollout. If it has no outcome, the rollout did not begin.
     rollouts = [fault for fault in faults if fault.fault == ROLLOUT and "outcome" in fault.resolved]
     # A rollout affects one group.
     groups = [rollout.blast_radius.groups[0] for rollout in rollouts if rollout.blast_radius.groups]
@@ -95,7 +94,7 @@ def _cost(entry: JournalEntry, group: str, felt: FeltGroup, others: tuple[str, .
     replaced = entry.resolved.get("replaced")
     successors = cast(list[Mapping[str, Any]], replaced if isinstance(replaced, list) else [])
     ready = [successor for successor in successors if successor.get("ready_at_us") is not None]
-    # The rollout has begun, so this is also the time of its injection.
+    # The rollout has begun, so `fired_at_us` is also the time of its injection.
     began_us = entry.fired_at_us
     ended_us = max((successor["ready_at_us"] for successor in ready), default=None)
     return DeployCost(
@@ -135,7 +134,7 @@ def _longest(felt: FeltGroup, name: str) -> int:
 class CostMeasure:
     """One figure of a deploy's cost; less is better.
 
-    `per_member`: the figure is also shown divided by the number of replaced members.
+    `per_member` is True if the figure is also shown divided by the number of replaced members.
     """
 
     name: str
@@ -198,7 +197,7 @@ COST_MEASURES = (
     REBALANCES,
     PROCESSED_AGAIN,
 )
-"""All figures, the most important for users first: the time in which records waited."""
+"""All figures. The most important one for users is first: the time in which records waited."""
 
 
 def deploy_text(cost: DeployCost) -> str:
@@ -248,8 +247,9 @@ def better_texts(
 ) -> tuple[str, ...]:
     """Compare two deploys: return a sentence for each figure, with the better one and the factor.
 
-    The first two sentences are about the time in which records waited; if no record waited in
-    either deploy, about the time without an owner. Figures within 5 % of each other are equal.
+    The first two sentences are about the time in which records waited. If no record waited in
+    either deploy, they are about the time without an owner. Figures within 5 % of each other count
+    as equal.
     """
     waits = first.waited_us or second.waited_us
     main, worst = (WAITED_IN_ALL, WAITED_AT_WORST) if waits else (UNOWNED_IN_ALL, UNOWNED_AT_WORST)
@@ -301,8 +301,8 @@ def _comparison(
 def reason_text(title: str, cost: DeployCost) -> str:
     """Return why the partitions of a deploy had no owner for a while.
 
-    Partitions waited for a rebalance; in a deploy without rebalances, for the successor of their
-    member.
+    In a deploy with rebalances, partitions waited for a rebalance. In a deploy without, they waited
+    for the successor of their member.
     """
     if not cost.rebalances:
         return (

@@ -1,8 +1,9 @@
 """Disturbances: times in which a machine was away by accident, from a run's journal.
 
 By accident means that no fault of the plan was the cause: a machine of the Ray cluster was lost, or
-did not answer for a while. A figure that a disturbance may have changed says nothing about Kafka.
-So `summary` marks each figure whose time overlaps a disturbance, with `figures.MARK`. This module
+did not answer for a while. If a disturbance can have changed a figure, the figure says nothing
+about Kafka. So `summary` marks each figure whose time overlaps a disturbance with `figures.MARK`.
+The driver is the process that conducts the run; its journal lists what happened. This module
 imports no Spark.
 """
 
@@ -29,7 +30,7 @@ class Disturbance:
     sentence: str
 
     def overlaps(self, from_us: int, until_us: int | None) -> bool:
-        """Return whether a time shares a moment with this one; `until_us` None: it has no end."""
+        """Return whether a time overlaps this one; with `until_us` None, that time has no end."""
         begins_before = until_us is None or self.from_us <= until_us
         ends_after = self.until_us is None or self.until_us >= from_us
         return begins_before and ends_after
@@ -38,7 +39,7 @@ class Disturbance:
 def is_disturbed(
     disturbances: Sequence[Disturbance], from_us: int | None, until_us: int | None
 ) -> bool:
-    """Return whether a machine was away in a time; `from_us` None: the time is not known."""
+    """Return whether a machine was away in a time; False if `from_us` is None (time not known)."""
     return from_us is not None and any(
         disturbance.overlaps(from_us, until_us) for disturbance in disturbances
     )
@@ -47,7 +48,8 @@ def is_disturbed(
 def disturbances_of(directory: Path) -> tuple[Disturbance, ...]:
     """Return the disturbances of the run in `directory`, in time order.
 
-    Empty if the journal is missing or cannot be read: then the report says that the journal is
+    Returns an empty tuple if the journal is missing or cannot be read; the report then says that it
+    is
     missing.
     """
     try:

@@ -1,8 +1,9 @@
 """The felt figures of a run: times without service, lag and repeats, per group and in all.
 
-The tables `felt_partitions` and `felt_groups` define the figures; this module holds their
-distributions over partitions, as plain Python without Spark. Felt figures are those that users of a
-group notice. The usual lag of a partition is its greatest lag before the first fault.
+The tables `felt_partitions` and `felt_groups` define the figures. This module holds the
+distributions of these figures over partitions, as plain Python without Spark. Felt figures are
+those that users of a group notice. The lag of a partition is the number of its records that wait;
+the usual lag is its greatest lag before the first fault.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,9 +19,9 @@ PERCENTS = (50, 90)
 class FeltMeasure:
     """One figure of a partition: a column of `felt_partitions`.
 
-    - `is_time`: microseconds, otherwise a count.
-    - `adds_up`: a sum over partitions has a meaning.
-    - `if_zero`: a figure over several seeds is shown even if it is 0.
+    - `is_time`: True if the unit is microseconds, False if the figure is a count.
+    - `adds_up`: True if a sum over partitions has a meaning.
+    - `if_zero`: True if a figure over several seeds is shown even if it is 0.
     """
 
     name: str
@@ -31,6 +32,7 @@ class FeltMeasure:
 
 
 LAG_OVER = "from the peak to the usual lag"
+"""Name of the time until the lag was usual again."""
 FELT_MEASURES = (
     FeltMeasure(name="without an owner", column="unowned_us", is_time=True, adds_up=True),
     FeltMeasure(
@@ -57,10 +59,10 @@ FELT_MEASURES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """A measure over partitions: nearest ranks; `p90` only for ten or more partitions.
+    """A measure over partitions: nearest ranks. `p90` is known only for ten or more partitions.
 
-    Units: those of the measure. `missing` counts partitions without a value: no member ever owned
-    them, or their lag did not come down to the usual lag before the run ended.
+    Units: those of the measure. `missing` counts partitions without a value. A partition has no
+    value if no member ever owned it, or if its lag did not become usual again before the run ended.
     """
 
     samples: int
@@ -78,7 +80,9 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeltGroup:
-    """The felt figures of a group, from the steady state to the end.
+    """The felt figures of a group, from the steady state to the end of the run.
+
+    The steady state is the state with all groups, members and partitions complete.
 
     - `partitions`: number of partitions.
     - `moved`: number of partitions that had more than one owner, one after the other.
@@ -110,7 +114,7 @@ _COUNTS = ("partitions", "rebalances", "moved", "came_back", "sent_away")
 
 def felt_by_run(aggregates: Aggregates) -> dict[str, Felt]:
     """Return the felt figures of each run that had groups."""
-    # By run and group; group None: over the partitions of all groups.
+    # The keys are run and group. Group None stands for the partitions of all groups together.
     spreads: dict[tuple[str, str | None], dict[str, Spread]] = {}
     for row in aggregates["felt_spreads"]:
         spreads.setdefault((row["run"], row["group"]), {})[row["measure"]] = _spread(row)

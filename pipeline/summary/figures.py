@@ -1,10 +1,11 @@
 """The figures of a run as plain Python: phases and gaps with percentiles, and their text.
 
-`summary` fills these structs, the command line prints them. This module imports no Spark.
+`summary` fills these structs, and the command line prints them. This module imports no Spark.
 
-The error of the clocks is the difference between those of the run's machines, 0 on one machine. A
-figure is disturbed if a machine was away by accident (lost or silent without a planned fault) in
-the figure's time.
+The error of the clocks is the difference between the clocks of the run's machines; it is 0 on one
+machine. A figure is disturbed if a machine was away by accident (lost or silent without a planned
+fault) in the figure's time. An offsets partition is a partition of `__consumer_offsets`: the broker
+that leads it coordinates its groups. A failover moves it to another broker.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,16 +24,17 @@ from pipeline.summary.outcomes import (
 )
 
 Chain = Literal["broker", "client", "gap"]
-"""The table of the summary that has a measure. Chains overlap in time: never add them up.
+"""The part of the summary to which a measure belongs. Chains overlap in time: never add them up.
 
 - `broker`: the phases from a fault to the new active coordinator, for each offsets partition;
-- `client`: the phases until that coordinator accepted a member, for each member;
+- `client`: the phases until the new coordinator accepted a member, for each member;
 - `gap`: times without service of members, data partitions and groups.
 """
 
 PERCENTS = (50, 90, 99)
 MARK = " *"
-"""Follows a figure that a machine's disturbance may have caused; `story` has the footnote."""
+"""Text that follows a figure which a machine's disturbance can have caused. `story` has the
+footnote."""
 HEADER = ("samples", "missing", "p50", "p90", "p99", "max")
 """The names of the cells of `Distribution.cells`."""
 
@@ -41,10 +43,10 @@ HEADER = ("samples", "missing", "p50", "p90", "p99", "max")
 class Measure:
     """One figure: a column of a table, over all of a fault's rows.
 
-    - `subject_kind`: selects rows of `availability`; None for other tables.
-    - `is_time`: microseconds, otherwise a count.
-    - `across_nodes`: the time starts on one node's clock and ends on another's, so that the error
-      between the clocks matters.
+    - `subject_kind`: selects rows of the table `availability`; None for other tables.
+    - `is_time`: True if the unit is microseconds, False if the figure is a count.
+    - `across_nodes`: True if the time starts on one node's clock and ends on another's, so that the
+      error of the clocks matters.
     """
 
     chain: Chain
@@ -115,9 +117,9 @@ class Distribution:
     Units: microseconds or counts, depending on the measure.
 
     - `samples`: number of subjects with a value.
-    - `missing`: number of subjects without: a member did not need the phase, or the phase did not
-      end before the run.
-    - `percentiles`: values that occurred (nearest rank).
+    - `missing`: number of subjects without a value: a member did not need the phase, or the phase
+      did not end before the run did.
+    - `percentiles`: percentage -> value; each is a value that occurred (nearest rank).
     - `bound_us`: the error of the clocks; 0 if it does not matter for this measure.
     - `disturbed`: a machine was away by accident in the time of the values.
     """
@@ -132,8 +134,8 @@ class Distribution:
     def percentile(self, percent: int) -> int | None:
         """Return a percentile if there are enough samples for it.
 
-        The rule: at least one sample must be expected above it. The 90th needs 10 samples, the
-        99th 100; the median needs one.
+        The rule: of so many samples, at least one can be expected above the percentile. The 90th
+        percentile needs 10 samples, the 99th 100; the median needs one.
         """
         return self.percentiles.get(percent) if self.samples >= samples_needed(percent) else None
 
@@ -171,15 +173,16 @@ def samples_needed(percent: int) -> int:
 def duration_text(value_us: int, *, bound_us: int = 0) -> str:
     """Return a duration as text: three digits and a unit, or `< bound` below the clocks' error.
 
-    Units: the argument is in microseconds. A negative duration is due to different clocks; it is
-    printed only if its size exceeds `bound_us`.
+    A negative duration comes from different clocks; it is printed only if its size exceeds
+    `bound_us`, the error of the clocks. Units: the arguments are in microseconds.
     """
     if abs(value_us) < bound_us:
         return f"< {duration_text(bound_us)}"
     size = abs(value_us)
     if size < 1_000:
         return f"{value_us} us"
-    if size < 999_500:  # above, three digits of milliseconds round to a second
+    # From 999,500 us on, three digits of milliseconds would round to 1000 ms, which is a second.
+    if size < 999_500:
         ms = value_us / 1_000
         return f"{ms:.3g} ms" if size < 99_950 else f"{ms:.0f} ms"
     return f"{value_us / 1_000_000:.2f} s"
@@ -194,15 +197,18 @@ def length_text(value_us: int, *, bound_us: int = 0) -> str:
 class FaultSummary:
     """The figures of one fault.
 
-    Units: `injected_us`, `healed_us` (None: never) on the run's clock.
+    Units: `injected_us`, `healed_us` (None: never) are microseconds on the run's clock.
 
-    - `measures`: those of MEASURES that have rows, in that order.
-    - `members`: number of members of the affected groups; `members_kept`: those with the same
-      member id and generation after the fault; `members_kept_id`: those with the same member id.
-    - `noticed_by`: reasons for which members marked their coordinator unknown, with their numbers.
+    - `measures`: the measures that have rows, in the order of MEASURES.
+    - `members`: number of members of the affected groups; `members_kept`: number of those that had
+      the same member id and generation (the number of the group's rebalance) after the fault;
+      `members_kept_id`: number of those with the same member id.
+    - `noticed_by`: each reason for which members marked their coordinator unknown, with the number
+      of these members.
     - `left_after`: pairs of a number of commits, 1 or more, and the number of members that left the
       old coordinator when this number of their commits had timed out there.
-    - `told_by_old`: number of members to which the old coordinator named itself in a stale answer.
+    - `told_by_old`: number of members to which the old coordinator named itself in a stale answer
+      (one that no longer was true).
     - `rebalances`: those that began between this fault and the next.
     """
 
@@ -235,9 +241,9 @@ class FaultSummary:
     def rows(self, chain: Chain) -> tuple[tuple[str, ...], ...]:
         """Return the lines of a chain to print: the measure's name, then the cells of HEADER.
 
-        Measures that do not concern the fault are left out:
-        - a step that no member needed, such as a join;
-        - a count or gap that is 0 for all;
+        Measures that say nothing about the fault are left out:
+        - the time of a step that no member needed, such as a join;
+        - a count or gap that is 0 for all subjects;
         - every phase of a failover, if no coordinator moved.
         """
         return tuple(
@@ -247,12 +253,13 @@ class FaultSummary:
         )
 
     def is_about(self, measure: Measure, *, if_zero: bool = False) -> bool:
-        """Return whether a measure is printed; with `if_zero` also if it is 0 for all subjects."""
+        """Return whether a measure is printed; with `if_zero` even if it is 0 for all subjects."""
         distribution = self.distribution(measure.name)
         if distribution is None:
             return False
         if not distribution.samples:
-            # No subject has a value. After a move of a coordinator that is a result.
+            # No subject has a value. If a coordinator moved, this is a result, and so it is
+            # printed.
             return bool(self.partitions_moved) and measure.name not in _ONLY_IF_NEEDED
         if not distribution.maximum and measure.name in _ONLY_IF_ANY and not if_zero:
             return False
@@ -273,12 +280,12 @@ _ONLY_IF_MOVED = frozenset({"longest wait", "no coordinator"})
 class RunSummary:
     """The summary of one run.
 
-    Units: `clock_error_us` is the error between machines.
+    Units: `clock_error_us` is the error of the clocks, in microseconds.
 
-    - `bad_rows`: unusable rows, counted by reason; `unreadable`: unusable files, with the reason.
+    - `bad_rows`: number of unusable rows by reason; `unreadable`: unusable files, with the reason.
     - `completed`: False for a run that broke off or has no events.
-    - `coordinators`: pairs of coordinators that served a group at once, in time order.
-    - `owners`: pairs of sets of members that owned partitions at once, in time order.
+    - `coordinators`: pairs of coordinators that served a group at the same time, in time order.
+    - `owners`: pairs of sets of members that owned partitions at the same time, in time order.
     - `processing`: records that each group processed.
     - `commit_errors`: errors of commits after the first fault, the most frequent first.
     - `disturbances`: times in which a machine was away by accident.
@@ -327,8 +334,8 @@ def find_worst(summary: RunSummary, measure: str) -> Worst | None:
 def same_gaps(faults: Sequence[FaultSummary], measure: str) -> dict[str, str]:
     """Return, by fault, the earlier fault that has the same longest gap.
 
-    Faults whose longest gap no earlier fault has are not in the result. Two gaps of the same length
-    in microseconds are taken for the same gap.
+    A fault is in the result only if an earlier fault has the same longest gap. Two gaps of the same
+    length in microseconds are taken for the same gap.
     """
     first_fault_by_length: dict[int, str] = {}
     earlier_by_fault = {}
@@ -342,7 +349,7 @@ def same_gaps(faults: Sequence[FaultSummary], measure: str) -> dict[str, str]:
 
 
 def _badness(candidate: Worst) -> tuple[bool, int]:
-    """Return the key by which faults are compared: a time that never ended is the worst."""
+    """Return the sort key of a fault; one with a time that never ended is the worst."""
     return candidate.distribution.missing > 0, candidate.longest_us
 
 

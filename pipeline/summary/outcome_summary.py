@@ -1,8 +1,8 @@
-"""From aggregates to outcomes: rebalances, double coordinators and owners, repeats, commit errors.
+"""From aggregates to outcomes: rebalances, times with two coordinators or owners, repeats, errors.
 
-An aggregate is a table of few rows over all runs, such as the rebalances of one kind after one
-fault. `spark_aggregates` and `trace_aggregates` compute the aggregates; this module needs neither
-Spark nor the trace.
+An aggregate is a table of few rows over all runs, such as the number of rebalances of one kind
+after one fault. `spark_aggregates` and `trace_aggregates` compute the aggregates; this module needs
+neither Spark nor the trace. A leader epoch is the number of a partition's leadership.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,9 @@ AggregateRow = Mapping[str, Any]  # Any: a cell's type is its column's
 Aggregates = Mapping[str, Sequence[AggregateRow]]
 """The rows of each aggregate, by its name."""
 LINEAGES = ("first_coordinator", "first_epoch", "second_coordinator", "second_epoch")
-"""Columns with the coordinators that assigned the partitions of the first and the second owners."""
+"""Columns with the lineages of the first and the second owners: the coordinator that assigned the
+partitions, and its leader epoch.
+"""
 FaultKey = tuple[str, str]
 """Run and fault."""
 ONE_BY_ONE_MAX = 3
@@ -32,7 +34,7 @@ ONE_BY_ONE_MAX = 3
 def rebalances_after(aggregates: Aggregates) -> dict[FaultKey, tuple[Rebalances, ...]]:
     """Return the rebalances after each fault, by group, coordinator and reason, in time order.
 
-    Up to ONE_BY_ONE_MAX of a kind are listed one by one; more become one entry.
+    If there are at most ONE_BY_ONE_MAX of a kind, each has an entry; more share one entry.
     """
     injected = {
         (row["run"], row["fault"]): row["injected_us"] for row in aggregates["known_faults"]
@@ -68,7 +70,7 @@ def _rebalances(row: AggregateRow, injected_us: int) -> Rebalances:
 
 
 def coordinators_at_once(aggregates: Aggregates) -> dict[str, tuple[Coordinators, ...]]:
-    """Return each run's pairs of coordinators that served a group at once, in time order."""
+    """Return each run's pairs of coordinators that served a group together, in time order."""
     order = ("run", "from_us", "partition", "older_epoch", "newer_epoch")
     pairs: dict[str, list[Coordinators]] = {}
     for row in _in_order(aggregates["coordinator_pairs"], *order):
@@ -101,7 +103,7 @@ def _overlapping_tenure(row: AggregateRow, side: str) -> OverlappingTenure:
 
 
 def owners_at_once(aggregates: Aggregates) -> dict[str, tuple[Owners, ...]]:
-    """Return each run's sets of members that owned partitions at once, in time order."""
+    """Return each run's pairs of sets of members that owned partitions together, in time order."""
     owners: dict[str, list[Owners]] = {}
     for row in _in_order(aggregates["owner_sets"], "run", "from_us", "group", *LINEAGES):
         owners.setdefault(row["run"], []).append(
@@ -148,5 +150,5 @@ def _in_order(rows: Sequence[AggregateRow], *columns: str) -> list[AggregateRow]
 
 
 def _nulls_first(value: str | int | None) -> tuple[bool, str | int]:
-    """Return a key that sorts None first; the 0 in it is never compared with a value."""
+    """Return a sort key by which None comes first. The 0 in it is never compared with a value."""
     return (value is not None, 0 if value is None else value)

@@ -1,8 +1,12 @@
-"""Outcomes of a run for its groups, as plain Python: rebalances, double coordinators and owners.
+"""Outcomes of a run for its groups: rebalances, times with two coordinators, and with two owners.
 
 `figures.RunSummary` holds these structs beside the phases. Times are microseconds on the run's
-clock, lengths are microseconds. This module imports no Spark. A tenure is the time in which a
-broker is the coordinator of an offsets partition in one leader epoch; if two overlap, the
+clock, lengths are microseconds. This module imports no Spark.
+
+In a rebalance, the members of a group rejoin and get new partitions; its number is the generation.
+An offsets partition is a partition of `__consumer_offsets`; the broker that leads it coordinates
+its groups, and the leader epoch is the number of this leadership. A tenure is the time in which a
+broker is the coordinator of an offsets partition in one leader epoch. If two tenures overlap, the
 older one has the lower epoch.
 """
 
@@ -17,13 +21,14 @@ class Rebalances:
     """Rebalances of one group that one coordinator began for one reason after one fault.
 
     - `reason`: a RebalanceCause, as in `tables.rebalances`.
-    - `consumers`: the members that caused them; empty if no single member did.
+    - `consumers`: the members that caused the rebalances; empty if no single member did.
     - `removed`, `added`: consumers that left or joined the group.
     - `removed_because`: the RemovalCauses.
-    - `generations`: the first that ended and the last that began (None if none did).
+    - `generations`: the first generation that ended, and the last one that began (None if none
+      did).
     - `not_stored`: number of rebalances whose assignment was not stored, with `store_errors`.
-    - `after_us`: time from the fault to the first of them; `longest_us`: the longest time from a
-      start to the stored assignment (None if no assignment was stored).
+    - `after_us`: time from the fault to the first of the rebalances; `longest_us`: the longest time
+      from a start to the stored assignment (None if no assignment was stored).
     """
 
     group: str
@@ -56,7 +61,7 @@ class Rebalances:
 _CAUSED_BY_NO_MEMBER = frozenset(
     {RebalanceCause.ASSIGNMENT_NOT_STORED, RebalanceCause.GROUP_TOO_LARGE}
 )
-"""Reasons that are not the act of a member, although the coordinator names a member with them."""
+"""Reasons that are not acts of a member. The coordinator names a member with them all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +85,11 @@ class Coordinators:
     """Two coordinators of the same groups at the same time.
 
     - `older_end`: the end reason of the older tenure.
-    - `older_paused_us`, `older_cut_us`: lengths of time in which the older broker was paused or cut
-      off.
+    - `older_paused_us`, `older_cut_us`: lengths of time in which the older broker was paused, or
+      cut off from others.
     - `older_last_commit_us`, `newer_first_commit_us`: moments at which the log acknowledged the
-      last commit of the older epoch and the first of the newer epoch; None if there was none.
+      last commit of the older tenure, and the first commit of the newer one; None if there was
+      none.
     """
 
     groups: tuple[str, ...]
@@ -104,13 +110,14 @@ class Coordinators:
 class Owners:
     """Two sets of members that owned the same partitions of a group at the same time.
 
-    - `first_consumers`: the set that owned the partitions already.
+    - `first_consumers`: the members that owned the partitions already; `second_consumers`: those
+      that came to own them, too.
     - `first_coordinator`, `second_coordinator`: broker and leader epoch that assigned the
       partitions of each set; None if unknown.
     - `from_us`, `to_us`: the time with two owners; `to_us` None: until the run ended.
     - `longest_us`: the longest time in which one partition had two owners.
-    - `records_both`: records that both processed in that time.
-    - `healed_us`: the last healing before `to_us`, or else the next one after it.
+    - `records_both`: number of records that members of both sets processed in that time.
+    - `healed_us`: the last healing of a fault before `to_us`, or else the first one after it.
     """
 
     group: str
@@ -146,7 +153,7 @@ class CommitErrors:
 
 
 MAX_LISTED = 4
-"""Limit of the names or ranges of names in a text."""
+"""Most names, or ranges of names, in one text."""
 
 
 def listed(names: Iterable[str]) -> str:
@@ -165,14 +172,15 @@ def in_number_order(names: Iterable[str]) -> tuple[str, ...]:
 
 
 _NO_NUMBER = -1
-"""Number of a name that ends in none."""
+"""Stands for the number of a name that does not end in one."""
 
 
 def _split(name: str) -> tuple[str, int]:
     """Split a name into its beginning and the number at its end."""
     stem = name.rstrip("0123456789")
     digits = name[len(stem) :]
-    if not digits or str(int(digits)) != digits:  # no number, or one that is written 007
+    # No number, or one with leading zeros (007), from which the name could not be rebuilt.
+    if not digits or str(int(digits)) != digits:
         return name, _NO_NUMBER
     return stem, int(digits)
 

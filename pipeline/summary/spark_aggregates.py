@@ -1,8 +1,8 @@
 """The aggregates of tables that `summary` reads, computed with Spark.
 
-An aggregate is a table of few rows over all runs. Only these rows reach the driver, the Python
-process of the analysis: their number depends on faults, groups and epochs, not on events.
-`trace_aggregates` computes the same aggregates from a trace in memory.
+An aggregate is a table of few rows over all runs. Only these rows reach the driver (the Python
+process of the analysis). Their number depends on faults, groups and epochs (leaderships of
+partitions), not on events. `trace_aggregates` computes the same aggregates from a trace in memory.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -56,7 +56,8 @@ def _member_counts(client_phases: DataFrame) -> DataFrame:
 
     Nulls: `noticed_by` if no cause is known; `timeouts` of members that kept their coordinator.
     """
-    # An unknown id or generation makes a comparison null, which `count_if` does not count.
+    # If an id or generation is unknown (null), a comparison is null, and `count_if` does not count
+    # it.
     kept_id = F.col("member_id") == F.col("member_id_after")
     kept = kept_id & (F.col("generation") == F.col("generation_after"))
     timeouts = F.when(F.col("unknown_us").isNotNull(), F.col("commit_timeouts"))
@@ -69,12 +70,12 @@ def _member_counts(client_phases: DataFrame) -> DataFrame:
 
 
 def _rebalances_by_kind(rebalances: DataFrame) -> DataFrame:
-    """One row per run, fault, group, coordinator and reason; few rebalances have a row each."""
+    """One row per run, fault, group, coordinator and reason, or per rebalance if these are few."""
     kind = ("run", "fault", "group", "broker", "leader_epoch", "reason")
     of_its_kind = F.count("*").over(Window.partitionBy(*kind))  # rebalances of the row's kind
     return (
         rebalances.where(F.col("fault").isNotNull())
-        # A few rebalances of a kind are separate rows: the start distinguishes them.
+        # If a kind has few rebalances, each has a row of its own: `separate` is its start.
         .withColumn("separate", F.when(of_its_kind <= ONE_BY_ONE_MAX, F.col("started_us")))
         .groupBy(*kind, "separate")
         .agg(
@@ -100,7 +101,10 @@ def _coordinator_pairs(tenure_overlaps: DataFrame) -> DataFrame:
 
 
 def _owner_sets(ownership_overlaps: DataFrame) -> DataFrame:
-    """One row per run, group, fault and pair of coordinators whose members owned at once."""
+    """One row per run, group, fault and pair of coordinators whose members owned together.
+
+    Members of two coordinators owned the same partitions at the same time.
+    """
     still = F.max(F.col("to_us").isNull())  # some partition had two owners when the run ended
     return ownership_overlaps.groupBy("run", "group", "fault", *LINEAGES).agg(
         F.count_distinct("partition").alias("partitions"),
@@ -122,7 +126,7 @@ def _processed(processing: DataFrame) -> DataFrame:
 
 
 def _errors(commits: DataFrame) -> DataFrame:
-    """One row per run and error that a commit met after the first fault."""
+    """One row per run and error with which a commit failed after the first fault."""
     return (
         commits.where(F.col("fault").isNotNull() & (F.col("error") != ACKNOWLEDGED))
         .groupBy("run", "error")
@@ -152,7 +156,7 @@ def _felt_spreads(felt_partitions: DataFrame) -> DataFrame:
         )
     )
     of_groups = felt_partitions.select("run", "group", F.explode(entries).alias("entry"))
-    # The same rows once more, as those of the group null: the partitions of all groups.
+    # Each row once more, with a null group: these rows are about the partitions of all groups.
     everything = of_groups.withColumn("group", F.lit(None).cast("string"))
     percents = F.array(*(F.lit(percent / 100) for percent in FELT_PERCENTS))
     return (

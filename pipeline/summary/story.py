@@ -1,8 +1,9 @@
 """Sentences about the outcomes of a run for its groups, for the terminal and the report.
 
 Pure functions turn the values of `figures` and `outcomes` into plain text, without markup and line
-breaks. Moments are of the run's clock. MARK follows a disturbed figure: a machine was away by
-accident in its time. Felt figures are those that users of a group notice.
+breaks. Moments are of the run's clock. MARK follows a disturbed figure: in its time, a machine was
+away by accident. Felt figures are those that users of a group notice. A leader epoch is the number
+of the leadership of a group's offsets partition: the broker in the newest epoch is the coordinator.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,12 +32,13 @@ from results_schema.results import OLD_EPOCH_ATTEMPTS, CheckOutcome, CheckReport
 
 _LONG_WAIT_US = 1_000_000
 """Shortest wait for an answer that has a sentence of its own."""
-# More commits than these are counted as `6th`, `7th`.
+# From the sixth on, the ordinal has digits: `6th`, `7th`.
 _ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 _NAMES_REMOVED = frozenset({RebalanceCause.SESSION_EXPIRY, RebalanceCause.LEAVE})
-"""Reasons of rebalances that name the removed member, so that no second line is needed."""
+"""Reasons of rebalances whose sentence already names the removed member. No second line names
+it."""
 _MAX_ERRORS = 8
-"""Errors of commits that have their name in a sentence; the others are summed up."""
+"""Most errors of commits that a sentence names; it adds the others up."""
 _PRINTED_IF_ZERO = frozenset(
     {"needless_rebalances", "gaps", "overlaps", "commits_acknowledged", OLD_EPOCH_ATTEMPTS}
 )
@@ -93,7 +95,7 @@ def felt_after(fault: FaultSummary) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """A headline, and its particulars, a line each."""
+    """A headline, and its particulars; each particular is a line."""
 
     headline: str
     particulars: tuple[str, ...] = ()
@@ -142,7 +144,7 @@ def leaving_texts(fault: FaultSummary) -> Iterator[str]:
     notice, wait = fault.distribution("notice"), fault.distribution("longest wait")
     if notice is None or wait is None or notice.maximum is None or wait.maximum is None:
         return
-    # A wait of half the time or more is the reason why members noticed the fault so late.
+    # If the longest wait took half of the time or more, it is the reason why members noticed late.
     if wait.maximum >= max(_LONG_WAIT_US, notice.maximum // 2):
         yield (
             f"members waited up to {wait.longest_text} for the old coordinator to answer: its "
@@ -305,7 +307,7 @@ def felt_rows(group: FeltGroup) -> list[tuple[str, dict[str, str]]]:
         if spread is None or not spread.says_something:
             continue
 
-        # The default binds the measure of this turn of the loop.
+        # The default value binds `is_time` to the measure of this pass of the loop.
         def text(value: int | None, *, is_time: bool = measure.is_time) -> str:
             if value is None:
                 return ""
@@ -341,9 +343,10 @@ def felt_text(group: str, felt: FeltGroup) -> str:
 def check_figures(check: CheckReport) -> list[str]:
     """Return the counts and lengths of a check as texts.
 
-    `check.seen` has the judged cases: numbers, and lengths that end in `_us`. `check.measured` has
-    further figures, but only the lengths that end in `_ms` are returned. Its moments are left out,
-    because other parts of the output show them. A check that judged nothing prints no 0.
+    `check.seen` holds numbers of judged cases, and lengths whose names end in `_us`.
+    `check.measured` holds more figures; of these, only the lengths whose names end in `_ms` are
+    returned. The moments in it are left out, because other parts of the output show them. A check
+    that judged nothing prints no 0.
     """
     judged = check.outcome is not CheckOutcome.NOTHING_SEEN
     durations = {
@@ -370,7 +373,7 @@ def _check_figure(what: str, value: int) -> str:
 
 
 def _singular(words: str) -> str:
-    """Return `leader epochs` as `leader epoch`: the first word in the plural loses its ending."""
+    """Return `leader epochs` as `leader epoch`: the first plural word loses its ending."""
     first, *others = words.split(" ")
     if not first.endswith("s") or first.endswith("ss"):
         return " ".join((first, _singular(" ".join(others)))) if others else first

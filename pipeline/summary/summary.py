@@ -1,8 +1,9 @@
 """From aggregates to summaries: each fault's phases and gaps with percentiles, and its members.
 
-Spark (`spark_aggregates`) or plain Python (`trace_aggregates`) computes the aggregates, tables of
-few rows over all runs; this module turns either into a summary, so that both give the same. A
-disturbance is a time in which a machine was away by accident.
+Spark (`spark_aggregates`) or plain Python (`trace_aggregates`) computes the aggregates, which are
+tables of few rows over all runs. This module turns them into a summary, in the same way for both. A
+disturbance is a time in which a machine was away by accident. The steady state of a run is the
+state with all groups, members and partitions complete.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +37,7 @@ def summarize_runs(
 ) -> tuple[RunSummary, ...]:
     """Return the summary of each of `runs`, in their order, from the aggregates of all of them.
 
-    Figures of times in which a machine was away, by the journal in the run's directory, are marked.
+    A figure is marked if a machine was away in its time, according to the run's journal.
     """
     bad: dict[str, dict[str, int]] = {}
     for row in aggregates["bad_row_counts"]:
@@ -74,7 +75,7 @@ def summarize_runs(
             felt=_felt(felt.get(files.run), away, known.get(files.run)),
             disturbances=away,
         )
-        # `away` is a name for the disturbances of the run.
+        # The second `for` only names the disturbances of the run: `away`.
         for files in runs
         for away in (disturbances[files.run],)
     )
@@ -157,7 +158,7 @@ def _noticed(counts: Sequence[AggregateRow]) -> tuple[tuple[str, int], ...]:
 
 
 def _left_after(counts: Sequence[AggregateRow]) -> tuple[tuple[int, int], ...]:
-    """Return numbers of members by the number of commits that timed out before they left."""
+    """Return pairs: a number of commits that timed out, and how many members left after them."""
     members: dict[int, int] = {}
     for row in counts:
         timeouts = row["timeouts"]
@@ -169,8 +170,8 @@ def _left_after(counts: Sequence[AggregateRow]) -> tuple[tuple[int, int], ...]:
 def _until_us(rebalances: Rebalances) -> int | None:
     """Return the latest moment at which the last of these rebalances can have been stable.
 
-    It is the start of the last one plus the length of the longest. None: no rebalance had a stored
-    assignment.
+    This is the start of the last rebalance plus the length of the longest one. Returns None if no
+    rebalance had a stored assignment.
     """
     return None if rebalances.longest_us is None else rebalances.last_us + rebalances.longest_us
 
@@ -184,7 +185,7 @@ def _distributions(
     across = {measure.name for measure in MEASURES if measure.across_nodes}
     by_fault: dict[FaultKey, dict[str, Distribution]] = {}
     for row in figures:
-        # The error between two clocks is no error of a time that one clock measured.
+        # The error between two clocks matters only for a time that two clocks measured.
         bound_us = clock_errors_us[row["run"]] if row["measure"] in across else 0
         measures = by_fault.setdefault((row["run"], row["fault"]), {})
         disturbed = is_disturbed(disturbances[row["run"]], row["from_us"], row["to_us"])

@@ -1,7 +1,8 @@
 """The summary of a run as a file beside its tables, so that a report needs no Spark.
 
-The file also records the version and the event files of the tables. Thereby `is_current` recognizes
-tables of an older version, and tables of events that have changed since.
+The file also records the version of the tables, and the event files from which they were made. By
+these `is_current` recognizes tables of an older version, and tables whose events have changed
+since.
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ class _MadeFrom:
     """Version and sources of the tables.
 
     `event_files`: number of rows of each file in `events`, None for an unreadable file. Times of
-    files are not compared, because copying a run changes them. `tables`: names of the tables.
+    files are not recorded, because copying a run changes them. `tables`: names of the tables.
     """
 
     tables_version: int
@@ -32,7 +33,10 @@ class _MadeFrom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stamped:
-    """The one key of the file that is not a field of RunSummary; decoding skips all other keys."""
+    """The key `made_from` of the file, the only one that is not a field of RunSummary.
+
+    Decoding skips all other keys.
+    """
 
     made_from: _MadeFrom
 
@@ -45,7 +49,7 @@ def summary_path(directory: Path) -> Path:
 def write_summary(summary: RunSummary) -> None:
     """Write a summary into its run's directory, in one step.
 
-    The tables must be complete: a summary in the file means that they are.
+    The tables must be complete: the existence of the file means that they are.
     """
     path = summary_path(summary.directory)
     path.parent.mkdir(exist_ok=True)
@@ -54,7 +58,7 @@ def write_summary(summary: RunSummary) -> None:
         event_files=_event_files(summary.directory),
         tables=tuple(sorted(entry.name for entry in path.parent.iterdir() if entry.is_dir())),
     )
-    # enc_hook: a Path is written as text.
+    # The hook writes a Path as text.
     document = msgspec.to_builtins(summary, enc_hook=str)
     document["made_from"] = msgspec.to_builtins(made_from)
     temporary = path.with_name(f".{path.name}.tmp")
@@ -65,7 +69,7 @@ def write_summary(summary: RunSummary) -> None:
 def read_summary(directory: Path) -> RunSummary | None:
     """Return the summary of the run in `directory`; None if there is none of this version.
 
-    Its `directory` is the argument, not the stored one, because a run may have been moved.
+    The summary's `directory` is the argument, not the stored one: a run can have been moved.
     """
     if _made_from(directory) is None:
         return None
@@ -120,7 +124,7 @@ def _event_files(directory: Path) -> dict[str, int | None]:
 
 def _rows(path: Path) -> int | None:
     """Return the number of rows in a Parquet file; None if it cannot be read."""
-    # Imported here, because `coordlab list` only reads summaries and should not wait for pyarrow.
+    # Imported here because `coordlab list` only reads summaries, and should not wait for pyarrow.
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 

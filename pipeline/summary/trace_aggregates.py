@@ -1,7 +1,7 @@
 """The aggregates of one run's tables, computed in plain Python.
 
 An aggregate is a table of few rows, from which a summary is made. `summary.spark_aggregates`
-computes the same aggregates with Spark; `summary.summary` reads either.
+computes the same aggregates with Spark; `summary.summary` reads the aggregates of either.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ _KIND = ("fault", "group", "broker", "leader_epoch", "reason")
 
 
 def bad_row_counts_of(bad_rows: Iterable[TableRow]) -> list[TableRow]:
-    """Return one row per reason for which rows were set aside."""
+    """Return one row per reason for which rows were unusable, with their number."""
     return [
         {"reason": reason, "count": len(rows)}
         for (reason,), rows in _grouped(bad_rows, "reason").items()
@@ -41,7 +41,10 @@ def _moved_partitions(trace: Trace) -> list[TableRow]:
 
 
 def _member_counts(trace: Trace) -> list[TableRow]:
-    """Count the members of each fault by what they noticed and what they kept."""
+    """Count the members of each fault by how they noticed it, and by what they kept.
+
+    A member can keep its member id and its generation (the number of the group's rebalance).
+    """
     counted: dict[tuple[object, ...], TableRow] = {}
     for row in client_phases_of(trace):
         timeouts = None if row["unknown_us"] is None else row["commit_timeouts"]
@@ -63,13 +66,13 @@ def _member_counts(trace: Trace) -> list[TableRow]:
 
 
 def _rebalances_by_kind(trace: Trace) -> list[TableRow]:
-    """Sum up the rebalances of each fault that are alike; a few are listed one by one."""
+    """Sum up the rebalances of each fault that have the same _KIND; list a few one by one."""
     after_faults = [row for row in rebalances_of(trace) if row["fault"] is not None]
     aggregates = []
-    for kind, alike in _grouped(after_faults, *_KIND).items():
-        # A few rebalances are listed one by one, except that those of one moment are one entry.
-        few = len(alike) <= ONE_BY_ONE_MAX
-        parts = _grouped(alike, "started_us").values() if few else [alike]
+    for kind, same_kind in _grouped(after_faults, *_KIND).items():
+        # Few rebalances are listed one by one; those with the same start still share an entry.
+        few = len(same_kind) <= ONE_BY_ONE_MAX
+        parts = _grouped(same_kind, "started_us").values() if few else [same_kind]
         for rows in parts:
             errors = _known(rows, "store_error")
             started = [row["started_us"] for row in rows]
@@ -135,7 +138,7 @@ def _processed(trace: Trace) -> list[TableRow]:
 
 
 def _commit_errors(trace: Trace) -> list[TableRow]:
-    """Count, for each error after a fault, the commits and the members that met it."""
+    """Count, for each error after a fault, the commits and the members that it concerned."""
     failed = [
         row for row in commits_of(trace) if row["fault"] is not None and row["error"] != "NONE"
     ]
@@ -150,7 +153,10 @@ def _commit_errors(trace: Trace) -> list[TableRow]:
 
 
 def _felt_spreads(trace: Trace) -> list[TableRow]:
-    """Spread each felt measure over the partitions of each group, and of all groups (None)."""
+    """Compute each felt measure over the partitions of each group, and of all groups (None).
+
+    A felt measure is one that users of a group notice.
+    """
     aggregates = []
     partitions = felt_partitions_of(trace)
     of_groups: list[tuple[str | None, list[TableRow]]] = [
@@ -176,7 +182,7 @@ def _felt_spreads(trace: Trace) -> list[TableRow]:
 
 
 def _nearest_rank(values: Sequence[int], percent: int) -> int | None:
-    """Return the nearest rank of sorted values, None if there are too few."""
+    """Return a percentile of sorted values by nearest rank, None if there are too few values."""
     rank = -(-len(values) * percent // 100)  # -(-a // b) rounds up
     return values[rank - 1] if len(values) >= samples_needed(percent) else None
 

@@ -1,14 +1,15 @@
 """The picture of the phases in their order: both chains on one linear axis from the fault on.
 
-A linear axis shows which phase took the time. The other charts of the section are strips, with a
-row of dots for each phase. They have a logarithmic axis: every phase is visible there, but a long
-phase looks as short as the others.
+A linear axis shows which phase took the time. The other charts of the section are strips: each
+phase is a row of dots on a logarithmic axis. There every phase is visible, but a long phase looks
+as short as the others.
 
-A line is one subject. The subjects of the broker chain are offsets partitions, with the phases from
-the fault to the active new coordinator. Those of the client chain are members, with the phases
-until the new coordinator accepted them. The picture has the median subject of each chain, and the
-slowest. Phases are never added up over subjects. A path is the phases of one subject: `steps` has
-the name, begin and end of each.
+A line of the picture is one subject. The subjects of the broker chain are offsets partitions
+(partitions of `__consumer_offsets`; a broker coordinates the groups of those it leads). Their
+phases reach from the fault to the active new coordinator. The subjects of the client chain are
+members. Their phases reach to the moment at which the new coordinator accepted them. The picture
+has the median subject of each chain, and the slowest one. Phases are never added up over subjects.
+A path is the phases of one subject: `steps` has the name, begin and end of each.
 """
 
 from collections.abc import Sequence
@@ -30,31 +31,36 @@ from pipeline.summary.figures import duration_text
 
 ROW_HEIGHT = 52
 _HEADER_HEIGHT, _TEXT_Y, _BAR_Y, _BAR_Y2 = 20, 11, 22, 42
-"""Pixels from the top of a line: the end of its header, the middle of its text, its bar."""
+"""Pixels from the top of a line: the end of its header, the middle of its text, the top and the
+bottom of its bar.
+"""
 _WIDE = 520
-"""Least width in pixels of a picture whose lines have the names of their subjects."""
+"""A picture of at least this width in pixels has the names of the subjects in its lines."""
 _NAMES = tuple(name for name, _, _ in (*BROKER_STEPS, *CLIENT_STEPS))
 _LEGEND_LABEL = (
     f"datum.label == '{BROKER_STEPS[0][0]}' ? 'broker chain: ' + datum.label : "
     f"datum.label == '{CLIENT_STEPS[0][0]}' ? 'client chain: ' + datum.label : datum.label"
 )
-"""The legend has the phases of both chains in order; the first phase of each names its chain."""
+"""A Vega expression for the labels of the legend: the phases of both chains, in order.
+
+The label of the first phase of each chain begins with the chain's name.
+"""
 _ON_LIGHT = "#1d2430"
 _INSIDE_INK = (PAPER, _ON_LIGHT, _ON_LIGHT, PAPER, _ON_LIGHT, PAPER, _ON_LIGHT)
 """Colour of the text on each phase, in the order of _NAMES.
 
-A light colour of SERIES is light in the dark theme, too: the text on it is always dark."""
+A light colour of SERIES is light in the dark theme, too, so the text on it is always dark."""
 _SHOWN_INSIDE = 110
-"""Least width in pixels of a phase that has its name and length inside."""
+"""A phase of at least this width in pixels has its name and length inside its bar."""
 
 
 def order_rows(rows: FaultRows) -> list[dict[str, Any]]:
     """Return the data of the chart: a row for each phase of up to two subjects of each chain.
 
-    - `from`, `to`, `end`: seconds after the fault; `end` is that of the last phase.
+    - `from`, `to`, `end`: seconds after the fault; `end` is the `to` of the line's last phase.
     - `y`, `y2` and other positions: pixels from the top.
-    - `title`, `short`: the line's heading, only in the row of its first phase.
-    - `longest`: 1 for the longest phase of the line.
+    - `title`, `short`: the line's heading; only the row of the line's first phase has it.
+    - `longest`: 1 for the longest phase of the line, else 0.
     """
     data: list[dict[str, Any]] = []
     lines = 0
@@ -92,7 +98,7 @@ def _median_and_slowest(by_speed: Sequence[Path]) -> list[tuple[str, Path]]:
 def _line(name: str, short: str, path: Path, top: int) -> list[dict[str, Any]]:
     """Return the rows of one line, which begins `top` pixels from the top.
 
-    `name`, `short`: its heading without the length, for a wide and for a narrow picture.
+    `name` and `short` are its headings, without the length, for a wide and for a narrow picture.
     """
     begin_us = path.steps[0][1]
     whole = duration_text(path.whole_us)
@@ -102,7 +108,7 @@ def _line(name: str, short: str, path: Path, top: int) -> list[dict[str, Any]]:
         "top": top,
         "bottom": top + _HEADER_HEIGHT,
     }
-    # A step is (name, begin, end): the name of the step with the greatest length.
+    # A step is (name, begin, end); `longest` is the name of the longest step.
     longest = max(path.steps, key=lambda step: step[2] - step[1])[0]
     end_us = path.steps[-1][2]
     return [
@@ -125,10 +131,10 @@ def _line(name: str, short: str, path: Path, top: int) -> list[dict[str, Any]]:
 
 
 def order_chart(data: str, lines: int) -> alt.TopLevelMixin:
-    """Return the picture of `lines` subjects in the data with the name `data`.
+    """Return the picture of `lines` subjects; `data` is the name of its data in the specification.
 
     The text of a phase is inside its bar if it fits. If the longest phase is too short for its
-    text, the text is behind the line's last bar, if there is room.
+    text, the text is to the right of the line's last bar, if there is room.
     """
     y_scale = alt.Scale(domain=[0, lines * ROW_HEIGHT], reverse=True, nice=False, zero=False)
     base = alt.Chart(alt.NamedData(data))
@@ -140,8 +146,9 @@ def order_chart(data: str, lines: int) -> alt.TopLevelMixin:
         axis=alt.Axis(labelFlush=True, format="~f"),
     )
     y = alt.Y("y:Q", scale=y_scale, axis=None)
-    # Vega evaluates these expressions in the page, where the width of the picture is known. They
-    # are the length of a bar, the text inside it, the room behind the last bar, the text there.
+    # Vega evaluates these expressions in the page, where the width of the picture is known:
+    # `pixels` is the length of a bar, `inside` the text in the bar, `room` is true if there is
+    # space behind the last bar, and `beside` is the text in that space.
     pixels = "(scale('x', datum.to) - scale('x', datum.from))"
     inside = f"{pixels} > {_SHOWN_INSIDE} ? datum.says : ''"
     room = f"width - scale('x', datum.end) > {_SHOWN_INSIDE}"

@@ -1,10 +1,11 @@
 """The parts of a section: paragraphs, text tables, and charts.
 
-A chart is a Vega-Lite specification, built with Altair. `chart_specs` compiles it to Vega; `page`
-embeds the result and the chart's data; `assets/report.js` draws the chart when the reader scrolls
-near it. Colours are CSS custom properties and fills may be patterns (`url(#hatch-1)`), so that one
-chart works in the light theme, in the dark theme and in print. A fault in force is a hatched band
-behind the charts whose x is the time.
+A chart is a Vega-Lite specification, built with Altair. `chart_specs` compiles it to Vega (the
+library that draws it in the page); `page` embeds the result and the chart's data;
+`assets/report.js` draws the chart when the reader scrolls near it. Colours are CSS custom
+properties, and fills can be patterns (`url(#hatch-1)`), so that one chart works in the light theme,
+in the dark theme and in print. A fault in force is a hatched band behind the charts whose x axis is
+the time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,20 +17,21 @@ import altair as alt
 
 FROM_S = "from_s"
 TO_S = "to_s"
-"""FROM_S and TO_S: Vega parameters, the ends of the visible part of the time axis in seconds."""
+"""FROM_S and TO_S are Vega parameters: the ends of the visible part of the time axis, in
+seconds."""
 
 SERIES = tuple(f"var(--c{index})" for index in range(1, 9))
 """Plain fills; they also differ in lightness, for black-and-white printers."""
 HATCHES = tuple(f"url(#hatch-{index})" for index in range(1, 9))
 """The same colours with a pattern over each."""
 SOFT_HATCHES = tuple(f"url(#soft-{index})" for index in range(1, 9))
-"""HATCHES in paler colours: half of each is the page's background (PAPER), so that text on them is
-legible."""
+"""HATCHES in paler colours: each is mixed half with the page's background (PAPER), so that text on
+it is legible."""
 INK, MUTED, LINE, PAPER = "var(--ink)", "var(--muted)", "var(--line)", "var(--paper)"
 GOOD, BAD, WARN, ACCENT = "var(--good)", "var(--bad)", "var(--warn)", "var(--accent)"
 BAD_HATCH, FAULT_HATCH = "url(#hatch-bad)", "url(#hatch-fault)"
-"""BAD_HATCH: a partition has two owners, or a group two coordinators. FAULT_HATCH: a fault is in
-force."""
+"""BAD_HATCH means that a partition has two owners, or a group two coordinators. FAULT_HATCH means
+that a fault is in force."""
 
 Cell = str | int | float | None
 
@@ -38,9 +40,10 @@ Cell = str | int | float | None
 class TextTable:
     """A table of text. `numeric` names the headings of columns that are aligned right.
 
-    `blocks`: the number of rows of each block. The rows of a block, one or two, have the same first
-    cell. A phone turns each block into a small table: a heading begins each line, and the block's
-    rows are the columns. Without blocks a phone shows the table as a desktop does.
+    `blocks` has the number of rows of each block. The rows of a block, one or two, have the same
+    first cell. On a phone each block becomes a small table, turned by 90 degrees: each line begins
+    with a heading, and the block's rows are its columns. Without blocks a phone shows the table as
+    a desktop does.
     """
 
     headings: tuple[str, ...]
@@ -61,7 +64,7 @@ class TextTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pick:
-    """A choice above a chart: it sets `param` to one of `options`, by default the first.
+    """A choice above a chart: it sets the parameter `param` to one of `options`, at first to [0].
 
     Charts of one section with the same `param` change together.
     """
@@ -79,8 +82,9 @@ class Chart:
     - `about`: one sentence on the contents, above the picture; screen readers read it.
     - `more`: explanation of how to read the picture, folded under it.
     - `picks`: the choices above the picture.
-    - `spec`: refers to its data by `alt.NamedData(name)`, with the names in `data`.
-    - `on_time_axis`: the chart's x is the time (`time_x`), between FROM_S and TO_S
+    - `spec`: the specification; it refers to its data by `alt.NamedData(name)`, with the names in
+      `data`.
+    - `on_time_axis`: True if the chart's x is the time (`time_x`), between FROM_S and TO_S
       (`time_params`).
     - `table`: the contents as text, for readers who do not see the picture.
     """
@@ -115,7 +119,7 @@ Part = Paragraph | TextTable | Chart | Beside
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One part of the page under a heading; `lead`: one sentence on the question it answers."""
+    """One part of the page under a heading; `lead` is one sentence on the question it answers."""
 
     id: str
     title: str
@@ -126,9 +130,9 @@ class Section:
 def soft(fill: str) -> str:
     """Return a fill of SERIES or HATCHES, or a colour, mixed half with the paper's colour.
 
-    The result is opaque. A fill with an opacity of one half would look different in the legend and
-    where a fault's band lies behind. Other patterns, the paper's colour and "transparent" are not
-    changed.
+    The result is opaque, because a fill with an opacity of one half would look different in the
+    legend and in front of a fault's band. Other patterns, the paper's colour and "transparent" are
+    returned unchanged.
     """
     if fill in HATCHES:
         return SOFT_HATCHES[HATCHES.index(fill)]

@@ -1,9 +1,10 @@
 """Vega specifications and data of charts, as the page embeds them.
 
-Python compiles Vega-Lite to Vega, so the page needs only Vega. This module also has the default
-configuration of all charts: fonts, colours, and the width of the labels beside a lane. This width
-is the same for all lanes, so that their time axes are aligned. A chart's own configuration takes
-precedence over the default. A lane is a chart on the time axis that all lanes of a page share.
+Vega-Lite is a concise language for charts; Vega is what the page's library draws. Python compiles
+Vega-Lite to Vega, so the page needs only Vega. This module also has the default configuration of
+all charts: fonts, colours, and the width of the labels beside a lane. This width is the same for
+all lanes, so that their time axes are aligned. A chart's own configuration takes precedence over
+the default. A lane is a chart on the time axis that all lanes of a page share.
 """
 
 import json
@@ -19,16 +20,16 @@ Spec = dict[str, Any]  # Any: Vega's JSON
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
 """Fonts of the system, as in the page's style: the page loads no font."""
 LABELS_WIDE, LABELS_NARROW, NARROW_BELOW = 188, 92, 560
-"""Pixels for the labels to the left of a lane: on a screen, and on a phone, a page narrower than
-NARROW_BELOW. All lanes of a page have the same width of labels, so that a moment has the same
-position in each."""
+"""Pixels for the labels to the left of a lane: LABELS_NARROW if the page is narrower than
+NARROW_BELOW pixels (a phone), else LABELS_WIDE. All lanes of a page have the same width of labels,
+so that a moment has the same position in each."""
 
 
 def _for_width(wide: int, narrow: int) -> Spec:
     """Return a Vega expression with the value `wide` or, on a phone, `narrow`.
 
     Vega evaluates an expression again only when a signal in it changes. `containerSize()` is no
-    signal, so the expression also names `width`, in a comparison that is always true.
+    signal but `width` is, so the expression contains a comparison of `width` that is always true.
     """
     return {"expr": f"width >= 0 && containerSize()[0] < {NARROW_BELOW} ? {narrow} : {wide}"}
 
@@ -87,7 +88,7 @@ _LANE_CONFIG: Spec = {
 """Default configuration of lanes, in addition to _CONFIG."""
 
 _VALIDATE = False
-"""True: charts are validated against Vega-Lite's schema; tests set it.
+"""True if charts are validated against Vega-Lite's schema; tests set it.
 
 A validation error names the part of a chart that is wrong; an error of the compiler does not.
 Validation takes half the time of a report, so it is off by default.
@@ -95,7 +96,7 @@ Validation takes half the time of a report, so it is off by default.
 
 
 def payload(chart: Chart) -> Spec:
-    """Return the inputs of `report.js` for a chart: its Vega specification, and data in columns."""
+    """Return a chart's inputs for `report.js`: its Vega specification, and its data in columns."""
     return {
         "spec": compiled(chart),
         "data": {name: _names_and_values(rows) for name, rows in chart.data.items()},
@@ -110,7 +111,7 @@ def compiled(chart: Chart) -> Spec:
     spec = chart.spec.to_dict(validate=_VALIDATE)
     ours = _merged(_CONFIG, _LANE_CONFIG) if chart.on_time_axis else _CONFIG
     spec["config"] = _merged(ours, spec.get("config", {}))
-    spec["config"]["view"].pop("continuousWidth", None)  # Altair's own, for notebooks
+    spec["config"]["view"].pop("continuousWidth", None)  # Altair sets both for notebooks
     spec["config"]["view"].pop("continuousHeight", None)
     spec.setdefault("autosize", {"type": "fit-x", "contains": "padding"})
     spec.setdefault("padding", 0)

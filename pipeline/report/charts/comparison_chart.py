@@ -4,9 +4,9 @@ A column is one run, or several runs with the same settings. On its line, a dot 
 subjects (members or partitions), and the line reaches to the longest value. With several runs, the
 dot is the median of their medians, and a ring marks the median of each run.
 
-A row of the comparison is one figure and one statistic (`p50`: the median over subjects, `max`),
-with a cell for each column. A cell has the `median`, `low` and `high` of that figure over the runs
-of its column, the runs' `values`, and the figure as `text`.
+A row of the comparison is one figure and one statistic (`p50`, the median over subjects, or `max`).
+It has a cell for each column. A cell has the `median`, `low` and `high` of the figure over the runs
+of its column, the `values` of these runs, and the figure as `text`.
 """
 
 from collections.abc import Sequence
@@ -22,21 +22,26 @@ from pipeline.summary.comparison_cells import Cell
 from pipeline.summary.figures import duration_text
 
 FIGURES = ("detect", "notice", "rediscover", "accept", "commit gap", "processing gap")
-"""The figures of the picture, in this order, as far as some run has them."""
+"""The figures of the picture, in this order. One that no run has is left out."""
 PICKED = "fault"
-"""Parameter of the picture, and column of its data: the fault that the reader has picked."""
+"""Name of the picture's parameter, and of a column of its data: the fault that the reader
+picked."""
 _WIDE = 720
-"""Least width in pixels of a picture whose lines have ranges beside their names."""
+"""A picture of at least this width in pixels has ranges beside the names of its lines."""
 _HEADER_HEIGHT, _GAP = 26, 12
 _LINE_HEIGHT, _TEXT_Y, _TEXT_HEIGHT, _LINE_Y = 40, 9, 18, 28
-"""Pixels of one column's line: its name and figures above, its picture below."""
+"""Pixels of one column's part of the picture.
+
+The numbers are the whole height, the middle and the height of its text (name and figures), and the
+position of its line below the text.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """The data of the picture. With several `faults`, the reader picks one.
+    """The data of the picture. If there are several `faults`, the reader picks one of them.
 
-    `height`: pixels, enough for the fault with most figures.
+    `height` is in pixels; it is enough for the fault with the most figures.
     """
 
     rows: list[dict[str, Any]]
@@ -68,7 +73,7 @@ def _fault_lines(
 ) -> tuple[list[dict[str, Any]], int, list[int]]:
     """Return the data of one fault, its height in pixels, and all values in it.
 
-    A figure without p50 and max, because no run has it, is left out.
+    A figure is left out if no run has it: then there is no row for p50 and max.
     """
     top = 0
     data: list[dict[str, Any]] = []
@@ -104,9 +109,9 @@ def _line(
 ) -> list[dict[str, Any]]:
     """Return one column's marks for one figure: its name, the line, the rings and the dot.
 
-    `middle`, `longest`: the figure's cells for p50 and max. The line reaches from the least p50 of
-    a run to the greatest max of a run. Its ends are added to `all_values`, from which the axis is
-    computed.
+    `middle` and `longest` are the figure's cells for p50 and max. The line reaches from the least
+    p50 of a run to the greatest max of a run. The function adds the line's ends and dot to
+    `all_values`, from which the axis is computed.
     """
     y = top + _LINE_Y
     name_row = {
@@ -118,8 +123,9 @@ def _line(
         "text": title,
     }
     known = middle is not None and longest is not None and middle.median is not None
-    # `known` implies the next two conditions; the type checker needs them spelled out.
+    # The last three conditions follow from `known`; only the type checker needs them.
     if not known or middle is None or longest is None or longest.high is None:
+        # No run of the column has the figure.
         return [{**name_row, "value": "missing", "short": "missing"}]
     low = middle.low if middle.low is not None else middle.median
     values = [value for value in (low, middle.median, longest.high) if value is not None]
@@ -134,7 +140,7 @@ def _line(
 
 
 def _runs_shown(middle: Cell) -> int:
-    """Return the number of rings: one for each of several runs; a single run is the dot itself."""
+    """Return the number of rings: one per run if there are several; a single run is the dot."""
     return len(middle.values) if middle.runs > 1 else 0
 
 

@@ -1,12 +1,13 @@
 """The measures of one fault as strips: one dot for each subject (partition, member, group).
 
-Data: `broker_phases`, `client_phases` and `availability` for the dots; the run's summary for the
-figures, so that page and terminal print the same numbers.
+The dots come from the tables `broker_phases`, `client_phases` and `availability`. The figures come
+from the run's summary, so that page and terminal print the same numbers.
 
 A strip is one measure of one fault. Each measure belongs to a chain:
 
-- `broker`: phases of an offsets partition, from the fault to its new active coordinator;
-- `client`: phases of a member, until that coordinator accepted it;
+- `broker`: phases of an offsets partition (a partition of `__consumer_offsets`), from the fault to
+  the partition's new active coordinator;
+- `client`: phases of a member, until the new coordinator accepted it;
 - `gap`: times without service of a member, data partition or group.
 """
 
@@ -23,12 +24,14 @@ _PHASES = frozenset(
     {"detect", "publish", "load wait", "load", "notice", "rediscover", "accept", "join", "sync"}
     | {"commit gap", "processing gap", "no coordinator"}
 )
-"""Measures with a strip; other measures are only in the tables of figures."""
+"""Measures that have a strip. Other measures are only in the tables of figures."""
 _BEGINS = {"rediscover": "unknown_us", "accept": "named_us"}
 """Column with the beginning of a phase. If a member has no value for the phase, this column tells
-why: empty, the member did not need the phase; otherwise the phase began and did not end."""
+why: if it is empty, the member did not need the phase; otherwise the phase began and did not
+end."""
 _SUBJECTS = {"broker": ("partition", "partition"), "client": ("consumer", "member")}
-"""Column with the subject's name, and the word for the subject, in the chains of phases."""
+"""Of the broker and client chains: the column with the subject's name, and the word for a
+subject."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +62,7 @@ class FaultRows:
 
 
 def _shown_without_values(fault: FaultSummary, chain: Chain) -> frozenset[str]:
-    """Return the phases that have a strip even without values.
+    """Return the phases that have a strip even if no subject has a value.
 
     If a coordinator moved and no member had to join again, that is a result worth a strip.
     """
@@ -99,7 +102,7 @@ def _strip(measure: Measure, rows: Sequence[Row], figures: Distribution | None) 
         column, subject = "subject", measure.subject_kind or "subject"
     else:
         column, subject = _SUBJECTS[measure.chain]
-    # `distribution.mark`, behind the name, is the sign of values that an accident disturbed.
+    # The mark behind the name means that a machine was away by accident in the time of the values.
     distribution = figures or _NOTHING
     return Strip(
         name=f"{measure.name}{distribution.mark}",
@@ -117,8 +120,8 @@ def _strip(measure: Measure, rows: Sequence[Row], figures: Distribution | None) 
 def _note(measure: Measure, rows: Sequence[Row], subject: str) -> str:
     """Return a note on the subjects without a value; "" if all have one.
 
-    In the client chain, it tells members that did not need the phase from members whose phase did
-    not end. For a gap, it says that the service did not come back.
+    In the client chain, the note distinguishes members that did not need the phase from members
+    whose phase did not end. For a gap, it says that the service did not come back.
     """
     without = [row for row in rows if row[measure.column] is None]
     if not without:

@@ -1,9 +1,10 @@
 """Vega's JavaScript, which every report contains: bundled once, then read from a cache.
 
-Bundling takes seconds, and its result depends only on the versions of the packages. So the text is
-cached in the user's cache folder, in a file named after these versions. The file is written under a
-temporary name and renamed. If the folder is not usable, or the file is not this user's or is
-damaged, the text is bundled again; this is no error.
+Vega is the library that draws the charts. Bundling its modules into one text takes seconds, and the
+result depends only on the versions of the packages. So the text is cached in the user's cache
+folder, in a file whose name contains these versions. The file is written under a temporary name and
+renamed, so that it is never half written. If the folder is not usable, or if the file is damaged or
+belongs to another user, the text is bundled again; this is no error.
 """
 
 import hashlib
@@ -15,7 +16,9 @@ from pathlib import Path
 import vl_convert as vlc
 
 _SNIPPET = "window.vegaEmbed=vegaEmbed;"
-"""The only export that the page needs. The bundle is a module, so its other names stay private."""
+"""JavaScript that exports the one name which the page needs. The bundle is a module, so its other
+names stay private.
+"""
 
 
 @lru_cache(maxsize=1)
@@ -58,7 +61,7 @@ def _read(path: Path | None) -> str | None:
 
 
 def _write(path: Path | None, text: str) -> None:
-    """Keep a text in the cache, at once and whole. Without a usable folder it is not kept."""
+    """Write a text into the cache, as a whole or not at all; do nothing without a usable folder."""
     if path is None:
         return
     temporary = path.with_name(f".{path.name}.{os.getpid()}")

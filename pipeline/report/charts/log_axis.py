@@ -1,7 +1,7 @@
 """LogAxis: a logarithmic axis of time that begins at 0, for values such as 20 us and 8 s.
 
-A logarithm has no 0, so the axis is linear below its unit, the decade of the smallest value
-(Vega's scale `symlog`).
+0 has no logarithm. So the axis is linear from 0 to its unit, which is the decade of the smallest
+value (Vega's scale `symlog`), and logarithmic above.
 """
 
 import math
@@ -33,7 +33,7 @@ class LogAxis:
 
     @property
     def ticks(self) -> list[int]:
-        """The marks: 0 and every power of ten."""
+        """The labelled positions: 0, and every power of ten from the unit on."""
         ticks, tick = [0], self.unit_us
         while tick <= min(self.end_us, _MAX_US):
             ticks.append(tick)

@@ -1,10 +1,11 @@
 """Strips: the distribution of one measure over its subjects, as rows of a chart.
 
-One strip is one measure of one fault: `detect` over offsets partitions, `accept` over members. Each
-subject has a dot; with many subjects, bars count them, so that the data of a strip is bounded. All
-strips of a section share one logarithmic axis, on which 20 us and 8 s are both visible. Lengths are
-microseconds. `bound_us` is the error between the clocks of the run's machines (0 on one machine):
-a measured length below it may have any value up to it.
+One strip is one measure of one fault, such as `detect` over offsets partitions, or `accept` over
+members. Each subject has a dot. If there are many subjects, bars count them instead, so that the
+data of a strip is bounded. All strips of a section share one logarithmic axis, on which 20 us and 8
+s are both visible. Lengths are microseconds. `bound_us` is the error between the clocks of the
+run's machines (0 on one machine). If a measured length is below this error, its true value can be
+anything up to the error.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,18 +22,19 @@ from pipeline.summary.story import counted
 ROW_HEIGHT = 64
 """Pixels of one strip: its name and figures above, its picture below."""
 MAX_DOTS = 60
-"""Up to this number, each subject has a dot; more are counted in bars."""
+"""Up to this number, each subject has a dot; more subjects are counted in bars."""
 _DOT_BINS, _BAR_BINS = 48, 100
 """Numbers of parts into which the axis is cut. Dots of one part are stacked; a bar counts the
 subjects of one part."""
 _HEADER_Y, _HEADER_HEIGHT, _CENTRE_Y = 12, 22, 42
-"""Pixels from the top of a strip: the middle of its text, the end of its header, its line."""
+"""Pixels from the top of a strip: the middle of its text, the end of its header, its centre
+line."""
 _SPREAD = 13
 """Pixels above and below its line that the dots or bars of a strip may take."""
 _DOT_STEP = 7
 """Pixels between two stacked dots, if there is room."""
 _WIDE = 440
-"""Least width in pixels of a picture whose strips have all figures beside their names."""
+"""A picture of at least this width in pixels has all figures beside the names of its strips."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +59,7 @@ def distribution_of(lengths: Sequence[int], *, missing: int, bound_us: int = 0) 
         samples=len(lengths),
         missing=missing,
         percentiles={
-            # -(-a // b) rounds up: the rank, counted from 1.
+            # -(-a // b) is a / b rounded up: the rank of the percentile, counted from 1.
             percent: lengths[-(-len(lengths) * percent // 100) - 1]
             for percent in PERCENTS
             if lengths
@@ -99,9 +101,8 @@ def figures_text(strip: Strip) -> tuple[str, str]:
 def strip_rows(strips: Sequence[Strip], axis: LogAxis, **common: str) -> list[dict[str, Any]]:
     """Return the data for `strip_chart`: strips below one another.
 
-    - `mark`: the kind of mark: `name`, `band`, `range`, `dot`, `bar`, `p50`, `p90` or `max`.
-    - `y`: pixels from the top.
-    - `common`: columns that every row has.
+    In a row, `mark` is the kind of mark (`name`, `band`, `range`, `dot`, `bar`, `p50`, `p90` or
+    `max`), and `y` is in pixels from the top. `common` are columns that every row gets.
     """
     rows: list[dict[str, Any]] = []
     for place, strip in enumerate(strips):
@@ -132,7 +133,7 @@ def _rows_of(strip: Strip, axis: LogAxis, top: int) -> Iterator[dict[str, Any]]:
     if figures.bound_us:
         yield {
             "mark": "band",
-            # 3 pixels higher and lower than the dots.
+            # The band is 3 pixels higher and lower than the dots.
             "y": centre - _SPREAD - 3,
             "y2": centre + _SPREAD + 3,
             "from": 0,
@@ -169,15 +170,15 @@ def _rows_of(strip: Strip, axis: LogAxis, top: int) -> Iterator[dict[str, Any]]:
 
 
 def _drawn_at_us(value_us: int, bound_us: int) -> int:
-    """Return the position of a value: one below the error of the clocks is drawn at that error."""
+    """Return where a value is drawn: at the clocks' error, if it is smaller than this error."""
     return bound_us if abs(value_us) < bound_us else value_us
 
 
 def _dots(
     values: Sequence[tuple[str, int]], axis: LogAxis, centre: int, bound_us: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield a dot for each value; dots of one part of the axis are stacked around the line."""
-    for stacked in _binned(values, axis, bound_us, _DOT_BINS).values():
+    """Yield a dot for each value; dots in one part of the axis are stacked around the line."""
+    for stacked in _divide_into_bins(values, axis, bound_us, _DOT_BINS).values():
         step = min(_DOT_STEP, _SPREAD / max(1, len(stacked) // 2))
         for place, (subject, value) in enumerate(stacked):
             yield {
@@ -189,7 +190,7 @@ def _dots(
 
 
 def _off_centre(place: int) -> int:
-    """Return the steps from the line to a dot of a stack; for dots 0, 1, 2, 3: 0, 1, -1, 2."""
+    """Return the steps from the line to a dot of a stack: 0, 1, -1, 2 for the dots 0, 1, 2, 3."""
     return (place + 1) // 2 * (1 if place % 2 else -1)
 
 
@@ -197,11 +198,11 @@ def _bars(
     values: Sequence[tuple[str, int]], axis: LogAxis, centre: int, subject: str, bound_us: int
 ) -> Iterator[dict[str, Any]]:
     """Yield a bar for each part of the axis with values; its height shows their number."""
-    bins = _binned(values, axis, bound_us, _BAR_BINS)
+    bins = _divide_into_bins(values, axis, bound_us, _BAR_BINS)
     most = max(len(in_part) for in_part in bins.values())
     for place, in_part in bins.items():
         half = max(1.0, _SPREAD * len(in_part) / most)
-        # The values of a part are sorted.
+        # The values of a part are sorted: the first is the shortest, the last the longest.
         shortest, longest = (
             duration_text(in_part[index][1], bound_us=bound_us) for index in (0, -1)
         )
@@ -216,15 +217,15 @@ def _bars(
         }
 
 
-def _binned(
+def _divide_into_bins(
     values: Sequence[tuple[str, int]], axis: LogAxis, bound_us: int, number: int
 ) -> dict[int, list[tuple[str, int]]]:
-    """Return values by their part of the axis, of `number` equal parts, from 0.
+    """Return values by the part of the axis in which they lie.
 
-    The order of values inside a part is that of `values`.
+    The axis has `number` equal parts, counted from 0. Inside a part, values keep their order.
     """
     bins: dict[int, list[tuple[str, int]]] = {}
-    # The greatest value may be at the axis's end: it counts in the last part.
+    # The greatest value can lie at the axis's end; `min` puts it into the last part.
     for subject, value in values:
         place = min(number - 1, int(axis.place(_drawn_at_us(value, bound_us)) * number))
         bins.setdefault(place, []).append((subject, value))
@@ -236,8 +237,8 @@ def strip_chart(
 ) -> alt.TopLevelMixin:
     """Return the picture of up to `rows` strips in the data with the name `data`.
 
-    `picked`: name of a column and of a parameter; only rows are drawn whose column has the
-    parameter's value. None: all rows.
+    `picked` is the name of both a column and a parameter: a row is drawn only if its column has the
+    parameter's value. With None, all rows are drawn.
     """
     y_scale = alt.Scale(domain=[0, rows * ROW_HEIGHT], reverse=True, nice=False, zero=False)
     y = alt.Y("y:Q", scale=y_scale, axis=None)

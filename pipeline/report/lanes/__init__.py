@@ -1,7 +1,8 @@
 """The lanes of the report: pictures of one subject each, all on one time axis.
 
-Each lane is a module with a function `<name>_lane(run)`, which returns a Chart, or None without
-data. `pipeline.report.build` puts the lanes into two sections.
+A lane is a chart on the time axis that all lanes of a page share. Each lane is a module with a
+function `<name>_lane(run)`, which returns a Chart, or None if there is nothing to show.
+`pipeline.report.build` puts the lanes into two sections.
 
 Reading order: `spans` (intervals as rows and steps), `labels` (texts of labels and tooltips),
 `marks` (bars, labels and fault bands of all lanes), `broker_fills` (colours), `interval_lane` (a
@@ -10,6 +11,6 @@ replaces), `availability`, `coordinators`, `groups`, `rebalances`, `ownership` (
 `ownership_rows`); `messages` (with `message_rows` and `message_words`), which has lines between
 nodes instead of intervals.
 
-If a lane has more rows than fit on a screen, it shows the number of intervals of each kind over
-time instead, and beneath it the rows that the reader picks.
+If a lane has more rows than fit on a screen, it shows how many intervals of each kind there are
+over time. A second chart beneath it then shows the rows that the reader picks.
 """

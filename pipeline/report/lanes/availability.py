@@ -1,8 +1,8 @@
 """The availability lane: the times without service of groups, members and partitions.
 
-Such a time is a gap. The subject of a gap is the group, member or data partition that had it. A
-lane is a chart on the time axis that all lanes of a page share. Keys of the data beside those of
-LANE's columns:
+A time without service is a gap. The subject of a gap is the group, member or data partition that
+had it. A lane is a chart on the time axis that all lanes of a page share. The data of the chart has
+the keys of LANE's columns, and these:
 
 - `a`, `b`: ends of a bar in seconds
 - `d`: length of a bar, as text; the lane adds it
@@ -25,9 +25,10 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
 
 MAX_ROWS = 40
-"""Up to this number, each subject has a row. With more, the lane shows numbers over time."""
+"""Up to this number, each subject has a row. With more subjects, the lane shows numbers over
+time."""
 MAX_GAPS = 400
-"""Limit of the bars, the longest first."""
+"""Most bars in the lane; the longest ones are shown."""
 ROW_PX = 18
 GROUP, MEMBER, PARTITION = "group", "member", "partition"
 KINDS = {
@@ -49,7 +50,9 @@ _LEADER_WAS = {
     "machine_pause": "was paused with its machine",
     "machine_cut": "was cut off with its machine",
 }
-"""The effect of each kind of fault on a leader that it hit; other kinds do not stop a leader."""
+"""Verb phrases for the effect of each kind of fault on a leader that it hit. A fault of any other
+kind does not stop a leader.
+"""
 _BETWEEN = (
     moment_tip("a", "the last before"),
     moment_tip("b", "the first after"),
@@ -102,6 +105,7 @@ def availability_lane(run: ReportInput) -> Chart | None:
     ]
     if not rows:
         return None
+    # Too many subjects for a row each.
     if len({_subject(row) for row in rows}) > MAX_ROWS:
         return _counts(run, rows)
 
@@ -110,7 +114,7 @@ def availability_lane(run: ReportInput) -> Chart | None:
         return None
     names = _row_names(seen)
     shown = _without_repeats(seen)
-    # The longest first.
+    # The longest first: the key is the negative length.
     shown.sort(key=lambda row: row["before_us"] - end_of(run, row["after_us"]))
 
     prefix = common_prefix(row["subject"] for row in seen if row["subject_kind"] == MEMBER)
@@ -131,15 +135,15 @@ def availability_lane(run: ReportInput) -> Chart | None:
 def _without_repeats(rows: Sequence[Row]) -> list[Row]:
     """Return each gap once.
 
-    The table has a gap around several faults once for each fault. The row returned for it names the
-    first fault and the number of the others.
+    A gap that lasts around several faults is in the table once for each fault. Its one row here
+    names the first of these faults and the number of the others.
     """
     rows_by_gap: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         gap = _subject(row), row["before_us"], row["after_us"]
         rows_by_gap.setdefault(gap, []).append(row)
 
-    # One row for each gap, which has the phrases of all its leaders.
+    # One row for each gap. `leader` joins the phrases about all leaders of its repeats.
     gaps = []
     for repeats in rows_by_gap.values():
         first, others = repeats[0], len(repeats) - 1
@@ -159,11 +163,14 @@ def _served_groups(rows: Sequence[Row]) -> str:
 
 
 def _leader_phrases(run: ReportInput) -> dict[tuple[str, str], str]:
-    """Return, by fault and partition, a phrase for what the fault did to the partition's leader."""
+    """Return a phrase about the effect of each fault on the leader of each partition that it hit.
+
+    Keys: fault and partition.
+    """
     phrases: dict[tuple[str, str], str] = {}
     for fault in run.facts.faults:
         brokers = [node for node in fault.hit_nodes if node.startswith("broker-")]
-        # With two brokers hit, the journal does not say which of them led a partition.
+        # If the fault hit two brokers, the journal does not say which of them led a partition.
         if len(brokers) == 1 and fault.fault in _LEADER_WAS:
             phrase = f"{brokers[0]} {_LEADER_WAS[fault.fault]}"
             phrases |= {(fault.fault_id, name): phrase for name in fault.blast_radius.partitions}
@@ -179,8 +186,8 @@ def _leader_phrase(row: Row, phrases: Mapping[tuple[str, str], str]) -> str | No
 def _row_names(rows: Sequence[Row]) -> dict[tuple[str, str, str], str]:
     """Return the name of each subject's row in the lane: groups, then members, then partitions.
 
-    In a run with several groups, a partition's row is named after the group, too: each group that
-    consumes the partition has its own row.
+    If the run has several groups, the name of a partition's row begins with the group, because each
+    group that consumes the partition has its own row.
     """
     names: dict[tuple[str, str, str], str] = {}
     one_group = len({row["group"] for row in rows}) == 1
@@ -196,7 +203,7 @@ def _row_names(rows: Sequence[Row]) -> dict[tuple[str, str, str], str]:
 
 
 def _subject(row: Row) -> tuple[str, str, str]:
-    """Return what a gap is about: kind, group, and name; the name alone may occur twice."""
+    """Return the subject of a gap: kind, group and name. The name alone would not be unique."""
     return row["subject_kind"], row["group"], row["subject"]
 
 
@@ -211,7 +218,7 @@ def _gap_datum(run: ReportInput, row: Row, name: str) -> Datum:
 
 
 def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
-    """Return the lane as numbers over time: a gap counts from the injection of its fault on."""
+    """Return the lane as numbers over time. A gap counts from the injection of its fault on."""
     areas: list[Datum] = []
     # The first kind is shown until the reader picks another. Members are the most numerous.
     kinds = [
@@ -248,7 +255,8 @@ def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
 def _merged(gaps: Sequence[tuple[tuple[str, str], int, int]]) -> list[tuple[int, int]]:
     """Return the spans of gaps; overlapping gaps of one subject are one span.
 
-    Two faults can share a gap, which must not count twice. `gaps`: subject, start and end of each.
+    Two faults can share a gap, which must not count twice. `gaps` are tuples of a subject, a start
+    and an end.
     """
     spans: list[tuple[int, int]] = []
     last_subject: tuple[str, str] | None = None

@@ -1,8 +1,9 @@
 """One colour for each broker, the same in every lane that shows coordinators.
 
-An assignment has the colour of its coordinator; its variant (plain, hatched or pale) distinguishes
-the generations of one coordinator. Orange is reserved for rebalances and faults, green for the
-state Stable, red for two owners or coordinators at once.
+A bar of an assignment has the colour of the coordinator that made it. The variant of the colour
+(plain, hatched or pale) distinguishes the generations (numbers of the group's rebalances) of one
+coordinator. Orange is reserved for rebalances and faults, green for the state Stable, red for two
+owners or two coordinators at the same time.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from pipeline.summary.outcomes import in_number_order
 _COLOURS = (0, 6, 3, 7, 2)
 """Indexes in SERIES (blue, pink, purple, grey, teal); neighbours differ in lightness."""
 VARIANTS = 3
-"""Number of variants of one colour, and so of generations that a reader can distinguish."""
+"""Number of variants of one colour, and so of the generations that a reader can distinguish."""
 _TABLES = (
     ("coordinator_tenures", "broker"),
     ("group_states", "broker"),
@@ -36,12 +37,12 @@ def coordinator_brokers(run: ReportInput) -> Sequence[str]:
 
 
 def broker_fills(run: ReportInput) -> dict[str, str]:
-    """Return the fill of each broker that was a coordinator; from the sixth on, hatched or pale."""
+    """Return the fill of each broker that was a coordinator; from the sixth on, not plain."""
     return {broker: broker_fill(at) for at, broker in enumerate(coordinator_brokers(run))}
 
 
 def broker_fill(at: int, variant: int = 0) -> str:
-    """Return a variant of the colour of the `at`-th broker: plain, hatched, pale, in turn."""
+    """Return a variant of broker `at`'s colour (`at` counts from 0): plain, hatched or pale."""
     colour = _COLOURS[at % len(_COLOURS)]
     turn = (variant + at // len(_COLOURS)) % VARIANTS
     return (SERIES[colour], HATCHES[colour], soft(SERIES[colour]))[turn]

@@ -1,11 +1,14 @@
 """The coordinator lane: the active coordinator of each offsets partition that stores groups.
 
-A tenure is the time in which one broker is the coordinator in one leader epoch. A lane is a chart
-on the time axis that all lanes of a page share. Keys of the data beside those of LANE's columns and
-of `_LOAD`:
+An offsets partition is a partition of `__consumer_offsets`; the broker that leads it is the
+coordinator of the groups that it stores. A leader epoch is the number of a partition's leadership.
+A load reads the partition's groups into memory. A tenure is the time in which one broker is the
+coordinator in one leader epoch, from the end of the load on. A lane is a chart on the time axis
+that all lanes of a page share. The data of the chart has the keys of LANE's columns and of `_LOAD`,
+and these:
 
 - `r`: name of a row: an offsets partition
-- `l`, `q`, `s`: labels, from long to short (`q` only of loads)
+- `l`, `q`, `s`: labels from long to short (only loads have `q`)
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,9 +27,11 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order
 
 MAX_PARTITIONS = 50
-"""Limit of the lane: the partitions with most moves. Kafka has 50 offsets partitions by default."""
+"""Most partitions in the lane; those that moved most are shown. Kafka has 50 offsets partitions by
+default.
+"""
 MAX_TENURES = 600
-"""Limit of the bars, in equal parts for all partitions shown."""
+"""Most bars in the lane; each shown partition gets an equal part of them."""
 _LOADING = "a load of the new coordinator"
 _DATA = ("tenures", "stalled", "vacant", "loads", "twice")
 """Names of the chart's data.
@@ -34,7 +39,7 @@ _DATA = ("tenures", "stalled", "vacant", "loads", "twice")
 - `tenures`, `loads`: bars of tenures, and of the loads before them.
 - `stalled`: times in which the coordinator was paused or cut off.
 - `vacant`: times without an active coordinator.
-- `twice`: times with two.
+- `twice`: times with two coordinators.
 """
 
 
@@ -118,7 +123,7 @@ def coordinators_lane(run: ReportInput) -> Chart | None:
 
 
 def _layers(y: alt.Y, fills: Mapping[str, str]) -> list[alt.Chart]:
-    """Return the marks of the lane, those that lie on top last."""
+    """Return the marks of the lane in the order of drawing; later marks cover earlier ones."""
     tenures, loads = LANE.marks("tenures", y), Marks("loads", y, _LOAD)
     vacant, stalled, twice = (
         Marks(name, y, (Tip("l", tip), *FROM_TO))
@@ -148,7 +153,7 @@ def _groups_by_partition(run: ReportInput) -> dict[str, list[str]]:
 
 
 def _most_moved_first(tenures: Sequence[Row]) -> list[str]:
-    """Return the partitions, those with two coordinators first, then those with most tenures."""
+    """Return the partitions: first those with two coordinators, then those with most tenures."""
     # Of each partition: the time with two coordinators, and the number of tenures.
     moves: dict[str, tuple[int, int]] = {}
     for tenure in tenures:
@@ -162,11 +167,12 @@ def _add_partition(
 ) -> list[str]:
     """Add the bars of one partition to `data`, and return the names of its rows.
 
-    Tenures that overlap have a row each. The times with two coordinators have rows of their own
-    below these.
+    Tenures that overlap are in different rows. The times with two coordinators are in rows of their
+    own, below the rows of the tenures.
     """
     spans = [(tenure["start_us"], tenure["end_us"]) for tenure in tenures]
-    taken = slots(spans)  # for each tenure its row, from 0: the first that is free
+    # For each tenure the number of its row, from 0: the first row that is free.
+    taken = slots(spans)
     loads = {
         (load["new_leader"], load["leader_epoch"]): load
         for load in run.tables.rows("broker_phases")
@@ -189,7 +195,7 @@ def _add_partition(
         data["vacant"].append(span(start, end, r=row_name(partition), l=text, s="none"))
     for serving_epoch, load in loads.items():
         if load["load_started_us"] is not None and load["active_us"] is not None:
-            # The tenure of a load may be beyond the limit: the load is then in the first row.
+            # If the tenure of a load is beyond the limit, the load is in the partition's first row.
             row = rows.get(serving_epoch, row_name(partition))
             data["loads"].append(_load_datum(load, row))
 
@@ -227,7 +233,7 @@ def _stalls(tenure: Row) -> list[tuple[int, int, str]]:
 
 
 def _load_datum(load: Row, row: str) -> Datum:
-    """Return the bar of one load: `n`, `k`: records and bytes read, `g`: the wait before it."""
+    """Return the bar of a load. `n`, `k`: records and bytes read; `g`: the wait before it."""
     return span(
         load["load_started_us"],
         load["active_us"],

@@ -2,11 +2,12 @@
 
 A fault has up to three parts: it is being injected, it is in force, it is being healed. A momentary
 fault, such as an election, has none. A fault by accident is not in the run's plan: a machine was
-lost or disturbed. Keys of the data beside those of LANE's columns:
+lost, or did not answer for a while. A lane is a chart on the time axis that all lanes of a page
+share. The data of the chart has the keys of LANE's columns, and these:
 
 - `r`: name of a row
 - `p`: part of the fault
-- `x`: 1 for an accident, else missing
+- `x`: 1 for an accident, else the key is missing
 - `l`, `s`: long and short label
 """
 
@@ -23,9 +24,9 @@ from pipeline.summary.figures import duration_text
 from results_schema.journal import JournalEntry
 
 MAX_ROWS = 30
-"""Up to this number, each fault has a row; more faults share the rows of their kind."""
+"""Up to this number, each fault has a row. If there are more, faults of one kind share rows."""
 MAX_FAULTS = 400
-"""Limit of the faults in the lane: the first ones."""
+"""Most faults in the lane; the first ones are shown."""
 _RUN_ROW = "the run"
 """Name of the first row, which shows the parts of the run."""
 _ACCIDENT_HATCH = HATCHES[7]
@@ -85,8 +86,8 @@ def faults_lane(run: ReportInput) -> Chart | None:
     rows = _rows(shown, run.end_us)
 
     data: dict[str, list[Datum]] = {"run": _run_parts(run), "parts": [], "points": []}
-    # The label of a momentary fault may reach to the next fault in its row. So the loop goes from
-    # the last fault to the first, and puts the data of each fault before those of the later ones.
+    # The label of a momentary fault has room until the next fault in its row. So the loop goes from
+    # the last fault to the first, and inserts the data of each fault before those of later ones.
     next_in_row: dict[str, int] = {}
     for fault in reversed(shown):
         row, start = rows[fault.fault_id], fault.injected_at_us or 0
@@ -95,6 +96,7 @@ def faults_lane(run: ReportInput) -> Chart | None:
         if fault.momentary:
             data["points"].insert(0, LANE.datum(fault, start, label_end, r=row, p="of a moment"))
         else:
+            # Insert the parts at the beginning of the list.
             data["parts"][:0] = _parts(fault, row, run.end_us)
 
     names = [_RUN_ROW, *dict.fromkeys(rows.values())]
@@ -134,7 +136,7 @@ def _rows(faults: Sequence[JournalEntry], end_us: int) -> dict[str, str]:
 
 
 def _end(fault: JournalEntry, end_us: int) -> int:
-    """Return the end of a fault for the choice of its row."""
+    """Return the end of a fault, by which its row is chosen."""
     if fault.momentary:
         return (fault.injected_at_us or 0) + 1  # two faults of one moment need two rows
     return end_us if fault.healed_at_us is None else fault.healed_at_us

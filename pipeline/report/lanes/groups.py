@@ -1,12 +1,13 @@
 """The group-state lanes: the state of each group on each coordinator, over time.
 
 A lane is a chart on the time axis that all lanes of a page share. A row of the lane is one group on
-one of its coordinators. Keys of the data beside those of LANE's columns:
+one of its coordinators (the brokers that kept the group, one after another). The data of the chart
+has the keys of LANE's columns, and these:
 
 - `a`, `b`: start and end of a bar in seconds
 - `w`: colour of the coordinator
 - `l`, `s`: long and short label
-- `p`: group that a reader can pick, only in `group_detail`
+- `p`: the group, by which a reader picks rows; only in `group_detail`
 """
 
 from collections.abc import Sequence
@@ -34,11 +35,11 @@ MANY_GROUPS = 8
 """With more groups than this, the lane shows the number of groups in each state. A second lane,
 `group_detail`, shows one group, which the reader picks."""
 MAX_SHOWN = 800
-"""Limit of the intervals in the page if the lane shows all groups at once."""
+"""Most intervals in the page if the lane shows all groups together; the longest are shown."""
 MAX_PICKED = 8_000
-"""Limit of the intervals in the page if a reader picks one group: those of all options together."""
+"""Most intervals in the page if a reader picks one group: the sum over all groups to pick from."""
 _BROKER_PX = 4
-"""Height of the stripe at the lower edge of a bar that has the colour of the coordinator."""
+"""Height of the stripe at the lower edge of a bar. The stripe has the colour of the coordinator."""
 _PICK = "group_pick"
 STATES = {
     "Stable": GOOD,
@@ -46,7 +47,8 @@ STATES = {
     "CompletingRebalance": SERIES[1],
     "Empty": PAPER,
 }
-"""Fill of each state."""
+"""Fill of each state of a group. Empty: no members; PreparingRebalance: members rejoin;
+CompletingRebalance: members wait for the new assignment."""
 _DEAD = "Dead"
 LANE = IntervalLane(
     id="lane-groups",
@@ -138,7 +140,7 @@ def group_detail(run: ReportInput) -> Chart | None:
 
 
 def _layers(rows: Sequence[Row], y: alt.Y, where: str | None = None) -> list[alt.Chart]:
-    """Return the marks of the lane; `where`: a Vega condition for the rows that are drawn."""
+    """Return the marks of the lane; `where` is a Vega condition for the rows that are drawn."""
     states = LANE.marks("states", y, where)
     dead = LANE.marks("dead", y, where, (moment_tip("a", "at"),))
     return [
@@ -146,7 +148,7 @@ def _layers(rows: Sequence[Row], y: alt.Y, where: str | None = None) -> list[alt
         states.bars(
             alt.Fill("w:N", scale=None),
             height=_BROKER_PX,
-            # From the middle of the row: the stripe ends 2 px above the lower edge of the row.
+            # The offset is from the middle of the row: the stripe ends 2 px above the row's edge.
             yOffset=(ROW_PX - _BROKER_PX) // 2 - 2,
             stroke=None,
         ),
@@ -158,8 +160,8 @@ def _layers(rows: Sequence[Row], y: alt.Y, where: str | None = None) -> list[alt
 def _fills(rows: Sequence[Row]) -> dict[str, str]:
     """Return the fills of the states that occur, so that the legend names no others.
 
-    Dead has no fill, because it is a cross. If nothing but Dead occurs, all fills are returned,
-    because a legend needs one entry at least.
+    Dead has no fill, because it is drawn as a cross. If only Dead occurs, all fills are returned,
+    because a legend needs at least one entry.
     """
     seen = {row["state"] for row in rows}
     return {state: fill for state, fill in STATES.items() if state in seen} or dict(STATES)

@@ -1,11 +1,11 @@
-"""IntervalLane: a lane of bars on rows, or of areas, which show the number of bars over time.
+"""IntervalLane: a lane of bars in rows, or of areas, which show the number of bars over time.
 
 A lane is a chart on the time axis that all lanes of the page share. Every lane except the message
 diagrams is an IntervalLane. Its columns define the chart's data, its tooltip and the text table
-beneath. A lane's module, such as `groups`, builds the marks (bars, labels, points), and draws areas
-instead if the bars would be too many.
+beneath. A lane's module, such as `groups`, builds the marks (bars, labels, points). If there would
+be too many bars, it draws areas instead.
 
-Keys of the data of areas. They are short because a page has thousands of these data.
+Keys of the data of areas (they are short because a page has thousands of these data):
 
 - `a`: time in seconds
 - `k`: kind of the interval, such as a state
@@ -47,9 +47,9 @@ AREA_PX = 150
 class IntervalLane:
     """A lane of the intervals in one table.
 
-    - `about`, `more`: default texts of the chart: its sentence, and how to read it (see Chart).
-    - `source`: name of the Parquet table.
-    - `folded`: the line under which the rows of this table are folded as text.
+    - `about`, `more`: default texts of the chart: a sentence about it, and how to read it.
+    - `source`: name of the Parquet table with the intervals.
+    - `folded`: the line under which the text table is folded.
     """
 
     id: str
@@ -63,15 +63,15 @@ class IntervalLane:
     def marks(
         self, name: str, y: alt.Y, where: str | None = None, tail: Sequence[Tip] = FROM_TO
     ) -> Marks:
-        """Return Marks for the data `name`; the tooltip has the lane's columns, then `tail`.
+        """Return Marks for the data `name`. The tooltip has the lane's columns, then `tail`.
 
-        `where`: Vega expression; only the data for which it is true are drawn.
+        `where` is a Vega expression; only the data for which it is true are drawn.
         """
         tips = [Tip(column.key, column.tip) for column in self.columns if column.tip]
         return Marks(name, y, (*tips, *tail), where)
 
     def datum(self, row: Any, start_us: int, end_us: int, **more: Any) -> Datum:  # noqa: ANN401 - a cell
-        """Return the data of one bar: its ends, the lane's columns, and further cells by key."""
+        """Return the data of one bar: its ends, the lane's columns, and `more` cells by key."""
         return span(start_us, end_us, **data_of(self.columns, row), **more)
 
     def text(self, rows: Sequence[Any]) -> TextTable:
@@ -106,9 +106,9 @@ class IntervalLane:
         """Return the lane as stacked areas, one for each kind in `fills`, the first at the bottom.
 
         - `what`: the word for a kind in the tooltip, such as "state".
-        - `unit`: title of the legend; None: no legend.
-        - `changes`: as in `draw`. With `picks`, whose first one picks a kind, only the picked kind
-          is shown.
+        - `unit`: title of the legend; None means no legend.
+        - `changes`: as in `draw`. If they contain `picks`, the first pick must choose a kind; then
+          only the picked kind is shown.
         """
         where = picked(changes["picks"][0].param, "k") if "picks" in changes else None
         layers = [_step_areas(what, fills, unit, where)]
@@ -120,7 +120,7 @@ def _step_areas(
 ) -> alt.Chart:
     """Return stacked areas of counts over time, which change in steps."""
     fill = kind_fill("k", fills, title=unit)
-    # Counts are whole numbers: no ticks between them.
+    # Counts are whole numbers: the axis has no ticks between them.
     axis = alt.Axis(title=None, grid=True, tickMinStep=1, format=",d", tickCount=4)
     properties: MarkProperties = {
         "interpolate": "step-after",
@@ -149,8 +149,8 @@ def count_intervals(
 def area_rows(steps: Steps, kinds: Sequence[str]) -> list[Datum]:
     """Return the data of areas: one row for each time and kind, in the order of `kinds`.
 
-    `steps`: counts over time, one for each kind. Very many times are thinned, without a loss of
-    peaks.
+    `steps` are counts over time, one count for each kind. If there are very many times, some are
+    left out, but no peak is lost.
     """
     kept = thinned(steps)
     return [
@@ -163,14 +163,15 @@ def area_rows(steps: Steps, kinds: Sequence[str]) -> list[Datum]:
 def pick_of_groups(rows: Sequence[Row], limit: int, param: str, source: str) -> tuple[Pick, str]:
     """Return a Pick of groups, those with most rows first, and a sentence on the groups left out.
 
-    `limit`: largest number of rows in the page. Groups beyond this limit are only in the table
-    `source`.
+    `limit` is the largest number of rows in the page. Groups beyond it cannot be picked; they are
+    only in the table `source`.
     """
     row_counts: dict[str, int] = {}
     for row in rows:
         row_counts[row["group"]] = row_counts.get(row["group"], 0) + 1
-    # Most rows first, until the limit. Once a group does not fit, `room` stays negative: a later,
-    # smaller group is left out, too. So the options are exactly the groups with most rows.
+    # The groups with most rows come first, until the limit. Once a group does not fit, `room` stays
+    # negative, so that later, smaller groups are left out, too: the options are exactly the groups
+    # with most rows.
     options, room = [], limit
     for group in sorted(in_number_order(row_counts), key=lambda group: -row_counts[group]):
         room -= row_counts[group]
@@ -181,7 +182,7 @@ def pick_of_groups(rows: Sequence[Row], limit: int, param: str, source: str) -> 
 
 
 def pickable(what: str, number: int, total: int, table: str) -> str:
-    """Return the sentence on subjects that cannot be picked, to be appended; "" if all can."""
+    """Return the sentence on subjects that cannot be picked, to append to a text; "" if all can."""
     if number == total:
         return ""
     return f" {number:,} of {total:,} {what} can be picked; all of them are in tables/{table}."

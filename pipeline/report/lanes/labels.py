@@ -17,10 +17,10 @@ ROLE = "consumer-"
 def common_prefix(members: Iterable[str]) -> str:
     """Return the prefix that the labels of members leave out.
 
-    The prefix is the role and the words that all names share. The last shared word stays in the
-    labels: `consumer-orders-` is the prefix of `consumer-orders-readers-0` and
-    `consumer-orders-readers-1`. Empty if some name is not a member's, or consists of role and
-    number only.
+    The prefix is the role and the words that all names share, without the last shared word: this
+    word stays in the labels. `consumer-orders-` is the prefix of `consumer-orders-readers-0` and
+    `consumer-orders-readers-1`. The prefix is empty if some name is not a member's, or if it
+    consists of role and number only.
     """
     names = sorted(set(members))
     if not names or not all(name.startswith(ROLE) for name in names):
@@ -39,7 +39,7 @@ def common_prefix(members: Iterable[str]) -> str:
 
 
 def group_prefix(groups: Iterable[str]) -> str:
-    """Return the prefix that labels `group · broker` leave out: the only group, or ""."""
+    """Return the prefix that labels `group · broker` leave out: the only group; "" for several."""
     names = set(groups)
     return f"{names.pop()} \u00b7 " if len(names) == 1 else ""
 
@@ -51,9 +51,10 @@ def prefix_note(prefix: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tip:
-    """One line of a tooltip: the cell `field` after `title`.
+    """One line of a tooltip: `title`, then the cell with the key `field`.
 
-    `unit` follows the value. `decimals`: number of decimals; None: the value is printed unchanged.
+    `unit` follows the value. `decimals` is the number of decimals; with None, the value is printed
+    unchanged.
     """
 
     field: str
@@ -72,15 +73,15 @@ FROM_TO = (moment_tip("a", "from"), moment_tip("b", "to"), Tip("d", "for"))
 
 
 def tooltip_of(tips: Sequence[Tip]) -> alt.ExprRef:
-    """Return a tooltip as a Vega expression over a row; an empty cell has no line.
+    """Return a tooltip as a Vega expression over a row. A line whose cell is empty is left out.
 
-    (Vega-Lite's own tooltips print `null` for an empty cell.)
+    (Vega-Lite's own tooltips would print `null` for an empty cell.)
     """
     return alt.ExprRef(f"merge({', '.join(_line(tip) for tip in tips)})")
 
 
 def _line(tip: Tip) -> str:
-    """Return the Vega object with one line, title and value; an empty object without a value."""
+    """Return the Vega object with one line (title and value); without a value, an empty object."""
     cell = f"datum[{json.dumps(tip.field)}]"
     value = cell if tip.decimals is None else f"format({cell}, ',.{tip.decimals}f')"
     unit = f" + ' {tip.unit}'" if tip.unit else ""

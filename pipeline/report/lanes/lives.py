@@ -1,9 +1,12 @@
 """The lane of lives: the successive processes of each member while a group is deployed or scaled.
 
-A life lasts from the start of a member's process to its end. The successor of a process takes over
-the name of its member: this name is a *place*, which is empty while no process has it. The journal
-is the run's list of injected faults. The lane is drawn from the journal, in which a rollout or a
-scaling counts as a fault. Its entry has the members that it stopped and started, with the times.
+A life lasts from the start of a member's process to its end. A deploy (rollout) replaces a group's
+members one after another; a scaling adds or removes members. When a process is replaced, its
+successor takes over the name of the member. This name is a *place*; the place is empty while no
+process has it. The journal is the run's list of injected faults. The lane is drawn from the
+journal, in which a rollout or a scaling counts as a fault. Its entry has the members that it
+stopped and started, with the times. A lane is a chart on the time axis that all lanes of a page
+share.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +22,7 @@ from pipeline.summary.outcomes import in_number_order
 from results_schema.journal import JournalEntry
 
 MAX_MEMBERS = 100
-"""Limit of the members that have a row."""
+"""Most members that have a row."""
 OPERATIONS = ("rollout", "scale")
 """Kinds of faults that stop and start members."""
 BEFORE = "former version"
@@ -36,7 +39,7 @@ FILLS = {
     AFTER: GOOD,
     BACK: SERIES[1],
 }
-"""Fill of each part of a life."""
+"""Fill of each part of a life, and of an empty place (AWAY)."""
 LANE = IntervalLane(
     id="lane-lives",
     title="Lives of the members",
@@ -60,15 +63,12 @@ LANE = IntervalLane(
 
 
 _STARTS = (STARTING, AFTER, BACK)
-"""The parts of a life in which a process runs that an operation has started."""
+"""The parts of a life in which a process runs that a rollout or scaling has started."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """The beginning of a part (a key of FILLS) of the life at a place.
-
-    Units: microseconds of the run's clock.
-    """
+    """The beginning of a part (a key of FILLS) of a life at a place, on the run's clock."""
 
     at_us: int
     place: str
@@ -117,24 +117,25 @@ def lives_of(entries: Sequence[JournalEntry], end_us: int) -> list[dict[str, Any
 
     - `place`: the member's name.
     - `part`: a key of FILLS.
-    - `life`: the number of the life at its place, from 1. While the place is empty: the number of
-      the life that has ended. A place has no row before its first life.
-    - `from_us`, `to_us`.
+    - `life`: the number of the life at its place, from 1. While the place is empty, this is the
+      number of the life that has ended. Before its first life, a place has no row.
+    - `from_us`, `to_us`: beginning and end of the part.
     """
     events = [event for entry in entries for event in _events(entry)]
     events.sort(key=lambda event: event.at_us)
     rows = []
     for place in in_number_order({event.place for event in events}):
         at_place = [event for event in events if event.place == place]
-        # A place whose first event is a start was empty before: a scaling has added this member.
-        # Otherwise life 1 runs from the beginning of the run.
+        # If the first event of a place is a start, the place was empty before: a scaling has added
+        # this member. Otherwise life 1 runs from the beginning of the run.
         ran_from_beginning = at_place[0].part not in _STARTS
         part: str | None = BEFORE if ran_from_beginning else None
         life, from_us = int(ran_from_beginning), 0
         for event in at_place:
             if part is not None and event.at_us > from_us:
                 rows.append(_row(place, part, life, from_us, event.at_us))
-            # A start begins a life. A process that was STARTING and is now ready is the same life.
+            # A start begins a life. But if the process was STARTING, it is the same life, now
+            # ready.
             if event.part in _STARTS and part != STARTING:
                 life += 1
             part, from_us = event.part, event.at_us
@@ -177,7 +178,7 @@ def _members_prefix(groups: Sequence[str]) -> str:
 
 
 def _mappings(value: object) -> list[Mapping[str, Any]]:
-    """Return the mappings in a list of JSON; [] if the value is missing or no list."""
+    """Return the mappings in a list of JSON; [] if the value is missing or is not a list."""
     return (
         [cast(Mapping[str, Any], item) for item in value if isinstance(item, Mapping)]
         if isinstance(value, list)

@@ -1,9 +1,10 @@
 """Marks that all lanes share: rows, bars, labels inside bars, and bands of faults behind them.
 
-A lane is one layered chart on the time axis that all lanes of a page share; the reader zooms by
-changing the visible part of that axis, from FROM_S to TO_S. The label of a bar is inside the bar's
-visible part, shortened to its width; the tooltip has the full text. Every other fill has a pattern,
-so that neighbours differ without colours, too. Keys of the data of a lane:
+A lane is one layered chart on the time axis that all lanes of a page share. The reader zooms by
+changing the visible part of that axis, from FROM_S to TO_S. A row is one subject of the lane, such
+as a broker. The label of a bar is inside the bar's visible part and is shortened to its width; the
+tooltip has the full text. Every other fill has a pattern, so that neighbours differ even without
+colours. Keys of the data of a lane:
 
 - `r`: name of the row
 - `a`, `b`: start and end in seconds
@@ -43,19 +44,19 @@ from pipeline.summary.figures import duration_text
 Datum = dict[str, Cell]
 MarkProperty = str | float | bool | Sequence[int] | None
 MarkProperties = dict[str, Any]
-"""Properties of a mark for Altair. Any: their types differ."""
+"""Properties of a mark for Altair. Their types differ, therefore Any."""
 
 FAULT_BANDS = "faults"
 """Name of the data that every lane has: the spans of the faults."""
 MAX_FAULTS = 200
-"""Limit of the faults that have a band."""
+"""Most faults that have a band; the first ones have."""
 _BANDS_AT_ONCE = 6
 """With more faults than this, their bands and edges become fainter."""
 ROW_PX = 22
 NARROW = f"containerSize()[0] < {NARROW_BELOW}"
 """A Vega expression, true on a phone."""
 _LEGEND_COLUMNS = 6
-"""Limit of the columns of a legend."""
+"""Most columns of a legend."""
 _LEGEND_SYMBOL_PX, _LEGEND_LETTER_PX = 36, 7
 """Width of a legend's symbol with its margins, and of one character of its text."""
 _CHARACTER_PX = 6.3
@@ -65,16 +66,16 @@ _PADDING = {"left": 0, "top": 0, "right": 14, "bottom": 0}
 _ELLIPSIS = "\\u2026"
 """The character U+2026, as an escape inside a Vega expression."""
 _BELOW, _BELOW_ESCAPED = "\u200b", "\\u200b"
-"""A character without width, in the names of further rows of one subject (`row_name`); and as an
-escape inside a Vega expression."""
+"""A character without width, and the same as an escape inside a Vega expression. It is in the names
+of the second and later rows of one subject (`row_name`)."""
 
 
 def row_name(name: str, slot: int = 0, label: str = "") -> str:
-    """Return the name of a subject's row: `name` for its first row, slot 0.
+    """Return the name of one of a subject's rows; the first row has the slot 0 and is named `name`.
 
-    Further rows need different names, but must not repeat the subject in their labels. So the name
-    of a further row has `slot` invisible characters and `label` at its end, and only `label` is
-    shown beside the row.
+    The other rows need different names, but their labels must not repeat the subject. So the name
+    of another row has `slot` invisible characters and `label` at its end, and only `label` is shown
+    beside the row.
     """
     return name + _BELOW * slot + label
 
@@ -94,13 +95,13 @@ def time_lane(
 ) -> Chart:
     """Return a lane: `layers` over the bands of the faults, on the shared time axis.
 
-    - `layers`: name their data by keys of `data`.
-    - `height`: pixels.
+    - `layers`: the marks; they refer to their data by keys of `data`.
+    - `height`: height of the chart in pixels.
     - `picks`: choices above the lane; each sets a Vega parameter of the chart.
     """
     params = [alt.param(name=pick.param, value=pick.options[0]) for pick in picks]
     bands = fault_bands(run)
-    # Many bands overlap. Without a smaller opacity of each, they would be opaque together.
+    # Many bands overlap. If each had the usual opacity, they would be opaque together.
     faint = min(1.0, _BANDS_AT_ONCE / max(1, len(bands)))
     # All properties are arguments of this one call, because each method of a layered chart copies
     # its layers, which is slow.
@@ -129,8 +130,8 @@ def time_lane(
 def fault_bands(run: ReportInput) -> list[Datum]:
     """Return the spans of the first MAX_FAULTS faults, from injection to healing.
 
-    Further keys: `n` is the fault's id; `h` describes what it hit; `x` is 1 for an accident, the
-    unplanned loss or disturbance of a machine.
+    More keys: `n` is the fault's id; `h` describes what the fault hit; `x` is 1 for an accident,
+    the unplanned loss or disturbance of a machine.
     """
     injected = [fault for fault in run.facts.faults if fault.injected_at_us is not None]
     bands = []
@@ -176,7 +177,8 @@ def _fault_edges(faint: float) -> tuple[alt.Chart, ...]:
         "clip": True,
         "color": INK,
         "strokeWidth": 1,
-        "opacity": faint**0.5,  # lines cover less than bands, so they are made fainter less
+        # Lines cover less than bands, so they need not become as faint: hence the square root.
+        "opacity": faint**0.5,
     }
     return (
         source.mark_rule(strokeDash=[2, 2], **properties).encode(x=time_of("a:Q")),
@@ -201,8 +203,8 @@ def rows_y(
 ) -> alt.Y:
     """Return the y encoding of a lane.
 
-    - `rows`: names of the rows from top to bottom; None: the rows of the data, sorted by `order`.
-    - `order`: field of the data.
+    - `rows`: names of the rows from top to bottom. None: the rows of the data, sorted by `order`.
+    - `order`: a field of the data.
     - `label_offset`: pixels from the middle of a row to its label.
     - `without`: prefix that labels leave out.
     """
@@ -213,7 +215,7 @@ def rows_y(
 
 
 def named_without(name: str, prefix: str) -> str:
-    """Return the Vega expression `name`, a text, with `prefix` removed from its beginning."""
+    """Return a Vega expression for the text `name`, with `prefix` removed from its beginning."""
     if not prefix:
         return name
     quoted = json.dumps(prefix)
@@ -223,9 +225,9 @@ def named_without(name: str, prefix: str) -> str:
 def _row_label(without: str) -> str:
     """Return the Vega expression for the label of a row, without the prefix `without`.
 
-    A long name loses its middle, because its beginning names the subject and its end distinguishes
-    it from other names. On a phone it loses its beginning. A row of `row_name` with a slot has only
-    its `label`.
+    A long name is shown without its middle, because its beginning names the subject and its end
+    distinguishes it from other names. On a phone it is shown without its beginning. Of a name by
+    `row_name` with a slot above 0, only the `label` is shown.
     """
     name = named_without("datum.label", without)
     short = (
@@ -241,9 +243,9 @@ def _row_label(without: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Makes charts of the lane's data named `name`; the tooltip has the lines `tips`.
+    """Makes charts of the lane's data with the key `name`; the tooltip has the lines `tips`.
 
-    `where`: Vega expression over a row; only rows for which it is true are drawn.
+    `where` is a Vega expression over a row; only rows for which it is true are drawn.
     """
 
     name: str
@@ -252,7 +254,7 @@ class Marks:
     where: str | None = None
 
     def bars(self, fill: str | alt.Fill = PAPER, **mark: MarkProperty) -> alt.Chart:
-        """Return bars from `a` to `b`; `fill`: one fill for all, or an encoding."""
+        """Return bars from `a` to `b`; `fill` is one fill for all bars, or an encoding."""
         properties = self._properties(stroke=INK, strokeWidth=0.7, cornerRadius=1.5) | mark
         if isinstance(fill, str):
             properties["fill"] = fill
@@ -280,13 +282,13 @@ class Marks:
     ) -> tuple[alt.Chart, ...]:
         """Return the labels inside the bars, from the beginning of each bar's visible part.
 
-        Four of the arguments are Vega expressions over a row:
+        These arguments are Vega expressions over a row:
 
-        - `long`, `short`: the text, and its short form for bars in which the text does not fit.
+        - `long`, `short`: the text, and its short form for bars in which the long one does not fit.
         - `reserve`: pixels at the bar's end that the label leaves free.
         - `end`: the end of the bar, in seconds.
 
-        If even `short` does not fit, it loses its end, or its beginning with `keep_end`.
+        If even `short` does not fit, its end is cut off; with `keep_end`, its beginning.
         """
         # `_w`: pixels that are free for the label; `_t`: the text that is shown.
         fits = f"length({long}) * {_CHARACTER_PX} <= datum._w"
@@ -309,7 +311,7 @@ class Marks:
     ) -> tuple[alt.Chart, ...]:
         """Return labels at the visible end of bars: the cell `l` if it fits, else `s`, else none.
 
-        `room`: pixels for the label, a Vega expression.
+        `room` is a Vega expression for the pixels that the label can take.
         """
         shown = (
             _visible(rows_of(self.name, self.where), "0", "datum.b")
@@ -339,8 +341,8 @@ def rows_of(name: str, where: str | None) -> alt.Chart:
 def _visible(chart: alt.Chart, reserve: str, end: str) -> alt.Chart:
     """Return the bars in the visible part of the time axis, with three more fields.
 
-    `_x` and `_e` are the beginning and the end of the bar's visible part in seconds; `_w` is the
-    width for its label in pixels, without margins and `reserve`.
+    `_x` and `_e` are the beginning and the end of the bar's visible part in seconds. `_w` is the
+    width for its label in pixels, without margins and without `reserve`.
     """
     visible_bars: alt.Chart = (
         chart.transform_filter(f"{end} > {FROM_S} && datum.a < {TO_S}")
@@ -355,7 +357,7 @@ def _visible(chart: alt.Chart, reserve: str, end: str) -> alt.Chart:
 def _text(chart: alt.Chart, at: str, y: alt.Y, mark: MarkProperties) -> tuple[alt.Chart, ...]:
     """Return the text twice: with a rim in the background's colour, and without it on top.
 
-    `at`: the field of the text's time. The rim makes the text legible on patterns.
+    The rim makes the text legible on patterns. `at` is the field with the text's time.
     """
     properties: MarkProperties = {
         "baseline": "middle",
@@ -380,7 +382,7 @@ def kind_fill(
 ) -> alt.Fill:
     """Return fills by the values of a field, with a legend under `title`.
 
-    The fills are softened, because labels are drawn on them.
+    The fills are made paler (`soft`), because labels are drawn on them.
     """
     return alt.Fill(
         f"{field_name}:N",
@@ -398,9 +400,10 @@ def kind_fill(
 def legend_columns(names: Iterable[str | int]) -> alt.ExprRef:
     """Return the number of columns of a legend: as many as fit into the picture's width."""
     widest_px = _LEGEND_SYMBOL_PX + _LEGEND_LETTER_PX * max(len(str(name)) for name in names)
-    # The container's size, not `width`: `width` shrinks between the passes of a layout. With
-    # `width`, the legend would get one row more, and be partly outside of the picture. The
-    # comparison, always true, names `width`: a change of it makes Vega evaluate the expression.
+    # The expression uses the container's size, not `width`: `width` shrinks between the passes of a
+    # layout. With `width`, the legend would get one row more, and be partly outside of the picture.
+    # The expression still contains a comparison of `width`, which is always true: Vega evaluates an
+    # expression again only when a signal in it changes, and `width` is such a signal.
     room = f"containerSize()[0] - ({NARROW} ? {LABELS_NARROW} : {LABELS_WIDE})"
     columns = f"floor((width >= 0 ? {room} : 0) / {widest_px})"
     return alt.ExprRef(f"max(1, min({_LEGEND_COLUMNS}, {columns}))")

@@ -26,12 +26,12 @@ from pipeline.report.report_input import Row
 from pipeline.summary.outcomes import in_number_order
 
 MAX_NODES = 24
-"""Limit of the lines in a diagram; see `_nodes` for the clients that are left out."""
+"""Most lines in a diagram. `_nodes` says which clients are left out."""
 MAX_MESSAGES = 400
-"""Limit of the exchanges in a diagram: the first ones."""
+"""Most exchanges in a diagram; the first ones are drawn."""
 REPEAT_ROWS = 3
-"""Rows for repeated requests below a client's line: the client can repeat FindCoordinator,
-Heartbeat and OffsetCommit at the same time."""
+"""Rows for repeated requests below a client's line. There are three, because the client can repeat
+FindCoordinator, Heartbeat and OffsetCommit at the same time."""
 CHARACTER_PX = 6.0
 """Average width of a character in a label."""
 
@@ -55,41 +55,43 @@ _FAMILIES = {
     "TxnOffsetCommit": OFFSETS,
     "EndTxn": OFFSETS,
 }
-"""The kinds of requests that a reader can pick; requests that are not listed are CLUSTER."""
+"""The kind of each request, by which a reader can pick. Requests that are not listed are
+CLUSTER."""
 _SERVERS = ("controller", "broker")
 _NEVER = 1e12
-"""A zoom that no reader reaches, in pixels a second."""
+"""A zoom in pixels a second that no reader reaches. A text with this zoom is never shown."""
 HELD_US = 500_000
 """A message that takes this long or longer was held on its way, as at a cut link.
 
-A slanted line would show it as travelling all the time. A bar on its sender's line is drawn
-instead."""
+A slanted line would look as if the message had travelled all the time. So a bar on its sender's
+line is drawn instead."""
 SERVED, HELD, UNANSWERED = "served", "held on its way", "no answer came"
-"""Kinds of waits."""
+"""Kinds of waits: at the server that works on a request, of a message on its way, for an answer."""
 
 
 @dataclass
 class Diagram:
     """The data of the diagram of one fault.
 
-    Keys of a datum, beside those of `_message_cells`:
+    These keys are in every datum, beside those of `_message_cells`:
 
-    - `r`, `q`: name of a node; name of the other node of a message
+    - `r`, `q`: name of a node; for a message, name of the other node
     - `a`, `b`: begin and end in seconds
 
     The fields:
 
-    - `nodes`: the lines from top to bottom.
-    - `legs`: messages, as lines from time `a` on the line of `r` to time `b` on the line of `q`.
+    - `nodes`: the nodes that have a line, from top to bottom.
+    - `legs`: messages that arrived, as lines from time `a` on the line of `r` to time `b` on the
+      line of `q`.
     - `waits`: bars on the line of `r` from `a` to `b`.
-    - `stubs`: messages that never arrived, sent at `a` by `r`; `v`: the direction from `r` to the
-      receiver's line, `up` or `down`.
+    - `stubs`: messages that never arrived, sent at `a` by `r`. Here `v` is the direction from `r`
+      to the receiver's line, `up` or `down`.
     - `repeats`: bars of requests that a client repeated, in rows below its line (`_set_rows`).
-    - `failures`: marks at `a` on the line of `r`; `k`: 0 for errors that the protocol expects, else
-      1.
+    - `failures`: marks at `a` on the line of `r`. `k` is 0 for errors that the protocol expects,
+      else 1.
     - `words`: texts at `a` on the line of `r` (`place_words`).
-    - `left_out`: the number of exchanges that are not drawn, because a node has no line, or because
-      there are more than MAX_MESSAGES.
+    - `left_out`: the number of exchanges that are not drawn, because one of their nodes has no
+      line, or because there are more than MAX_MESSAGES.
     """
 
     nodes: list[str] = field(default_factory=list)
@@ -106,9 +108,9 @@ class Diagram:
 class Word:
     """A text at the line of `node`.
 
-    - `rank`: the lowest is the most important.
-    - `bad`: the text reports a failure.
-    - `zoom`: the smallest zoom at which the text may be shown, in pixels a second.
+    - `rank`: importance of the text; the lowest number is the most important.
+    - `bad`: True if the text reports a failure.
+    - `zoom`: the smallest zoom, in pixels a second, at which the text can be shown.
     """
 
     node: str
@@ -141,10 +143,11 @@ def diagram(rows: Sequence[Row], landmarks: Sequence[Word] = ()) -> Diagram:
 def _nodes(rows: Sequence[Row]) -> list[str]:
     """Return the nodes that have a line, from top to bottom: controllers, brokers, clients.
 
-    If there are too many clients, the clients with most failures and membership requests have a
-    line; among equals, the clients with most exchanges.
+    If there are too many clients, those with most failures and membership requests have a line.
+    Among clients with equally many, those with most exchanges have one.
     """
-    exchanges: dict[str, tuple[int, int]] = {}  # of a node: remarkable ones, all
+    # Of each node: its number of remarkable exchanges, and of all its exchanges.
+    exchanges: dict[str, tuple[int, int]] = {}
     for row in rows:
         for node in (row["from_node"], row["to_node"]):
             remarkable, total = exchanges.get(node, (0, 0))
@@ -215,7 +218,7 @@ def _add_leg(
 ) -> None:
     """Add a message that arrived.
 
-    A held message (HELD_US) is a bar, then a line at the time of its arrival.
+    A message that was held (HELD_US) is a bar until its arrival, then a line at that moment.
     """
     if end_us - start_us >= HELD_US:
         drawn.waits.append(_line(start_us, end_us, start, start, cells, HELD))
@@ -225,7 +228,7 @@ def _add_leg(
 
 def _add_stub(drawn: Diagram, at_us: int, start: str, end: str, cells: Mapping[str, Cell]) -> None:
     """Add a message that never arrived: a short line that ends beside its sender's line."""
-    # Here `v` is the direction; it replaces the cell `v` of the exchange.
+    # The new `v` (direction) replaces the cell `v` of the exchange.
     down = drawn.nodes.index(end) > drawn.nodes.index(start)
     drawn.stubs.append(
         {**cells, "r": start, "a": axis_seconds(at_us), "v": "down" if down else "up"}
@@ -249,14 +252,15 @@ def _line(
 def _message_cells(row: Row) -> Datum:
     """Return the cells of an exchange that its tooltips and filters use.
 
-    - `f`: family of the API
+    - `api`: the request's name
+    - `f`: family of the API (the kind of request, a value of _FAMILIES)
     - `out`: outcome
     - `g`: group
     - `c`: correlation id
     - `fr`, `to`: client and server
-    - `nm`: coordinator that an answer named
+    - `nm`: coordinator that the answer named
     - `u`, `v`, `w`: times at which the request was sent, was received, was answered
-    - `e`: time at which the answer came, or the client gave up
+    - `e`: time at which the answer came, or at which the client gave up
     - `x`: number of equal exchanges that the row stands for
     - `z`: end of the last of these exchanges
     """
@@ -289,7 +293,7 @@ def _begin(row: Row) -> int:
 
 
 def _word(row: Row) -> Word:
-    """Return the text of an exchange: an expulsion ranks first, then failures, then joins."""
+    """Return the text of an exchange, ranked: first expulsions, then failures, then joins."""
     family = _family(row)
     if row["outcome"] in EXPELLED:
         rank = -1
@@ -303,7 +307,7 @@ def _word(row: Row) -> Word:
 
 
 def _text(row: Row) -> str:
-    """Return an exchange in a few words: request, repeats, and its error or the node it named."""
+    """Return an exchange in a few words: request, repeats, and its error or the broker it named."""
     parts = [request_words(row)]
     if row["repeats"] > 1:
         parts.append(f"\u00d7{row['repeats']:,}")
@@ -317,8 +321,8 @@ def _text(row: Row) -> str:
 def _set_rows(repeats: Sequence[Datum]) -> None:
     """Set `y` of each bar of repeats: its row below its node's line, from 0.
 
-    Bars of one row do not overlap, up to REPEAT_ROWS rows. Further bars share the last row, and `h`
-    hides their text.
+    Bars of one row do not overlap, as long as REPEAT_ROWS rows suffice. Later bars share the last
+    row; their `h` is true, which hides their text.
     """
     lines: dict[Cell, list[int]] = {}
     for index, datum in enumerate(repeats):
@@ -340,8 +344,8 @@ def place_words(words: Iterable[Word]) -> list[Datum]:
     A zoom is in pixels a second. Keys of a datum, beside those of Diagram:
 
     - `t`: the text
-    - `z`: zoom if all texts of a line reach to the right from their moment
-    - `y`: zoom if some reach to the left, because they would otherwise leave the picture
+    - `z`: zoom if all texts of a line extend to the right of their moment
+    - `y`: zoom if some extend to the left, because they would otherwise leave the picture
     - `k`: 1 if the text reports a failure, else 0
 
     A text is left out if a more important text on the same line has the same moment.
@@ -369,12 +373,14 @@ def place_words(words: Iterable[Word]) -> list[Datum]:
 def _zoom_apart(word: Word, other: Word, *, either: bool = False) -> float:
     """Return the zoom, in pixels a second, from which on two texts of a line do not touch.
 
-    Both reach to the right: the left one must end before the right one begins. With `either`, the
-    right one may reach to the left, towards the other: both need room between their moments.
+    Without `either`, both texts extend to the right of their moment: the left one must end before
+    the right one begins. With `either`, the right one can extend to the left, towards the other:
+    then both must have room between their moments.
     """
     left = word if word.at_us <= other.at_us else other
     distance_us = abs(word.at_us - other.at_us)
     if distance_us == 0:
         return _NEVER
     characters = len(word.text) + len(other.text) if either else len(left.text)
+    # The 2 characters are a space between the texts.
     return (characters + 2) * CHARACTER_PX * 1_000_000 / distance_us  # 2 characters of space

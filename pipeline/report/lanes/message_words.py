@@ -1,7 +1,7 @@
 """Texts of the message diagrams: requests and outcomes as Kafka names them, and links to moments.
 
 An exchange is a request and its answer: a row of the table `messages`. The jumps are links under a
-diagram to the turns of its fault: the moments at which something changed.
+diagram. They lead to the turns of its fault, which are the moments at which something changed.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ SUCCESS = "NONE"
 EXPECTED = frozenset(
     {"MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS", "COORDINATOR_LOAD_IN_PROGRESS"}
 )
-"""Errors that a member meets in normal operation, as steps of the protocol: nothing failed."""
+"""Errors that members get in normal operation, as steps of the protocol: nothing failed."""
 EXPELLED = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID"})
 """Errors by which a member learns that its group goes on without it."""
 _NOT_ANSWERED = {
@@ -33,18 +33,18 @@ def unanswered(row: Row) -> bool:
 
 
 def failed(row: Row) -> bool:
-    """Return whether an exchange failed: neither success nor an answer that is to be expected."""
+    """Return whether an exchange failed: it is neither a success nor has an EXPECTED error."""
     return row["outcome"] != SUCCESS and row["outcome"] not in EXPECTED
 
 
 def outcome_words(row: Row) -> str:
-    """Return what became of an exchange: `success`, Kafka's error name, or that no answer came."""
+    """Return the outcome of an exchange: `success`, an error's name, or that no answer came."""
     outcome: str = row["outcome"]
     return "success" if outcome == SUCCESS else _NOT_ANSWERED.get(outcome, outcome)
 
 
 def request_words(row: Row) -> str:
-    """Return a request's name; a Fetch from a controller always reads the metadata log."""
+    """Return a request's name; a Fetch to a controller is shown as one of the metadata log."""
     api: str = row["api"]
     of_metadata = api == "Fetch" and row["to_node"].startswith("controller-")
     return "Fetch (__cluster_metadata)" if of_metadata else api
@@ -57,7 +57,7 @@ def jumps(run: ReportInput, fault: JournalEntry, *, lane: str) -> Markup:
 
 
 def _turns(run: ReportInput, fault: JournalEntry) -> Iterator[tuple[str, int, int | None]]:
-    """Yield each moment as its text, its begin, and its end (None: a moment without length)."""
+    """Yield each moment as a text, its begin, and its end (None if the moment has no length)."""
     if fault.injected_at_us is not None:
         yield "the fault", fault.injected_at_us, None
     yield from _change_of_coordinator(run, fault)
@@ -83,7 +83,7 @@ def _change_of_coordinator(
 def _members(run: ReportInput, fault: JournalEntry) -> Iterator[tuple[str, int, int | None]]:
     """Yield the first and the last member that gave its coordinator up.
 
-    The time of each lasts until the new coordinator has accepted the member.
+    The time of each begins when it gave up, and ends when the new coordinator has accepted it.
     """
     lost: list[Row] = [
         row
@@ -92,6 +92,7 @@ def _members(run: ReportInput, fault: JournalEntry) -> Iterator[tuple[str, int, 
     ]
     lost.sort(key=lambda row: (row["unknown_us"], row["consumer"]))
     texts = ("the first member that gave its coordinator up", "the last one")
-    first_and_last = lost[:1] + lost[1:][-1:]  # a single member is not named twice
+    # If only one member did, `lost[1:]` is empty, and the member is not named twice.
+    first_and_last = lost[:1] + lost[1:][-1:]
     for row, text in zip(first_and_last, texts, strict=False):
         yield text, row["unknown_us"], row["accepted_us"]

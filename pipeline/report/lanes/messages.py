@@ -1,13 +1,14 @@
 """The message diagrams: requests and answers around each fault, as lines between nodes in time.
 
 `message_rows` computes the data and explains their fields; this module draws them with Altair. In
-the data, `r` is a node, and `a` and `b` are times in seconds.
+the data, `r` is a node, and `a` and `b` are times in seconds. Each node has a horizontal line. The
+words of this module:
 
 - Exchange: a request and its answer. Its family is the kind of the request, such as HEARTBEAT.
 - Leg: a slanted line from the sender to the receiver of a message that arrived.
 - Wait: a bar on one node's line. Stub: a short line for a message that never arrived.
-- Repeats: a bar for like exchanges of one client that followed each other.
-- Landmark: a text about an event that is no message, such as an election.
+- Repeats: a bar for equal exchanges of one client that followed each other.
+- Landmark: a text about an event that is not a message, such as an election.
 - Tip: a line of a tooltip.
 """
 
@@ -71,15 +72,17 @@ from protocol.causes import CoordinatorUnknownCause
 from results_schema.journal import JournalEntry
 
 MAX_DIAGRAMS = 8
-"""Limit of the faults that have a diagram."""
+"""Most faults that have a diagram; the first ones have."""
 MAX_LANDMARKS = 6
-"""Limit of the partitions whose election and load a diagram names."""
+"""Most partitions whose election and load a diagram names."""
 MAX_TABLE_ROWS = 100
 ROW_PX = 54
 _SYMBOL_PX = 28
 """Length of a line in the legend: long enough to show its dashes."""
 _LINE_AT = 0.3
-"""Position of a node's line in its row, from 0 at the top: texts are above, repeats below."""
+"""Position of a node's line in its row: 0 is the top, 1 the bottom. Texts are above the line,
+repeats below.
+"""
 _LINE_PX = round((_LINE_AT - 0.5) * ROW_PX)
 """Position of a node's line, in pixels from the middle of the row."""
 _REPEATS_PX = tuple(_LINE_PX + 9 + 10 * row for row in range(REPEAT_ROWS))
@@ -117,7 +120,9 @@ _STUB_SIZE = 700  # square pixels, Vega's unit of size: a stub is 13 pixels long
 _STUB_DOWN, _STUB_UP = "M0,0L0,1M-0.35,1L0.35,1", "M0,0L0,-1M-0.35,-1L0.35,-1"
 """SVG paths of a stub: a short line with a bar across its end."""
 _MANY_LEGS = 100
-"""More legs than this are drawn faint until the reader zooms in, to keep the texts legible."""
+"""If there are more legs than this, they are drawn faint until the reader zooms in, so that the
+texts are legible.
+"""
 _CROWD = 8
 _CROWD_ZOOM = 200.0
 """If more than _CROWD members lost their coordinator, the texts about these losses are hidden below
@@ -196,7 +201,7 @@ def _chart(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> Chart:
 
 
 def _data(run: ReportInput, drawn: Diagram) -> Mapping[str, Sequence[Datum]]:
-    """Return the data of the diagram; `hit`: the times in which a fault hit one of its nodes."""
+    """Return the data of the diagram. `hit` has the times in which a fault hit one of its nodes."""
     lines = set(drawn.nodes)
     hit = [
         span(
@@ -232,7 +237,7 @@ def _coloured(data: Sequence[Datum]) -> list[Datum]:
 
 
 def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
-    """Return the marks of the diagram, those that lie on top last."""
+    """Return the marks of the diagram in the order of drawing; later marks cover earlier ones."""
     row = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix)
     line: alt.Y = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix).bandPosition(_LINE_AT)
     drawn_families = {datum["f"] for datum in (*drawn.legs, *drawn.waits, *drawn.repeats)}
@@ -244,7 +249,7 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
             title=None,
             symbolType="stroke",
             symbolStrokeWidth=3,
-            # Vega's sizes are areas: the length of the symbol is the root.
+            # Vega's sizes are areas: the length of the symbol is the square root.
             symbolSize=alt.ExprRef(f"width >= 0 && {NARROW} ? 200 : {_SYMBOL_PX**2}"),
             symbolOpacity=1,
             columns=legend_columns(families),
@@ -260,7 +265,7 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
         size=_STUB_SIZE,
         tooltip=tooltip_of(_TIPS),
     )
-    # `k`: 1 for a failure, 0 for an error name that is part of the protocol.
+    # `k` is 1 for a failure, and 0 for an error that is part of the protocol.
     expected, failed = (Marks("failures", line, _TIPS, where) for where in ("!datum.k", "datum.k"))
     return [
         rows_of("nodes", None).mark_rule(color=LINE, strokeWidth=1.5).encode(y=line),
@@ -281,8 +286,8 @@ def _lines(
 ) -> Iterator[alt.Chart]:
     """Yield the waits and the legs.
 
-    `encoding`: the encoding that waits and legs share. A wait with a colour of its own does not use
-    the colour of the encoding.
+    `encoding` is the encoding that waits and legs share. A wait with a colour of its own does not
+    use the shared colour.
     """
     in_sight = f"datum.b >= {FROM_S} && datum.a <= {TO_S}"
     tooltip = tooltip_of(_TIPS)
@@ -308,8 +313,8 @@ def _lines(
 def _opacity(legs: Sequence[Datum]) -> float | alt.ExprRef:
     """Return the opacity of the legs.
 
-    More than _MANY_LEGS legs are half transparent until the visible time is at most a quarter of
-    the time from the first leg to the last.
+    If there are more than _MANY_LEGS legs, they are half transparent until the reader has zoomed to
+    a quarter of the time from the first leg to the last, or less.
     """
     if len(legs) <= _MANY_LEGS:
         return 1.0
@@ -335,7 +340,7 @@ def _repeats(y: alt.Y) -> list[alt.Chart]:
             "stroke": None,
         }
         source, repeats = rows_of("repeats", where), Marks("repeats", y, _TIPS, where)
-        # `h`: there was no free row, so that the label would lie on another bar's.
+        # `h` is set if there was no free row: the label would lie on the label of another bar.
         with_label = Marks("repeats", y, _TIPS, f"{where} && !datum.h")
         tick: MarkProperties = {
             "clip": True,
@@ -361,12 +366,13 @@ def _repeats(y: alt.Y) -> list[alt.Chart]:
 def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
     """Return the texts that have room at the present zoom, above their nodes' lines.
 
-    A text needs a zoom of `datum.z` pixels per second if all texts of its line reach to the right.
-    If some reach to the left, it needs `datum.y`.
+    A text needs a zoom of `datum.z` pixels per second if all texts of its line extend to the right.
+    It needs `datum.y` if some extend to the left.
     """
     x_px = f"(datum.a - {FROM_S}) / ({TO_S} - {FROM_S}) * width"
-    # Texts behind the middle of the picture may reach to the left (`at_edge`), and then come near
-    # texts that begin further left. So `datum.y` counts from a third of the width on.
+    # A text that begins in the right half of the picture can extend to the left (`at_edge`), and
+    # then come near texts that begin further left. So `datum.y` counts from a third of the width
+    # on.
     needed = f"({x_px} > width / 3 ? datum.y : datum.z)"
     shown = alt.Chart(alt.NamedData("words")).transform_filter(
         f"datum.a >= {FROM_S} && datum.a <= {TO_S} && {needed} * ({TO_S} - {FROM_S}) <= width"
@@ -382,7 +388,7 @@ def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
         "clip": True,
     }
     encoded = {"x": x, "y": y, "text": alt.Text("t:N")}
-    # Below the text, a rim in the background's colour; in red, texts about failures (`k`).
+    # First a rim in the background's colour, then the texts: in red those about failures (`k`).
     return [
         shown.mark_text(**properties, stroke=PAPER, fill=PAPER, strokeWidth=3).encode(**encoded),
         shown.transform_filter("!datum.k").mark_text(**properties, fill=INK).encode(**encoded),
@@ -428,7 +434,7 @@ def _landmarks(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> li
 
 
 def _coordinator_lost_text(cause: str | None) -> str:
-    """Return the cause and that the coordinator is unknown; UNAVAILABLE means both."""
+    """Return the cause, and that the coordinator is unknown; UNAVAILABLE says both by itself."""
     if cause is None:
         return "coordinator unknown"
     if cause == CoordinatorUnknownCause.UNAVAILABLE:
@@ -439,8 +445,8 @@ def _coordinator_lost_text(cause: str | None) -> str:
 def _left_out(number: int) -> str:
     """Return the sentence on exchanges that are not drawn; "" if all are.
 
-    Exchanges of clients without a line are not drawn. The limit MAX_MESSAGES leaves none out,
-    because the table holds no more rows of a fault.
+    Exchanges of clients without a line are not drawn. MAX_MESSAGES leaves none out, because the
+    table has at most this number of rows per fault.
     """
     if not number:
         return ""

@@ -1,11 +1,12 @@
 """The ownership lane: which member owned which data partition, and where two owned the same.
 
-A lane is a chart on the time axis that all lanes of a page share. Keys of the data beside those of
-LANE in `ownership_rows`:
+A lane is a chart on the time axis that all lanes of a page share. A member owns a partition while
+it believes that it may process it; an overlap is a time with two owners. A generation is the number
+of a group's rebalance. The data of the chart has the keys of LANE in `ownership_rows`, and these:
 
 - `c`: fill of a bar
-- `m`, `m2`: member of a bar; the other owner in an overlap
-- `v`: 1 for a bar with stripes on it, else missing
+- `m`: member of a bar; `m2`: the other owner in an overlap
+- `v`: 1 for a bar with stripes on it, else the key is missing
 - `o`, `h`, `t`, `q`: numbers by which the chart sorts and filters (`number_rows`)
 - `_x`, `_e`: ends of the visible part of a bar in seconds, computed by Vega
 - `_w`: width of this part in pixels, computed by Vega
@@ -52,23 +53,24 @@ several. A second lane, `ownership_detail`, shows some partitions, which the rea
 ROWS_AT_ONCE = 50
 """Partitions that the reader can see at once in the second lane."""
 MAX_SHOWN = 900
-"""Limit of the intervals in the page if the lane shows all partitions at once."""
+"""Most intervals in the page if the lane shows all partitions; the longest are shown."""
 MAX_PICKED = 8_000
-"""Limit of the intervals in the page if a reader picks partitions, for all options together."""
+"""Most intervals in the page if a reader picks partitions: the sum over all partitions to pick
+from."""
 MAX_LEGEND = 6
-"""Limit of the fills in a legend: a reader cannot distinguish more."""
+"""Most fills in a legend: a reader cannot distinguish more."""
 ROW_PX = 18
 
 ONCE, NO_OWNER, TWICE = "one owner", "no owner", "two owners or more"
 COUNTS = {ONCE: SERIES[4], NO_OWNER: PAPER, TWICE: BAD_HATCH}
-"""Fills of the numbers of partitions, by their number of owners."""
+"""Fill of the number of partitions with one owner, none, or several."""
 _ROWS_PICK, _MEMBER_PICK = "ownership_rows", "ownership_member"
 """Vega parameters for the picked range of partitions, and the picked member."""
 _ALL_MEMBERS, _REMARKABLE = "all members", "0: two owners, or moved most"
-"""Options of these two picks."""
-# A Vega condition for the rows of the second lane. A picked member shows its own rows, whatever the
-# pick of partitions. The option of a range of partitions begins with the number of its chunk. The
-# fields `t`, `h` and `q` are those of `number_rows`.
+"""First options of the two picks: all members; the partitions worth looking at."""
+# A Vega condition for the rows of the second lane. If a member is picked, its rows are shown,
+# whatever range of partitions is picked. The option of a range of partitions begins with the number
+# of its chunk. `number_rows` explains the fields `t`, `h` and `q`.
 _PICKED = (
     f"{_MEMBER_PICK} == '{_ALL_MEMBERS}' "
     f"? ({_ROWS_PICK} == '{_REMARKABLE}' ? datum.t == 1 : "
@@ -80,9 +82,9 @@ _NAME_PX, _LENGTH_PX = 66, 52
 # A Vega condition: the visible part of a bar has room for both.
 _WIDE_ENOUGH = f"(datum._e - datum._x) / ({TO_S} - {FROM_S}) * width > {_NAME_PX + _LENGTH_PX}"
 _RESERVED = f"datum.v ? ({NARROW} ? ({_WIDE_ENOUGH} ? {_LENGTH_PX} : 0) : 130) : 0"
-"""Pixels kept free at the end of a bar with stripes (`v`), for the text on its two owners; the
-bar's name gets the pixels before them. On a screen the text is `two owners 1.25 s`, on a phone only
-the length, or nothing."""
+"""Pixels kept free at the end of a bar with stripes (`v`), for the text about its two owners; the
+bar's name gets the pixels before them. On a screen the text is `two owners 1.25 s`. On a phone it
+is only the length, or nothing if there is no room."""
 _LENGTH_ROOM = f"({NARROW} ? datum._w - {_NAME_PX} : datum._w / 2)"
 """Pixels of a bar for the length of an overlap."""
 _TWICE_TIPS = (
@@ -101,8 +103,8 @@ _TWICE = (
     number(lambda row: duration_text(row["length_us"]), "for"),
     number("records_both", "processed by both"),
 )
-"""Columns of the table `ownership_overlaps`. If the table has rows, the text beneath the lane lists
-these rows instead of the intervals."""
+"""Columns of the table `ownership_overlaps`. If this table has rows, the text beneath the lane
+lists them instead of the intervals."""
 
 
 def ownership_lane(run: ReportInput) -> Chart | None:
@@ -135,7 +137,7 @@ def ownership_detail(run: ReportInput) -> Chart | None:
     by_interest = sorted(
         owned, key=lambda partition: (-len(partition.overlaps), -len(partition.intervals))
     )
-    # Once a partition does not fit, `room` stays negative: later ones are left out, too.
+    # Once a partition does not fit, `room` stays negative, so that later ones are left out, too.
     pickable_names, room = set(), MAX_PICKED
     for partition in by_interest:
         room -= len(partition.intervals)
@@ -150,7 +152,7 @@ def ownership_detail(run: ReportInput) -> Chart | None:
 
     members = in_number_order({str(datum["m"]) for datum in data["owners"]})
     ranges = [f"{index + 1}: {_title(chunk)}" for index, chunk in enumerate(chunks)]
-    # The first option is shown first: with overlaps, the partitions that have them.
+    # A Pick shows its first option at first: if there are overlaps, the partitions that have them.
     has_overlaps = any(partition.overlaps for partition in owned)
     options = (_REMARKABLE, *ranges) if has_overlaps else (*ranges, _REMARKABLE)
 
@@ -189,7 +191,8 @@ def _title(chunk: Sequence[Owned]) -> str:
 def _fill(run: ReportInput, owned: Sequence[Owned]) -> alt.Fill:
     """Return the fill of a bar, with a legend if each fill means one assignment.
 
-    The fills of two groups are the same, and a group with many generations uses fills again.
+    Without a legend: two groups use the same fills, and a group with many generations uses a fill
+    more than once.
     """
     kinds = kinds_of(run, owned)  # by group: the fill of each assignment
     of_group = next(iter(kinds.values()))  # the fills of one group; all, if the run has one group
@@ -212,7 +215,7 @@ def _fill(run: ReportInput, owned: Sequence[Owned]) -> alt.Fill:
 
 
 def _layers(y: alt.Y, fill: alt.Fill, prefix: str, where: str | None = None) -> list[alt.Chart]:
-    """Return the marks of the lane; `where`: a Vega condition for the rows that are drawn."""
+    """Return the marks of the lane; `where` is a Vega condition for the rows that are drawn."""
     member = named_without("datum.m", prefix)
     processed = Tip("n", "processed", "records", 0)
     owners = LANE.marks("owners", y, where, (processed, *FROM_TO))

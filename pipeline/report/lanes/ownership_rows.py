@@ -1,8 +1,10 @@
 """The owners of partitions as rows of a chart: intervals, overlaps, numbers of owners over time.
 
-An interval is the time from an assignment to its end; an overlap is a time with two owners. The
-functions turn rows of the tables `ownership` and `ownership_overlaps` into rows of a chart, a lane
-on the page's time axis. A slot is one of the rows that a partition has below one another, from 0.
+An interval is the time from the assignment of a partition to a member until the member no longer
+owns it; an overlap is a time with two owners. A generation is the number of a group's rebalance; a
+leader epoch is the number of the coordinator's leadership. The functions turn rows of the tables
+`ownership` and `ownership_overlaps` into rows of a chart, a lane on the page's time axis. If a
+partition has several rows, one below the other, a slot is the number of one of them, from 0.
 """
 
 from collections.abc import Collection, Sequence
@@ -65,7 +67,7 @@ class Owned:
     """One data partition in one group, with its intervals and overlaps."""
 
     group: str
-    name: str  # of its row: the partition's, after the group's if the run has several groups
+    name: str  # name of its row: the partition's, after the group's if there are several groups
     intervals: list[Row] = field(default_factory=list)
     overlaps: list[Row] = field(default_factory=list)
 
@@ -95,20 +97,22 @@ def gantt(
 ) -> tuple[list[str], dict[str, list[Datum]]]:
     """Return the names of the lane's rows, and the data `owners` and `twice`.
 
-    A partition has as many rows as it had owners at once. `owners` are its intervals, the `limit`
-    longest of all; `twice` are the overlaps. A datum of `owners` has `v` if the stripes of an
-    overlap lie on its bar. The label of the bar then leaves room for the label of the stripes.
+    A partition has as many rows as it had owners at the same time. `owners` are the intervals, but
+    over all partitions only the `limit` longest; `twice` are the overlaps. A datum of `owners` has
+    `v` if the stripes of an overlap lie on its bar. The label of the bar then leaves room for the
+    label of the stripes.
     """
     names: list[str] = []
     data: dict[str, list[Datum]] = {"owners": [], "twice": []}
     kinds = kinds_of(run, owned)
     intervals = [row for partition in owned for row in partition.intervals]
-    within_limit = {id(row) for row in longest_first(intervals, limit)}  # rows have no ids
+    # The identity of a row object (`id`) serves as its key, because rows have no key of their own.
+    within_limit = {id(row) for row in longest_first(intervals, limit)}
     for partition in owned:
         shown = [row for row in partition.intervals if id(row) in within_limit]
         spans = [(row["from_us"], end_of(run, row["to_us"])) for row in shown]
         taken = slots(spans)
-        # The slot of the bar that begins at a time.
+        # For each time at which a bar begins, the slot of that bar.
         slot_at = {row["from_us"]: slot for row, slot in zip(shown, taken, strict=True)}
         overlaps = [(row["from_us"], end_of(run, row["to_us"])) for row in partition.overlaps]
 
@@ -132,7 +136,7 @@ def gantt(
 
 
 def _overlap_datum(run: ReportInput, row: Row, partition: Owned, slot: int) -> Datum:
-    """Return the bar of two owners at once, in the row of the second."""
+    """Return the bar of an overlap, in the row of the second owner."""
     end = end_of(run, row["to_us"])
     length = duration_text(end - row["from_us"])
     first, second = row["first_consumer"], row["second_consumer"]
@@ -157,7 +161,7 @@ def number_rows(
     chunks: Sequence[Sequence[Owned]],
     remarkable: Collection[str],
 ) -> None:
-    """Replace `u`, the partition's name, in each datum by what the chart sorts and filters by.
+    """Replace the key `u` (the partition's name) in each datum by keys to sort and filter by.
 
     - `o`: the order of the row.
     - `h`: the number of the partition's chunk, from 1.
@@ -184,7 +188,7 @@ def number_rows(
 def owners_over_time(run: ReportInput, partitions: Sequence[Owned]) -> Steps:
     """Count the partitions with one owner, with none, and with several, from 0 to the run's end.
 
-    The counts of a step are in this order. A partition counts from its first owner on.
+    The counts of a step are in this order. A partition counts from the time of its first owner on.
     """
     # Changes of the number of owners at each time, as pairs: a partition's index, and 1 or -1.
     changes: dict[int, list[tuple[int, int]]] = {0: [], run.end_us: []}
@@ -198,9 +202,10 @@ def owners_over_time(run: ReportInput, partitions: Sequence[Owned]) -> Steps:
     times, counts = [], []
     for time_us in sorted(changes):
         for index, change in changes[time_us]:
-            before = owners.get(index)  # None: not counted yet, not even as without an owner
+            # None: the partition does not count yet, not even as one without an owner.
+            before = owners.get(index)
             after = owners[index] = (before or 0) + change
-            # A partition leaves the sum of its former number of owners, and joins the new one's.
+            # A partition leaves the count of its former number of owners, and joins the new count.
             with_one += (after == 1) - (before == 1)
             without += (after == 0) - (before == 0)
             with_several += (after > 1) - ((before or 0) > 1)
@@ -216,7 +221,7 @@ def kinds_of(run: ReportInput, owned: Sequence[Owned]) -> dict[str, dict[str, st
     """
     brokers = {broker: index for index, broker in enumerate(coordinator_brokers(run))}
     kinds: dict[str, dict[str, str]] = {}
-    # By group and coordinator: the number of its last pattern.
+    # For each group and coordinator, the number of the last pattern that was used, from 0.
     last_variants: dict[tuple[str, str | None], int] = {}
     intervals = [row for partition in owned for row in partition.intervals]
     for row in sorted(intervals, key=lambda row: row["from_us"]):

@@ -1,14 +1,15 @@
 """The rebalance lane: when each rebalance began and ended, and why it began.
 
-A rebalance has up to two parts: the coordinator waits for the members to join, then for the
-leader's assignment (syncing). A tenure is the time in which a broker is the coordinator. A lane is
-a chart on the time axis that all lanes of a page share. Keys of the data beside those of LANE's
-columns:
+In a rebalance, the members of a group rejoin and get new partitions. It has up to two parts: first
+the coordinator waits for the members to join, then for the assignment, which one of the members
+(the leader) computes (syncing). A tenure is the time in which a broker is the coordinator. A lane
+is a chart on the time axis that all lanes of a page share. The data of the chart has the keys of
+LANE's columns, and these:
 
-- `f`: 1 in the first part of a rebalance, else missing
+- `f`: 1 in the first part of a rebalance, else the key is missing
 - `u`: end of the last part in seconds, only in the first part
 - `l`, `s`: long and short label, only in the first part
-- `p`: group that a reader can pick, only in `rebalance_detail`
+- `p`: the group, by which a reader picks rows; only in `rebalance_detail`
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,13 +35,14 @@ MANY_ROWS = 16
 """With more pairs of group and coordinator than this, the lane shows the number of groups that
 rebalance. A second lane, `rebalance_detail`, shows one group, which the reader picks."""
 MAX_SHOWN = 400
-"""Limit of the rebalances in the page if the lane shows all groups at once."""
+"""Most rebalances in the page if the lane shows all groups together; the longest are shown."""
 MAX_PICKED = 2_500
-"""Limit of the rebalances in the page if a reader picks one group, for all options together."""
+"""Most rebalances in the page if a reader picks one group: the sum over all groups to pick from."""
 AREA_PX = 120
 _PICK = "rebalances_pick"
 JOINING, SYNCING, BROKEN_OFF = "joining", "syncing", "never completed"
 PARTS = {JOINING: HATCHES[1], SYNCING: SERIES[1], BROKEN_OFF: "transparent"}
+"""Fill of each part of a rebalance."""
 _FIRST = "datum.f == 1"
 """Vega condition for the first part of a rebalance."""
 
@@ -147,7 +149,7 @@ def rebalance_detail(run: ReportInput) -> Chart | None:
 
 
 def _layers(y: alt.Y, where: str | None = None) -> list[alt.Chart]:
-    """Return the marks of the lane; `where`: a Vega condition for the rows that are drawn."""
+    """Return the marks of the lane; `where` is a Vega condition for the rows that are drawn."""
     first = _FIRST if where is None else f"{_FIRST} && {where}"
     lost = LANE.marks("parts", y, f"{first} && datum.z != null", ())
     return [
@@ -174,7 +176,7 @@ def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[
         first: Datum = {"f": 1, "u": axis_seconds(end_us), "l": long, "s": short}
         for part, start, end in _parts(row, end_us):
             parts.append(LANE.datum(row | {"part": part}, start, end, **picked_by, **first))
-            first = {}
+            first = {}  # the later parts have no label
     return {"parts": parts}
 
 

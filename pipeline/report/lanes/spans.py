@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 MAX_STEPS = 1_200
-"""Points of one stepped line: more than a screen has pixels, few enough for fluid zooming."""
+"""Most points of one stepped line: more than a screen has pixels, but few enough to zoom
+smoothly."""
 
 
 Row = TypeVar("Row", bound=Mapping[str, Any])  # Any: a table's row
@@ -24,15 +25,15 @@ class Steps:
 
     @property
     def highest(self) -> tuple[int, ...]:
-        """The maximum of each count; empty without any time."""
+        """The maximum of each count; empty if there are no times."""
         return tuple(max(values) for values in zip(*self.counts, strict=True))
 
 
 def slots(intervals: Sequence[tuple[int, int]]) -> list[int]:
     """Return the row of each interval, from 0, so that intervals of one row do not overlap.
 
-    Each interval gets the first free row. The result is in the order of `intervals`, which need not
-    be sorted. An interval is a start and an end; intervals that only touch do not overlap.
+    Each interval gets the first free row. The result is in the order of `intervals`, which can be
+    unsorted. An interval is a start and an end; intervals that only touch do not overlap.
     """
     chosen = [0] * len(intervals)
     free_from: list[int] = []  # of each row: the end of its last interval
@@ -91,7 +92,7 @@ def join_steps(*series: Steps) -> Steps:
     same time.
     """
     times = sorted({time_us for steps in series for time_us in steps.times_us})
-    positions = [0] * len(series)  # of each series: the step that holds at `time_us`
+    positions = [0] * len(series)  # for each series, the index of the step that holds at `time_us`
     counts = []
     for time_us in times:
         # Each series moves on to its last step at or before this time.
@@ -132,7 +133,7 @@ def thinned(steps: Steps, limit: int = MAX_STEPS) -> Steps:
     for indexes in indexes_of_parts.values():
         kept_indexes.update((indexes[0], indexes[-1]))
         for which in range(len(steps.counts[0])):
-            # The part's steps, from the lowest to the highest value of this count.
+            # Indexes of the part's steps, sorted by the value of this count.
             ranked = sorted(indexes, key=[count[which] for count in steps.counts].__getitem__)
             kept_indexes.update((ranked[0], ranked[-1]))
 

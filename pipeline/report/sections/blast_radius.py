@@ -1,11 +1,12 @@
 """The section `blast-radius`: the nodes, groups and partitions that each fault concerned.
 
-The section also has the errors that commits met after each fault. The blast radius of a fault is
-what it concerned. `FaultRows` has the rows about one fault:
+The blast radius of a fault is what it concerned. The section also lists the errors that commits met
+after each fault. An offsets partition is a partition of `__consumer_offsets`: the broker that leads
+it coordinates its groups. `FaultRows` has the rows about one fault:
 
-- `broker`: those of the table `broker_phases`, about offsets partitions that moved;
-- `client`: those of `client_phases`, about members;
-- `gap`: those of `availability`, about times without service of a subject: a member, a data
+- `broker`: rows of the table `broker_phases`, about offsets partitions that moved;
+- `client`: rows of `client_phases`, about members;
+- `gap`: rows of `availability`, about times without service of a subject: a member, a data
   partition or a group.
 """
 
@@ -23,17 +24,17 @@ from pipeline.summary.outcomes import CommitErrors, in_number_order, listed
 from pipeline.summary.story import counted, errors_text
 
 MAX_IN_FULL = 6
-"""Up to this number, each fault has tables of its own; with more faults, each has one row of a
-table."""
+"""Up to this number, each fault has tables of its own. If there are more, one table has a row for
+each fault."""
 MAX_LINES = 300
-"""Limit of the rows of the table that has one row for each fault."""
+"""Most rows of the table that has one row for each fault."""
 MAX_ROWS = 100
-"""Limit of the groups, and of the partitions, listed for one fault; the run's tables have all."""
+"""Most groups, and most partitions, listed for one fault; the run's tables have all."""
 ACKNOWLEDGED = "NONE"
-"""The error of a commit in the table `commits` if the commit succeeded."""
+"""The `error` of a successful commit in the table `commits`."""
 KEPT, GROUPS = "kept id and generation", "groups in it"
-"""Headings of the number of members that kept id and generation, and of the groups of an offsets
-partition."""
+"""Headings. KEPT: number of members that kept their member id and generation (the number of the
+group's rebalance). GROUPS: the groups of an offsets partition."""
 MARKED_UNKNOWN = "coordinator unknown"
 """Heading of the number of members that marked their coordinator unknown after the fault."""
 _LEAD = (
@@ -46,8 +47,8 @@ _LEAD = (
 class Radius:
     """What one fault hit, and the groups and partitions that it concerned.
 
-    `errors`: a sentence on the errors of commits after the fault; None if the fault concerned no
-    member and no commit met an error.
+    `errors` is a sentence on the errors of commits after the fault. It is None if the fault
+    concerned no member and no commit met an error.
     """
 
     fault: FaultSummary
@@ -66,7 +67,7 @@ def blast_radius_section(run: ReportInput) -> Section | None:
     errors = _errors_after(commits)
     parts: list[Part] = []
     if len(faults) > MAX_IN_FULL:
-        # `journal` here and below: the faults' rows in the table `faults`.
+        # `journal`: for each fault, its row in the table `faults`.
         journal = {row["fault"]: row for row in run.tables.rows("faults")}
         parts.append(_lines(faults, journal, errors))
     else:
@@ -84,7 +85,7 @@ def _radius(
 ) -> Radius:
     """Return what a fault hit, and the errors that commits then met.
 
-    `committed`: some commit of the run is known, with success or not.
+    `committed` is True if the run has any commit, successful or not.
     """
     name = rows.fault.fault
     fact = next((entry for entry in run.facts.faults if entry.fault_id == name), None)
@@ -135,7 +136,8 @@ def _groups_table(rows: FaultRows) -> TextTable:
     members: dict[str, list[Row]] = {}
     for row in rows.client:
         members.setdefault(row["group"], []).append(row)
-    # The row of a group's offsets partition, if that partition moved: its leader coordinates.
+    # For each group whose offsets partition moved, the row about that move: the partition's leader
+    # is the group's coordinator.
     moved = {group: row for row in rows.broker for group in row["groups"] or ()}
     gaps = _gaps(rows, "member", "group")
 
@@ -180,7 +182,7 @@ def _leaders(moved: Row) -> str:
 def _gaps(rows: FaultRows, kind: str, column: str) -> dict[str, list[int | None]]:
     """Return the gaps of the subjects of one kind, grouped by the values of `column`.
 
-    None: the subject's gap did not end before the run ended.
+    A gap is None if it did not end before the run did.
     """
     gaps: dict[str, list[int | None]] = {}
     for row in rows.gap:
@@ -202,8 +204,8 @@ def _partitions_table(
 ) -> TextTable:
     """Return a table of the partitions that a fault concerned.
 
-    `moved` has the row of `broker_phases` of each offsets partition that moved. The rows of other
-    partitions have only two filled cells, name and gap.
+    `moved` has the row of `broker_phases` for each offsets partition that moved. The rows of other
+    partitions have only two filled cells: name and gap.
     """
     gaps = _gaps(rows, "partition", "subject")
 
@@ -285,6 +287,6 @@ def _lines(
 
 
 def _more(caption: str, number: int) -> str:
-    """Return `caption`, with the number of rows beyond MAX_ROWS if there are any."""
+    """Return `caption`; if there are more than MAX_ROWS rows, followed by how many more."""
     more = number - MAX_ROWS
     return f"{caption} {more:,} more stand in the tables." if more > 0 else caption

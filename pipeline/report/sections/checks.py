@@ -1,4 +1,7 @@
-"""The section `checks`: promise, judged cases and outcome of each check."""
+"""The section `checks`: promise, judged cases and outcome of each check.
+
+A check (by a checker, which reads the trace) judges whether a run kept one promise of Kafka's.
+"""
 
 from dataclasses import dataclass
 
@@ -31,7 +34,7 @@ _LEAD = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckFacts:
-    """One check: its name in words, its promise (None: unknown), figures on its judged cases."""
+    """One check: its name in words, its promise (None if unknown), figures on its judged cases."""
 
     check: CheckReport
     name: str
@@ -52,7 +55,7 @@ def check_facts(run: ReportInput, check: CheckReport) -> CheckFacts:
 
 
 def checks_section(run: ReportInput) -> Section | None:
-    """Return one entry for each check, violated ones first; None if the run has no checks."""
+    """Return one entry for each check, violated promises first; None if the run has no checks."""
     if not run.facts.checks:
         return None
     checks = sorted(run.facts.checks, key=lambda check: _ORDER.index(check.outcome))

@@ -1,7 +1,7 @@
 """The section `configuration`: first the settings that differ from their defaults, then the others.
 
-Settings are Kafka's own, or the experiment's: its size, its load, and the simulation. A setting is
-known by its section and its name in the experiment's file.
+A setting is Kafka's own, or one of the experiment: its size, its load, or the simulation. A setting
+is identified by its section and its name in the experiment's file.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,9 +37,10 @@ def configuration_section(run: ReportInput) -> Section | None:
     of_experiment = [
         setting
         for setting in settings
-        # A setting of the experiment without a default says what the experiment is.
+        # A setting of the experiment that has no default says what the experiment is.
         if not _is_kafkas(setting) and (setting.differs or not setting.default)
     ]
+    # The identity of a setting (`id`) serves as its key.
     listed = {id(setting) for setting in (*of_kafka, *of_experiment)}
     rest = [setting for setting in settings if id(setting) not in listed]
     return Section(
@@ -55,7 +56,7 @@ def _parts(
     of_experiment: Sequence[SettingFact],
     rest: Sequence[SettingFact],
 ) -> Iterator[Part]:
-    """Yield a table for each origin of settings; those with default values are folded."""
+    """Yield a table for each origin of settings; the table of default values is folded."""
     if of_kafka:
         yield text_table(_COLUMNS, of_kafka, caption="Other than Kafka's defaults")
     else:
@@ -73,9 +74,9 @@ def _is_kafkas(setting: SettingFact) -> bool:
 
 
 def _stands_out(setting: SettingFact, settings: Sequence[SettingFact]) -> bool:
-    """Return whether a Kafka setting is in the first table: it differs from its default.
+    """Return whether a Kafka setting is in the first table, because it differs from its default.
 
-    A setting of late members is not there if it only repeats the value of their group.
+    A setting of late members is not in that table if it only repeats the value of their group.
     """
     if not setting.differs:
         return False

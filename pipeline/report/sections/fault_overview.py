@@ -1,7 +1,7 @@
 """All faults of a run in one table and one picture, by the longest values after each fault.
 
 A strip is one row of the picture: one measure, with a dot for each fault. `bound_us` is the error
-between the clocks of the run's machines, below which a length is not known.
+between the clocks of the run's machines; of a length below it, nothing more is known.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,16 +14,17 @@ from pipeline.summary.figures import FaultSummary
 from pipeline.summary.story import moment_text
 
 MEASURES = ("detect", "notice", "no coordinator", "commit gap")
-"""Measures that are compared over faults: the first phases of a failover on brokers (detect) and
-on members (notice), and two times without service."""
+"""Measures by which the faults are compared: the first phase of a failover on brokers (detect) and
+on members (notice), and two times without service. A failover moves a coordinator to another
+broker."""
 _MIN_FOR_CHART = 4
-"""Least number of faults for a picture; fewer are compared in the table."""
+"""Least number of faults for a picture; fewer are only compared in the table."""
 MAX_FAULTS = 500
-"""Limit of the faults in the list: the first ones; the tables have all."""
+"""Most faults in the list; the first ones are listed, and the run's tables have all."""
 
 
 def overview(faults: Sequence[FaultSummary]) -> Iterator[Part]:
-    """Yield a table of all faults, after a picture if there are at least _MIN_FOR_CHART."""
+    """Yield a picture if there are at least _MIN_FOR_CHART faults, then a table of all faults."""
     table = _table(faults)
     strips = [strip for name in MEASURES if (strip := _strip(name, faults)).values]
     if len(faults) < _MIN_FOR_CHART or not strips:

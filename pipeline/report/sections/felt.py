@@ -1,9 +1,9 @@
 """The section `felt`: the effects that clients felt, in all, by group and by partition.
 
-Such effects are waits of records (see _LEAD), times in which a partition had no owner (a member to
-which it was assigned), and lag. Figures are disturbed if a machine was away by accident; MARK
-follows them and points to footnotes. Texts are macros of `words.j2`: `items` is a list, `plain` a
-paragraph.
+The effects are waits of records (see _LEAD), times in which a partition had no owner (the member to
+which it is assigned), and lag (the number of records that wait). A figure is disturbed if a machine
+was away by accident in its time; MARK follows it and points to footnotes. Texts are macros of
+`words.j2`: `items` is a list, `plain` a paragraph.
 """
 
 from functools import partial
@@ -27,9 +27,10 @@ from pipeline.summary.story import (
 )
 
 MAX_GROUPS = 40
-"""Limit of the groups with a sentence."""
+"""Most groups that have a sentence."""
 MAX_PARTITIONS = 300
-"""Limit of the partitions in the table: those with the longest times without an owner and waits."""
+"""Most partitions in the table; those with the longest times without an owner and waits are in
+it."""
 _HEADINGS = ("partitions", "p50", "p90", "max", "sum")
 """Headings of the figures in `story.felt_rows`."""
 _LEAD = (
@@ -83,7 +84,7 @@ def _cell_under(heading: str, row: tuple[str, dict[str, str]]) -> str:
 
 
 def _worst_first(row: Row) -> tuple[int, int, str, str]:
-    """Return the key that sorts partitions by their times without an owner plus waits."""
+    """Return the key that sorts partitions by the sum of their waits and times without an owner."""
     # `unowned_us` is null for a partition that never had an owner. It counts as 0.
     felt_us = (row["unowned_us"] or 0) + row["waited_us"]
     return -felt_us, -row["lag_peak"], row["group"], row["partition"]

@@ -25,12 +25,12 @@ from results_schema.results import Verdict
 class Headline:
     """The first screen.
 
-    - `verdict`: one or two words; `tone`: its colour.
-    - `kicker`: small line above the title, the run's id.
+    - `verdict`: one or two words; `tone`: the colour of the verdict.
+    - `kicker`: small line above the title, with the run's id.
     - `answers`: questions, each with the paragraphs of its answer.
     - `notices`: sentences on problems of the run itself.
-    - `more_reasons`: further reasons for which the verdict is unknown, folded.
-    - `facts`: names and values.
+    - `more_reasons`: those reasons for an unknown verdict that have no room in a notice; folded.
+    - `facts`: pairs of a name and a value.
     """
 
     verdict: str
@@ -46,10 +46,10 @@ class Headline:
 
 
 MAX_REASONS = 3
-"""Reasons for an unknown verdict in the notice; the others are folded."""
+"""Most reasons for an unknown verdict in the notice; the others are folded."""
 _OVERRIDE = "--var"
-"""The option of the command line that sets a value other than the experiment's."""
-# These two tables give the word on the screen and its tone. `failed`: coordlab itself failed.
+"""The option of the command line that sets a value other than the one in the experiment's file."""
+# For each verdict or status, the word on the screen and its tone. `failed`: coordlab itself failed.
 _WORD_OF_VERDICT: dict[Verdict, tuple[str, Tone]] = {
     Verdict.PASS: ("PASS", "good"),
     Verdict.VIOLATED: ("VIOLATED", "bad"),
@@ -107,8 +107,8 @@ def _expected(run: ReportInput) -> Markup:
 def verdict_of(facts: RunFacts) -> tuple[str, Tone]:
     """Return the verdict in one or two words, and its tone.
 
-    An interrupted or killed run may still have proven a violation. If the tool itself failed, even
-    a violation says nothing about Kafka, so the status is shown instead.
+    An interrupted or killed run can still have proven a violation: then this is shown. But if the
+    tool itself failed, even a violation says nothing about Kafka, so the status is shown.
     """
     if facts.status in _WORD_OF_STATUS and (
         facts.verdict is not Verdict.VIOLATED or facts.status == "failed"
@@ -154,7 +154,7 @@ def _notices(run: ReportInput) -> Iterator[str]:
         case "completed" if facts.verdict is Verdict.PASS and (caveats := caveats_of(summary)):
             yield f"{pass_text(_WORD_OF_VERDICT[facts.verdict][0], caveats)}."
 
-    # What holds whatever the status.
+    # The following notices do not depend on the status.
     for disturbance in disturbance_texts(summary):
         yield f"{disturbance}."
     if not summary.events:

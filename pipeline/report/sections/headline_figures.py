@@ -1,11 +1,13 @@
 """Four figures of the first screen, chosen by what happened in the run.
 
-- Felt effect: one that the clients of the cluster noticed, such as a commit gap.
+The words of this module:
+
+- Felt effect: an effect that the clients of the cluster noticed, such as a commit gap.
 - Commit gap: the time from one acknowledged commit of a member to its next one.
-- Disturbed: a figure is disturbed if a machine was away by accident in the figure's time. The
-  machine (of the Ray cluster) was lost or did not answer, although no fault was planned for it.
-- Measure: a time after a fault, for each of its subjects: members, partitions or groups. The worst
-  fault of a measure is the fault after which that time was longest.
+- Disturbed figure: a machine of the Ray cluster was away by accident in the figure's time: it was
+  lost or did not answer, although no fault was planned for it.
+- Measure: a time after a fault, for each of the fault's subjects: members, partitions or groups.
+  The worst fault of a measure is the fault after which that time was longest.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,12 +36,12 @@ NUMBER = 4
 RUN_LENGTH = "of the run's clock"
 """Label of the run's length."""
 _LACKED = {"member": "an acknowledged commit", "partition": "a member that consumes them"}
-"""Kind of subject -> what such a subject lacked if its gap had not ended at the end of the run."""
+"""Kind of subject -> what a subject still lacked when the run ended, if its gap had not ended."""
 _DISTURBED = "a machine was away by accident then"
 """The note of a figure that proves nothing about Kafka, because the accident may be its cause. A
 notice on the same screen explains the accident."""
 _FELT_US = 1_000_000
-"""From this length on, a gap has a warning colour: it is longer than a steady commit interval."""
+"""A gap of this length or more has a warning colour: it is longer than a steady commit interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,7 @@ def _candidates(run: ReportInput) -> Iterator[Figure]:
     if both is not None and old_served:
         yield _coordinators(both)
     yield from _gaps(run)
-    # An old coordinator that answered no request misled no member: the gaps matter more.
+    # If the old coordinator answered no request, it misled no member, so the gaps matter more.
     if both is not None and not old_served:
         yield _coordinators(both)
     if run.summary.faults:
@@ -97,9 +99,9 @@ def _findings(run: ReportInput) -> Iterator[Figure]:
 
 
 def _hits(run: ReportInput) -> Iterator[Figure]:
-    """Yield the number of faults that hit, unless all did.
+    """Yield the number of faults that hit, unless all faults did.
 
-    A run with a missed fault did not test everything in its plan.
+    A run in which a fault hit nothing did not test everything in its plan.
     """
     outcomes = [fault.outcome for fault in run.facts.faults]
     hits, missed = outcomes.count(FaultOutcome.HIT), outcomes.count(FaultOutcome.MISSED)
@@ -140,7 +142,7 @@ def _coordinators(both: Coordinators) -> Figure:
 
 
 def _gaps(run: ReportInput) -> Iterator[Figure]:
-    """Yield the longest gap of a member or of a partition, then the longest time of a group."""
+    """Yield the longest gap of a member or partition, then a group's time without service."""
     commits = ("commit gap", "longest time without an acknowledged commit", "member")
     processing = ("processing gap", "longest time a partition was not consumed", "partition")
     # A move of a coordinator interrupts commits, other faults interrupt processing.
@@ -168,8 +170,9 @@ def _longest_of_groups(number: int, run: ReportInput) -> str:
 
 
 def _gap(worst: Worst, label: str, subject: str, run: ReportInput) -> Figure:
-    """Show the worst gap of a subject; if no gap has ended, how many still last."""
-    spread = worst.distribution  # `missing`: the subjects whose gap has not ended
+    """Show the worst gap of a subject; if no gap has ended, show how many still last."""
+    # `missing` in the distribution counts the subjects whose gap has not ended.
+    spread = worst.distribution
     subjects = counted(spread.samples + spread.missing, subject)
     if not spread.samples:  # no gap has ended: a length is not known
         since_us = run.end_us - worst.fault.injected_us
@@ -244,13 +247,14 @@ def _reasons(faults: Sequence[FaultSummary]) -> str:
 def _kept_ids(run: ReportInput) -> Iterator[Figure]:
     """Yield the number of members that kept their member id.
 
-    Without a rebalance, the members must have kept their generation, too.
+    If there was no rebalance, the members counted here also kept their generation (the number of
+    the group's rebalance).
     """
     concerned = [fault for fault in run.summary.faults if fault.members]
     if not concerned:
         return
-    # Several faults give the worst case: the largest number of members that a fault concerned, and
-    # the smallest number that kept their ids. The two numbers may come from different faults.
+    # With several faults, the figure is the worst case: the largest number of members that a fault
+    # concerned, and the smallest number that kept their ids. They can come from different faults.
     members = max(fault.members for fault in concerned)
     rebalanced = any(fault.rebalances for fault in concerned)
     members_kept = min(
@@ -310,7 +314,7 @@ def _duration(
 ) -> Figure:
     """Return a figure of a duration.
 
-    - `bound_us`: the error of the clocks; a shorter duration is printed as below this bound.
+    - `bound_us`: the error of the clocks; a shorter duration is printed as "less than the error".
     - `disturbed`: a machine was away by accident in this time.
     """
     value, _, unit = duration_text(value_us, bound_us=bound_us).rpartition(" ")

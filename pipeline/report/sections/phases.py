@@ -1,9 +1,10 @@
 """The section `phases`: for each fault both chains of phases, and the times without service.
 
 A chain is a series of phases that begins with the fault. The broker chain ends when the new
-coordinator is active, the client chain with a member's first success there. The chains overlap in
-time, so the page shows them side by side and never adds them up. A strip shows one phase as dots on
-a time axis. All strips of the section share this axis, so that the reader can compare faults.
+coordinator is active; the client chain ends with a member's first success at the new coordinator.
+The chains overlap in time, so the page shows them side by side and never adds them up. A strip
+shows one phase as dots on a time axis. All strips of the section share this axis, so that the
+reader can compare faults.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,10 +46,10 @@ from pipeline.summary.story import (
 )
 
 MAX_IN_FULL = 3
-"""Up to this number, each fault has charts of its own. More faults share the charts, which show the
-fault that the reader picks."""
+"""Up to this number, each fault has charts of its own. If there are more, they share the charts,
+which show the fault that the reader picks."""
 MAX_PICKED = 60
-"""Limit of the faults that the reader can pick, to keep the page small; see `_pickable`."""
+"""Most faults that the reader can pick, to keep the page small; `_pickable` chooses them."""
 TITLES: dict[Chain, str] = {chain: as_title(text) for chain, text in CHAIN_HEADINGS.items()}
 _ABOUT: dict[Chain, str] = {
     "broker": "What happens in the cluster: each dot is an offsets partition that moved.",
@@ -65,7 +66,8 @@ _LEAD = (
     "90th percentile and the longest. Past 60 dots, a bar's height counts them."
 )
 _PICKED = "fault"
-"""Parameter of the charts, and column of their data: the fault that the reader has picked."""
+"""Name of the charts' parameter, and of a column of their data: the fault that the reader
+picked."""
 
 
 def phases_section(run: ReportInput) -> Section | None:
@@ -102,7 +104,7 @@ def _all_strips(rows: FaultRows) -> list[Strip]:
 
 
 def _fault_parts(rows: FaultRows, axis: LogAxis, settings: Settings) -> Iterator[Part]:
-    """Yield everything about one fault: words, the order of phases, both chains, the gaps."""
+    """Yield the parts about one fault: words, the order of phases, both chains, the gaps."""
     fault = rows.fault
 
     # In words.
@@ -156,11 +158,10 @@ def _chain_chart(rows: FaultRows, chain: Chain, axis: LogAxis) -> Chart | None:
 def figures_table(fault: FaultSummary, chain: Chain) -> TextTable:
     """Return the figures of a chain as a folded table, without empty columns.
 
-    A row is the name of a measure and its cells in the order of HEADER; the terminal prints the
-    same.
+    A row is the name of a measure and its cells in the order of HEADER, as on the terminal.
     """
     rows = fault.rows(chain)
-    # From 1 on: cell 0 of a row is the name of the measure, which HEADER does not have.
+    # Cell 0 of a row is the measure's name, which HEADER does not have: so the cells count from 1.
     filled = [place for place, _ in enumerate(HEADER, 1) if any(row[place] for row in rows)]
     columns = [number(itemgetter(place), HEADER[place - 1]) for place in filled]
     return text_table((Column(itemgetter(0)), *columns), rows, folded="The figures")
@@ -203,10 +204,11 @@ def _option(fault: FaultSummary) -> str:
 def _picked_chart(
     faults: Sequence[FaultRows], names: dict[str, str], chain: Chain, axis: LogAxis
 ) -> Chart | None:
-    """Return a chart of the picked fault's strips; None if no fault has any of this chain."""
-    # All faults are in the data; the chart draws those rows whose fault is picked.
+    """Return a chart of the picked fault's strips; None if no fault has a strip of this chain."""
+    # The data has the rows of all faults; the chart draws those of the picked one.
     strips = {rows.fault.fault: rows.strips(chain) for rows in faults}
-    most = max(len(of_fault) for of_fault in strips.values())  # the chart has room for these
+    # The chart has room for the fault with the most strips.
+    most = max(len(of_fault) for of_fault in strips.values())
     if not most:
         return None
     data = [

@@ -1,8 +1,9 @@
 """The section `rebalances`: the cause, length and removed members of each rebalance.
 
-A few rebalances are listed one by one. Many rebalances have one line for each kind (group,
-coordinator and reason) after each fault, as on the terminal; a folded table beneath lists them one
-by one. A strip is one row of the picture: the lengths of the rebalances of one reason, as dots.
+In a rebalance, the members of a group rejoin and get new partitions. A few rebalances are listed
+one by one. If there are many, each kind (group, coordinator and reason) has one line after each
+fault, as on the terminal; a folded table beneath lists the rebalances one by one. A strip is one
+row of the picture: the lengths of the rebalances of one reason, as dots.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,11 +23,13 @@ from pipeline.summary.story import (
 )
 
 MAX_ONE_BY_ONE = 12
-"""Up to this number, the table alone describes the rebalances; more have details in their lines."""
+"""Up to this number, only the table has the details of the rebalances; if there are more, the lines
+have them.
+"""
 MAX_LISTED = 300
-"""Limit of the rebalances in the table: the first ones."""
+"""Most rebalances in the table; the first ones are in it."""
 MAX_FAULTS = 40
-"""Limit of the faults whose rebalances have a line: the first ones."""
+"""Most faults whose rebalances have a line; the first ones have."""
 _MIN_FOR_CHART = 8
 """Least number of rebalances for a picture of their lengths."""
 _LEAD = (
@@ -40,7 +43,8 @@ def rebalances_section(run: ReportInput) -> Section | None:
     rows = sorted(run.tables.rows("rebalances"), key=lambda row: (row["started_us"], row["group"]))
     if not rows and not run.summary.faults:
         return None
-    after = [row for row in rows if row["fault"] is not None]  # not those at the groups' start
+    # Rebalances without a fault belong to the start of the groups.
+    after = [row for row in rows if row["fault"] is not None]
 
     parts: list[Part] = []
     if run.summary.faults and not after:
@@ -62,18 +66,18 @@ def rebalances_section(run: ReportInput) -> Section | None:
 def _lines(fault: FaultSummary, *, grouped: bool) -> Iterator[str | None]:
     """Yield a line for each kind of rebalance after a fault, then one on the members that stayed.
 
-    `grouped`: the lines have all particulars; otherwise the table has them.
+    If `grouped`, the lines have all particulars; otherwise the table has them.
     """
     for rebalances in fault.rebalances:
         statement = rebalances_statement(rebalances, fault)
-        # The first particular is when, where and how long; the others are the changed members.
+        # The first particular is the time, place and length; the others are the changed members.
         particulars = statement.particulars if grouped else statement.particulars[:1]
         yield "; ".join((f"{statement.headline} ({rebalances.group})", *particulars))
     yield kept_text(fault)
 
 
 def _chart(rows: Sequence[Row]) -> Chart | None:
-    """Return a picture of the rebalances' lengths, by reason; None: a few need no picture."""
+    """Return a picture of the rebalances' lengths, by reason; None if there are only a few."""
     if len(rows) < _MIN_FOR_CHART:
         return None
     reasons = sorted({row["reason"] for row in rows})

@@ -13,7 +13,9 @@ _OTHER_RUNTIMES = {
     "local": ("virtual", "in virtual time"),
     "ray": ("virtual", "in virtual time"),
 }
-"""For each runtime, another one on which the page also shows how to repeat the run."""
+"""For each runtime: another one on which the page also shows how to repeat the run, and a phrase
+about it.
+"""
 _NO_DIGEST = "none was computed"
 
 
@@ -55,7 +57,8 @@ def _parts(facts: RunFacts) -> Iterator[Part]:
     if facts.experiment_yaml:
         yield Paragraph(html=render_block("replay", "file", manifest, facts.experiment_yaml))
     if facts.links:
-        # Links come from the experiment's file: one of the scheme `javascript` would run code.
+        # The links come from the experiment's file: a link of the scheme `javascript` would run
+        # code.
         safe = [
             (name, url) for name, url in facts.links if urlsplit(url).scheme in {"http", "https"}
         ]

@@ -1,7 +1,8 @@
 """The section `two-at-once`: times with two coordinators of a group or owners of a partition.
 
-An episode is a time in which two sets of members owned the same partitions; each set was assigned
-by one coordinator in one leader epoch. The first owners are those that had the partitions already.
+An episode is a time in which two sets of members owned the same partitions. One coordinator in one
+leader epoch (the number of its leadership) assigned the partitions of one set. The first owners are
+those that had the partitions already.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,9 +25,9 @@ from pipeline.summary.outcomes import in_number_order
 from pipeline.summary.story import coordinators_statement, counted, moment_text
 
 MAX_EPISODES = 6
-"""Limit of the pairs of coordinators, and of the episodes with two owners; the tables have all."""
+"""Most pairs of coordinators, and most episodes with two owners; the run's tables have all."""
 MAX_PARTITIONS = 200
-"""Limit of the partitions listed for one episode."""
+"""Most partitions listed for one episode."""
 _LEAD = (
     "Kafka does not promise one coordinator or one owner at every moment: it fences what is "
     "written, by leader epoch and generation. This section says when there were two, and "
@@ -39,9 +40,9 @@ _CAPTION = (
 
 
 def two_at_once_section(run: ReportInput) -> Section | None:
-    """Return the section; None if nothing had two owners or coordinators at once."""
+    """Return the section; None if nothing had two owners or coordinators at the same time."""
     measured = episodes(run.tables.rows("ownership_overlaps"))
-    # An overlap that is shorter than the clock error may be due to the clocks alone.
+    # The clocks alone can cause an overlap that is shorter than their error: it does not count.
     clock_error_us = run.summary.clock_error_us
     certain = [episode for episode in measured if episode.longest_us >= clock_error_us]
     coordinators = run.summary.coordinators
@@ -114,7 +115,10 @@ def _both(row: Row) -> str:
 
 
 def _owned_text(row: Row, tables: OverlapTables, side: str) -> str | None:
-    """Return when one owner of an overlap, `first` or `second`, owned the partition in all."""
+    """Return the whole time in which an owner of an overlap owned the partition.
+
+    `side` is `first` or `second`.
+    """
     owned = owned_by(row, tables, side)
     if not owned:
         return None
@@ -125,7 +129,7 @@ def _owned_text(row: Row, tables: OverlapTables, side: str) -> str | None:
 
 
 def _coordinator_parts(run: ReportInput) -> Iterator[Part]:
-    """Yield a paragraph for each pair of coordinators that served a group at once."""
+    """Yield a paragraph for each pair of coordinators that served a group at the same time."""
     for both in run.summary.coordinators[:MAX_EPISODES]:
         statement = coordinators_statement(both)
         yield Paragraph(html=render_line("two_at_once", "coordinators", statement, both))

@@ -1,8 +1,9 @@
 """The section `violations`: the findings of each violated promise, with linked trace rows.
 
 A finding is one violation that a check reports. It has the rows of the trace that prove the
-violation (its evidence), and rows that led to it. A guard is a check of Kafka's that the experiment
-can switch off. A lane is a chart of the report on its time axis.
+violation (its evidence), and rows that led to it. A guard is one of Kafka's own checks; an
+experiment can switch it off to show what it prevents. A lane is a chart of the report on its time
+axis.
 """
 
 import re
@@ -18,9 +19,9 @@ from results_schema.evidence_text import describe_event
 from results_schema.results import CheckReport, Finding
 
 MAX_STEPS = 12
-"""Rows of evidence shown at once per finding; the others are folded."""
+"""Most rows of evidence of a finding that are unfolded."""
 MAX_OPEN = 2
-"""Findings of a check that are unfolded; the others show only their summary line."""
+"""Most findings of a check that are unfolded; the others show only their summary line."""
 _GUARDS = "cluster.guards"
 _OFFSETS_TOPIC = "__consumer_offsets"
 _MEMBER_ID = re.compile(r"((\S+-[0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
@@ -31,7 +32,9 @@ _LANES = {
     "lane-ownership": ("partitions_", "records_", "position_"),
     "lane-availability": ("offsets_", "commit_"),
 }
-"""Lane of a trace row by the beginning of its kind's name; any other kind: the coordinators'."""
+"""Lane of a trace row, by the beginning of its kind's name. Rows of any other kind are in the lane
+of the coordinators, or in that of the owners if they are about a partition of data.
+"""
 _LEAD = (
     "Each finding is proven by the rows of the trace below it; those above them led to it. A "
     "moment leads to its place in the lanes."
@@ -42,7 +45,7 @@ _LEAD = (
 class EvidenceRow:
     """A row of the trace as text.
 
-    `pieces`: triples of plain text, a member id that follows it, and the short form of that id.
+    `pieces` are triples: plain text, the member id that follows it, and the short form of this id.
     """
 
     time_us: int
@@ -53,7 +56,10 @@ class EvidenceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingFacts:
-    """One finding with the rows that led to it, and the rows that prove it, `shown` unfolded."""
+    """One finding with the rows that led to it, and the rows that prove it.
+
+    `opened` is True if the finding is unfolded; `shown` rows of its proof then are, too.
+    """
 
     finding: Finding
     opened: bool
@@ -95,7 +101,8 @@ def _check(run: ReportInput, check: CheckReport) -> Iterator[Part]:
 
 def _evidence_row(step: TraceRow) -> EvidenceRow:
     """Return a row of the trace as text, with the member ids in it set apart."""
-    # `split` returns text, id, short id, text, ...; the padding completes the last triple.
+    # `split` returns text, id, short id, text, and so on. The two empty texts complete the last
+    # triple.
     parts = [*_MEMBER_ID.split(describe_event(step)), "", ""]
     pieces = tuple(zip(parts[0::3], parts[1::3], parts[2::3], strict=True))
     return EvidenceRow(time_us=step.time_us, node=step.node, lane=lane_of(step), pieces=pieces)
