@@ -2,8 +2,9 @@
 
 Each function collects the facts for a macro in `templates/answers.j2` (`what_broke`: in
 `faults.j2`). The module `causes` answers why. The blast radius of a fault is the groups and
-partitions that it affects. A guard is a check of Kafka's that an experiment can switch off, to show
-what it prevents.
+partitions that it affects. A leader epoch is the number of the leadership of a group's offsets
+partition; its leader is the group's coordinator. A guard is one of Kafka's own checks; an
+experiment can switch it off to show what it prevents.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,9 +22,9 @@ from results_schema.journal import FaultOutcome
 from results_schema.results import CheckOutcome, CheckReport
 
 MAX_FAULTS = 3
-"""Faults that the answer names; the fault lane has all."""
+"""Most faults that the answer names; the lane of faults shows all."""
 MAX_NODES = 4
-"""Nodes that the answer names."""
+"""Most nodes that the answer names."""
 _GUARDS = "cluster.guards"
 """Section of the settings that switch guards off."""
 _NOT_SET, _OFF = "not set", "false"
@@ -47,11 +48,12 @@ class Concerned:
 
     - `hit`: some fault hit a node.
     - `members`: number of members of each affected group, largest first.
-    - `groups_in_all`, `members_in_all`: numbers in the run.
+    - `groups_in_all`, `members_in_all`: numbers of groups and members in the run.
     - `groups`, `data`: groups and data partitions in the blast radius.
-    - `who`: the hit nodes; they owned the partitions `data` if `owned`, otherwise led them.
-    - `also`: a sentence on groups precedes the one on partitions.
-    - `auto_offset_reset`: its value, if no member commits; None: some member commits.
+    - `who`: the nodes that were hit; `owned`: True if these owned the partitions `data`, False if
+      they led them.
+    - `also`: True if a sentence on groups precedes the one on partitions.
+    - `auto_offset_reset`: the value of this setting if no member commits; None if a member commits.
     """
 
     hit: bool
@@ -75,7 +77,8 @@ def for_whom(run: ReportInput) -> Markup:
     members = _members(run)
     owned = bool(nodes) and all(is_client(node) for node in nodes)
     rows = run.tables.rows("groups")
-    # With one affected group, the number of its members is compared with this group's size.
+    # If one group is affected, the number of its affected members is compared with the group's
+    # size.
     counted_rows = [row for row in rows if len(members) != 1 or row["group"] in members]
     reset = next(_values_in_groups(run.facts, "auto.offset.reset"), "earliest")
     concerned = Concerned(
@@ -110,12 +113,12 @@ class Durations:
 
     A field is None if there was no such time. Units: microseconds.
 
-    - `owners`, `both`: the longest times with two owners, with two coordinators.
-    - `one_owner_us`: time with two coordinators before there were two owners.
-    - `commits`, `service`, `reading`: the worst commit gap, time without a coordinator, and
-      processing gap.
+    - `owners`, `both`: the longest time with two owners, and with two coordinators.
+    - `one_owner_us`: time with two coordinators but not yet two owners.
+    - `commits`, `service`, `reading`: the worst commit gap, the worst time without a coordinator,
+      and the worst processing gap.
     - `hit_itself`: the member with the longest commit gap, if a fault hit this member.
-    - `group`: the group without a coordinator.
+    - `group`: the group that had no coordinator.
     """
 
     hit: bool
@@ -161,8 +164,9 @@ def for_how_long(run: ReportInput) -> Markup:
 def _one_owner_us(owners: Owners | None, both: Coordinators | None) -> int | None:
     """Return the time from the second coordinator to the second owner.
 
-    None if the two coordinators are not the cause of the two owners. They are the cause if they
-    assigned the partition to the two owners, in the leader epochs in which they served at once.
+    Returns None if the two coordinators are not the cause of the two owners. They are the cause if
+    they assigned the partition to the two owners, each in the leader epoch in which it served at
+    the same time as the other.
     """
     if owners is None or both is None:
         return None
@@ -188,11 +192,12 @@ def _hit_itself(worst: Worst, run: ReportInput) -> str | None:
 class Promises:
     """Outcomes of the checks, and settings that Kafka does not have.
 
-    - `broken`: violated checks, with `findings` in all; `passed`: number of passed ones.
+    - `broken`: violated checks; `findings`: number of their findings; `passed`: number of passed
+      checks.
     - `idle`: names of checks that met no case to judge.
     - `unknown`: reason for which a run without results proves nothing.
-    - `guards`: guards that were switched off.
-    - `two_at_once`: there were two owners or two coordinators.
+    - `guards`: names of guards that were switched off.
+    - `two_at_once`: True if there were two owners or two coordinators.
     """
 
     broken: tuple[CheckReport, ...]
@@ -234,7 +239,7 @@ def check_name(check: CheckReport) -> str:
 
 
 def no_member_commits(facts: RunFacts) -> bool:
-    """Return True if no group's settings let its members commit, themselves or automatically."""
+    """Return True if no member commits: neither its application nor the client automatically."""
     if facts.results_or_empty.commits_acknowledged:
         return False
     by_application = list(_values_in_groups(facts, "commit_interval_ms"))

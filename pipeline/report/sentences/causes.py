@@ -2,7 +2,9 @@
 
 `_causes` collects the facts for the macro `why` in `templates/causes.j2`. A `Rebalances` stands for
 all rebalances of one group, coordinator and reason after one fault. A gap is a time without
-service, such as that between two acknowledged commits of a member (commit gap).
+service, such as the time between two acknowledged commits of a member (commit gap). A failover
+moves a coordinator to another broker; a leader epoch is the number of the new broker's leadership.
+To fence a broker is to take its leaderships away, because it seems to be dead.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,11 +36,12 @@ _PHASES = (
 _MOST = 0.8
 """A phase with at least this share of the whole time took "nearly all" of it."""
 _MAX_REBALANCES_LISTED = 2
-"""Up to this number, kinds of rebalances are listed; more are summed up by coordinator."""
+"""Up to this number, kinds of rebalances are listed; more are added up for each coordinator."""
 _LONG_WAIT_US = 1_000_000
 """Shortest wait for an answer that the text mentions."""
 _FENCING = "broker.session.timeout.ms"
-"""Setting for the time without a heartbeat after which the controller fences a broker."""
+"""Name of the setting for the time without a heartbeat after which the controller fences a
+broker."""
 _SILENT = frozenset(
     {
         "crash",
@@ -51,7 +54,7 @@ _SILENT = frozenset(
         "machine_cut",
     }
 )
-"""Faults that the controller notices by missing heartbeats only."""
+"""Kinds of faults that the controller notices only because heartbeats are missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +62,9 @@ class Failover:
     """The last move of a coordinator.
 
     - `leader`: the new coordinator.
-    - `whole_us`: time from the fault until it was active.
-    - `after`: `the fault`, or the fault's name.
-    - `phase`, `phase_us`: the longest phase and its length; None: unknown.
+    - `whole_us`: time from the fault until the new coordinator was active.
+    - `after`: `the fault`, or the fault's name if there were several.
+    - `phase`, `phase_us`: the longest phase and its length; "" and None if unknown.
     """
 
     leader: str
@@ -80,10 +83,10 @@ class Failover:
 class NoSuccessor:
     """The reason why no broker became the coordinator after a fault.
 
-    - `node`: the node that the fault hit, if the controller elected no successor. None: the
-      controller elected a successor, which did not become active.
+    - `node`: the node that the fault hit, if the controller elected no successor; None if it
+      elected a successor which did not become active.
     - `since_us`: time from the fault to the run's end; `after`: `the fault`, or the fault's name.
-    - `fencing`: the session timeout of brokers, if the controller waited for it.
+    - `fencing`: the session timeout of brokers, if the controller waited for this timeout.
     """
 
     node: str | None
@@ -96,9 +99,10 @@ class NoSuccessor:
 class BegunBy:
     """The rebalances that one coordinator began in one leader epoch.
 
-    Two coordinators at once have two independent series of generations, so the rebalances of the
-    two are not summed up.
-    `not_stored`: number of rebalances whose assignment the log did not take, with `errors`.
+    If two coordinators serve at the same time, each has its own series of generations. So the
+    rebalances of the two are not added up.
+    `not_stored` is the number of rebalances whose assignment the log did not take; `errors` are its
+    errors.
     """
 
     broker: str
@@ -118,9 +122,9 @@ class Causes:
     - `not_consumed`: sentences on the longest processing gap.
     - `notice`, `rediscover`, `longest_wait`: measures of the client chain.
     - `noticed_by`: the errors by which members noticed the loss of their coordinator.
-    - `rebalances`: triples of the fault's name, its rebalances, and the session timeout if this
-      timeout caused them.
-    - `by_coordinator`: sums of the rebalances, if they are too many to list.
+    - `rebalances`: triples of the fault's name, its rebalances, and the session timeout (None if
+      this timeout did not cause them).
+    - `by_coordinator`: sums of the rebalances, if there are too many to list.
     """
 
     fault: FaultSummary
@@ -146,7 +150,7 @@ def why(run: ReportInput) -> Markup:
 
 
 def _causes(run: ReportInput, fault: FaultSummary) -> Causes:
-    """Gather what the headline can name as the causes of the fault's effect."""
+    """Collect the facts that can be named as causes of the fault's effect."""
     owners = longest_owners(run.summary)
     notice = fault.distribution("notice") if fault.partitions_moved else None
     noticed = notice if notice is not None and notice.maximum is not None else None
@@ -178,7 +182,7 @@ def _causes(run: ReportInput, fault: FaultSummary) -> Causes:
 
 
 def _explained_fault(run: ReportInput) -> FaultSummary | None:
-    """Return the fault to explain: that of the longest gap, else the first that had effects."""
+    """Return the fault to explain: the one with the longest gap, else the first with effects."""
     for measure in ("commit gap", "no coordinator"):
         worst = find_worst(run.summary, measure)
         if worst is not None and worst.longest_us:
@@ -189,7 +193,7 @@ def _explained_fault(run: ReportInput) -> FaultSummary | None:
 
 
 def _removed_because(run: ReportInput, owners: Owners) -> tuple[str, ...]:
-    """Return why the second coordinator removed the first owners; empty: it did not."""
+    """Return why the second coordinator removed the first owners; empty if it did not."""
     for fault in run.summary.faults:
         for rebalances in fault.rebalances:
             serving_epoch = (rebalances.broker, rebalances.leader_epoch)
@@ -212,7 +216,7 @@ def _failover(run: ReportInput, fault: FaultSummary) -> Failover | None:
     row: Row = max(rows, key=lambda row: row["active_us"])
     whole_us = row["active_us"] - row["fault_us"]
     known = [(row[column], text) for column, text in _PHASES if row[column] is not None]
-    # Tuples compare by their first part, the length.
+    # Tuples compare by their first part, here the length.
     longest_us, phase = max(known) if known and whole_us > 0 else (None, "")
     return Failover(
         leader=row["new_leader"],
@@ -224,7 +228,7 @@ def _failover(run: ReportInput, fault: FaultSummary) -> Failover | None:
 
 
 def _no_successor(run: ReportInput, fault: FaultSummary) -> NoSuccessor | None:
-    """Return why no broker became the coordinator; None if none had to, or one did."""
+    """Return why no broker became the coordinator; None if none had to, or if one did."""
     service = fault.distribution("no coordinator")
     if service is None or not service.missing:
         return None
@@ -244,7 +248,7 @@ def _named(run: ReportInput, fault: FaultSummary) -> str:
 
 
 def _rebalances(run: ReportInput) -> Iterator[tuple[str, Rebalances, str | None]]:
-    """Yield the field `rebalances` of Causes."""
+    """Yield the entries of the field `rebalances` of Causes."""
     settings = Settings(run.facts.settings)
     for fault in run.summary.faults:
         for rebalances in fault.rebalances:

@@ -1,12 +1,13 @@
 """A sentence for each chain of a fault: the longest phases, and the settings that decide them.
 
-A chain is a series of phases after a fault. The broker chain of an offsets partition leads to the
-partition's new coordinator; the client chain of a member leads to the member's first success at
-this coordinator. The sentence is about the median subject (partition or member): half of the
-subjects were faster.
+A chain is a series of phases after a fault. The broker chain of an offsets partition (a partition
+of `__consumer_offsets`, whose leader coordinates its groups) leads to the partition's new
+coordinator. The client chain of a member leads to the member's first success at this coordinator.
+The sentence is about the median subject (partition or member): half of the subjects were faster.
+
 The phases of one subject follow one another, so each is a share of the subject's whole time. Phases
-of different subjects, or of different chains, cannot be compared in this way. Pure functions over
-rows of `broker_phases`, `client_phases` and `availability`.
+of different subjects, or of different chains, cannot be compared in this way. All functions are
+pure; they read rows of `broker_phases`, `client_phases` and `availability`.
 """
 
 from collections.abc import Sequence
@@ -25,15 +26,17 @@ BROKER_STEPS = (
     ("load wait", "applied_us", "load_started_us"),
     ("load", "load_started_us", "active_us"),
 )
-"""Phases of the broker chain, with the columns of `broker_phases` for begin and end."""
+"""Phases of the broker chain, with the columns of `broker_phases` for their begin and end."""
 CLIENT_STEPS = (
     ("notice", "fault_us", "unknown_us"),
     ("rediscover", "unknown_us", "named_us"),
     ("accept", "named_us", "accepted_us"),
 )
-"""Phases of the client chain; join and sync, if needed, are within these."""
+"""Phases of the client chain, with the columns of `client_phases` for their begin and end. Join and
+sync, if a member needs them, happen within these phases.
+"""
 _NEARLY_ALL = 0.8
-"""A phase with at least this share of the whole time is named alone."""
+"""A phase with at least this share of the whole time is named alone, without the second longest."""
 _SILENT = frozenset(
     {
         "crash",
@@ -48,7 +51,7 @@ _SILENT = frozenset(
         "machine_cut",
     }
 )
-"""Kinds of faults of which the controller gets no message: only missing heartbeats show them."""
+"""Kinds of faults about which the controller gets no message: it only misses heartbeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +71,19 @@ class Path:
 
     @property
     def longest(self) -> list[tuple[str, int]]:
-        """The longest phase with its length, alone if it took nearly all of the time.
+        """The longest phase with its length, then the second longest.
 
-        Otherwise the second longest follows.
+        The second is left out if the first took nearly all of the time.
         """
         by_length = sorted(((name, to - begin) for name, begin, to in self.steps), key=_longest)
-        # A path has the steps of a whole chain, three or four.
+        # A path has the three or four steps of a whole chain, so there are at least two.
         (_, first_us), (_, second_us), *_ = by_length
         alone = first_us >= _NEARLY_ALL * self.whole_us or not second_us
         return by_length[: 1 if alone else 2]
 
 
 def _longest(step: tuple[str, int]) -> int:
-    """Return the key by which the longest step is sorted first."""
+    """Return a sort key by which the longest step comes first."""
     return -step[1]
 
 
@@ -98,7 +101,7 @@ def paths(
 
 
 def middle_path(by_speed: Sequence[Path]) -> Path:
-    """Return the median path (nearest rank) of the paths, the fastest first; one at least."""
+    """Return the median path (nearest rank) of at least one path, sorted by speed."""
     return by_speed[(len(by_speed) - 1) // 2]
 
 
@@ -109,10 +112,11 @@ def with_groups(broker_rows: Sequence[Row]) -> Sequence[Row]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerChain:
-    """The broker chain of a fault: the median partition's path; None if no chain was completed.
+    """The broker chain of a fault.
 
     - `rows`: the number of partitions.
-    - `late`: the number of those without a coordinator at the end of the run.
+    - `path`: the path of the median partition; None if no partition completed the chain.
+    - `late`: the number of partitions without a coordinator at the end of the run.
     - `silence_settings`: the settings that decide when the controller notices a silent broker.
     """
 
@@ -143,9 +147,10 @@ def broker_sentence(fault: FaultSummary, broker_rows: Sequence[Row], settings: S
 class ClientChain:
     """The client chain of a fault: the median member's path, and numbers of members.
 
-    - `members`: all; `joined`: those that had to join again.
-    - `stayed`: those that never marked their coordinator unknown. The others are `served` (by the
-      new coordinator) or `late` (not served before the run's end).
+    - `members`: number of all members; `joined`: number of those that had to join again.
+    - `stayed`: number of those that never marked their coordinator unknown.
+    - `served`: of the other members, the number of those that the new coordinator served; `late`:
+      the number of those that it did not serve before the run's end.
     """
 
     members: int
@@ -173,7 +178,7 @@ def client_sentence(client_rows: Sequence[Row]) -> Markup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
-    """Times without service after a fault; `never`: subjects without service until the end."""
+    """Times without service after a fault. `never` names subjects without service until the end."""
 
     commit: Distribution | None
     processing: Distribution | None
@@ -182,9 +187,9 @@ class Gaps:
 
 
 def gap_sentence(fault: FaultSummary, rows: Sequence[Row]) -> Markup | None:
-    """Return the sentence on times without service after a fault; None: nothing was measured.
+    """Return the sentence on times without service after a fault; None if nothing was measured.
 
-    `rows`: the fault's rows of `availability`.
+    `rows` are the fault's rows of `availability`.
     """
     commit, processing, service = (
         fault.distribution(name) for name in ("commit gap", "processing gap", "no coordinator")
@@ -229,7 +234,7 @@ _CLIENT = (
         "heartbeats that the old one still answered with success",
     ),
 )
-"""Measures of the client chain: name, begin, end or what is counted."""
+"""Measures of the client chain: name, begin, and the end or what is counted."""
 _GAPS = (
     ("commit gap", "a member's acknowledged commit", "its next one: the longest around the fault"),
     (

@@ -3,7 +3,7 @@
 from results_schema.journal import JournalEntry
 
 _SERVERS = ("broker-", "controller-")
-"""Beginnings of the names of nodes that are no clients."""
+"""Beginnings of the names of nodes that are not clients."""
 
 
 def is_client(node: str) -> bool:
@@ -14,6 +14,6 @@ def is_client(node: str) -> bool:
 def between_servers(fault: JournalEntry) -> bool:
     """Return whether a fault cuts only servers off from one another.
 
-    Clients still reach both sides then, so that two brokers can serve one group.
+    Clients then still reach both sides of the cut, so that two brokers can serve one group.
     """
     return all(node.startswith(_SERVERS) for node in (*fault.from_nodes, *fault.to_nodes))

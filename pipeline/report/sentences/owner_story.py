@@ -1,12 +1,12 @@
-"""The causes of two owners at once, as steps in time order, each with its moment.
+"""The causes of two owners of a partition, as steps in time order, each with its moment.
 
-Pure functions over rows of `ownership_overlaps`, `ownership`, `rebalances`, `tenure_overlaps`,
-`faults`, `client_phases` and `messages`. An episode is a time in which two sets of members owned
-the same partitions; each set was assigned by one coordinator in one leader epoch. The first side is
-the set that had the partitions already; the second side is the set that got the same partitions
-later. A tenure is the time in which a broker is the coordinator in one leader epoch. A lane is a
-chart on the page's time axis. The table `messages` is bounded: if it lacks an answer, the step of
-that answer is left out.
+The functions are pure; they read rows of `ownership_overlaps`, `ownership`, `rebalances`,
+`tenure_overlaps`, `faults`, `client_phases` and `messages`. An episode is a time in which two sets
+of members owned the same partitions; one coordinator in one leader epoch (the number of its
+leadership) assigned the partitions of one set. The first side is the set that had the partitions
+already; the second side is the set that got the same partitions later. A tenure is the time in
+which a broker is the coordinator in one leader epoch. A lane is a chart on the page's time axis.
+The table `messages` is bounded: if it lacks an answer, the step of this answer is left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,17 +23,17 @@ CoordinatorEpoch = tuple[str | None, int | None]
 """A broker, and the leader epoch in which it is the coordinator."""
 _GROUPS = "lane-groups"
 _LATEST_TIMER_US = 50_000
-"""A session that counts from a load ends one session timeout later. Timers fire a little late: an
-end within this distance still counts as the end of that session."""
+"""Timers fire a little late. A session that counts from a load should end one session timeout
+later; an end within this distance after that moment still counts as the end of that session."""
 _UNKNOWN = "UNKNOWN_MEMBER_ID"
 _NOT_COORDINATOR = frozenset({"NOT_COORDINATOR"})
-"""Answers of an old coordinator that knows of its replacement. Other values of `noticed_by` are
-reasons without an answer."""
+"""Answers by which an old coordinator shows that it knows of its replacement. Other values of
+`noticed_by` are reasons without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step towards two owners, or to their end; `lane`: the lane that shows it."""
+    """One step towards two owners, or towards their end; `lane` is the lane that shows it."""
 
     time_us: int
     text: Markup
@@ -55,9 +55,9 @@ class OverlapTables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """Two sets of members that owned partitions of a group at once.
+    """Two sets of members that owned partitions of a group at the same time.
 
-    `rows` are those of `ownership_overlaps` with the same group, fault and coordinators.
+    `rows` are the rows of `ownership_overlaps` with one group, fault and pair of coordinators.
     """
 
     group: str
@@ -88,7 +88,7 @@ class Episode:
 
     @property
     def to_us(self) -> int | None:
-        """Time from which no partition had two owners; None: not before the run's end."""
+        """Time from which on no partition had two owners; None if that did not come."""
         ends = [row["to_us"] for row in self.rows]
         return None if None in ends else max(ends)
 
@@ -140,7 +140,7 @@ def _fault_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     for row in tables.faults:
         if row["fault"] == episode.fault:
             concerned = {*(row["nodes"] or ()), *(row["to_nodes"] or ())}
-            # True if the fault hit none of the first owners themselves.
+            # `from_servers` is True if the fault hit none of the first owners themselves.
             from_servers = not concerned & set(episode.members("first"))
             yield _step(row["injected_us"], FAULTS, "injected", row, from_servers)
             if row["healed_us"] is not None:
@@ -192,8 +192,8 @@ def _rebalance_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
 def _loaded_us(row: Row, timeout: str, tables: OverlapTables) -> int | None:
     """Return the time of the coordinator's load, if the members' sessions counted from it.
 
-    The members of a newly loaded group have one session timeout to send a heartbeat. So their
-    sessions counted from the load if load + session timeout is the end of the rebalance's join.
+    A newly loaded group gives each member one session timeout to send a heartbeat. So the sessions
+    counted from the load if load + session timeout is the end of the rebalance's join phase.
     """
     serving_epoch = (row["broker"], row["leader_epoch"])
     for tenure in tables.tenures:
@@ -210,8 +210,8 @@ def _loaded_us(row: Row, timeout: str, tables: OverlapTables) -> int | None:
 def _lost_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     """Yield steps on the answers by which the first owners learned that they lost partitions.
 
-    Only the first answer that made a member lose its partitions has a step here; the last one is in
-    `_end_steps`. An episode without a fault or without an end has no such steps.
+    Only the first answer that made a member lose its partitions has a step here; `_end_steps` has
+    the last one. An episode without a fault or without an end has no such steps.
     """
     if episode.to_us is None or episode.fault is None:
         return
@@ -261,7 +261,7 @@ def _end_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     if end_us is None:
         return
 
-    # By the way in which they lost it: the owners.
+    # For each way in which owners lost the partition (`ended_by`): the owners.
     ended: dict[str, list[str]] = {}
     for row in episode.rows:
         for side in ("first", "second"):

@@ -1,9 +1,11 @@
 """The cause of a long processing gap: what happened to the partition's leader or follower.
 
-A processing gap is a time in which no member worked on a record of the partition.
-A record can be fetched once it is below the high watermark, which waits for every replica in the
-ISR. So a broker that is paused or cut off blocks the partitions that it leads. It also blocks the
-partitions that it follows, until the controller removes the broker from their ISR.
+A processing gap is a time in which no member worked on a record of the partition. A consumer can
+fetch a record once it is below the high watermark. The high watermark is the offset below which
+every replica in the ISR (the in-sync replicas of the partition) has the records. So a broker that
+is paused or cut off blocks the partitions that it leads. It also blocks the partitions that it
+follows, until the controller fences the broker (takes its roles away) and so removes it from their
+ISR.
 """
 
 from collections.abc import Sequence
@@ -19,21 +21,22 @@ from pipeline.summary.outcomes import in_number_order
 from results_schema.journal import JournalEntry
 
 _LONG_US = 1_000_000
-"""Shortest gap that is explained. A usual pause between two batches is shorter."""
+"""Shortest gap that is explained. The usual pauses between two batches are shorter."""
 _SOON_US = 1_000_000
 """Longest time between a cause and its effect."""
 _BLOCKING = frozenset({"cut", "crash", "node_loss", "power_loss", "pause"})
-"""Kinds of faults by which a broker stops answering fetches, of members or of other brokers."""
+"""Kinds of faults that make a broker stop answering fetches, of members or of other brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Led:
-    """Blocked partitions that the broker led.
+    """Facts about the blocked partitions that the broker led.
 
     - `kind`: kind of the fault.
-    - `resumed_us`: end of the fault, if the partitions were consumed only after it.
+    - `resumed_us`: end of the fault, if members consumed the partitions again only after it.
     - `fenced_us`: time at which the controller fenced the broker, if before `resumed_us`.
-    - `new_owners`: members that got the partitions just before the gap ended, from `given_us` on.
+    - `new_owners`: members that got the partitions just before the gap ended; `given_us`: when the
+      first of them did.
     """
 
     broker: str
@@ -49,7 +52,10 @@ class Led:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """Blocked partitions that the broker followed: consumed again after the broker was fenced."""
+    """Facts about the blocked partitions that the broker followed.
+
+    Members consumed them again soon after the controller had fenced the broker.
+    """
 
     broker: str
     partitions: int
@@ -61,7 +67,8 @@ class Followed:
 def why_not_consumed(run: ReportInput) -> Markup | None:
     """Return the sentences on the cause of the longest processing gap.
 
-    None if the gap is short, or its cause unknown: only faults that hit one broker are explained.
+    Returns None if the gap is short, or if its cause is unknown. Only faults that hit one broker
+    are explained.
     """
     worst = find_worst(run.summary, "processing gap")
     if worst is None or worst.longest_us < _LONG_US:
@@ -69,7 +76,7 @@ def why_not_consumed(run: ReportInput) -> Markup | None:
     fault = next((fault for fault in run.facts.faults if fault.fault_id == worst.fault.fault), None)
     if fault is None or fault.fault not in _BLOCKING or len(_brokers(fault)) != 1:
         return None
-    # A gap with a length has ended, so `after_us` is known in each of these rows.
+    # A gap with a length has ended, so each of these rows has `after_us`.
     rows = [
         row
         for row in run.tables.rows("availability")
@@ -86,7 +93,7 @@ def why_not_consumed(run: ReportInput) -> Markup | None:
 
 
 def _brokers(fault: JournalEntry) -> list[str]:
-    """Return the brokers that a fault hit; a cut hits those on its side `from`."""
+    """Return the brokers that a fault hit; a cut counts as hitting those on its side `from`."""
     nodes = fault.from_nodes or fault.hit_nodes
     return [node for node in nodes if node.startswith("broker-")]
 
@@ -124,7 +131,7 @@ def _decided(fault: JournalEntry, run: ReportInput) -> list[int]:
 def _new_owners(rows: Sequence[Row], run: ReportInput) -> tuple[tuple[str, ...], int | None]:
     """Return the members that got the partitions just before the gaps ended, and the first time.
 
-    Empty if some partition got no new owner then.
+    Returns an empty tuple if some partition got no new owner then.
     """
     assignments: list[Row] = []
     all_intervals = run.tables.rows("ownership")
@@ -145,7 +152,8 @@ def _new_owners(rows: Sequence[Row], run: ReportInput) -> tuple[tuple[str, ...],
 def _followed(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Followed | None:
     """Return the facts about blocked partitions of other leaders.
 
-    None if some partition was not consumed again within _SOON_US after the broker was fenced.
+    Returns None if some partition was not consumed again within _SOON_US after the broker was
+    fenced.
     """
     decided = _decided(fault, run)
     if not rows or not decided:

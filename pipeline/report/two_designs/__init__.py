@@ -1,5 +1,8 @@
 """Groups on ZooKeeper compared with groups that have a coordinator, on the comparison page.
 
+In the older design, each member computes its partitions from data in ZooKeeper; in the newer one, a
+coordinator on a broker distributes an assignment. A view is the set of members that a member read.
+
 The section shows, from the tables of the runs: the waits and gaps of each group, the cost of each
 change of its members, and the plan that each member computed from its view.
 

@@ -1,12 +1,12 @@
 """Figures of both designs side by side: those that the coordinator changed, and the others.
 
 The designs are a group on ZooKeeper and a group with a coordinator. A figure counts as changed if
-its two values differ by a factor of two or more. The list is complete, whichever design a figure
+its two values differ by a factor of FACTOR or more. The list is complete, whichever design a figure
 favours; only figures that are 0 in both designs are left out. Figures depend on the size of the
-group, so only groups of the largest size that both designs have are compared.
+group, so only groups of one size are compared: the largest size that both designs have.
 
-A side is one group of one run. A change is a moment at which members join or a fault hits; `Cost`
-is what a change cost one side. A plan is an assignment that a member or coordinator computes.
+A side is one group of one run. A change is a moment at which members join or a fault hits; a `Cost`
+holds what one change cost one side. A plan is an assignment that a member or coordinator computes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ from pipeline.report.two_designs.sides import ChangeKind, Design, GroupSide, of_
 from pipeline.summary.figures import length_text
 
 FACTOR = 2
-"""Least factor between the two values of a figure that counts as changed."""
+"""A figure counts as changed if its two values differ by this factor or more."""
 _DESIGNS: tuple[Design, Design] = ("zookeeper", "coordinator")
 # Errors by which a coordinator refuses a commit because of the state of the member or the group.
 _REFUSALS = (
@@ -32,7 +32,7 @@ _REFUSALS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedFigure:
-    """One figure; `values`: on ZooKeeper, then with a coordinator. Times are microseconds."""
+    """One figure with its values on ZooKeeper and with a coordinator; times in microseconds."""
 
     name: str
     values: tuple[float, float]
@@ -74,10 +74,10 @@ def compared_size(sides: Sequence[GroupSide]) -> int | None:
 
 
 def answers(sides: Sequence[GroupSide], costs: Sequence[Cost]) -> tuple[ComparedFigure, ...]:
-    """Return the figures of the groups with `compared_size`; without this size, of all groups.
+    """Return the figures of the groups with `compared_size`; without such a size, of all groups.
 
-    A value is the median over groups, or over changes. Figures that are 0 in both designs, and
-    figures of changes that one design did not meet, are left out.
+    A value is the median over groups, or over changes. Two sorts of figures are left out: those
+    that are 0 in both designs, and those about changes that one design did not have.
     """
     if not all(of_design(sides, design) for design in _DESIGNS):
         return ()
@@ -175,9 +175,10 @@ def _of_groups(sides: Sequence[GroupSide]) -> Iterator[ComparedFigure]:
 
 
 def _failed(side: GroupSide) -> int:
-    """Return the number of failed attempts, or of rebalances without a stable generation.
+    """Return the number of failed attempts; with a coordinator, of rebalances without a generation.
 
-    Both count from the steady state on.
+    Both count from the steady state on (the state with all groups, members and partitions
+    complete).
     """
     if side.design == "zookeeper":
         return sum(

@@ -1,9 +1,10 @@
 """The cost of one change for a group: time without owners, notifications, requests, failures.
 
-A group on ZooKeeper rebalances by attempts: each member computes an assignment from the view (the
-set of members) that it read. A group with a coordinator has one assignment for each generation. A
-side is one group of one run; a change is a moment at which its members join, or a fault hits, with
-a window until the next change. Times are microseconds of the run's clock.
+A group on ZooKeeper rebalances by attempts: in each, a member computes an assignment from the view
+(the set of members) that it read, and claims its partitions. A group with a coordinator has one
+assignment for each generation (number of its rebalance). A side is one group of one run. A change
+is a moment at which its members join, or a fault hits; its window lasts until the next change.
+Times are microseconds of the run's clock.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,7 +14,9 @@ from pipeline.report.report_input import Row
 from pipeline.report.two_designs.sides import GroupChange, GroupSide
 
 OF_REBALANCES = ("FindCoordinator", "JoinGroup", "SyncGroup", "LeaveGroup", "OffsetFetch")
-"""Requests to a coordinator that rebalances cause; heartbeats and commits come without them."""
+"""Requests to a coordinator that rebalances cause. Heartbeats and commits are not among them,
+because members send these anyway.
+"""
 FAILED = ("conflict", "exception")
 """Outcomes of a failed attempt."""
 STEP_US = 100_000
@@ -22,12 +25,12 @@ STEP_US = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Counts of what members did because of a change; None: the design has no such action."""
+    """Counts of what members did because of a change; None if the design has no such action."""
 
     plans: int
     """Assignments that were computed."""
     views: int
-    """Different views from which the assignments were computed; with a coordinator, generations."""
+    """Different views from which assignments were computed; with a coordinator, generations."""
     failed: int
     """Attempts with a conflict or an exception; rebalances without a stable generation."""
     notifications: int | None = None
@@ -46,11 +49,11 @@ class Counts:
 class Cost:
     """The cost of one change, up to the group's next change.
 
-    - `settled_us`: time from the change to the end of the last attempt or rebalance; None if no
-      attempt or rebalance ended.
-    - `unowned_us`: time without an owner until that end (None: until the group's next change),
-      summed over partitions.
-    - `longest_unowned_us`: the longest of these times of one partition.
+    - `settled_us`: time from the change to the end of the last attempt or rebalance; None if none
+      ended.
+    - `unowned_us`: time without an owner, summed over partitions. It counts until that end, or, if
+      there is none, until the group's next change.
+    - `longest_unowned_us`: the longest of these times, of one partition.
     - `given_up`: number of partitions that living members gave up.
     """
 
@@ -77,7 +80,7 @@ def costs_of(side: GroupSide) -> tuple[Cost, ...]:
 def _cost(side: GroupSide, change: GroupChange) -> Cost:
     """Measure a change from its moment until the group was stable, or until the next change."""
     on_zookeeper = side.design == "zookeeper"
-    # The rounds of the change: attempts, or rebalances.
+    # The rounds of the change are attempts, or rebalances.
     rounds = _attempts(side, change) if on_zookeeper else _rebalances(side, change)
     ends = [row["ended_us" if on_zookeeper else "stable_us"] for row in rounds]
     ended = [end_us for end_us in ends if change.covers(end_us)]
@@ -142,14 +145,15 @@ def _rebalances(side: GroupSide, change: GroupChange) -> list[Row]:
 def _requests(change: GroupChange, rows: Iterable[Row]) -> int:
     """Return the number of requests of a change, from rows that count them in steps of STEP_US.
 
-    The step in which the change was counts as a whole: its requests cannot be told apart.
+    The step in which the change happened counts as a whole, because the requests within a step
+    cannot be distinguished.
     """
     from_us, until_us = (at_us - at_us % STEP_US for at_us in (change.at_us, change.until_us))
     return sum(row["requests"] for row in rows if from_us <= row["from_us"] < until_us)
 
 
 def _gaps(side: GroupSide, from_us: int, until_us: int) -> Iterator[int]:
-    """Yield the time without an owner between two moments, for each partition that had any."""
+    """Yield the time without an owner between two moments, for each partition with such a time."""
     spans_by_partition: dict[str, list[tuple[int, int]]] = {}
     for row in side.rows("ownership"):
         to_us = side.end_us if row["to_us"] is None else row["to_us"]

@@ -1,6 +1,7 @@
 """The picture of the times that partitions felt: for each group, a dot for each partition.
 
-The reader picks one of three times: without an owner, without processing, or with two owners.
+A time is felt if users of the group notice it. The reader picks one of three times: without an
+owner, without processing, or with two owners. A strip is the row of dots of one group.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,9 +16,11 @@ _MEASURES = {
     "no processing despite records": "waited_us",
     "with two owners": "",
 }
-"""Column of `felt_partitions` for each choice; "": computed from `ownership_overlaps`."""
+"""Column of `felt_partitions` for each choice. "" means that the time is computed from the table
+`ownership_overlaps`.
+"""
 MAX_SIDES = 16
-"""Limit of the sides (groups of one run) in the picture."""
+"""Most sides (groups of one run) in the picture."""
 
 
 def felt_chart(sides: Sequence[GroupSide]) -> Chart | None:
@@ -61,7 +64,7 @@ def two_owners_us(side: GroupSide) -> dict[str, int]:
 def _strips(sides: Sequence[GroupSide], column: str) -> Iterator[Strip]:
     """Yield a strip for each group: the times of its partitions in `column` of `felt_partitions`.
 
-    `column` "": the times with two owners.
+    With `column` "", these are the times with two owners.
     """
     for side in sides:
         twice = {} if column else two_owners_us(side)

@@ -1,7 +1,8 @@
 """The picture of a change's cost as the group grows: quadratic on ZooKeeper, linear otherwise.
 
 Both axes are logarithmic. Dots are changes of the runs. Rings are measurements of Kafka 1.1.1.
-Dashed lines are the law of the reads: their number as a formula of the sizes (`measured`).
+Dashed lines are the law of the reads: a formula for their number from the sizes of the group and
+the cluster (`measured`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,15 +28,18 @@ from pipeline.report.two_designs.sides import ChangeKind
 from pipeline.summary.story import counted
 
 _PICKED = "change"
-"""Parameter of the picture, and column of its data: the kind of change that the reader picked."""
+"""Name of the picture's parameter, and of a column of its data: the change that the reader
+picked."""
 _OPTIONS: dict[ChangeKind, str] = {"join": "one member joins", "death": "one member dies"}
 _COLOURS = dict(zip(SERIES_NAMES, (SERIES[1], SERIES[0], SERIES[2], SERIES[3]), strict=True))
 _TICKS = (2, 4, 8, 16, 32, 64, 128, 256)
 _HEIGHT = 380
 _WIDE = 520
-"""Least width in pixels of a picture whose laws have names, and whose legend has one line."""
+"""In a picture of at least this width in pixels, laws have names, and the legend has one line."""
 _NAMED_AT = 12
-"""Number of members at which a law's name stands: there the lines of different laws are apart."""
+"""Number of members at which the name of a law is drawn. There the lines of different laws are
+apart.
+"""
 _LAW_NAMES: tuple[tuple[Literal["left", "right"], int, int], ...] = (
     ("left", 8, 14),
     ("right", -6, -10),
@@ -44,7 +48,7 @@ _LAW_NAMES: tuple[tuple[Literal["left", "right"], int, int], ...] = (
 first name is to the right of its line and below it, the second to the left and above."""
 _LAW_TEXT = alt.ExprRef(f"width < {_WIDE} ? '' : datum.text")
 _MAX_POINTS = 40
-"""Limit of the points of one law's line."""
+"""Most points of the line of one law."""
 
 
 def growth_chart(costs: Sequence[Cost]) -> Chart | None:
@@ -92,6 +96,7 @@ def _rows(kind: ChangeKind, costs: Sequence[Cost]) -> Iterator[Row]:
         for members, count in counts.items():
             says = f"Kafka 1.1.1, {members} members: {count:,} {series}"
             yield _row(option, "measured", series, members, count, says)
+        # The label is at the last point, that with most members.
         members, count = list(counts.items())[-1]
         yield _row(option, "label", series, members, count, "")
 
@@ -99,8 +104,8 @@ def _rows(kind: ChangeKind, costs: Sequence[Cost]) -> Iterator[Row]:
         for series, count in counts_of(cost).items():
             says = f"{cost.side.heading}, {cost.change.members} members: {count:,} {series}"
             yield _row(option, "here", series, cost.change.members, count, says)
-    # The laws reach to the largest group, to 32 members at least. The first is that of the
-    # measurements: one topic and 64 partitions.
+    # The lines of the laws reach to the largest group, and at least to 32 members. The first law is
+    # that of the measurements: one topic and 64 partitions.
     most = max([32, *(cost.change.members for cost in costs)])
     laws = dict.fromkeys([(1, MEASURED_BROKERS, 64), *(_size(cost) for cost in costs)])
     law = reads_of_join if kind == "join" else reads_of_death
@@ -124,7 +129,7 @@ def _size(cost: Cost) -> tuple[int, int, int]:
 
 
 def _row(option: str, mark: str, series: str, members: int, count: int, says: str) -> Row:
-    """Return the datum of one mark: `option` is the picked change, `says` its tooltip."""
+    """Return the datum of one mark; `option` is the change to pick, `says` the mark's tooltip."""
     return {
         _PICKED: option,
         "mark": mark,

@@ -1,9 +1,10 @@
 """The cost of one join and of one death on Kafka 1.1.1, and the law of the reads.
 
 The counts are medians of three runs with one broker, one topic and 64 partitions (docs/kafka,
-MEASURED_ZOOKEEPER 1 and 2). Requests to a coordinator are without commits and heartbeats. The law
-is the number of reads that follows from the consumer's algorithm (docs/kafka, ZOOKEEPER_CONSUMER
-13). In its formula, C, T, B and P are the numbers of members, topics, brokers and partitions.
+MEASURED_ZOOKEEPER 1 and 2). The requests to a coordinator do not include commits and heartbeats.
+The law is the formula for the number of reads that follows from the consumer's algorithm
+(docs/kafka, ZOOKEEPER_CONSUMER 13). In it, C, T, B and P are the numbers of members, topics,
+brokers and partitions.
 """
 
 from collections.abc import Mapping
@@ -28,13 +29,13 @@ MEASURED: Mapping[ChangeKind, Mapping[str, Mapping[int, int]]] = {
         REQUESTS: {2: 3, 4: 9, 8: 21, 32: 93},
     },
 }
-"""Kind of change -> series -> members, with the newcomer or the dead one -> count."""
+"""Kind of change -> series -> number of members (including the one that joins or dies) -> count."""
 MEASURED_BROKERS = 1
 """Number of brokers of the measurements."""
 
 
 def reads_of_join(members: int, topics: int, brokers: int, partitions: int) -> int:
-    """Return the reads of an undisturbed join: C(C + T + 3B + 9) + P and 1 + T for the start."""
+    """Return the reads of an undisturbed join: C(C + T + 3B + 9) + P, and 1 + T for its start."""
     reads_per_member = members + topics + 3 * brokers + 9
     return members * reads_per_member + partitions + 1 + topics
 

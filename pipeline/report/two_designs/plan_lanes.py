@@ -6,10 +6,13 @@ change in one group of one run, with what it cost; `cost.side` is that group. In
 the first is of the group on ZooKeeper.
 
 A plan is an assignment of partitions to members; a view is the set of members from which a plan was
-computed. Each member has a lane. A light bar is a time in which the member read nothing. On
-ZooKeeper, a bar is an attempt, and the disc on it is its view, with the number of members in it.
-With a coordinator, a disc is an assignment, with the number of members of its generation. Discs
-with the same colour have the same view, or the same generation.
+computed. In an attempt, a member reads a view, computes a plan and claims its partitions. A
+generation is the number of a group's rebalance. Each member has a lane:
+
+- A light bar is a time in which the member read nothing.
+- On ZooKeeper, a bar is an attempt. The disc on it is its view, with the number of members in it.
+- With a coordinator, a disc is an assignment, with the number of members of its generation.
+- Discs of the same colour have the same view, or the same generation.
 """
 
 import json
@@ -39,8 +42,9 @@ _ROW_HEIGHT = 20
 _NAMES_WIDTH = 84
 """Pixels to the left of the lanes, for the names of members."""
 MAX_LANES = 24
-"""Limit of the members that have a lane; see `_shown_members` for their choice."""
+"""Most members that have a lane; `_shown_members` chooses them."""
 MAX_CHANGES = 12
+"""Most changes that the reader can pick."""
 _BEFORE_S, _AFTER_S = 0.4, 1.0
 """Seconds of the axis before the change, and after the end of its last attempt or rebalance."""
 _SECOND = 1_000_000
@@ -49,14 +53,14 @@ _FILLS = {"done": SERIES[2], "no broker": SERIES[2], "conflict": WARN, "exceptio
 _MAX_TABLE_ROWS = 200
 
 CostPair = tuple[Cost, Cost]
-"""The costs of one kind of change: for a group on ZooKeeper, and for one with a coordinator."""
+"""The costs of two corresponding changes: on ZooKeeper, and with a coordinator."""
 
 
 def pairs_of(costs: Sequence[Cost]) -> list[CostPair]:
     """Return pairs of corresponding changes, if a plan was computed after at least one of the two.
 
     Two changes correspond if they have the same kind, and the same place among the changes of this
-    kind in their group. For example, both are the second join. If several changes correspond to
+    kind in their groups: both are the second join, for example. If several changes correspond to
     one, a change in the same run is preferred, then a change of a group of the same size.
     """
     on_zookeeper = [cost for cost in costs if cost.side.design == "zookeeper"]
@@ -92,7 +96,7 @@ def plan_charts(pairs: Sequence[CostPair]) -> list[Chart]:
         return []
     options = _options(shown)
     pick = Pick(param=_PICKED, label="change", options=tuple(options))
-    # The end of the axis of each change, in seconds. It is the same in both charts.
+    # For each change, the end of the axis in seconds. It is the same in both charts.
     ends = {
         option: row["to"]
         for option, pair in zip(options, shown, strict=True)
@@ -139,7 +143,7 @@ _ABOUT = {
 
 
 def _options(pairs: Sequence[CostPair]) -> list[str]:
-    """Return a different name for each pair: its change, and more if several changes are alike."""
+    """Return a different name for each pair: its change, and more if labels are equal."""
     labels = [first.change.label for first, _ in pairs]
     if len(set(labels)) == len(labels):
         return labels
@@ -158,9 +162,12 @@ def _options(pairs: Sequence[CostPair]) -> list[str]:
 def _lane_rows(cost: Cost, pair: CostPair) -> tuple[list[Row], int]:
     """Return the marks of one group's lanes as rows of the chart, and the number of lanes.
 
-    `cost` is one of `pair`. The axis ends after the later end of both changes. A row has a `mark`:
-    `span` (the extent of the axis), `name`, `empty`, `attempt`, `disc` or `cross`; times in seconds
-    from the change; and positions in pixels. `says` is its tooltip.
+    `cost` is one of `pair`. The axis ends after the later end of both changes. A row has:
+
+    - `mark`: `span` (the extent of the axis), `name`, `empty`, `attempt`, `disc` or `cross`;
+    - `from`, `to`: times in seconds from the change;
+    - `lane`, `top`, `bottom`: positions in pixels;
+    - `says`: its tooltip.
     """
     ends = [other.settled_us for other in pair if other.settled_us is not None]
     to_s = max(ends, default=_SECOND) / _SECOND + _AFTER_S
@@ -180,7 +187,7 @@ def _lane_rows(cost: Cost, pair: CostPair) -> tuple[list[Row], int]:
 
             from_s = (row["from_us"] - at_us) / _SECOND
             end_s = (row["to_us"] - at_us) / _SECOND
-            # Beyond the axis.
+            # The mark is beyond the axis.
             if end_s < -_BEFORE_S or from_s > to_s:
                 continue
             rows.append(
@@ -229,7 +236,7 @@ def _shown_members(cost: Cost) -> tuple[str, ...]:
 def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
     """Yield the bars of the times in which a living member owned no partition.
 
-    The time before its first partition, and after its last, has no bar.
+    The times before its first partition and after its last one have no bar.
     """
     spans = sorted(
         (
@@ -240,7 +247,7 @@ def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
         for row in cost.side.rows("ownership")
         if row["consumer"] == consumer
     )
-    # None: the member has owned nothing in its present life.
+    # None: the member has not owned a partition yet in the present life of its process.
     owned_until_us: int | None = None
     for from_us, to_us, ended_by in spans:
         if owned_until_us is not None and from_us > owned_until_us:
@@ -260,7 +267,7 @@ def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
 
 def _views(cost: Cost) -> list[Row]:
     """Return the marks of attempts: a bar, a disc for the view, a cross if the member gave up."""
-    # In the order of the views, in which these get their colours.
+    # Sorted by the time of the view: views get their colours in this order.
     rows = sorted(
         (
             row
@@ -314,7 +321,7 @@ def _views(cost: Cost) -> list[Row]:
 def _assignments(cost: Cost) -> list[Row]:
     """Return the marks of assignments: a disc for each member and generation."""
     marks: list[Row] = []
-    # When each member got its first partition of a generation.
+    # The time at which each member got its first partition of a generation.
     starts: dict[tuple[int, str], int] = {}  # by generation and member
     for row in cost.side.rows("ownership"):
         if cost.change.covers(row["from_us"]) and row["generation"] is not None:
@@ -371,7 +378,7 @@ def _table(pairs: Sequence[CostPair]) -> TextTable:
 def _spec(data: str, lanes: int, ends: Mapping[str, float]) -> alt.TopLevelMixin:
     """Return the chart of the data named `data`.
 
-    `ends`: for each change that the reader can pick, the end of the axis in seconds.
+    `ends` has, for each change that the reader can pick, the end of the axis in seconds.
     """
     # The axis has a fixed end, because data without any visible mark would have no extent.
     end_s = alt.ExprRef(f"({json.dumps(ends)})[{_PICKED}] || 1")
@@ -395,8 +402,8 @@ def _spec(data: str, lanes: int, ends: Mapping[str, float]) -> alt.TopLevelMixin
     return (
         alt.layer(
             only("span").mark_rule(opacity=0).encode(x=x, x2="to:Q", y=alt.value(0)),
-            # An invisible line that reserves the width of the names. It makes the axes of both
-            # charts equally long.
+            # An invisible line reserves the width of the names, so that the axes of both charts are
+            # equally long.
             only("span")
             .mark_rule(opacity=0)
             .encode(x=alt.value(-_NAMES_WIDTH), x2=alt.value(0), y=alt.value(0)),

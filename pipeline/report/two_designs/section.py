@@ -1,8 +1,8 @@
 """The sections that compare groups on ZooKeeper with groups that have a coordinator.
 
-A *side* is one group of one run. What its partitions *felt* is how long they were without an owner,
-without processing, or with two owners. A *change* is a moment at which the members of a group
-change, or a fault hits; a *cost* is what one change cost one side.
+A *side* is one group of one run. Its partitions *felt* the times in which they had no owner, no
+processing, or two owners. A *change* is a moment at which the members of a group change, or a fault
+hits; a *cost* is what one change cost one side.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def two_designs_sections(
 def designs_section(run: ReportInput) -> Section | None:
     """Return all parts of `two_designs_sections` as one section, for the report of one run.
 
-    None if no group is on ZooKeeper.
+    Returns None if no group is on ZooKeeper.
     """
     sections = two_designs_sections([(run.facts, run.tables)], [run.facts.manifest.run])
     if not sections:
@@ -139,10 +139,10 @@ def _changes(costs: Sequence[Cost]) -> Section | None:
 
 
 def _blocks(costs: Sequence[Cost]) -> list[list[Cost]]:
-    """Return blocks: two neighbouring costs of the same change, in groups of the same size.
+    """Return blocks: two costs of the same change, one of each design, in groups of the same size.
 
-    The two are of different designs. A cost without such a neighbour is a block of its own. `costs`
-    are sorted by change. A phone shows each block as a table.
+    The two costs are neighbours in `costs`, which are sorted by change. A cost without such a
+    neighbour is a block of its own. A phone shows each block as a table.
     """
     blocks: list[list[Cost]] = []
     for cost in costs:

@@ -1,9 +1,10 @@
 """A side: one group of one run, its design, and its changes.
 
-The design is where the members agree: on ZooKeeper, or at a coordinator. A change is a moment of
-the plan that concerns the group: members join, or a fault begins or ends. The window of a change
-ends at the next change of the group, or with the run. The plan begins at the steady state: every
-group is stable with all its first members. Times are microseconds of the run's clock.
+The design is the place where the members agree: on ZooKeeper, or at a coordinator. A change is a
+moment of the plan that concerns the group: members join, or a fault begins or ends. The window of a
+change ends at the next change of the group, or with the run. The plan begins at the steady state,
+in which every group is stable with all its first members. Times are microseconds of the run's
+clock.
 """
 
 import re
@@ -18,19 +19,22 @@ from pipeline.summary.story import counted
 
 Design = Literal["zookeeper", "coordinator"]
 ChangeKind = Literal["join", "death", "return", "other"]
-"""`join`, `death`, `return`: of one member; `other`: more members at once, or another fault."""
+"""`join`, `death` and `return` concern one member. `other` concerns several members at the same
+time, or is another fault.
+"""
 
 _DURATION = re.compile(r"(\d+)(us|ms|s|m|h)")
 _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
 _ENDS_MEMBERS = ("crash", "node_loss", "power_loss", "shutdown")
-"""Kinds of faults that end the processes that they hit, until the fault is healed."""
+"""Kinds of faults that end the processes of the members that they hit, until the fault is
+healed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
     """One change, with its window.
 
-    `members`: size of the group, including members that join or die at this moment.
+    `members` is the size of the group; it includes the members that join or die at this moment.
     """
 
     kind: ChangeKind
@@ -61,7 +65,7 @@ class GroupSide:
 
     @property
     def heading(self) -> str:
-        """Name of the side beside those of the other design."""
+        """Name of the side, which distinguishes it from those of the other design, too."""
         return f"{self.title} {self.design_name}"
 
     @cached_property
@@ -80,7 +84,7 @@ class GroupSide:
         return max([0, *(row["steady_us"] or 0 for row in self.tables.rows("runs"))])
 
     def rows(self, table: str) -> list[Row]:
-        """Return the rows of a table that are the group's."""
+        """Return the rows of a table that are about this group."""
         return [row for row in self.tables.rows(table) if row["group"] == self.group]
 
     @cached_property
@@ -99,7 +103,7 @@ class GroupSide:
         members = int(self._definition.get("members", 0))
         changes = []
         for (at_us, kind, label, growth), until_us in zip(moments, ends, strict=True):
-            # Members that join count in this change; members that die count until the next one.
+            # Members that join count from this change on; members that die count for the last time.
             members += max(growth, 0)
             changes.append(
                 GroupChange(kind=kind, label=label, at_us=at_us, until_us=until_us, members=members)
@@ -125,8 +129,8 @@ class GroupSide:
     def _faults(self) -> Iterator[tuple[int, ChangeKind, str, int]]:
         """Yield beginnings and ends of faults: time, kind, label, and growth of the group.
 
-        A fault that hit only members of other groups is no change of this group; one that hit no
-        member at all (but a broker, say) is a change of every group.
+        A fault that hit only members of other groups is no change of this group. A fault that hit
+        no member at all (only a broker, for example) is a change of every group.
         """
         members_of_group, all_members = set(self.consumers), _all_members(self.tables)
         for row in self.tables.rows("faults"):
@@ -146,7 +150,7 @@ class GroupSide:
 def sides_of(
     runs: Sequence[tuple[RunFacts, RunTables]], titles: Sequence[str]
 ) -> tuple[GroupSide, ...]:
-    """Return the groups of all runs; () if no group is on ZooKeeper. `titles` name the runs."""
+    """Return the groups of all runs; () if none is on ZooKeeper. `titles` are names of the runs."""
     groups = [
         (facts, tables, title, group, definition)
         for (facts, tables), title in zip(runs, titles, strict=True)
@@ -157,7 +161,7 @@ def sides_of(
     names = [group for *_, group, _ in groups]
     with_sizes = [f"{group} of {_size(definition)}" for *_, group, definition in groups]
     with_titles = [f"{group} ({title})" for _, _, title, group, _ in groups]
-    # The shortest titles that are all different.
+    # Use the shortest titles that are all different.
     different = (texts for texts in (names, with_sizes) if len(set(texts)) == len(texts))
     chosen = next(different, with_titles)
     return tuple(
@@ -203,12 +207,12 @@ def _fault_label(row: Row, hit_members: set[str]) -> str:
 
 
 def _stem_and_number(name: str) -> tuple[str, int]:
-    """Return a node's name in two parts, so that consumer-2 is sorted before consumer-10."""
+    """Return a node's name in two parts, by which consumer-2 is sorted before consumer-10."""
     stem, _, number = name.rpartition("-")
     return (stem, int(number)) if number.isdigit() else (name, 0)
 
 
 def _microseconds(duration: str) -> int:
-    """Return the length of a duration of an experiment file, which `validate` has checked."""
+    """Return the length of a duration from an experiment file, whose form was checked before."""
     match = _DURATION.fullmatch(duration)
     return int(match[1]) * _UNIT_US[match[2]] if match else 0
