@@ -102,7 +102,7 @@ def main() -> None:
         for measurement in measurements:
             print(measurement.line())
         page = replace_section(page, part, section_of(part, printed, measurements))
-        # After each part, so that a later part that fails loses no figures.
+        # Write after each part, so that the figures are not lost if a later part fails.
         PAGE.write_text(page, encoding="utf-8")
     print(f"wrote {PAGE.relative_to(ROOT)}")
 

@@ -1,9 +1,10 @@
 """`make cluster`: coordlab on three machines, some of which are killed or cut off.
 
 The machines are Linux namespaces on this machine (scripts/machines). A case runs a command on
-machine 1 within a time limit, may kill a machine meanwhile, and compares the result with the
-expected one. After a case that kills a machine, all machines are made anew. At the end the machines
-are removed, also after an error.
+machine 1 within a time limit and compares the result with the expected one. Some cases kill a
+machine meanwhile; after such a case, all machines are made anew. At the end the machines are
+removed, even after an error. The driver is the process that conducts a run; its journal lists the
+faults of the run, and accidents such as a lost machine.
 Data flow: scripts/machines -> Ray on each machine -> `coordlab` on machine 1 -> exit codes and
 results.json -> table, and with `--record` a section of docs/SOAK.md.
 """
@@ -36,14 +37,17 @@ SUBNET = "10.219.55"
 HEAD = f"{SUBNET}.11"
 PORT = 6379
 RUNS = "/tmp/coordlab-runs"
-"""Folder of the runs, on machine 1. Each machine has a /tmp of its own, so that the trace rows of a
-killed machine are lost with it, as on a real machine."""
+"""Folder of the runs, on machine 1. Each machine has a /tmp of its own: when a machine is killed,
+its trace rows are lost, as on a real machine."""
 SHARED_RUNS = ROOT / "build" / "cluster"
-"""Folder of the runs to analyse on Spark, whose cluster needs files that every machine sees."""
+"""Folder of the runs to analyse on Spark. Spark's cluster needs files that every machine sees."""
 SPARK_PORT = 7077
 SPARK_WORK = "/tmp/spark-work"
-"""Folder on each machine, with a folder for each application whose executors ran there."""
+"""Folder on each machine. Spark makes a folder in it for each application that had an executor
+there.
+"""
 SEARCH_SEEDS = 40
+"""Number of seeds that the search plays."""
 NODE_PROCESS = "ray::_(Node|Agent)Actor"
 """Pattern of the command lines of a run's nodes and agents."""
 PAGE = ROOT / "docs" / "SOAK.md"
@@ -51,13 +55,14 @@ SECTION = "machines"
 COUNT = 3
 """Number of machines."""
 START_S = 180.0
-"""Time within which Ray must start on a machine, and an awaited process must appear."""
+"""Time within which Ray must start on a machine, or a process must appear."""
 CASE_S = 400.0
-"""Time within which a case's command must end; checked at each line of its output."""
+"""Time within which a case's command must end. It is checked at each line of the command's
+output."""
 GONE_S = 60.0
 """Time within which the node processes of an ended run must have ended."""
 SLOW_START = ("--var", "run.steady_state_timeout=120s")
-"""Words that lengthen a timeout, because three machines share the processors of one."""
+"""Options that lengthen a timeout, because the three machines share the processors of one."""
 
 
 class CaseFailed(Exception):
@@ -66,7 +71,7 @@ class CaseFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One case. `play` returns its result, or raises CaseFailed."""
+    """One case. The function `play` returns its result, or raises CaseFailed."""
 
     name: str
     expects: str
@@ -110,7 +115,7 @@ def start_ray(machine: int) -> None:
 
 @contextmanager
 def three_machines() -> Iterator[None]:
-    """Provide machines with Ray; they are removed afterwards, also after Ctrl-C."""
+    """Provide three machines with Ray, and remove them afterwards, even after Ctrl-C."""
     os.environ.setdefault("SHARED", shared_folder())  # scripts/machines reads it
     machines("up", str(COUNT))
     try:
@@ -127,22 +132,23 @@ def address_of(number: int) -> str:
 
 
 def shared_folder() -> str:
-    """Return the folder below /tmp that has the checkout, "" if the checkout is elsewhere.
+    """Return the folder below /tmp that has the checkout; "" if the checkout is elsewhere.
 
-    The machines, which have a /tmp of their own, must share that folder.
+    The machines must share that folder, because each of them has a /tmp of its own.
     """
-    parts = ROOT.parts  # of /tmp/a/b: "/", "tmp", "a", "b"; joined they begin with "//"
+    # For /tmp/a/b the parts are "/", "tmp", "a", "b"; joined, they begin with "//".
+    parts = ROOT.parts
     return "/".join(parts[:3]).replace("//", "/") if parts[1] == "tmp" else ""
 
 
 def has_process(number: int, pattern: str) -> bool:
-    """Return True if a command line on a machine matches; False also if the machine is gone."""
+    """Return True if a process on a machine matches; False even if the machine is gone."""
     command = on(number, "pgrep", "-f", pattern)
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def await_process(number: int, pattern: str) -> None:
-    """Wait until a command line on a machine matches. Raises: CaseFailed."""
+    """Wait until the command line of a process on a machine matches. Raises: CaseFailed."""
     deadline_s = time.monotonic() + START_S
     while not has_process(number, pattern):
         if time.monotonic() > deadline_s:
@@ -151,7 +157,7 @@ def await_process(number: int, pattern: str) -> None:
 
 
 def check_all_ended(*numbers: int) -> None:
-    """Check that node processes and agents of a run have ended. Raises: CaseFailed."""
+    """Check that the node processes and agents of a run have ended. Raises: CaseFailed."""
     deadline_s = time.monotonic() + GONE_S
     while left := [number for number in numbers if has_process(number, NODE_PROCESS)]:
         if time.monotonic() > deadline_s:
@@ -160,7 +166,7 @@ def check_all_ended(*numbers: int) -> None:
 
 
 class Started:
-    """A `coordlab` command on machine 1, whose output lines can be awaited."""
+    """A `coordlab` command on machine 1; a case can wait for a line of its output."""
 
     def __init__(self, *words: str) -> None:
         self._process = subprocess.Popen(
@@ -174,14 +180,14 @@ class Started:
         self._began_s = time.monotonic()
 
     def wait_for(self, text: str) -> None:
-        """Read until a line has `text`. Raises: CaseFailed if none comes."""
+        """Read the output until a line contains `text`. Raises: CaseFailed if none does."""
         for line in self._read():
             if text in line:
                 return
         raise CaseFailed(f"the command ended without `{text}`: {' '.join(self.lines[-3:])}")
 
     def end(self) -> int:
-        """Read to the end; return the exit code. Raises: CaseFailed after a traceback."""
+        """Read the output to its end; return the exit code. Raises: CaseFailed on a traceback."""
         for _ in self._read():
             continue
         code = self._process.wait()
@@ -191,7 +197,7 @@ class Started:
 
     def kill(self) -> None:
         """Kill the driver itself with SIGKILL."""
-        # `_process` is only the command that entered the machine.
+        # `_process` is only the command that entered the machine, so pkill finds the driver there.
         subprocess.run(on(1, "pkill", "-9", "-f", "coordlab run"), check=False)
         self._process.wait()
 
@@ -232,7 +238,7 @@ def described(code: int, results: Results) -> str:
 
 
 def accident_of(number: int, results: Results) -> JournalEntry:
-    """Return the journal's entry of the accident of a machine. Raises: CaseFailed without one."""
+    """Return the journal's entry about a machine's accident. Raises: CaseFailed without one."""
     for entry in results.faults:
         if entry.is_by_accident and entry.target == address_of(number):
             return entry
@@ -240,7 +246,7 @@ def accident_of(number: int, results: Results) -> JournalEntry:
 
 
 def run_alone() -> str:
-    """Run coordinator_crash without any accident."""
+    """Run coordinator_crash without an accident."""
     return described(*results_of(start_run("coordinator_crash"), "coordinator_crash", 0))
 
 
@@ -250,14 +256,14 @@ def lose_machine_on_purpose() -> str:
 
 
 def lose_machine_in_start() -> str:
-    """Kill machine 3 when its agent is up and its nodes start."""
+    """Kill machine 3 when its agent runs and its nodes are about to start."""
     command = start_run("coordinator_crash")
     await_process(3, "ray::_AgentActor")
     return _kill_machine(command)
 
 
 def lose_machine_before_steady_state() -> str:
-    """Kill machine 3 when its nodes run, and the group is not stable yet."""
+    """Kill machine 3 when its nodes run and the group is not stable yet."""
     command = start_run("coordinator_crash")
     await_process(3, "ray::_NodeActor")
     return _kill_machine(command)
@@ -427,7 +433,7 @@ def play_case(case: Case) -> Played:
 
 
 def play_cases(cases: Sequence[Case]) -> Iterator[Played]:
-    """Play cases in order, on new machines after a case that kills one. Raises: CaseFailed."""
+    """Play cases in order; after one that kills a machine, on new machines. Raises: CaseFailed."""
     left = list(cases)
     while left:
         with three_machines():
@@ -439,7 +445,7 @@ def play_cases(cases: Sequence[Case]) -> Iterator[Played]:
 
 
 def section_of(page: str, played: Sequence[Played]) -> str:
-    """Return the section of docs/SOAK.md, in which rows of `played` replace older ones."""
+    """Return the section of docs/SOAK.md. Rows of `played` replace older rows of the same case."""
     rows = {result.case.name: _row(result) for result in played}
     former = page.partition(f"\n## {SECTION}\n")[2].partition("\n## ")[0]
     for line in former.splitlines():

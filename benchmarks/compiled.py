@@ -1,9 +1,10 @@
 """The gain of `make fast`: explored runs a minute, compiled and interpreted.
 
-Compiled and interpreted code have a process each. Both play the same seeds of
-explorations/reference.yaml, a few seeds in turn. With another checkout (`players`) its interpreted
-code is a third process, and the goal is about the gain over that. Without a compiler there is no
-figure.
+An explored run plays the cluster and the faults that a seed draws from a space (a file), in virtual
+time. Compiled code and interpreted code each run in a process of their own. Both play the same
+seeds of explorations/reference.yaml, a few seeds in turn. If another checkout is given (`players`),
+its interpreted code runs in a third process, and the goal is about the gain over that code. Without
+a compiler there is no figure.
 """
 
 import statistics
@@ -15,7 +16,7 @@ from scripts.compiled import build, missing_for_build
 SPACE = "reference"
 ROUNDS, SEEDS_A_ROUND = 16, 5
 GOAL = 1.7
-"""Least ratio of compiled runs a minute to interpreted ones of the other checkout."""
+"""Least ratio of compiled runs a minute to interpreted runs a minute of the other checkout."""
 
 
 def run() -> tuple[Measurement, ...]:
@@ -35,7 +36,7 @@ def run() -> tuple[Measurement, ...]:
     took_s: dict[str, list[float]] = {name: [] for name in players}
     for turn in range(ROUNDS):
         seeds = range(turn * SEEDS_A_ROUND, (turn + 1) * SEEDS_A_ROUND)
-        # The order alternates, so that no code always has the warmer processor.
+        # The order alternates from turn to turn, so that no code always has the warmer processor.
         for name in list(players)[:: 1 if turn % 2 else -1]:
             took_s[name].append(players[name].seconds(list(seeds)))
     for process in players.values():
@@ -44,7 +45,7 @@ def run() -> tuple[Measurement, ...]:
         name: [60 * SEEDS_A_ROUND / seconds for seconds in rounds]
         for name, rounds in took_s.items()
     }
-    # Place 0 is the interpreted code of this checkout; only the other checkout, at 1, has a goal.
+    # `place` 0 is the interpreted code of this checkout. Only the other checkout, 1, has a goal.
     return tuple(
         _measurement(per_minute["compiled"], other, name, judged=base is not None and place == 1)
         for place, (name, other) in enumerate(list(per_minute.items())[1:])

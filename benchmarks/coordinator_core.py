@@ -1,8 +1,10 @@
 """The coordinator's core alone: requests a second, loads, and the memory of its state.
 
-There is no network, loop or log: requests are built beforehand and passed to `handle`. Each Result
-is carried out with as little code as possible (timers in a dict, appends acknowledged at once).
-Times are CPU times. A figure and its baseline are measured in turn. Baselines:
+There is no network, event loop or log: requests are built beforehand and passed to `handle`. Each
+Result (what the coordinator asks its host to do) is carried out with as little code as possible:
+timers are entries in a dict, and appends are acknowledged immediately. Times are CPU times. A
+figure and its baseline are measured in turn. A load reads the groups of a partition's log into
+memory; in the join phase of a rebalance, the members of a group rejoin. Baselines:
 - of requests: a handler that does nothing, called in the same way;
 - of a load: msgpack decoding of the same batches, keys and values into lists;
 - of memory: the size of the records in the log.
@@ -47,7 +49,7 @@ HEARTBEATS = 20
 COMMITS = 5
 """OffsetCommits of each member in one round."""
 SMALL, LARGE = 250, 2_000
-"""Sizes of the groups whose join phases are compared."""
+"""Sizes of the two groups whose join phases are compared."""
 LINEAR = 1.25
 """Largest ratio, LARGE to SMALL, of the cost for one member that counts as linear growth."""
 LOAD_GOAL = 0.4
@@ -58,7 +60,7 @@ LOADED_GROUPS = 1_000
 PARTITIONS = 50
 RECORDS_PER_BATCH = 10
 BATCHES_PER_CHUNK = 1_000
-"""Batches that one call of `load_batches` gets."""
+"""Most batches that one call of `load_batches` gets."""
 NOW_US = 1_700_000_000_000_000
 """Time of all requests: the benchmark has no clock for the coordinator."""
 
@@ -81,8 +83,8 @@ class Core:
         self.appended: list[Record] = []
         self._ids = count(1)
         self._offsets = count()
-        # A coordinator serves groups only after a load, here of partition 0 with leader epoch 0.
-        # Without `loads` the partition's log is empty.
+        # A coordinator serves groups only after a load. Here it loads partition 0 in leader epoch 0
+        # (the number of its leadership). Without `loads`, the log of the partition is empty.
         self.coordinator.begin_load(0, 0, NOW_US)
         for start in range(0, len(loads or ()), BATCHES_PER_CHUNK):
             chunk = (loads or ())[start : start + BATCHES_PER_CHUNK]
@@ -110,13 +112,17 @@ class Core:
             self.appended += append.records
             completed = AppendCompleted(append_id=append.append_id, base_offset=next(self._offsets))
             answered = self.coordinator.append_completed(completed, NOW_US)
-            result.replies += answered.replies  # the caller looks for the answer in its own Result
+            # The caller looks for the answer in the Result of its own request.
+            result.replies += answered.replies
             self.carry_out(answered)
 
     # -- groups --
 
     def stable_group(self, size: int) -> list[str]:
-        """Make a Stable group of `size` dynamic members; return their ids, the leader's first."""
+        """Make a Stable group of `size` dynamic members; return their ids, with the leader first.
+
+        The leader is the member that computes the assignment.
+        """
         # The first JoinGroup of a dynamic member only gets a member id (MEMBER_ID_REQUIRED).
         without_id = self.send([joining("") for _ in range(size)])
         ids = [_join_answer(result).member_id for result in without_id]
@@ -139,7 +145,7 @@ def joining(member: str) -> RequestEnvelope:
 
 
 def syncing(ids: list[str], generation: int) -> list[RequestEnvelope]:
-    """Return the SyncGroups of one generation; the leader's, which is the first, assigns."""
+    """Return the SyncGroups of one generation; the first member is the leader, which assigns."""
     # Kafka's ConsumerProtocolAssignment: version 1, one topic "t0" with partition 0, no user data.
     assignments = {member: b"\0\1\0\0\0\1\0\2t0\0\0\0\1\0\0\0\0\xff\xff\xff\xff" for member in ids}
     return [
@@ -160,13 +166,13 @@ def _join_answer(result: Result) -> JoinGroupResponse:
 
 
 def do_nothing(request_id: RequestId, request: RequestEnvelope, now_us: int) -> Result:
-    """Take a request as the coordinator does, and return an empty Result."""
+    """Take the arguments of the coordinator's `handle`, and return an empty Result."""
     return _NOTHING
 
 
 @contextmanager
 def cpu_time(times: list[float]) -> Iterator[None]:
-    """Add the seconds of CPU of a block; the cyclic collector runs before it, not in it."""
+    """Append the CPU seconds of a block to `times`; Python's garbage collector is off in it."""
     gc.collect()
     gc.disable()
     began = time.process_time()
@@ -191,7 +197,7 @@ def requests_per_second() -> list[Measurement]:
         def measure(
             name: str,
             requests: list[RequestEnvelope],
-            core: Core = core,  # the one of this round
+            core: Core = core,  # binds the Core of this round
         ) -> None:
             times: list[float] = []
             with cpu_time(times):
@@ -235,9 +241,9 @@ def requests_per_second() -> list[Measurement]:
 
 
 def _check(core: Core, ids: list[str], generation: int) -> None:
-    """Check that the group is in the state that follows from the measured requests.
+    """Check that the group is in the state that the measured requests must lead to.
 
-    Raises: RuntimeError, because requests that fail would be measured as too fast.
+    Raises: RuntimeError: otherwise requests that fail would be measured as fast ones.
     """
     (group,) = core.coordinator.groups()
     actual = (group.state.value, group.generation, len(group.members))
@@ -250,7 +256,8 @@ def join_phases() -> Measurement:
     costs: dict[int, list[float]] = {SMALL: [], LARGE: []}
     for _ in range(ROUNDS):
         for size, member_costs in costs.items():
-            phases = LARGE // size  # equally many requests for both sizes
+            # The smaller group has more join phases, so that both have equally many requests.
+            phases = LARGE // size
             core = Core()
             ids = core.stable_group(size)
             times: list[float] = []
@@ -277,7 +284,7 @@ def join_phases() -> Measurement:
 
 
 def commit_records(number: int, *, groups: int, partitions: int) -> list[Record]:
-    """Return `number` commits, of each group in turn."""
+    """Return `number` records of commits, one of each group in turn."""
     return [
         Record(
             encode_offset_commit_key(
@@ -311,7 +318,8 @@ def load() -> Measurement:
     batches = batches_of(commit_records(LOADED, groups=LOADED_GROUPS, partitions=PARTITIONS))
     loaded: list[float] = []
     decoded: list[float] = []
-    for _ in range(3):  # less than ROUNDS, because each takes seconds
+    # Fewer rounds than ROUNDS, because each takes seconds.
+    for _ in range(3):
         with cpu_time(loaded):
             core = Core(loads=batches)
         if len(core.coordinator.groups()) != LOADED_GROUPS:
@@ -335,7 +343,7 @@ def load() -> Measurement:
 
 
 def _decode_everything(batches: tuple[RecordBatch, ...]) -> None:
-    """Decode every batch, and the body behind the version in each key and value."""
+    """Decode every batch, and in each key and value the body after the version."""
     decode = msgspec.msgpack.Decoder().decode
     version_bytes = 2
     for batch in batches:
@@ -363,7 +371,7 @@ def memory() -> list[Measurement]:
     """Measure the memory of an offset, a group and a member, beside their records in the log.
 
     Each figure is the difference between a large and a small state, divided by the difference of
-    their sizes, so that memory of fixed size does not count.
+    their sizes. So memory that does not grow with the size does not count.
     """
     many, few = 50_000, 1_000
 

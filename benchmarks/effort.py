@@ -1,12 +1,9 @@
 """The effort of explored runs, compared with recorded effort: growth is a regression.
 
-Effort is counts of work in a run: rebalances, truncations and others, and requests by API. Seeds 0
-to 99 of explorations/standard.yaml are played, which is a space: a file from which each seed draws
-a cluster and its faults. Equal seeds have equal plans, so each run is compared with the recorded
-run of its seed. A count has grown if both hold:
-
-1. Its sum is more than GROWN times the recorded sum.
-2. The mean difference of the runs is more than SURE standard errors above zero.
+Effort is the work of a run, in counts: rebalances, truncations and others, and requests by API.
+Seeds 0 to 99 of explorations/standard.yaml are played. This file is a space: each seed draws a
+cluster and its faults from it. Equal seeds have equal plans, so each run is compared with the
+recorded run of its seed. A count has grown if both of these hold:
 
 `python -m benchmarks.effort --record` writes a new record, after a change that is meant to change
 the effort of runs, or the space.
@@ -29,15 +26,15 @@ from chaos.exploration.space import load_space
 SEEDS = 100
 """Number of seeds, 0 to 99; the record has a number for each of them."""
 GROWN = 1.03
-"""Ratio to the recorded sum above which a count may have grown."""
+"""Least ratio of a sum to the recorded sum at which a count can have grown."""
 SURE = 3.0
-"""A mean difference of this many standard errors above zero is not by chance."""
+"""A mean difference of more standard errors than this is not due to chance."""
 RECORD = Path(__file__).with_name("effort_recorded.json")
 SPACE = "standard"
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """The record. `counts` has, for each name of a count, one number for each seed."""
+    """The record. `counts` maps the name of a count to one number for each seed."""
 
     commit: str
     counts: dict[str, list[int]]
@@ -72,7 +69,7 @@ def compare(
     """Return the change of each count, the most significant growth first."""
     return sorted(
         (
-            # A count that one side does not have was 0 in each of its runs.
+            # If one side does not have a count, the count was 0 in each of its runs.
             _change(name, now.get(name, [0] * SEEDS), recorded.get(name, [0] * SEEDS))
             for name in now.keys() | recorded.keys()
         ),
@@ -85,7 +82,7 @@ def run() -> tuple[Measurement, ...]:
     recorded = msgspec.json.decode(RECORD.read_bytes(), type=Recorded)
     changes = compare(counts_of(_play_all()), recorded.counts)
     grown = [change.name for change in changes if change.has_grown]
-    # A count that was 0 in the record has no ratio; it is divided by 1 instead.
+    # A recorded count of 0 is replaced by 1, so that the ratio exists.
     worst = max(changes, key=lambda change: change.now / max(change.recorded, 1))
     for change in changes:
         ratio = change.now / change.recorded if change.recorded else math.nan

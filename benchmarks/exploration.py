@@ -1,10 +1,11 @@
 """Explored runs a minute on one core, and the gain of a second core.
 
-The runs are seeds of explorations/reference.yaml, a space: a file from which each seed draws a
-cluster and its faults. They are drawn and played as by `coordlab explore`: with every checker on
-and without messages in the trace. Each run must do the work that the file requires at least
-(`minimum`): a run in which little happens would be measured as too fast. Events a second are
-compared with those of a bare heapq loop, the smallest program that can run events at all.
+The runs are seeds of explorations/reference.yaml. This file is a space: each seed draws a cluster
+and its faults from it. The runs are drawn and played as `coordlab explore` does it, with every
+checker on and without messages in the trace. Each run must do at least the work that the file
+requires (`minimum`), because a run in which little happens would be measured as too fast. Events a
+second are compared with those of a bare heapq loop, the smallest program that can run events at
+all.
 """
 
 import cProfile
@@ -24,15 +25,17 @@ from cluster.ray.actors import LOCAL
 from cluster.ray.tasks import RayWorkers
 
 RUNS = 20
-"""Seeds 0 to 19 in every round: few enough for a minute, and representative of hundreds."""
+"""Seeds 0 to 19 are played in every round: few enough for a minute, representative of hundreds."""
 ROUNDS = 5
 GOAL_RUNS_PER_MINUTE = 1_000
 FAN_OUT_RUNS = 60
-"""Number of seeds. In every round, one worker plays them all, and then two workers share them."""
+"""Number of seeds. In every round, one worker plays all of them; then two workers share them."""
 BATCH = 5
 """Seeds in a batch of a worker."""
 GOAL_TWO_WORKERS = 1.5
-"""Least gain: below 2, because the two share memory, caches and the driver."""
+"""Least gain by a second worker. It is less than 2, because both share memory, caches and the
+driver.
+"""
 
 
 def check_minimum(space: Space, played: PlayedRun) -> None:
@@ -64,7 +67,8 @@ def one_core(space: Space) -> tuple[Measurement, ...]:
         per_minute.append(60 * len(runs) / took_s)
         events_per_s.append(sum(played.events for played in runs) / took_s)
         virtual_s_per_s.append(sum(played.virtual_us for played in runs) / 1e6 / took_s)
-    # Of the last round; every round plays the same seeds, and so has the same means.
+    # The means are those of the last round. Every round plays the same seeds and has the same
+    # means.
     mean = {
         "virtual s": sum(played.virtual_us for played in runs) / 1e6 / RUNS,
         "events": sum(played.events for played in runs) / RUNS,
@@ -79,7 +83,7 @@ def one_core(space: Space) -> tuple[Measurement, ...]:
         Measurement(
             name="explored runs, trace off, one core",
             value=value,
-            # The rate at which runs would end if a virtual second took a second.
+            # The baseline is the rate at which runs would end in real time.
             baseline=value / statistics.median(virtual_s_per_s),
             unit="runs/min",
             baseline_name="in real time",
@@ -102,7 +106,7 @@ def one_core(space: Space) -> tuple[Measurement, ...]:
 
 
 def _fan_out_s(workers: RayWorkers, names: tuple[WorkerName, ...]) -> float:
-    """Return the seconds that the workers `names` need for FAN_OUT_RUNS seeds."""
+    """Return the seconds that the workers in `names` need for FAN_OUT_RUNS seeds."""
     batches = [
         tuple(range(first, min(first + BATCH, FAN_OUT_RUNS)))
         for first in range(0, FAN_OUT_RUNS, BATCH)
@@ -121,7 +125,7 @@ def _fan_out_s(workers: RayWorkers, names: tuple[WorkerName, ...]) -> float:
 
 
 def two_workers(space: Space) -> Measurement:
-    """Measure one of Ray's workers and then two of them, in every round, by wall-clock time."""
+    """Measure in every round one of Ray's workers, then two of them, by wall-clock time."""
     with RayWorkers(LOCAL, partial(play_seeds, space), size=2) as workers:
         while len(workers.idle()) < workers.size:
             workers.wait(1.0)

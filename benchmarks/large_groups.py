@@ -1,11 +1,11 @@
 """Speed of `coordinator_crash` compared with real time, from 12 to 1,000 members.
 
-Each run is a user's command in a process of its own: it starts, plays, traces every message,
-checks, and writes the run directory and the summary. There are as many partitions as members. The
-figure is seconds of the run's clock for each CPU second of the process; its baseline is real time,
-1. `coordinator_crash` is an experiment in which the broker that coordinates the group
-`orders-readers` is killed. The printed exponent says how CPU seconds for a virtual second grow with
-the members, from the smallest group to the largest: 1 is linear.
+`coordinator_crash` is an experiment in which the broker that coordinates the group `orders-readers`
+is killed. Each run is a user's command in a process of its own: it starts, plays, traces every
+message, checks, and writes the run directory and the summary. There are as many partitions as
+members. The figure is seconds of the run's clock for each CPU second of the process; its baseline
+is real time, which is 1. The printed exponent says how the CPU seconds for a virtual second grow
+with the number of members, from the smallest group to the largest: 1 means linear growth.
 """
 
 import json
@@ -24,14 +24,14 @@ from scripts.compiled import build, missing_for_build
 
 ROOT = Path(__file__).resolve().parent.parent
 SIZES = (12, 100, 400, 1_000)
-"""Numbers of members, and of partitions; 12 is that of the experiment itself."""
+"""Numbers of members, and of partitions. The experiment itself has 12."""
 GOALS = {400: 1.0}
-"""Least speed for a number of members: 400 members must not be slower than real time."""
+"""Number of members -> least speed: with 400 members, a run must not be slower than real time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """One run. Units: seconds of the run's clock, of CPU."""
+    """One run, with the seconds of its own clock and of CPU."""
 
     members: int
     virtual_s: float
@@ -81,7 +81,7 @@ def play(members: int, *, compiled: bool) -> Played:
 
 
 def _children_s() -> float:
-    """Return the CPU seconds of all child processes that have ended so far."""
+    """Return the sum of the CPU seconds of all child processes that have ended so far."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -2,7 +2,7 @@
 
 The runs are copies of one run of the experiment `coordinator_crash`, each under another name. For
 each number of runs, a new Spark session first scans all event files with one groupBy, and then
-analyses the runs. The session is new so that the scan is as slow as a user's first query.
+analyses the runs. Because the session is new, the scan is as slow as a user's first query.
 `thousand_runs` measures this ratio for 1,000 runs.
 """
 
@@ -26,11 +26,12 @@ from tests.support.worlds.report_runs import Recipe, make_run
 SIZES = (10, 100)
 """Numbers of runs that are analysed together."""
 GOAL_SIZE, GOAL_RATIO = 100, 8.0
-"""For this number of runs, the largest ratio of the analysis to the scan that meets the goal."""
+"""The goal: for this number of runs, the analysis takes at most so many times as long as the
+scan."""
 GOAL_GB = 4.0
-"""Memory that the JVM must not reach, for any number of runs."""
+"""Memory that the JVM must stay below, for any number of runs."""
 LINEAR = 1.1
-"""Growth up to this factor counts as linear, because two measurements are never equal."""
+"""Growth up to this factor counts as linear: two measurements are never quite equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +62,9 @@ def measure(sizes: Sequence[int]) -> tuple[Measurement, ...]:
 
 
 def copy_runs(played: Path, folder: Path, count: int) -> list[Path]:
-    """Write a run `count` times below `folder`; each copy has its own name, also in its rows.
+    """Write `count` copies of a run below `folder`; each copy has its own name, even in its rows.
 
-    A run's name is `<experiment>/<run>`, the last two parts of its directory.
+    A run's name is `<experiment>/<run>`: the last two parts of its directory.
     """
     events = {path.name: pq.read_table(path) for path in (played / "events").glob("*.parquet")}
     copies = []
@@ -101,12 +102,12 @@ def _analyse(directories: Sequence[Path]) -> Analysed:
 
 
 def _most_memory_gb(pid: int) -> float:
-    """Return the peak memory of a process so far; 0 where the system does not report it."""
+    """Return the peak memory of a process so far; 0 if the system does not report it."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
     except OSError:
         return 0.0
-    # VmHWM, the high watermark of resident memory, is in kB.
+    # VmHWM is the peak of the resident memory ("high water mark"), in kB.
     return next((int(line.split()[1]) / 1e6 for line in lines if line.startswith("VmHWM")), 0.0)
 
 

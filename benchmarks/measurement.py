@@ -13,7 +13,7 @@ class Measurement:
     """One figure and its baseline.
 
     - `value`, `baseline`: medians of several rounds.
-    - `ratio`: the median of the rounds' ratios (`median_ratio`), mostly near value / baseline.
+    - `ratio`: the median of the rounds' ratios (`median_ratio`); mostly near value / baseline.
     - `goal`: a phrase such as "at least 0.6"; empty without a goal.
     - `met`: True if the goal is reached; None without a goal.
     """
@@ -68,7 +68,8 @@ def machine() -> str:
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("docs/SOAK.md", "docs/BENCHMARKS.md", "docs/PLANTED_BUGS.md", "docs/SIGHT.md")
-"""Pages with the figures. Writing them does not change the measured code."""
+"""Pages with the figures of benchmarks. A change of these pages is no change of the measured
+code."""
 
 
 def commit(root: Path = ROOT) -> str:

@@ -32,11 +32,13 @@ for line in sys.stdin:
         play_seed(space, item if isinstance(item, int) else tuple(item))
     print(time.process_time() - began, flush=True)
 """
-"""Program of a process: it plays the seeds and lineages of each line, and prints CPU seconds.
+"""Program of a process. It reads lines; a line is a list of seeds and lineages. It plays those of
+one line, and then prints the CPU seconds.
 
 A seed is a number. A lineage is a tuple of numbers: a seed, then the numbers of the mutations that
-are applied to its schedule, one after another. `coordlab` is imported first, because it installs
-the finder of compiled modules. Seed 0 is played first, to fill caches, and is not timed.
+are applied to the seed's schedule, one after another. The program imports `coordlab` first, because
+this installs the finder of compiled modules. It plays seed 0 first, to fill caches, and does not
+time it.
 """
 
 
@@ -49,7 +51,7 @@ class Player:
     answers: IO[str]
 
     def seconds(self, items: Sequence[int | tuple[int, ...]]) -> float:
-        """Return the CPU seconds of these seeds and lineages.
+        """Play some seeds and lineages, and return the CPU seconds that this took.
 
         Raises: RuntimeError if the process died.
         """
@@ -61,7 +63,7 @@ class Player:
         return float(answer)
 
     def end(self) -> None:
-        """Let the process end."""
+        """End the process by closing its input."""
         self.requests.close()
         self.process.wait()
 
@@ -69,7 +71,7 @@ class Player:
 def player(checkout: Path, space: str, *, compiled: bool) -> Player:
     """Start a process that plays `space` with the code of `checkout`. Raises: RuntimeError.
 
-    A checkout without its own `.venv` is played with this process's Python.
+    If the checkout has no `.venv` of its own, the process runs this process's Python.
     """
     checkout_python = checkout / ".venv" / "bin" / "python"
     program = str(checkout_python) if checkout_python.exists() else sys.executable

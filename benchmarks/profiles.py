@@ -22,16 +22,17 @@ LAYERS = (
     "partition_log",
     "protocol",
 )
-"""Beginnings of paths; a file belongs to the first that matches."""
+"""Beginnings of paths. A file belongs to the first one with which its path begins."""
 OTHERS = "library and builtins"
+"""Name of the layer of all other files."""
 
 
 def profile_text(profile: cProfile.Profile, title: str, *, functions: int = 20) -> str:
-    """Return the profile: a line for each layer and for each of the `functions` slowest."""
+    """Return the profile as text: a line for each layer, and for each of the slowest functions."""
     own_by_layer = dict.fromkeys((*LAYERS, OTHERS), 0.0)
     entries = []
-    # The profiler's own entries, not pstats: dataclasses generate methods with equal file, line and
-    # name, and pstats keeps only one of these.
+    # This reads the profiler's own entries, not pstats. Dataclasses generate methods with equal
+    # file, line and name, and pstats keeps only one of these.
     for entry in profile.getstats():
         code, calls, total, own = entry.code, entry.callcount, entry.totaltime, entry.inlinetime
         if isinstance(code, str):  # a builtin function, of which only the name is known

@@ -1,10 +1,11 @@
-"""The TCP link between node processes on Ray, against one raw actor call per message.
+"""The TCP link between node processes on Ray, compared with one raw actor call per message.
 
-Two actors, each a process, run on one machine. In one actor a server node answers heartbeats. The
-other actor sends the same request in two ways: over the link to the node, and by a call of the
-server's actor. The link is that of nodes, the connections of a Host. A Host is all that a node may
-touch: connections, timers, storage, trace. Two figures are measured of both ways in turn: the round
-trip of one request after the other, and requests per second with many in flight.
+An actor is a process of Ray whose methods other processes can call. Two actors run on one machine.
+In one of them, a server node answers heartbeats. The other actor sends the same request in two
+ways: over the link to the node, and by a call of the server's actor. The link is the one that nodes
+use, the connections of a Host. A Host is a node's only access to connections, timers, storage and
+trace. Two figures are measured for both ways in turn: the round trip of one request after the
+other, and requests per second with many in flight.
 """
 
 import asyncio
@@ -35,19 +36,20 @@ ROUNDS = 5
 SEQUENTIAL_REQUESTS = 300
 LINK_REQUESTS = 40_000
 ACTOR_REQUESTS = 2_000
-"""Fewer than LINK_REQUESTS, because an actor call takes about GOAL_RATE times as long."""
+"""Fewer than LINK_REQUESTS, because an actor call takes about GOAL_RATE times as long as a
+request."""
 CONNECTIONS = 64
 IN_FLIGHT = 512
 """Requests in flight: on the link, spread over CONNECTIONS, or as actor calls."""
 GOAL_RATE, GOAL_ROUND_TRIP = 20, 0.25
-"""Least ratio of the rates, and largest ratio of the round trips."""
+"""Goals: the least ratio of the rates, and the largest ratio of the round trips."""
 TIMEOUT_US = 60_000_000  # so long that no request here times out
 SERVER, CLIENT = NodeName("server"), NodeName("client")
 REQUEST = HeartbeatRequest(group_id="orders-readers", generation_id=7, member_id="m" * 50)
 
 
 class Responder:
-    """A node that answers every heartbeat at once."""
+    """A node that answers every heartbeat immediately."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -61,15 +63,15 @@ class Responder:
         self.host.reply(request.request_id, HeartbeatResponse())
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Stop at once."""
+        """Stop immediately."""
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Return an empty status."""
+        """Report nothing."""
 
 
 class LinkEnd:
-    """The actor: a process with one node, which can also be called directly."""
+    """The actor: a process with one node. Its methods can also be called directly, through Ray."""
 
     def __init__(self, name: NodeName, run_dir: str) -> None:
         self._name = name
@@ -84,7 +86,7 @@ class LinkEnd:
 
     async def listen(self) -> ProcessAddress:
         """Start the process's listener and its node."""
-        # A process has a listener, and one or more nodes; here one node, with the process's name.
+        # A process has one listener and any number of nodes; here one node, named like the process.
         self._process = NodeProcess(self._name, self._settings)
         address = await self._process.listen(LOOPBACK)
         self._node = self._process.start_node(
@@ -101,14 +103,14 @@ class LinkEnd:
         return HeartbeatResponse()
 
     async def link_round_trips(self) -> float:
-        """Return the median seconds of a request over the link, one after the other."""
+        """Return the median seconds of a request over the link; one request follows the other."""
         connection = self._node.host.connect(SERVER, "bench", setup_timeout_us=TIMEOUT_US)
         median = await _median_seconds(lambda: connection.call(REQUEST, timeout_us=TIMEOUT_US))
         connection.close()
         return median
 
     async def actor_round_trips(self, server: Any) -> float:  # noqa: ANN401 - an actor handle
-        """Return the median seconds of a raw actor call, one after the other."""
+        """Return the median seconds of a raw actor call; one call follows the other."""
 
         async def call() -> None:
             await server.answer.remote(REQUEST)
@@ -122,14 +124,14 @@ class LinkEnd:
             host.connect(SERVER, f"bench-{i}", setup_timeout_us=TIMEOUT_US)
             for i in range(CONNECTIONS)
         ]
-        # A first request on each connection, so that opening connections is not measured.
+        # Send a first request on each connection, so that opening connections is not measured.
         await asyncio.gather(
             *(connection.call(REQUEST, timeout_us=TIMEOUT_US) for connection in connections)
         )
         done = asyncio.get_running_loop().create_future()
         sent = answered = 0
 
-        # `number` is the number of a connection. Each answer is followed by the next request on the
+        # `number` is the number of a connection. After each answer, the next request is sent on the
         # same connection.
         def send(number: int) -> None:
             nonlocal sent
@@ -182,7 +184,8 @@ async def _median_seconds(call: Callable[[], Awaitable[object]]) -> float:
 
 def _measure(run_dir: str) -> tuple[Measurement, ...]:
     """Start both actors, measure both ways in turn, and return the two figures."""
-    # No CPU is reserved, and Ray must not hold back any of the IN_FLIGHT calls.
+    # The actors reserve no CPU. With this concurrency, Ray does not hold back any of the IN_FLIGHT
+    # calls.
     actor_class = ray.remote(num_cpus=0, max_concurrency=2 * IN_FLIGHT)(LinkEnd)
     server, client = actor_class.remote(SERVER, run_dir), actor_class.remote(CLIENT, run_dir)
     addresses = ray.get([server.listen.remote(), client.listen.remote()])
@@ -190,7 +193,7 @@ def _measure(run_dir: str) -> tuple[Measurement, ...]:
     ray.get([end.set_directory.remote(directory) for end in (server, client)])
 
     def interleaved(calls: tuple[Callable[[], Any], Callable[[], Any]]) -> list[list[float]]:
-        """Return the measured values of two calls, one list for each, called in turn."""
+        """Call two functions in turn, ROUNDS times; return one list of values for each of them."""
         samples: list[list[float]] = [[], []]
         for round_number in range(ROUNDS + 1):
             for values, call in zip(samples, calls, strict=True):

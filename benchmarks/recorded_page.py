@@ -8,9 +8,9 @@ def replace_section(page: str, part: str, section: str) -> str:
 
     `section` is the whole section, its heading `## {part}` included.
     """
-    # The heading of the part, and all up to the next heading of this level or the page's end.
+    # The heading of the part, and all text up to the next heading of this level or the page's end.
     pattern = re.compile(rf"^## {re.escape(part)}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
     if pattern.search(page):
-        # A function, since `sub` would interpret the backslashes of a string.
+        # A function returns the section, because `sub` would interpret backslashes in a string.
         return pattern.sub(lambda _: section + "\n", page).rstrip() + "\n"
     return page.rstrip() + "\n\n" + section

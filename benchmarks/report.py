@@ -1,10 +1,12 @@
 """Times to open, to draw and to write a report, and its size.
 
-1. The report of a run with 1,000 members, in a browser: the time until its first screen is drawn
-   and the keyboard works, the time until every chart is drawn, and the time of one zoom of all
-   lanes (rows of intervals over time). The run has ten groups of 100 members, a killed coordinator,
-   and every message in its trace. The baseline is a page that has only Vega's JavaScript, in the
-   same browser.
+The benchmark measures three things:
+
+1. Opening the report of a run with 1,000 members in a browser: the time until its first screen is
+   drawn and the keyboard works, the time until every chart is drawn, and the time of one zoom of
+   all lanes (rows of intervals over time). The run has ten groups of 100 members, a killed
+   coordinator, and every message in its trace. The baseline is a page that has only Vega's
+   JavaScript (the library that draws the charts), in the same browser.
 2. The size of this report, and the time to write it.
 3. The commands `analyze` and `report` of `coordinator_crash`, each in a process as a user starts
    it. The baseline is a process that starts Spark, counts to ten and ends.
@@ -38,7 +40,8 @@ ROUNDS, PROCESS_ROUNDS = 7, 3
 INTERACTIVE_S, MADE_S, LARGEST_MB = 2.0, 30.0, 10.0
 """Goals: time until interactive, time of `analyze` and `report` together, size of the report."""
 CRASH = Recipe(experiment="coordinator_crash")
-"""The run of the experiment `coordinator_crash`: 12 members, the broker of their group killed."""
+"""A run of the experiment `coordinator_crash`: 12 members, and the broker of their group is
+killed."""
 BARE_SPARK = """
 from pipeline.engine.session import spark_session
 with spark_session(short_work=True) as spark:
@@ -54,12 +57,12 @@ requestAnimationFrame(() => requestAnimationFrame(() => {{
 }}));
 </script></body></html>
 """
-"""A page without charts. It sets the same mark as a report, after the same two animation frames."""
+"""A page without charts. Like a report, it sets this mark after two animation frames."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """One opening of a page. Units: milliseconds, the first from the start of the navigation.
+    """One opening of a page. `interactive_ms` counts from the start of the navigation.
 
     A page without charts is only timed until it is interactive; its other times are 0.
     """
@@ -133,7 +136,7 @@ def _measure_opening(program: Path, report: Path, bare: Path) -> tuple[Measureme
         name: str, figure: Callable[[Opened], float], goal: str = "", met: bool | None = None
     ) -> Measurement:
         """Return the Measurement of one figure of the report, in seconds, against the bare page."""
-        # From milliseconds.
+        # The times of pages are in milliseconds.
         values = [figure(page) / 1_000 for page in pages]
         baselines = [value / 1_000 for value in bares]
         return Measurement(

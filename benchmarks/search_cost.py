@@ -1,9 +1,10 @@
-"""The cost of the search: runs a minute of the standard space, with this code and another one.
+"""The cost of the search: runs a minute of the standard space, with this code and with another one.
 
-This checkout and another one (`players`) have a process each. Both play the same seeds, in turn,
-interpreted, with all work that `explore` does in a run; each draws the plans from its own file of
-the space. Of five seeds, two mutate the plan of another seed, as in `explore`. A checkout without
-mutation plays those seeds as drawn. Without another checkout there is no figure.
+A space is a file from which each seed draws a plan: a cluster and its faults. This checkout and
+another one (`players`) have a process each. Both play the same seeds, in turn and interpreted, with
+all the work that `explore` does in a run. Each draws the plans from its own file of the space. Of
+five seeds, two mutate the plan of another seed, as in `explore`. If the code of a checkout cannot
+mutate plans, it plays those seeds as drawn. Without another checkout there is no figure.
 """
 
 import statistics
@@ -55,8 +56,9 @@ def run() -> tuple[Measurement, ...]:
 
 
 def items(seeds: range, *, is_guided: bool) -> list[int | tuple[int, ...]]:
-    """Return a player's items: of five seeds, the second and fourth mutate the one before."""
+    """Return a player's items. Of five seeds, the second and the fourth mutate the plan before."""
     return [
+        # A pair is a lineage: the seed of a plan, and the number of its mutation.
         (seed - 1, seed) if is_guided and seed % SEEDS_A_ROUND % 5 in (1, 3) else seed
         for seed in seeds
     ]

@@ -1,8 +1,10 @@
 """CPU time to shrink a long plan whose groups never recover.
 
-The plan is tests/schedules/seventy_four_faults.yaml, played with a planted bug. The baseline is one
-run of the whole plan, which waits for the groups until the liveness timeout. A shrinker without
-shorter waits would pay this cost for each long candidate.
+To shrink a plan of faults is to remove faults while it still shows the same bug; each attempt plays
+a candidate. The plan is tests/schedules/seventy_four_faults.yaml, played with a planted bug (a
+change of the code that breaks a promise). The baseline is one run of the whole plan, which waits
+for the groups until the liveness timeout. The shrinker waits for a shorter time; otherwise it would
+pay this cost for each long candidate.
 """
 
 import time
@@ -24,11 +26,12 @@ BUG = "unfence_elects_nobody"
 FAULTS_GOAL = 5
 CPU_GOAL_S = 60.0
 ANYTHING = Signature(check="liveness", claim="")
-"""A signature that no finding has, so that the first run of the plan goes on to its end."""
+"""The signature of no finding. With it as `stop_at`, the first run of the plan goes on to its
+end."""
 
 
 def run() -> tuple[Measurement, ...]:
-    """Shrink the plan, and note when at most FAULTS_GOAL faults were left."""
+    """Shrink the plan, and measure when at most FAULTS_GOAL faults were left."""
     experiment = load_experiment(str(SCHEDULE)).experiment
 
     def play_with_bug(candidate: Experiment, seed: int, signature: Signature) -> PlayedRun:

@@ -31,7 +31,8 @@ PARTS = {
     "zookeeper": ("zookeeper",),
     "ray": ("ray_shrunk", "ray"),
 }
-"""The modules of each part, `tests/soak/test_<module>.py`; a section of the page has its name."""
+"""The modules of each part: `tests/soak/test_<module>.py`. The page has a section for each
+module."""
 KEPT = ROOT / ".soak"
 """Folder of the results of unfinished parts, with a folder for each part."""
 HEAD = """# Soak
@@ -66,7 +67,7 @@ def run_module(module: str) -> tuple[bool, str]:
         for line in done.stdout.splitlines()
         if line.startswith("soak: ")
     ]
-    # pytest's last line: the numbers of tests and the time, between equals signs.
+    # The last line of pytest has the numbers of tests and the time, between equals signs.
     closing = done.stdout.strip().splitlines()[-1].strip("= ") if done.stdout.strip() else ""
     section = [
         f"## {module}",

@@ -1,4 +1,7 @@
-"""Duration of `analyze` for 100 and 1,000 runs, as in `many_runs`; slow, so only run by name."""
+"""Duration of `analyze` for 100 and 1,000 runs, as in `many_runs`.
+
+This takes long, so it runs only if it is named on the command line.
+"""
 
 from benchmarks.many_runs import measure
 from benchmarks.measurement import Measurement

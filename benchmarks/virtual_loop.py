@@ -1,12 +1,13 @@
 """Events a second of VirtualLoop, compared with a bare heapq loop that has the same workload.
 
-The workload is that of heartbeats, with 100 clients:
+VirtualLoop is the event loop of runs in virtual time (their own simulated clock). The workload is
+that of heartbeats, with 100 clients:
 1. A client sends a request to a server, and sets a request timeout.
-2. The server sets the client's session timer anew, and answers.
+2. The server restarts the client's session timer, and answers.
 3. The client cancels the request timeout, and sends the next request after 3 s.
-Neither timeout ever expires. The baseline is the least code that can run the workload: a heap of
-tuples, without classes, methods or limits; a cancelled timer is a flag in a list. An event is a
-message that arrives, or a request that is sent.
+Neither the request timeout nor the session timer ever expires. The baseline is the least code that
+can run the workload: a heap of tuples, without classes, methods or limits; a cancelled timer is a
+flag in a list. An event is a message that arrives, or a request that is sent.
 """
 
 import random
@@ -26,7 +27,7 @@ ROUNDS = 9
 HEARTBEAT_US = 3_000_000
 REQUEST_TIMEOUT_US = 30_000_000
 SESSION_TIMEOUT_US = 45_000_000
-"""These three times are Kafka's defaults."""
+"""These three times are defaults of Kafka's consumer and broker."""
 CALLBACKS_GOAL = 0.6
 """Least ratio of VirtualLoop's events a second to those of the bare loop."""
 
@@ -40,8 +41,8 @@ def _latencies() -> list[int]:
 def bare_heap() -> float:
     """Return events per CPU second of the bare loop."""
     latencies = _latencies()
-    # Time, sequence number, callback, arguments. The sequence number orders entries of equal time,
-    # so that callbacks are never compared.
+    # An entry is a time, a sequence number, a callback and its arguments. The sequence number
+    # orders entries of equal time, so that callbacks are never compared.
     heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
     now_us = sequence = events = 0
     sessions: list[list[bool]] = [[False] for _ in range(CLIENTS)]
@@ -56,6 +57,7 @@ def bare_heap() -> float:
         timeout = [False]
         sequence += 2  # for two entries
         heappush(heap, (now_us + REQUEST_TIMEOUT_US, sequence - 1, expire, (timeout,)))
+        # `& 4_095` is the event's number modulo 4,096, the number of latencies.
         arrival_us = now_us + latencies[events & 4_095]
         heappush(heap, (arrival_us, sequence, serve, (client, timeout)))
 
@@ -78,7 +80,8 @@ def bare_heap() -> float:
 
     for client in range(CLIENTS):
         sequence += 1
-        heappush(heap, (client, sequence, send, (client,)))  # one client a microsecond
+        # The clients start one microsecond apart.
+        heappush(heap, (client, sequence, send, (client,)))
     started = time.process_time()
     while events < EVENTS:
         now_us, _, callback, args = heappop(heap)
@@ -169,7 +172,7 @@ def virtual_coroutines() -> float:
     speed = events / (time.process_time() - started)
     for task in tasks:
         task.cancel()
-    loop.run_until_us(loop.now_us())  # lets the cancelled tasks end
+    loop.run_until_us(loop.now_us())  # the cancelled tasks end in this call
     return speed
 
 

@@ -1,6 +1,7 @@
 """Virtual seconds per second of CPU: the speed of a whole cluster compared with real time.
 
-Three loads of a cluster with one controller, three brokers and twelve consumers in a stable group:
+Virtual time is the simulated clock of a run. The speed is measured under three loads of a cluster
+with one controller, three brokers and twelve consumers in a stable group:
 
 1. 10 records a second, one commit a second of each member, the trace off.
 2. 120 records a second, which is 10 for each member; otherwise as 1.
@@ -8,7 +9,8 @@ Three loads of a cluster with one controller, three brokers and twelve consumers
    every 200 ms), with every message traced. The rows go to a digest and a list, as in a recorded
    run.
 
-A profile of the third load is printed, by layer and by function. The baseline is real time, 1.
+The benchmark also prints a profile of the third load, by layer and by function. The baseline is
+real time, which is 1.
 """
 
 import cProfile
@@ -27,7 +29,7 @@ from protocol.trace import TraceRow
 
 SECOND_US = 1_000_000
 SETTLE_S = 15
-"""Virtual seconds before measuring: registration, elections, the first rebalance."""
+"""Virtual seconds before measuring, for the registration, elections and the first rebalance."""
 ROUNDS = 5
 """Number of seeds, 0 to 4."""
 COMMIT_EACH_SECOND = "groups.orders-readers.commit_interval_ms=1000"
@@ -38,7 +40,7 @@ BUSY = (COMMIT_EACH_SECOND, "producers.0.records_per_second=120")
 def cluster_of(overrides: tuple[str, ...] = ()) -> ClusterSpec:
     """Return the cluster of the coordinator_crash experiment, changed by `overrides`.
 
-    Only the cluster and its clients are taken: the experiment's crash is not injected.
+    Only the cluster and its clients are used: the experiment's crash does not happen.
     """
     path = ROOT / "experiments" / "coordinator_crash.yaml"
     return to_cluster_spec(load_experiment(str(path), overrides).experiment)
@@ -92,9 +94,9 @@ def profile_of(spec: ClusterSpec, *, virtual_s: int, traced: bool) -> str:
 
 
 def run() -> tuple[Measurement, ...]:
-    """Measure the loads; the median of several seeds."""
+    """Measure the loads; each figure is the median of several seeds."""
     measurements = []
-    # The goal is the least number of virtual seconds a CPU second; None: no goal.
+    # The goal is the least number of virtual seconds per CPU second; None means no goal.
     for name, overrides, virtual_s, traced, goal in (
         ("10 records/s, trace off", LIGHT, 60, False, 100.0),
         ("120 records/s, trace off", BUSY, 20, False, None),

@@ -1,17 +1,19 @@
 """Real Kafka clients in a cluster of `coordlab up`: start, memory, requests, records, idle CPU.
 
+librdkafka is a client library for Kafka, written in C; its Python package is confluent_kafka.
+
 1. Time from the start of `up` to the first commit of a librdkafka consumer, on the local runtime
    and on Ray. The baseline is an interpreter that starts and imports the client library.
 2. Memory of `up` with three brokers and twelve librdkafka consumers. The baseline is an interpreter
    that imports asyncio.
-3. Requests a second, one after the other over one TCP connection: Heartbeat, and Produce of 1 KB
-   with acks=all on one replica. The baseline is a bare asyncio server that answers the same
+3. Requests a second over one TCP connection, one request after the other: Heartbeat, and Produce of
+   1 KB with acks=all on one replica. The baseline is a bare asyncio server that answers the same
    requests with bytes of the same size. The servers are processes; the client is this process.
 4. Records of 100 bytes a second of librdkafka's producer and consumer, with three brokers. The
-   baseline of both is the producer with librdkafka's own mock cluster. The consumer has no mock
-   baseline: a mock cluster stores nothing that a consumer of another process could read.
-5. CPU of `up` while a group of 200 consumers waits: with one partition, so that 199 own nothing,
-   and with 200 empty partitions, of which each polls one. The baseline is one core.
+   baseline of both is the producer with librdkafka's own mock cluster. The consumer has no baseline
+   of its own: a mock cluster stores nothing that a consumer of another process could read.
+5. CPU of `up` while a group of 200 consumers waits. With one partition, 199 of them own nothing;
+   with 200 empty partitions, each polls one. The baseline is one core.
 """
 
 import asyncio
@@ -35,7 +37,7 @@ from protocol.records.kafka_format import encode_batch
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRDKAFKA = ROOT / "clients" / "librdkafka.py"
-# Goals: largest times, memory and CPU, least rates.
+# Goals: the largest times, memory and CPU; the least rates.
 FIRST_COMMIT_S = {"local": 1.5, "ray": 10.0}
 MEMORY_MB = 256.0
 ECHO_SHARE = 0.2  # of the bare server's requests a second
@@ -47,12 +49,13 @@ ROUNDS, RAY_ROUNDS = 5, 3
 REQUESTS, RECORDS, RECORD_BYTES = 2_000, 200_000, 100
 MEMBERS = 200
 SETTLED_S = 20.0
-"""Time after which the group of a new cluster is stable."""
+"""Time after which the group of a new cluster is surely stable."""
 WATCHED_S = 10.0
 """Time over which the CPU of waiting members is measured."""
 HEARTBEAT, PRODUCE = 12, 0
-"""API keys."""
+"""Kafka's numbers (API keys) of these two requests."""
 NO_DELAY = ("--var", "cluster.config.group.initial.rebalance.delay.ms=0")
+"""Options by which a new group does not wait for more members."""
 
 ECHO = """
 import asyncio, sys
@@ -78,8 +81,8 @@ async def serve():
 
 asyncio.run(serve())
 """
-"""The bare server. It answers each request with its correlation id and as many bytes as the command
-line says."""
+"""The program of the bare server. It answers each request with the request's correlation id and as
+many bytes as its command line says."""
 MANY_MEMBERS = """
 import sys, threading, time
 from confluent_kafka import Consumer
@@ -100,7 +103,7 @@ while True:
         consumer.poll(0)
     time.sleep(0.2)
 """
-"""Consumers of one group in one process, until it is killed."""
+"""A program with many consumers of one group, which runs until it is killed."""
 SPEED = """
 import json, sys, time
 from confluent_kafka import Consumer, Producer
@@ -141,12 +144,12 @@ if bootstrap != "mock":
     consumer.close()
 print(json.dumps({"produced": produced, "consumed": consumed, "failed": len(failed) + left}))
 """
-"""A producer that produces all records, then a consumer that reads them; prints records a second of
-both, and the number of records that were not acknowledged."""
+"""A program with a producer that produces all records, and a consumer that then reads them. It
+prints the records a second of both, and the number of records that were not acknowledged."""
 
 
 def run() -> tuple[Measurement, ...]:
-    """Measure all figures; each figure has a cluster of its own."""
+    """Measure all figures. Each figure has a cluster of its own."""
     starts = (_first_commit("local", ROUNDS), _first_commit("ray", RAY_ROUNDS))
     return (*starts, _memory(), *_requests(), *_records(), *_idling())
 
@@ -156,7 +159,7 @@ def run() -> tuple[Measurement, ...]:
 
 @contextmanager
 def _up(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", str, float]]:
-    """Start a cluster; yield its process, its bootstrap servers and its start time."""
+    """Start a cluster; yield its process, its bootstrap servers, and the time of the start."""
     with tempfile.TemporaryDirectory(prefix="coordlab-bench-") as folder:
         began_s = time.perf_counter()
         process = subprocess.Popen(
@@ -183,7 +186,7 @@ def _up(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", str, float]]
 
 
 def _drain(process: "subprocess.Popen[str]") -> None:
-    """Read a process's output, so that its pipe does not fill."""
+    """Read a process's output in another process, so that its pipe does not become full."""
     subprocess.Popen(["cat"], stdin=process.stdout, stdout=subprocess.DEVNULL)
 
 
@@ -230,7 +233,7 @@ def _resident_mb(pid: int) -> float:
 
 def _cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    # `fields` begins behind the name of the process, with field 3 of proc(5).
+    # `fields` begins after the name of the process, with field 3 of proc(5).
     utime, stime = int(fields[14 - 3]), int(fields[15 - 3])
     ticks_per_second = 100  # Linux's clock tick on all common processors
     return (utime + stime) / ticks_per_second
@@ -310,13 +313,16 @@ def _frame(api: int, version: int, correlation_id: int, body: bytes) -> bytes:
 
 
 def _heartbeat(correlation_id: int) -> bytes:
-    """Return a request with generation 1 and no group instance id (the last two bytes)."""
+    """Return a request with generation 1. The last two bytes say: no group instance id."""
     body = _string("payments") + struct.pack(">i", 1) + _string("m" * 50) + b"\xff\xff"
     return _frame(HEARTBEAT, 3, correlation_id, body)
 
 
 def _produce(batch: bytes, partition: int, correlation_id: int) -> bytes:
-    """Return a request without a transactional id, with acks -1 (all) and a timeout of 30 s."""
+    """Return a request with acks -1 (all) and a timeout of 30 s.
+
+    The first two bytes of its body say: no transactional id.
+    """
     data = struct.pack(">i", partition) + struct.pack(">i", len(batch)) + batch
     topic = struct.pack(">i", 1) + _string("orders") + struct.pack(">i", 1) + data
     return _frame(PRODUCE, 7, correlation_id, b"\xff\xff" + struct.pack(">hi", -1, 30_000) + topic)
@@ -349,7 +355,7 @@ class _SequentialClient:
 
 
 def _requests() -> Iterator[Measurement]:
-    """Measure requests a second of one connection, one after the other."""
+    """Measure requests a second over one connection, one request after the other."""
     batch = _kilobyte_batch()
     with _up("--brokers", "1", "--topic", "orders:1:1") as (_, bootstrap, _):
         port = int(bootstrap.rpartition(":")[2])
@@ -357,7 +363,7 @@ def _requests() -> Iterator[Measurement]:
             ("Heartbeat", [_heartbeat(n) for n in range(REQUESTS)]),
             ("Produce of 1 KB", [_produce(batch, 0, n) for n in range(REQUESTS)]),
         ):
-            # The bare server's answers get the size that the cluster's answers have.
+            # The bare server's answers must have the size of the cluster's answers.
             _, answer_bytes = asyncio.run(_SequentialClient(port).rate(requests[:100]))
             rates, echoes = [], []
             with _python(ECHO, str(answer_bytes)) as echo:
@@ -384,7 +390,8 @@ def _requests() -> Iterator[Measurement]:
 def _records() -> Iterator[Measurement]:
     """Measure records a second of librdkafka's producer and consumer."""
     produced, consumed, mocked = [], [], []
-    for _ in range(3):  # few rounds: each starts a cluster
+    # Few rounds, because each starts a cluster.
+    for _ in range(3):
         with _python(SPEED, "mock", str(RECORDS), str(RECORD_BYTES)) as speed:
             mocked.append(json.loads(_first_line(speed))["produced"])
         with (

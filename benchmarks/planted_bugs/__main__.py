@@ -50,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name in dict.fromkeys(parsed.space or bug.space for bug in known.values())
     }
     hunts = []
-    # Without a name: BUGS. The bugs of operations are searched for only by name, and are recorded
-    # only if exactly all of them were named.
+    # If no bug is named, these are BUGS. The bugs of operations are only searched for if they are
+    # named, and only recorded if exactly all of them are named.
     for name in parsed.bugs or BUGS:
         hunts.append(hunt(known[name], spaces[parsed.space or known[name].space], seeds=seeds))
         print(hunts[-1], flush=True)

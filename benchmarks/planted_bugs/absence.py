@@ -1,15 +1,18 @@
 """The bugs of the space `operations`, planted in runs of another space, which must not show them.
 
 A space is a file from which each seed draws an experiment; `operations` is the one with rollouts.
-The record is docs/PLANTED_BUGS.md. "Shows" means: the run fails with the bug and passes without it.
-1. All bugs are planted together. A seed that passes with them shows none of them.
-2. First, the seed that the record names for each bug is played in the bug's own space, and must
-   show the bug. Otherwise a pass would prove nothing: a bug may be planted where no code runs.
-3. The seeds of the other space are played in order. A seed that fails is also played without the
-   bugs, because only a failure that needs the bugs counts.
+The record is docs/PLANTED_BUGS.md. A seed *shows* a bug if its run fails with the bug and passes
+without it.
+1. First, all bugs are planted together. The seed that the record names for each bug is played in
+   the bug's own space, and must show the bug. Otherwise a pass would prove nothing: a bug could be
+   planted where no code runs.
+2. Then the seeds of the other space are played in order. A seed that passes with all bugs planted
+   shows none of them.
+3. A seed that fails is also played without the bugs, because only a failure that needs the bugs
+   counts.
 
-A file has the results of the played seeds, so that an interrupted search continues. With other code
-or other bugs the search begins anew.
+The results of the played seeds are kept in a file, so that an interrupted search continues. With
+other code or other bugs the search begins anew.
 Data flow: (PlantedBugs, Space) -> draw -> play -> Absence -> record.
 """
 
@@ -33,7 +36,7 @@ from cluster.compiled import fingerprint
 PROGRESS = ROOT / ".soak" / "planted_bugs_absent.json"
 """The default file of kept results; git ignores its folder."""
 _ROW = re.compile(r"^\| (\w+) \| [^|]+ \| (\d+) \| ([^|]+) \|", re.MULTILINE)
-"""A row of the record: name of the bug, seeds needed, checks."""
+"""A row of the record: name of the bug, number of seeds needed, names of the checks."""
 _KEEP_EVERY = 10
 """Number of seeds after which the file is written again."""
 
@@ -53,7 +56,7 @@ class Absence(msgspec.Struct, frozen=True, kw_only=True):
     """The seeds of a space that were played with all `bugs` planted.
 
     - `code`: the fingerprint of the code that played the seeds.
-    - `seeds`: the number of seeds that were played, which are 0 to `seeds` - 1.
+    - `seeds`: the number of seeds that were played; these are the seeds 0 to `seeds` - 1.
     - `shown`: the seeds that fail only with the bugs.
     - `fails_without_bugs`: the seeds that also fail without the bugs.
     - `undecided`: the number of seeds without a verdict.
@@ -75,7 +78,7 @@ def shown_in_record(page: str, bugs: Mapping[str, PlantedBug]) -> dict[str, Show
     Raises: NotShown if the page has no row of a bug.
     """
     rows = {
-        # Seeds count from 0: of `needed` seeds that were played, the last one shows the bug.
+        # Seeds count from 0. If `needed` seeds were played, the last one shows the bug.
         name: ShownBy(seed=int(needed) - 1, checks=tuple(checks.split(", ")))
         for name, needed, checks in _ROW.findall(page)
     }
@@ -88,7 +91,7 @@ def shown_in_record(page: str, bugs: Mapping[str, PlantedBug]) -> dict[str, Show
 def check_shown(bugs: Mapping[str, PlantedBug], shown_by: Mapping[str, ShownBy]) -> None:
     """Play the recorded seed of each bug with all bugs planted.
 
-    Raises: NotShown if a seed does not fail a check with which the record has found the bug.
+    Raises: NotShown if a seed fails none of the checks that found the bug according to the record.
     """
     for name, shown in shown_by.items():
         experiment = draw(load_space(bugs[name].space), shown.seed)
@@ -109,10 +112,10 @@ def search_absent(
     progress: Path,
     on_seed: Callable[[Absence], None] = lambda absence: None,
 ) -> Absence:
-    """Play the first `seeds` seeds of `space` with all bugs planted; skip those of kept results."""
+    """Play the first `seeds` seeds of `space` with all bugs planted, from the kept results on."""
     absence = _kept(progress, bugs, space)
     while absence.seeds < seeds:
-        # Without this, Python's collection of cycles took half of the time.
+        # Without this, Python's collection of reference cycles would take half of the time.
         with collecting_afterwards():
             absence = _with_next_seed(absence, bugs, space)
         if absence.seeds % _KEEP_EVERY == 0 or absence.seeds == seeds:
@@ -122,7 +125,7 @@ def search_absent(
 
 
 def _kept(progress: Path, bugs: Mapping[str, PlantedBug], space: Space) -> Absence:
-    """Return the results in the file, or an Absence without seeds if they are of other code."""
+    """Return the results in the file; an Absence without seeds if the code or bugs were others."""
     begun = Absence(space=space.name, bugs=tuple(bugs), code=fingerprint(), commit=commit())
     if not progress.exists():
         return begun
@@ -132,7 +135,7 @@ def _kept(progress: Path, bugs: Mapping[str, PlantedBug], space: Space) -> Absen
 
 
 def _keep(progress: Path, absence: Absence) -> None:
-    """Replace the file in one step, so that an interruption leaves a whole file."""
+    """Replace the file in one step, so that an interruption never leaves half a file."""
     progress.parent.mkdir(parents=True, exist_ok=True)
     unfinished = progress.with_suffix(".unfinished")
     unfinished.write_bytes(msgspec.json.encode(absence))
@@ -155,7 +158,7 @@ def _with_next_seed(absence: Absence, bugs: Mapping[str, PlantedBug], space: Spa
 
 
 def _play_planted(bugs: Mapping[str, PlantedBug], experiment: Experiment, seed: int) -> PlayedRun:
-    """Play with all bugs, and without the nodes' own invariant checks: only checkers may judge."""
+    """Play with all bugs, without the nodes' own invariant checks: only the checkers may judge."""
     with ExitStack() as stack:
         for bug in bugs.values():
             stack.enter_context(bug.planted())

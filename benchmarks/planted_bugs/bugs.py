@@ -1,10 +1,15 @@
 """The bugs: each changes one behaviour of the real code, in this process, while it is planted.
 
-A function below plants the bug whose name it has; `BUGS`, at the end, says of each bug what it
-changes and which rule it breaks ("BEHAVIOUR 5.5" is a section of docs/kafka/BEHAVIOUR.md). Most
-functions wrap the real method, and change only an argument or a result of it. A patched name must
-exist: `patch.object` raises AttributeError otherwise. Ray's workers are other processes, in which
-the bug would not be planted, so `hunt` plays all runs in one process.
+A function below plants the bug that has the function's name. `BUGS`, at the end, says of each bug
+what it changes and which rule it breaks ("BEHAVIOUR 5.5" is a section of docs/kafka/BEHAVIOUR.md).
+Most functions wrap the real method, and change only an argument or a result of it. A patched name
+must exist: `patch.object` raises AttributeError otherwise. Ray's workers are other processes, in
+which the bug would not be planted, so `hunt` plays all runs in one process.
+
+An unload drops the groups of a partition whose leadership a broker has lost; a load reads them. The
+leader epoch is the number of the leadership. The high watermark is the offset below which every
+in-sync replica (the ISR) has the records. A tombstone is a record without a value, which deletes
+its key. To fence a broker is to take its leaderships away; to unfence it is to let it lead again.
 """
 
 from collections.abc import Callable
@@ -55,8 +60,9 @@ def _unload_without_epoch(stack: ExitStack) -> None:
     def unload_always(
         self: GroupCoordinator, partition: int, leader_epoch: int | None, now_us: int
     ) -> Result | LoadIgnored:
-        # The call remembers a newer epoch, so that loads are checked as before. Its answer, whether
-        # the epoch is acceptable, is ignored: that is the bug. Below, None means any epoch.
+        # `_accepts_epoch` also remembers a newer epoch, so that loads are checked as usual. Its
+        # answer (whether the unload may happen) is ignored here: that is the bug. Below, None means
+        # any epoch.
         if leader_epoch is not None:
             self._accepts_epoch(partition, leader_epoch)
         return unload(self, partition, None, now_us)
@@ -72,7 +78,7 @@ def _reply_before_high_watermark(stack: ExitStack) -> None:
         info: AppendInfo,
         detail: dict[str, object],
     ) -> None:
-        del partition  # its high watermark, for which the real method waits
+        del partition  # the real method waits for the high watermark of this partition
         self._complete(append, ErrorCode.NONE, info, detail)
 
     stack.enter_context(patch.object(CoordinatorAppends, "_await", do_not_wait))
@@ -103,9 +109,9 @@ def _commit_of_any_generation(stack: ExitStack) -> None:
 def _timer_survives_unload(stack: ExitStack) -> None:
     timer_fired = GroupCoordinator.timer_fired
 
-    # 1. After the unload has cancelled all timers, the session timers are set again, under other
-    #    keys, because a later load sets timers with the old keys.
-    # 2. When such an old timer fires, it is applied to the group that was loaded again meanwhile.
+    # 1. After the unload has cancelled all timers, the bug sets the session timers again. They get
+    #    other keys, because a later load sets timers with the old keys.
+    # 2. When such an old timer fires, the bug applies it to the group that was loaded again.
     def cancel_but_sessions(turn: Turn, group: Group) -> None:
         cancel_all(turn, group)
         for member in group.members.values():
@@ -128,7 +134,7 @@ def _load_drops_tombstones(stack: ExitStack) -> None:
     def fields_with_values(
         batch: RecordBatch, codecs: Codecs = NO_CODECS
     ) -> list[tuple[bytes | None, bytes | None, int]]:
-        # fields[1] is a record's value.
+        # fields[1] is the value of a record; a tombstone has none.
         return [fields for fields in fields_of(batch, codecs) if fields[1] is not None]
 
     stack.enter_context(patch("coordinator.storage.load.fields_of", fields_with_values))
@@ -154,7 +160,7 @@ def _high_watermark_by_majority(stack: ExitStack) -> None:
             return False
         followers = [follower.log_end_offset for follower in self.followers.values()]
         ends = sorted([self._log.log_end_offset, *followers], reverse=True)
-        # The middle of the sorted log ends: half of the others are at least as high.
+        # The middle of the sorted log ends: at least half of the other replicas are as high.
         reached = ends[len(ends) // 2]
         if reached <= self._log.high_watermark:
             return False
@@ -197,7 +203,7 @@ def _unfence_elects_nobody(stack: ExitStack) -> None:
         broker: BrokerRegistration,
         decision: Decision[BrokerHeartbeatResponse],
     ) -> None:
-        # `_change` makes the records of elections; unfencing calls it for leaderless partitions.
+        # `_change` makes the records of elections. Unfencing calls it for leaderless partitions.
         with patch.object(self, "_change", _do_nothing):
             unfence(self, broker, decision)
 
@@ -215,8 +221,9 @@ def _keeps_lost_partitions(stack: ExitStack) -> None:
     release_partitions = ConsumerCoordinator.release_partitions
 
     async def give_up_what_may_be_committed(self: ConsumerCoordinator) -> None:
-        # A member with a generation revokes its partitions. A member without a generation has lost
-        # its partitions: the bug is that it keeps them.
+        # The method does two things: a member with a generation revokes its partitions, and a
+        # member without one loses them. The bug leaves out the second, so that the member keeps
+        # them.
         if self._membership.member.has_generation:
             await release_partitions(self)
 
@@ -235,8 +242,9 @@ def _never_asks_again(stack: ExitStack) -> None:
         lookup: RequestFuture[None],
     ) -> None:
         answered(self, asked, future, lookup)
-        # `_found` counts discoveries: the first lookup of all may fail and be repeated. A lookup
-        # that stays in `_lookup` counts as in flight, so no other one is sent.
+        # `_found` counts discoveries. The first lookup of all may fail and be repeated. A later
+        # lookup that failed stays in `_lookup`: it counts as in flight, so that no other one is
+        # sent.
         if lookup.error is not None and self._found:
             self._lookup = lookup
 
@@ -254,7 +262,8 @@ def _commits_what_was_fetched(stack: ExitStack) -> None:
         batches: tuple[RecordBatch, ...],
     ) -> None:
         keep(self, state, position, batches)
-        # `_completed` are fetches that poll has not returned; commits take `state.position`.
+        # `_completed` holds fetched records that poll has not returned. A commit takes its offset
+        # from `state.position`, so the bug moves the position behind them.
         fetched = self._completed.get(state.partition)
         if fetched is not None:
             state.position = fetched.next_position
@@ -363,4 +372,5 @@ BUGS: dict[str, PlantedBug] = {
         *ZOOKEEPER_BUGS,
     )
 }
-"""The bugs of README.md in this folder, by name, without those of `operation_bugs`."""
+"""The bugs of README.md in this folder, by name. The bugs of `operation_bugs` are not among
+them."""

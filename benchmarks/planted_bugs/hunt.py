@@ -1,14 +1,17 @@
 """The search for one planted bug: seeds in order, until one fails only with the bug.
 
+A schedule is the experiment that a seed draws from a space: a cluster and its faults. A finding is
+a violation that a checker reports. To shrink a schedule is to remove faults and other parts while
+it still shows the finding.
+
 1. Seeds are played with the bug until one has a finding of a checker, and passes without the bug.
    The nodes' own invariant checks are off, because their failures cannot be shrunk.
-2. Of the first few such schedules, the one with the fewest faults before its finding is shrunk with
-   the bug planted; a person would choose that schedule, too. The shrunk schedule must pass without
+2. A few such schedules are collected. The one with the fewest faults before its finding is shrunk
+   with the bug planted; a person would choose this one, too. The shrunk schedule must pass without
    the bug.
 3. If too many faults are left, another schedule is shrunk.
 
-A schedule is the experiment that a seed draws from a space: a cluster and its faults. A finding is
-a violation that a checker reports. All runs are in this process, in which the bug is planted.
+All runs are in this process, in which the bug is planted.
 Data flow: (PlantedBug, Space) -> draw -> play -> Hunted.
 """
 
@@ -33,29 +36,31 @@ from chaos.exploration.signature import Signature
 from chaos.exploration.space import Space, base_experiment
 
 SEEDS = 500
-"""Seeds 0 to 499: the number within which a bug must be found."""
+"""The bug must be found within this number of seeds, which are 0 to 499."""
 SCHEDULES = 6
 """Largest number of failing schedules that are collected, to find one with few faults."""
 FEW_FAULTS = 10
-"""A schedule with at most this many faults before its finding ends the collection.
+"""If a schedule has at most this many faults before its finding, no more schedules are collected.
 
-Later faults do not matter, because the shrinker removes them in its first step.
+Faults after the finding do not matter, because the shrinker removes them in its first step.
 """
 TRIES = 3
 """Largest number of schedules that are shrunk."""
 FAULTS_MAX = 3
-"""A shrunk schedule with at most this many faults is small enough: no other one is shrunk."""
+"""If at most this many faults are left in a shrunk schedule, no other one is shrunk."""
 SHRINK_CPU_S = 28.0
 """CPU seconds after which the shrinking of one schedule ends."""
 TOLD_AT_ONCE = frozenset({Fencing.name, Generations.name, NeedlessRebalance.name})
-"""Checks that report a violation when it happens. *Ownership*, for example, reports later."""
+"""Checkers that report a violation as soon as it happens. *Ownership*, for example, reports
+later."""
 NO_LATER_US = 6_000_000
-"""With a check of TOLD_AT_ONCE: a run of a smaller plan ends this long after the time at which the
-whole plan had its finding."""
+"""If a checker of TOLD_AT_ONCE has the finding, a run of a smaller plan ends this long after the
+time of the whole plan's finding."""
 ROBUSTNESS_CPU_S = 45.0
-"""CPU seconds from the beginning of the shrinking, after which no other network seed is tried."""
+"""CPU seconds from the beginning of the shrinking, after which no more network seeds are tried."""
 OTHER_SEEDS = 100
-"""Network seeds with which the shrunk schedule is played, for its robustness."""
+"""Number of other network seeds with which the shrunk schedule is played, to see how robust it
+is."""
 
 
 class ShrunkBug(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +69,8 @@ class ShrunkBug(msgspec.Struct, frozen=True, kw_only=True):
     - `faults`: a line of text for each fault.
     - `cpu_s`: seconds of CPU, without those for the robustness.
     - `end`: the reason why the shrinking ended.
-    - `robust_fails`: how many of `robust_tried` other network seeds also show the bug.
+    - `robust_tried`: number of other network seeds that were tried; `robust_fails`: number of those
+      that also show the bug.
     - `passes_without_bug`: True if the same plan and seed have no finding without the bug.
     """
 
@@ -82,13 +88,14 @@ class ShrunkBug(msgspec.Struct, frozen=True, kw_only=True):
 class Hunted(msgspec.Struct, frozen=True, kw_only=True):
     """The result of the search for one bug.
 
-    - `seed`: the first that fails only with the bug; None if none of `seeds_tried` does.
+    - `seed`: the first seed that fails only with the bug; None if none of `seeds_tried` does.
     - `cpu_s`: seconds of CPU until `seed` had failed.
-    - `fails_without_bug`: the number of seeds before `seed` that also failed without the bug, and
-      so prove nothing.
-    - `checks`, `summary`: those of the findings of `seed`.
-    - `shrunk`: made from the schedule of `shrunk_seed`, the last of `tries` schedules that were
-      shrunk.
+    - `fails_without_bug`: number of seeds before `seed` that also failed without the bug, and so
+      prove nothing.
+    - `checks`, `summary`: the checkers with findings of `seed`, and the summary of the first
+      finding.
+    - `shrunk`: the shrunk schedule of `shrunk_seed`. This seed had the last of `tries` schedules
+      that were shrunk.
     """
 
     bug: str
@@ -107,8 +114,8 @@ class Hunted(msgspec.Struct, frozen=True, kw_only=True):
 class _Caught:
     """A schedule that fails only with the bug.
 
-    `faults_before` is the number of faults that were injected before its first finding. The other
-    fields are those of Hunted.
+    `faults_before` is the number of faults that were injected before its first finding. `seed`,
+    `fails_without_bug` and `cpu_s` are as in Hunted.
     """
 
     seed: int
@@ -136,7 +143,7 @@ def hunt(
     """Search the first `seeds` seeds of `space` for `bug`, and shrink the schedule.
 
     `play_without_bug` plays a schedule without the bug. `other_seeds` is the number of other
-    network seeds with which the shrunk schedule is tried. A network seed draws only the delays of
+    network seeds with which the shrunk schedule is tried; a network seed only draws the delays of
     messages.
     """
     began_s = time.process_time()
@@ -157,7 +164,7 @@ def hunt(
     if not shrinks:
         return hunted
 
-    # `caught` is lazy: further seeds are played only when _promising asks for another schedule.
+    # `caught` is lazy: it plays more seeds only when _promising needs another schedule.
     schedules = _promising(chain([first_caught], caught))
     for tries, schedule in enumerate(islice(schedules, TRIES), 1):
         shrunk = shrink_bug(
@@ -177,8 +184,8 @@ def hunt(
 def _promising(caught: Iterator[_Caught]) -> Iterator[_Caught]:
     """Yield schedules, those that failed after the fewest faults first.
 
-    Before each yield, schedules are collected until one that waits has at most FEW_FAULTS faults
-    before its finding, or until SCHEDULES were collected in all.
+    Before each yield, schedules are collected until one that was not yielded yet has at most
+    FEW_FAULTS faults before its finding, or until SCHEDULES were collected in all.
     """
     caught = islice(caught, SCHEDULES)
     # Schedules that were collected and not yielded yet.
@@ -203,7 +210,7 @@ def _catch(
     play_without_bug: Callable[[Experiment, int], PlayedRun],
     began_s: float,
 ) -> Iterator[_Caught]:
-    """Yield, in order, the seeds that fail only with the bug."""
+    """Yield the seeds that fail only with the bug, in order."""
     fails_without_bug = 0
     for seed in range(seeds):
         experiment = draw(space, seed)
@@ -214,7 +221,7 @@ def _catch(
         if play_without_bug(experiment, seed).result is not PlayResult.PASS:
             fails_without_bug += 1
             continue
-        # Counted from the steady state, as the times of the plan's faults are.
+        # The finding's time, counted from the steady state like the times of the plan's faults.
         first_us = min(finding.time_us for finding in played.findings) - (played.steady_us or 0)
         yield _Caught(
             seed=seed,

@@ -1,10 +1,10 @@
 """Bugs that only a rollout or a scaling shows, because they are in a consumer's orderly close.
 
-A rollout stops a consumer with SIGTERM, upon which the consumer closes without an error. The faults
-of the space `standard` kill, pause or cut off members; there a consumer closes only because of an
-error (`ended_by`). Each bug acts only on a close without an error, so no seed of `standard` reaches
-a bug. Below, `_completed` of a fetcher maps a partition to the fetched records that poll has not
-returned.
+A rollout stops each consumer with SIGTERM, upon which the consumer closes without an error, and
+starts a successor. In the space `standard` (a file from which seeds draw faults), faults kill,
+pause or cut off members; there a consumer closes only because of an error (`ended_by`). Each bug
+acts only on a close without an error, so no seed of `standard` reaches a bug. In the code below,
+`_completed` of a fetcher maps a partition to the fetched records that poll has not returned.
 """
 
 from contextlib import ExitStack
@@ -46,7 +46,8 @@ def _closing_commit_covers_what_was_fetched(stack: ExitStack) -> None:
 
 def _closing_commit_counts_although_it_failed(stack: ExitStack) -> None:
     close, failed = GroupConsumer.close, OffsetCommits._fail
-    # id of an object -> the object, which stays alive here, so that no other object gets its id.
+    # Keys: the identities of objects. The values keep the objects alive, so that no other object
+    # gets the identity of one of them.
     closing: dict[int, object] = {}
 
     async def close_noted(self: GroupConsumer, ended_by: ClientError | None = None) -> None:
@@ -76,8 +77,8 @@ def _closing_commit_counts_although_it_failed(stack: ExitStack) -> None:
 
 def _successor_goes_on_where_its_predecessor_was(stack: ExitStack) -> None:
     close, set_position = GroupConsumer.close, Positions._set
-    # For each run, by its loop: the positions after the records that closed members had fetched. A
-    # successor has the node name of its predecessor, and so finds the predecessor's positions.
+    # For each run (its loop is the key): the positions after the records that closed members had
+    # fetched. A successor has the node name of its predecessor, by which it finds these positions.
     positions: WeakKeyDictionary[VirtualLoop, dict[tuple[NodeName, object], Position]] = (
         WeakKeyDictionary()
     )

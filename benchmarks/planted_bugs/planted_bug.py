@@ -9,12 +9,12 @@ from dataclasses import dataclass
 class PlantedBug:
     """One bug.
 
-    - `where`: the part of the code with the bug.
+    - `where`: the part of the code that has the bug.
     - `what`: the changed behaviour.
-    - `rule`: the broken rule, after its section of docs/kafka/BEHAVIOUR.md or its id in
-      docs/kafka/ZOOKEEPER_CONSUMER.md.
-    - `plant`: enters patches of the code on the given stack.
-    - `space`: the file of drawn schedules some of which must show the bug.
+    - `rule`: the broken rule. It begins with its section of docs/kafka/BEHAVIOUR.md, or with its id
+      in docs/kafka/ZOOKEEPER_CONSUMER.md.
+    - `plant`: a function that enters patches of the code on a given stack.
+    - `space`: name of the file from which seeds draw schedules; some of these must show the bug.
     """
 
     name: str

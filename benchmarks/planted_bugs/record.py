@@ -1,9 +1,10 @@
 """docs/PLANTED_BUGS.md: the result of each planted bug, as a table.
 
-A space is a file of which a random generator draws schedules: a cluster, its groups and its faults.
-The seed of the generator determines the schedule. A rollout is a fault that restarts nodes one
-after the other; it closes each consumer in order first. The page has three parts, in this order:
-1. The table and a section for each of BUGS.
+A space is a file from which a random generator draws schedules: a cluster, its groups and its
+faults. The seed of the generator determines the schedule. A rollout is a fault that restarts nodes
+one after the other, and closes each consumer in an orderly way before. The page has three parts, in
+this order:
+1. The table, and a section for each of BUGS.
 2. OPERATIONS: the same for OPERATION_BUGS. Only rollouts show these bugs, and only the space
    `operations` has rollouts.
 3. ABSENT: seeds of another space, which has no rollouts, played with OPERATION_BUGS planted. No
@@ -30,9 +31,10 @@ from benchmarks.recorded_page import replace_section
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "PLANTED_BUGS.md"
 SHRINK_CPU_MAX_S = 30.0
-"""Limit of the CPU that shrinking used, for a bug that counts as found.
+"""A bug counts as found only if its shrinking used less CPU than this.
 
-Higher than SHRINK_CPU_S, at which the shrinker begins no further run but ends the present one.
+It is higher than SHRINK_CPU_S: at that time the shrinker begins no more runs, but it still ends the
+present one.
 """
 OPERATIONS = "Bugs that only rollouts show"
 ABSENT = "The same bugs in another space"
@@ -89,7 +91,7 @@ def page(hunts: Sequence[Hunted]) -> str:
 
 def write_page(hunts: Sequence[Hunted]) -> None:
     """Write the page about BUGS; the section about OPERATION_BUGS is kept."""
-    # Everything from the heading OPERATIONS on is kept: its section, and ABSENT.
+    # The part of the page from the heading OPERATIONS on is kept: this section, and ABSENT.
     former = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     mark = f"## {OPERATIONS}\n"
     kept = former[former.index(mark) :] if mark in former else ""
@@ -113,7 +115,8 @@ def write_operations(hunts: Sequence[Hunted]) -> None:
     for hunted in hunts:
         lines += [line.replace("## ", "### ", 1) for line in _bug_section(hunted)]
     section = "\n".join(lines).rstrip() + "\n"
-    # Fails without a page: `write_page` makes the page, with the part about BUGS first.
+    # This fails if there is no page. `write_page` makes the page, and the part about BUGS comes
+    # first.
     written = replace_section(PAGE.read_text(encoding="utf-8"), OPERATIONS, section)
     PAGE.write_text(written, encoding="utf-8")
 
@@ -164,7 +167,7 @@ def _row(hunted: Hunted) -> str:
     if shrunk is None:
         checks = ", ".join(hunted.checks)
         return f"| {bug.name} | {bug.where} | {hunted.seeds_tried} | {checks} | not shrunk | | |"
-    # More than one schedule was shrunk if the first was left with too many faults.
+    # More than one schedule was shrunk if too many faults were left of the first.
     nth = "" if hunted.tries == 1 else f", of schedule {hunted.tries}"
     return (
         f"| {bug.name} | {bug.where} | {hunted.seeds_tried} | {', '.join(hunted.checks)} | "
@@ -181,7 +184,7 @@ def _bug_section(hunted: Hunted) -> list[str]:
         lines += [f"Seed {hunted.seed}: {hunted.summary}.", ""]
     if shrunk is not None:
         after = shrunk.after
-        # `shrunk.end`: why the shrinking ended.
+        # `shrunk.end` is the reason why the shrinking ended.
         lines += [
             f"Seed {hunted.shrunk_seed} was shrunk to {after.brokers} brokers, {after.groups} "
             f"groups, {after.members} members ({shrunk.end}):",

@@ -1,9 +1,11 @@
 """The bugs of the ZooKeeper ensemble and of the consumer on it, for the space `zookeeper`.
 
-A function below plants the bug whose name it has; `ZOOKEEPER_BUGS`, at the end, describes each bug.
-Rules such as ZK-20 are those of docs/kafka/ZOOKEEPER_CONSUMER.md. A consumer on ZooKeeper
-rebalances in attempts: it releases its partitions, reads the members, computes its share, and
-claims this share with ephemeral znodes. The consumer's `registry` has the partitions that it owns.
+A function below plants the bug that has the function's name; `ZOOKEEPER_BUGS`, at the end,
+describes each bug. Rules such as ZK-20 are in docs/kafka/ZOOKEEPER_CONSUMER.md. A consumer on
+ZooKeeper rebalances in attempts: it releases its partitions, reads the members, computes its share,
+and claims this share with ephemeral znodes (nodes of ZooKeeper's tree that end with the session
+which created them). The consumer's `registry` holds the partitions that it owns. A watch asks a
+server to send an event when a znode changes; a zxid is the number of a change.
 """
 
 from contextlib import ExitStack
@@ -45,7 +47,7 @@ def _watch_lost_at_reconnection(stack: ExitStack) -> None:
         connection: Connection,
         answer: AnyResponse | Disconnected | RequestTimedOut,
     ) -> None:
-        # The client sets these watches again when its session is accepted: now there are none.
+        # The client would set these watches again when its session is accepted. Now there are none.
         for watches in (self._data_watches, self._exist_watches, self._child_watches):
             watches.clear()
         connect_answered(self, connection, answer)
@@ -79,8 +81,8 @@ def _server_takes_anyone_up(stack: ExitStack) -> None:
         now_us: int,
         result: ServerResult,
     ) -> None:
-        # The bug is that zxids are not compared. The leader must not be asked either: its answer
-        # would arrive after every transaction committed before, so that the bug would not show.
+        # The bug is that zxids are not compared. The leader must not be asked, either: its answer
+        # would arrive after all transactions that were committed before, and so hide the bug.
         timeout_ms = self._database.sessions.get(request.session_id)
         if timeout_ms is None:
             connect(self, connection, request_id, request, role, now_us, result)
@@ -109,7 +111,7 @@ def _claims_before_release(stack: ExitStack) -> None:
     claim = Rebalancer._claim
     kept: dict[Rebalancer, tuple[TopicPartition, ...]] = {}
 
-    # In place of `_release`, which comes before the claim: the owner nodes stay.
+    # This replaces `_release`, which comes before the claim: the owner znodes stay.
     async def keep(self: Rebalancer) -> None:
         kept[self] = tuple(self.registry)
         self.registry = {}
@@ -129,7 +131,7 @@ def _retry_without_reading(stack: ExitStack) -> None:
     attempt_once, read_view = Rebalancer._attempt, Rebalancer._read_view
     views: dict[Rebalancer, GroupView] = {}
 
-    # `number` counts the attempts of one rebalance; the first reads a new view.
+    # `number` counts the attempts of one rebalance from 0; only the first one reads a new view.
     async def attempt(self: Rebalancer, number: int) -> bool:
         if number == 0:
             views.pop(self, None)
@@ -146,7 +148,7 @@ def _retry_without_reading(stack: ExitStack) -> None:
 
 def _commits_after_expiry(stack: ExitStack) -> None:
     reset_state, commit = Rebalancer.reset_state, Rebalancer.commit
-    # Offsets that were consumed when the session expired; the next commit includes them.
+    # Offsets of records that were consumed when the session expired. The next commit includes them.
     forgotten: dict[Rebalancer, dict[TopicPartition, int]] = {}
 
     def remember(self: Rebalancer) -> None:

@@ -74,8 +74,8 @@ def main() -> None:
 def _play(arguments: argparse.Namespace) -> None:
     """Play until all seeds are done or the time is over; write the record of the played seeds."""
     os.nice(arguments.nice)
-    # By default SIGTERM ends the process at once. An exit lets `sit` end its player and remove the
-    # player's folder.
+    # By default SIGTERM would end the process immediately. An exit lets `sit` end its player and
+    # remove the player's folder.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     mutants = _mutants(arguments.sample)
     journal = Journal(journal_path(arguments.name, arguments.sample))
@@ -91,7 +91,7 @@ def _play(arguments: argparse.Namespace) -> None:
         until=lambda: minutes is not None and time.monotonic() - began_s > 60 * minutes,
         say=_say,
     )
-    # Also if the time was over: the next call continues from the journal.
+    # The record is written even if the time was over; the next call continues from the journal.
     written = write_journal_record(journal, arguments.name, arguments.sample, mutants)
     _say(f"{'finished' if is_done else 'to be continued'}: {written}")
 

@@ -1,7 +1,7 @@
 """Digest of the code as it runs: without docstrings, comments and line numbers.
 
-A record of many seeds takes several sittings. Between two of them sentences of the code are often
-mended, which must not make the played seeds invalid: they change no run.
+Many seeds are played in several sittings. Between two sittings, docstrings and comments of the code
+are often changed. Such changes change no run, so they must not make the played seeds invalid.
 """
 
 import ast
@@ -15,9 +15,9 @@ _DIGITS = 16
 
 
 def running_code_digest(root: Path, packages: Iterable[str] = NODE_PACKAGES) -> str:
-    """Return 16 hexadecimal digits, equal for all sources that run alike.
+    """Return 16 hexadecimal digits, which are equal for all sources that run alike.
 
-    `root` is the folder of the packages. The name of each module counts, too.
+    `root` is the folder of the packages. The digest includes the path of each module.
     """
     digest = sha256()
     for package in packages:
@@ -29,7 +29,7 @@ def running_code_digest(root: Path, packages: Iterable[str] = NODE_PACKAGES) -> 
 
 
 def remove_docstrings(tree: ast.AST) -> None:
-    """Remove every statement that is only a text: docstrings, also those behind a field."""
+    """Remove every statement that is only a text: docstrings, also those after a field."""
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):

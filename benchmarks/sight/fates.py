@@ -1,9 +1,9 @@
 """The record of a journal: the results of each mutant, including those of an earlier record.
 
-A fate is the result of one mutant (a small change of the code). An order is one seed, played sound
-(without a mutant) and then with each mutant that the seed reaches. Mutants are numbered by their
-place in the sample. A journal may continue a record: it begins with the record's results, and adds
-the results of its own seeds. Data flow: Journal -> SightRecord.
+A fate is the result of one mutant (a small change of the code). An order is one seed, which is
+played sound (without a mutant) and then with each mutant that the seed reaches. A mutant's number
+is its index in the sample. A journal can continue a record: then it begins with the record's
+results, and adds the results of its own seeds. Data flow: Journal -> SightRecord.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ def record_of(
 
 
 def _first(mutant: SampledMutant, head: JournalHead) -> Fate:
-    """Return a mutant's results before any seed."""
+    """Return a mutant's results before the first seed."""
     if mutant.id in head.gone:
         return Fate(id=mutant.id, sight=Sight.GONE)
     if mutant.id in head.not_switchable:
@@ -71,8 +71,8 @@ def _after(number: int, fate: Fate, orders: Sequence[PlayedOrder]) -> Fate:
 def _after_one(number: int, fate: Fate, order: PlayedOrder) -> Fate:
     """Return the results of mutant `number` after one more seed.
 
-    `reached` and `at_import` of the sound run are the mutants whose places the run, or already the
-    import of the code, evaluated.
+    In the sound run, `reached` holds the mutants whose places the run evaluated, and `at_import`
+    the mutants whose places the import of the code evaluated already.
     """
     seed = order.seed
     at_import = number in order.sound.at_import
@@ -85,8 +85,8 @@ def _after_one(number: int, fate: Fate, order: PlayedOrder) -> Fate:
             at_import=fate.at_import or at_import,
         )
     played = next((play for play in order.mutants if play.mutant == number), None)
-    # A seed was not played with a mutant that does not change its run. Such a seed counts with the
-    # cost of the sound run, because a user of the mutated code would have to play it, too.
+    # If a mutant does not change the run of a seed, the seed was not played with it. The seed still
+    # counts with the cost of the sound run: a user of the mutated code would have to play it, too.
     spent_s = fate.spent_s + (order.sound.cpu_s if played is None else played.cpu_s)
     if played is None:
         return replace(fate, spent_s=spent_s)
@@ -107,7 +107,7 @@ def _after_one(number: int, fate: Fate, order: PlayedOrder) -> Fate:
 
 
 def _sight(fate: Fate) -> Sight:
-    """Return the last stage that a mutant reached; GONE and NOT_SWITCHABLE are final."""
+    """Return the last stage that a mutant has reached; GONE and NOT_SWITCHABLE never change."""
     if fate.sight in (Sight.GONE, Sight.NOT_SWITCHABLE):
         return fate.sight
     if fate.found_seed is not None:

@@ -1,11 +1,13 @@
 """The process that plays seeds in a switched tree: first sound (no mutant on), then each mutant.
 
+A mutant is a small change of the code. A switched tree is a copy of the sources that contains every
+mutant; `probes` turns one of them on. A mutant's number also names its place, the changed statement
+or expression.
+
 Each run is in a child process (fork), so that it leaves no module state, cache or memory for the
-next run. The parent imports the packages, and plays nothing itself. The import may already evaluate
-a mutant's place (a constant, a default, a class). The child of such a mutant turns the mutant on,
-and then imports the packages again. So this module must not import the packages at its top. A
-switched tree is a copy of the sources that has every mutant in it; `probes` turns one on. A
-mutant's number also names its place, the changed statement or expression.
+next run. The parent imports the packages, and plays nothing itself. The import can already evaluate
+a mutant's place (a constant, a default, a class). Then the child of this mutant turns the mutant
+on, and imports the packages again. So this module must not import the packages at its top.
 Data flow: Order lines on stdin -> PlayedOrder lines on stdout.
 """
 
@@ -27,24 +29,25 @@ from benchmarks.sight import probes
 
 PACKAGES = ("protocol", "partition_log", "coordinator", "cluster", "results_schema", "chaos")
 CPU_SECONDS_MIN, CPU_FACTOR = 400, 100
-"""Bound of a mutated run's CPU: seconds, or a multiple of the sound run's CPU if that is more.
+"""Bound of a mutated run's CPU: CPU_SECONDS_MIN, or CPU_FACTOR times the sound run's CPU if that is
+more.
 
-The bound is above that of `explore` (`cpu_limit`), which ends a run first and reports it as BROKEN.
-Only a run that the limit of `explore` cannot end reaches this bound.
+The bound is higher than the limit of `explore` (`cpu_limit`). `explore` ends a run at that limit
+and reports the run as BROKEN. So only a run that this limit cannot end reaches the bound.
 """
 STOPS_MAX = 3
-"""Number of stopped runs after which a mutant is not played again, because it costs too much."""
+"""After this number of stopped runs, a mutant is not played again, because it costs too much."""
 SECONDS_MAX = 2 * 3_600
-"""Bound of a run's wall-clock seconds, for a run that waits without using CPU."""
+"""Bound of a run's wall-clock seconds. It stops a run that waits without using CPU."""
 MEMORY_MAX = 4 * 1024**3
-"""Bound of a child's memory in bytes, far above the need of a sound run."""
+"""Bound of a child's memory in bytes, far more than a sound run needs."""
 LAB = "the lab"
-"""Entry of `found_by` for a failure of the tool itself, which no checker reports."""
+"""Entry of `found_by` if the run of the tool itself failed, which no checker reports."""
 OTHER_SPACE_EVERY = 10
-"""Every tenth seed, from number 9 on, is a seed of the second space."""
+"""Every tenth seed (9, 19 and so on) is a seed of the second space."""
 
 _spaces: dict[str, Any] = {}
-"""The space by its name, as read by the packages that are imported at present."""
+"""Each space by its name, as the presently imported packages have read it."""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,17 +56,19 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     mutants: tuple[int, ...]
     also_unchanged: bool = False
-    """Also play mutants that change no value; a test proves in this way that they change no run."""
+    """True: also play mutants that change no value. By this a test proves that they change no
+    run."""
 
 
 class SoundPlay(msgspec.Struct, frozen=True, kw_only=True):
     """The run of a seed without a mutant.
 
-    A place is named by the number of its mutant.
+    The number of its mutant names a place.
 
     - `reached`: places that the run evaluated.
     - `at_import`: places that the import of the packages evaluated.
-    - `unchanged`: places of `reached` whose mutated expression always had the sound value.
+    - `unchanged`: places in `reached` whose mutated expression always had the same value as the
+      sound one.
     """
 
     result: str
@@ -79,10 +84,11 @@ class SoundPlay(msgspec.Struct, frozen=True, kw_only=True):
 class MutantPlay(msgspec.Struct, frozen=True, kw_only=True):
     """The run of a seed with one mutant on.
 
-    - `differs`: True if the trace has another digest than that of the sound run.
-    - `found_by`: checkers with findings here and none in the sound run; also LAB, if only this run
-      is BROKEN.
-    - `what`: the summary of the earliest finding of these checkers, or the reasons of the result.
+    - `differs`: True if the digest of the trace differs from that of the sound run.
+    - `found_by`: checkers with findings here and none in the sound run; also LAB, if this run is
+      BROKEN and the sound run is not.
+    - `what`: the summary of the earliest finding of these checkers, or else the reasons of the
+      result.
     - `is_stopped`: True if the run exceeded its bound of CPU or memory.
     """
 
@@ -106,9 +112,10 @@ class PlayedOrder(msgspec.Struct, frozen=True, kw_only=True):
 class PlayedChild(msgspec.Struct, frozen=True, kw_only=True):
     """Data of a run that a child sends to its parent.
 
-    - `checks`, `summaries`: those of the findings, earliest first.
+    - `checks`, `summaries`: names of the checks of the findings, and their summaries, earliest
+      first.
     - `reached`: places that the run evaluated.
-    - `differing`: those of the reached places that may have changed the run.
+    - `differing`: those of the reached places that can have changed the run.
     """
 
     result: str
@@ -139,14 +146,15 @@ class _Child:
                 with os.fdopen(writing, "wb") as file:
                     file.write(answer)
             finally:
-                # Not sys.exit: the parent's cleanup and buffers are not the child's. A child that
-                # was stopped or raised has written nothing, which `result` shows as None.
+                # `_exit` instead of sys.exit: the parent's cleanup and buffers are not the child's.
+                # A child that was stopped, or that raised, has written nothing; `result` returns
+                # None.
                 os._exit(0)
         os.close(writing)
         self.file = os.fdopen(reading, "rb")
 
     def result(self) -> tuple[PlayedChild | None, float]:
-        """Wait for the end; return the run, None if it was stopped, and the CPU seconds."""
+        """Wait for the end; return the run (None if it was stopped), and the CPU seconds."""
         with self.file:
             answer = self.file.read()
         _, _, usage = os.wait4(self.pid, 0)
@@ -156,10 +164,10 @@ class _Child:
 
 def main() -> None:
     """Play the orders of stdin one after another."""
-    # Arguments: the number of mutated runs at once, and the names of one or two spaces.
+    # Arguments: the number of mutated runs at the same time, and the names of one or two spaces.
     workers, spaces = int(sys.argv[1]), tuple(sys.argv[2:])
-    # Answers go to the original stdout. From here on stdout is stderr, so that output of a run is
-    # not taken for an answer.
+    # Answers go to the original stdout. From here on, file descriptor 1 is stderr, so that output
+    # of a run is not mistaken for an answer.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     _import_packages(spaces)
@@ -172,7 +180,7 @@ def main() -> None:
 
 
 def space_of(seed: int, spaces: Sequence[str]) -> str:
-    """Return the name of the space whose seed is played; `spaces` has one or two names."""
+    """Return the name of the space from which a seed is drawn; `spaces` has one or two names."""
     is_of_second = seed % OTHER_SPACE_EVERY == OTHER_SPACE_EVERY - 1
     return spaces[-1] if is_of_second else spaces[0]
 
@@ -180,16 +188,16 @@ def space_of(seed: int, spaces: Sequence[str]) -> str:
 def _play_order(
     order: Order, spaces: Sequence[str], at_import: tuple[int, ...], workers: int
 ) -> PlayedOrder:
-    """Play a seed sound, then with each mutant of the order that may change its run."""
+    """Play a seed sound, then with each mutant of the order that can change its run."""
     seed = order.seed
-    # Four times the bound of a mutated run: without the sound run, nothing can be compared.
+    # The bound is four times that of a mutated run: without the sound run nothing can be compared.
     played, cpu_s = _Child(lambda: _play_sound(spaces, seed), CPU_SECONDS_MIN * 4).result()
     if played is None:
         raise RuntimeError(f"seed {seed}: the sound run was stopped after {cpu_s:.0f} s of CPU")
     reached = tuple(number for number in played.reached if number not in at_import)
     changed = {*played.differing, *at_import}
     playable = {*changed, *reached} if order.also_unchanged else changed
-    # `also_unchanged` asks for every reached mutant, also those whose values were always equal.
+    # With `also_unchanged`, every reached mutant is played, even if its values were always equal.
     to_play = [
         number
         for number in order.mutants
@@ -226,7 +234,7 @@ def _play_mutants(
     cpu_s_max: int,
     workers: int,
 ) -> Iterator[tuple[int, PlayedChild | None, float]]:
-    """Play each mutant, `workers` at a time; yield its run and CPU seconds in order of the ends."""
+    """Play each mutant, `workers` at a time; yield its run and CPU seconds as the runs end."""
     waiting = list(reversed(numbers))  # pop() takes from the end
     with selectors.DefaultSelector() as selector:
         while waiting or selector.get_map():
@@ -242,9 +250,9 @@ def _play_mutants(
 
 
 def _played_or_broken(job: Callable[[], PlayedChild]) -> PlayedChild:
-    """Run a job; an exception makes the run BROKEN, as it would end a worker of `explore`.
+    """Run a job. An exception makes the run BROKEN, because it would end a worker of `explore`.
 
-    Raises: MemoryError, because this child's bound of memory is its cause, not the mutant.
+    Raises: MemoryError, because its cause is this child's bound of memory, not the mutant.
     """
     began_s = time.process_time()
     try:
@@ -290,7 +298,8 @@ def _play(spaces: Sequence[str], seed: int) -> PlayedChild:
     """Play a seed in this process, with the mutant that is on. Raises: MemoryError."""
     batches = import_module("chaos.exploration.batches")
     began_s = time.process_time()
-    # A PlayedRun, but of the packages as imported here; a type of this module would be another one.
+    # This is a PlayedRun of the packages as imported here. A type that this module had imported
+    # would be another class.
     run: Any = batches.play_seed(_spaces[space_of(seed, spaces)], seed)
     cpu_s = time.process_time() - began_s
     if any("MemoryError" in reason for reason in run.reasons):
@@ -310,9 +319,9 @@ def _play(spaces: Sequence[str], seed: int) -> PlayedChild:
 
 
 def _changed_numbers() -> set[int]:
-    """Return the reached places that may change the run.
+    """Return the reached places that can change the run.
 
-    These are places with effects, and places without effects whose mutated value differed.
+    These are the places with effects, and those without effects whose mutated value differed.
     """
     return (probes.reached.keys() - probes.compared.keys()) | probes.differing()
 
@@ -358,7 +367,7 @@ def mutant_play(
 def _import_packages(spaces: Sequence[str]) -> None:
     """Import the modules that playing a seed needs, and read the files of the spaces.
 
-    Raises: RuntimeError if a package is not that of the copy.
+    Raises: RuntimeError if a package does not come from the copy in the current folder.
     """
     for name in ("chaos.exploration.batches", "chaos.exploration.space"):
         import_module(name)

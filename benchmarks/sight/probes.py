@@ -1,14 +1,15 @@
 """Functions called by a copy of the source tree that contains every mutant, switched off.
 
-A mutant is a small change of the code; its number also names its place. Sound code runs with every
-mutant off. The module `rewriting` makes the copy: a statement of mutant 7 becomes
+A mutant is a small change of the code; its number also names its place. In sound code, every mutant
+is off. The module `rewriting` makes the copy: a statement of mutant 7 becomes
 `if on(7): mutated` with the sound statement under `else`. An expression without effects becomes
 `mutated if on_value(7) else value(7, lambda: mutated, sound)`.
 
-Two things are noted about each place: that it was reached; and, in a sound run and for an
-expression without effects, whether the mutated form would have had another value.
+The functions note two things about each place: first, that it was reached; second, whether the
+mutated form would have had another value. The second is noted only in a sound run, and only for an
+expression without effects.
 
-This module must not import anything of the packages: they import it from each of their modules.
+This module must not import any of the packages, because each of their modules imports this one.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,7 @@ T = TypeVar("T")
 
 NO_MUTANT = -1
 _PLAIN = (bool, int, str, bytes, float, type(None))
-"""Types whose values are compared; a value of another type always counts as different."""
+"""Types whose values are compared. A value of any other type counts as different."""
 
 
 class _State:
@@ -34,13 +35,13 @@ _state = _State()
 reached: dict[int, None] = {}
 """Numbers of the places that were evaluated, at import or later."""
 compared: dict[int, None] = {}
-"""Places of `reached` whose expression has no effects: a mutant there acts only by its value."""
+"""Places in `reached` whose expression has no effects: there, a mutant acts only by its value."""
 _differing: dict[int, None] = {}
-"""Places of `compared` whose mutated form had another value."""
+"""Places in `compared` whose mutated form had another value."""
 _open: dict[int, int] = {}
-"""By place, the number of evaluations that `on_value` began and `value` did not end.
+"""For each place, the number of evaluations that `on_value` began and `value` has not ended.
 
-If the sound expression raises an exception, `value` is not called, and the number stays above 0.
+If the sound expression raises an exception, `value` is not called, so the number stays above 0.
 """
 
 
@@ -50,7 +51,7 @@ def switch_on(number: int) -> None:
 
 
 def record_values() -> None:
-    """Compare, from now on, the value of each expression without effects with its mutated form."""
+    """From now on, compare the value of each expression without effects with its mutated form."""
     _state.is_recording = True
 
 
@@ -68,7 +69,7 @@ def on(number: int) -> bool:
 
 
 def on_value(number: int) -> bool:
-    """Do as `on`, for an expression without effects. If False, the caller calls `value` next."""
+    """Do as `on` for an expression without effects. After False, the caller calls `value` next."""
     reached[number] = None
     compared[number] = None
     if _state.is_recording:
@@ -94,14 +95,14 @@ def differing() -> set[int]:
 
 
 def _is_equal(mutated: Callable[[], object], sound: object) -> bool:
-    """Return True if the mutated form has the value `sound`, as far as _PLAIN can be compared.
+    """Return True if the mutated form has the value `sound`.
 
-    False if it raises, and for values of other types.
+    Returns False if the mutated form raises, and if the type of a value is not in _PLAIN.
     """
     try:
         other = mutated()
     except Exception:
         return False
     if isinstance(sound, Enum):
-        return other is sound  # the type of a member is not among _PLAIN
+        return other is sound  # members of an Enum are compared by identity
     return type(sound) in _PLAIN and type(other) is type(sound) and other == sound

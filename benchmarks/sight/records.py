@@ -1,8 +1,9 @@
 """Records: the results of each mutant of a sample, as files.
 
 A mutant is a small change of the code; a sample is a fixed list of mutants. A sitting plays seeds
-with them, as long as its time allows. A record has the number of its seeds, so that a sitting of
-the same code can continue after them.
+with them for as long as it has time. A record states the number of its seeds, so that a later
+sitting of the same code can continue after them. The trace of a run is its rows of events; its
+digest is a hash over them.
 Data flow: `fates` -> SightRecord -> records/<name>-sample-<n>.jsonl -> `sitting`, `sight_page`.
 """
 
@@ -19,7 +20,7 @@ FIRST = "before"
 
 
 class Sight(StrEnum):
-    """The last stage that a search reached with a mutant. The values are stored in records."""
+    """The last stage that a mutant has reached in a search. The values are stored in records."""
 
     GONE = "its place is gone"
     NOT_SWITCHABLE = "its place cannot be a switch"
@@ -35,14 +36,14 @@ class Fate(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one mutant.
 
     - `reached`: the number of seeds that reached the mutant's place.
-    - `differs`: the number of seeds whose trace differed from that without the mutant.
-    - `unknown`: the number of seeds whose run was UNKNOWN.
+    - `differs`: the number of seeds whose trace differed from the trace without the mutant.
+    - `unknown`: the number of seeds whose run had the result UNKNOWN.
     - `at_import`: True if the import of the packages reaches the place, so that every seed does.
-    - `found_by`: the checkers with a finding at `found_seed`.
+    - `found_by`: the checkers that had a finding at `found_seed`.
     - `spent_s`: the CPU time of all seeds so far, with the mutant on.
-    - `cpu_s`: the same time up to the first finding; None without a finding.
+    - `cpu_s`: the CPU time up to the first finding; None if there is none.
 
-    After `found_seed`, or after too many `stopped_seeds`, the mutant is not played any more.
+    After `found_seed`, or after too many `stopped_seeds`, the mutant is no longer played.
     """
 
     id: str
@@ -62,7 +63,7 @@ class Fate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_settled(self) -> bool:
-        """Return True if the mutant is not played any more."""
+        """Return True if the mutant is no longer played."""
         return self.found_seed is not None or len(self.stopped_seeds) >= STOPS_MAX
 
 

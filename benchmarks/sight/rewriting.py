@@ -1,14 +1,16 @@
 """Rewrites a source so that the switch of `probes` chooses between its sound and mutated places.
 
-A mutant is a source that differs from the sound one in one place; `n` is its number. A choice is
-the code that runs the mutated form if mutant `n` is on, and the sound form otherwise:
+A mutant is a source that differs from the sound source in one place; `n` is its number. A choice is
+code that runs the mutated form if mutant `n` is on, and the sound form otherwise:
 
 - A mutated statement becomes `if on(n): mutated`, `else: sound`.
 - A mutated expression becomes `mutated if on(n) else sound`.
 - A mutated expression without effects becomes
-  `mutated if on_value(n) else value(n, lambda: mutated, sound)`, where `value` compares the two
-  values in a sound run. Before that, the place is widened to the largest expression around it
-  without effects: the whole may have the same value although a part has another one.
+  `mutated if on_value(n) else value(n, lambda: mutated, sound)`. Here `value` compares the two
+  values in a sound run. Before that, the place is widened to the largest expression without effects
+  around it, because the whole can have the same value although a part of it has another one.
+
+A path leads from the root of a source's syntax tree (module `ast`) to a node.
 Data flow: source, mutated sources -> source with all choices.
 """
 
@@ -21,9 +23,9 @@ PROBES = "benchmarks.sight.probes"
 _NAME = "_sight"
 """Name under which a rewritten source imports the probes."""
 _Step = tuple[str, int | None]
-"""A field of a node, and the index if the field is a list."""
+"""Name of a node's field, and an index if the field is a list."""
 _Path = tuple[_Step, ...]
-"""Steps from the module to a node."""
+"""Steps from the module node down to a node."""
 _WITHOUT_EFFECTS = (
     ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Constant, ast.Name, ast.Attribute,
     ast.Subscript, ast.IfExp, ast.Tuple, ast.operator, ast.unaryop, ast.boolop, ast.cmpop,
@@ -54,20 +56,22 @@ def changed_text(source: str, mutated: str) -> tuple[str, str]:
 
 
 def switched_source(source: str, mutants: Sequence[tuple[int, str]]) -> str:
-    """Return `source` with all `mutants` in it: pairs of a number and the source with the change.
+    """Return `source` with all `mutants` in it.
+
+    A mutant is a pair: its number, and the whole source with its change.
 
     Raises: NotSwitchable if a change is at a place that cannot be a choice.
     """
     tree = ast.parse(source)
     changes = []
-    # All paths are of the unchanged tree.
+    # All paths lead through the unchanged tree.
     for number, mutated_source in mutants:
         mutated = ast.parse(mutated_source)
         path = _choosable(tree, mutated, _difference(tree, mutated))
         path = _widened(tree, mutated, path)
         changes.append(_Change(number, path, _node_at(mutated, path)))
-    # Inner places come first. A choice at an outer place would change the paths of the inner ones,
-    # whereas a choice at an inner place leaves the outer paths as they are.
+    # Inner places come first: a choice at an inner place leaves the paths of outer places as they
+    # are, whereas a choice at an outer place would change the paths of the inner ones.
     for change in sorted(changes, key=lambda change: -len(change.path)):
         _put(tree, change)
     _import_probes(tree)
@@ -79,8 +83,8 @@ def _difference(sound: ast.AST, mutated: ast.AST) -> _Path:
     path: list[_Step] = []
     while True:
         steps = _differing_steps(sound, mutated)
-        # With one child that differs, the difference is inside it. Otherwise this node is the
-        # smallest that has all of the difference.
+        # If exactly one child differs, the difference is inside it. Otherwise this node is the
+        # smallest one that contains the whole difference.
         if steps is None or len(steps) != 1:
             return tuple(path)
         path.append(steps[0])
@@ -88,10 +92,10 @@ def _difference(sound: ast.AST, mutated: ast.AST) -> _Path:
 
 
 def _differing_steps(sound: ast.AST, mutated: ast.AST) -> list[_Step] | None:
-    """Return the steps to the children that differ; None if not only children differ.
+    """Return the steps to the children that differ; None if more than children differ.
 
-    That is the case if the nodes have other types, other values such as names or numbers, or lists
-    of other lengths.
+    This is so if the nodes have different types, different values such as names or numbers, or
+    lists of different lengths.
     """
     if type(sound) is not type(mutated):
         return None
@@ -130,9 +134,9 @@ def _is_same(first: object, second: object) -> bool:
 
 
 def _choosable(sound: ast.Module, mutated: ast.Module, path: _Path) -> _Path:
-    """Return the path to the nearest node at or above `path` that can become a choice.
+    """Return the path to the nearest node, at or above `path`, that can become a choice.
 
-    Raises: NotSwitchable if only the whole module is left, as for two changed statements.
+    Raises: NotSwitchable if only the whole module is left, as when two statements have changed.
     """
     while path:
         if _can_be_chosen(sound, path) and _can_be_chosen(mutated, path):
@@ -142,9 +146,10 @@ def _choosable(sound: ast.Module, mutated: ast.Module, path: _Path) -> _Path:
 
 
 def _can_be_chosen(tree: ast.Module, path: _Path) -> bool:
-    """Return True for a statement, and for an expression where any expression may stand.
+    """Return True for a statement, and for an expression where any expression is possible.
 
-    The latter excludes slices, starred arguments, targets of assignments, and match patterns.
+    Not every expression is allowed in slices, starred arguments, targets of assignments, and match
+    patterns.
     """
     node = _node_at(tree, path)
     if isinstance(node, ast.stmt):
@@ -162,7 +167,7 @@ def _can_be_chosen(tree: ast.Module, path: _Path) -> bool:
 
 
 def _widened(sound: ast.Module, mutated: ast.Module, path: _Path) -> _Path:
-    """Return the path of the largest expression without effects around a change, or `path`."""
+    """Return the path of the largest expression without effects around a change, else `path`."""
     while len(path) > 1:
         outer = path[:-1]
         nodes = (_node_at(sound, outer), _node_at(mutated, outer))
@@ -173,7 +178,7 @@ def _widened(sound: ast.Module, mutated: ast.Module, path: _Path) -> _Path:
 
 
 def _is_without_effects(node: ast.AST) -> bool:
-    """Return True if evaluating the expression can change nothing, however often it is done."""
+    """Return True if an evaluation of the expression changes nothing, however often it happens."""
     if isinstance(node, ast.Call):
         return (
             isinstance(node.func, ast.Name)
@@ -215,11 +220,11 @@ def _choice(
     Only a mutated expression without effects can be compared, because a sound run evaluates it.
     """
     number = change.number
-    # Outside a function there is no comparison: a lambda does not see the names of a class body,
-    # and values are not recorded during imports.
+    # Outside a function there is no comparison: a lambda there does not see the names of a class
+    # body, and values are not recorded during imports.
     if not _is_in_function(tree, change.path) or not _is_without_effects(change.mutated):
         return ast.IfExp(test=_probe_call("on", number), body=mutated, orelse=sound)
-    if is_test:  # of a condition, only its truth matters
+    if is_test:  # only the truth of a condition matters
         sound, mutated = _as_bool(sound), _as_bool(mutated)
     compared = ast.Call(
         func=_probe("value"),

@@ -1,9 +1,9 @@
 """Samples of mutants: drawn once by a seed, stored as files, and found again in later code.
 
-A mutant is a change of one small expression or statement. Later code may have the mutant's function
-in another file or at another line. So a mutant is found again:
+A mutant is a change of one small expression or statement. In later code, the mutant's function can
+be in another file or at another line. So a mutant is found again in one of two ways:
 1. by the name of its function, its line before and after the change, and its number among the
-   mutants with equal function and lines;
+   mutants with the same function and lines;
 2. if later code has no such line, by the function and the smallest changed expression.
 Data flow: tests.support.mutation.draw -> samples/sample_<n>.jsonl -> FoundMutant.
 """
@@ -44,15 +44,15 @@ class SampleHead(msgspec.Struct, frozen=True, kw_only=True):
 class SampledMutant(msgspec.Struct, frozen=True, kw_only=True):
     """One mutant of a sample.
 
-    - `file`: the path in `package` when the sample was drawn.
+    - `file`: the path in `package` at the time when the sample was drawn.
     - `scope`: the qualified name of the function or class.
     - `before`, `after`: the line without and with the change.
     - `segment`, `mutation`: the smallest expression or statement that differs, without and with the
       change.
-    - `nth`: the mutant's number, from 0, among the package's mutants with equal `scope`, `before`
-      and `after`.
-    - `segment_nth`: its number among the `segment_count` mutants with equal `scope`, `segment` and
-      `mutation`.
+    - `nth`: the mutant's number, from 0, among the package's mutants with the same `scope`,
+      `before` and `after`.
+    - `segment_nth`: its number, from 0, among the `segment_count` mutants with the same `scope`,
+      `segment` and `mutation`.
     """
 
     id: str
@@ -82,7 +82,7 @@ class SampledMutant(msgspec.Struct, frozen=True, kw_only=True):
 class FoundMutant:
     """A mutant of a sample in the present code.
 
-    `path` is its file, relative to the root; `source` is the whole changed source.
+    `path` is its file, relative to the root; `source` is the whole source with the change.
     """
 
     mutant: SampledMutant
@@ -99,7 +99,7 @@ class _Package:
     _texts: dict[int, tuple[str, str]] = field(default_factory=dict)
 
     def text(self, index: int, root: Path) -> tuple[str, str]:
-        """Return segment and mutation of one mutant. They are computed at the first call."""
+        """Return segment and mutation of one mutant, which are computed at the first call."""
         if index not in self._texts:
             drawn = self.mutants[index]
             source = (root / self.name / drawn.file).read_text(encoding="utf-8")
@@ -119,7 +119,7 @@ def draw_sample(
     head = SampleHead(sample=number, seed=seed, per_package=count, commit=commit())
     mutants: list[SampledMutant] = []
     for package in (_package(root, name) for name in packages):
-        # `sample` draws among mutants equal to `package.mutants`, so that `index` finds each.
+        # `sample` draws from the same mutants as in `package.mutants`, so `index` finds each.
         for drawn in sample(root / package.name, count, seed):
             index = package.mutants.index(drawn)
             same_lines = _with_lines(package, _lines(drawn))
@@ -196,12 +196,12 @@ def _index_of(mutant: SampledMutant, package: _Package, root: Path) -> int | Non
     if mutant.nth < len(same_lines):
         return same_lines[mutant.nth]
     same_text = _with_text(package, root, mutant.scope, (mutant.segment, mutant.mutation))
-    # If the number of such places has changed, the mutant's own place among them is unknown.
+    # If the number of these places has changed, it is not known which one is the mutant's.
     return same_text[mutant.segment_nth] if len(same_text) == mutant.segment_count else None
 
 
 def _with_lines(package: _Package, lines: tuple[str, str, str]) -> list[int]:
-    """Return the indexes of the mutants with these lines, see `_lines`."""
+    """Return the indexes of the mutants with these lines (a result of `_lines`)."""
     return [index for index, drawn in enumerate(package.mutants) if _lines(drawn) == lines]
 
 

@@ -1,8 +1,9 @@
 """docs/SIGHT.md: the score of each package, and the lists of mutants by their results.
 
-A record has the results of one version of the code. A fate is the result of one mutant in one
-record; its `sight` is the stage that the mutant reached (found, only different ...). `killed` says,
-by mutant id, whether a unit test fails with the mutant; a mutant without an entry was not tried.
+A mutant is a small change of the code. A record has the results of one version of the code. A fate
+is the result of one mutant in one record; its `sight` is the stage that the mutant reached (found,
+only different, and so on). `killed` says, by mutant id, whether a unit test fails with the mutant;
+a mutant without an entry was not tried.
 Data flow: records, samples, killed, sentences.toml -> page.
 """
 
@@ -30,11 +31,11 @@ from benchmarks.sight.unit_tests import Killed, killed_path, read_killed
 SIGHT_PAGE = ROOT / "docs" / "SIGHT.md"
 SENTENCES = Path(__file__).with_name("sentences.toml")
 FOUND_GOAL = 0.8
-"""Goal after 500 seeds: share of mutants found, of those that unit tests kill and seeds reach."""
+"""Goal after 500 seeds: of the mutants that unit tests kill and seeds reach, the share found."""
 UNREACHED_GOAL = 0.1
-"""Goal: largest share of mutants that no seed reaches."""
+"""Goal: the largest share of mutants that no seed reaches."""
 CPU_GOAL_S = 10.0
-"""Goal: largest median CPU time to the first finding."""
+"""Goal: the largest median of the CPU time to the first finding."""
 HEAD = f"""# Sight: small changes of the code that the search would report
 
 Written by `make soak PART=sight` and `python -m benchmarks.sight page` from the records in
@@ -73,7 +74,10 @@ _NOT_REACHED = frozenset({Sight.UNREACHED, Sight.NOT_SWITCHABLE, Sight.GONE})
 
 
 class Sentence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A hand-written reason why a mutant survives; `equivalent` if it changes no behaviour."""
+    """A hand-written reason why a mutant is not found.
+
+    `equivalent` is True if the mutant changes no behaviour.
+    """
 
     id: str
     sentence: str
@@ -84,9 +88,8 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Score:
     """Counts of the mutants of a record, or of one package of it.
 
-    - `killed_reached`: mutants that unit tests kill and seeds reach.
-    - `killed_found`: those of them that are found. Both are None until the unit tests were run with
-      each mutant.
+    - `killed_reached`: number of mutants that unit tests kill and seeds reach; `killed_found`:
+      number of those that are found. Both are None until the unit tests were run with each mutant.
     - `cpu_s`: the median CPU time to the first finding; None if nothing is found.
     """
 
@@ -111,7 +114,7 @@ def score_of(fates: Sequence[Fate], killed: Killed, sentences: Mapping[str, Sent
     """Return the counts of these mutants."""
     reached = [fate for fate in fates if fate.sight not in _NOT_REACHED]
     found = [fate for fate in fates if fate.sight is Sight.FOUND]
-    # A mutant whose place is gone cannot be tried; it is neither in `reached` nor in `found`.
+    # A mutant whose place is gone cannot be tried; it counts neither as reached nor as found.
     all_tried = all(fate.id in killed or fate.sight is Sight.GONE for fate in fates)
     times = [fate.cpu_s for fate in found if fate.cpu_s is not None]
     return Score(
@@ -142,7 +145,7 @@ def page_of(
     killed: Mapping[int, Killed],
     sentences: Mapping[str, Sentence],
 ) -> str:
-    """Return the page: for each sample the records, the scores, and lists of the last record."""
+    """Return the page: for each sample its records and scores, and the last record's lists."""
     lines = [HEAD]
     for number, (head, mutants) in sorted(samples.items()):
         of_sample = [record for record in records if record.head.sample == number]
@@ -228,7 +231,7 @@ def _lists(
     killed: Killed,
     sentences: Mapping[str, Sentence],
 ) -> list[str]:
-    """Return the lists of the last record, each mutant with its results in earlier records."""
+    """Return the lists of the last record; each mutant also has its results in earlier records."""
     if not records:
         return []
     *earlier, last = records
@@ -270,7 +273,7 @@ def _lists(
 
 
 def _heads(earlier: Sequence[SightRecord]) -> str:
-    """Return the heads of the columns that `_before` fills."""
+    """Return the headings of the columns that `_before` fills."""
     return "".join(f" {record.head.name} |" for record in earlier)
 
 

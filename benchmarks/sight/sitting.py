@@ -1,11 +1,13 @@
 """A sitting: a part of the search, which appends the results of each seed to a journal.
 
 The search plays seeds with the mutants (small changes of the code) of a sample. It does so in the
-switched tree, a copy of the sources that has every mutant in it. Its player process takes an Order
-(a seed and numbers of mutants) and answers with a PlayedOrder. A mutant's number is its place in
-the sample, from 0. A record is the summary of a journal. The next sitting continues the journal. A
-journal belongs to the code, the sample and the space with which it began. If one of them has
-changed, the journal's file is renamed, and a new journal begins.
+switched tree, a copy of the sources that contains every mutant. Its player process takes an Order
+(a seed and numbers of mutants) and answers with a PlayedOrder. A mutant's number is its index in
+the sample. A record is the summary of a journal.
+
+The next sitting continues the journal. A journal belongs to the code, the sample and the spaces
+(files from which seeds draw schedules) with which it began. If one of them has changed, the file of
+the old journal is renamed, and a new journal begins.
 Data flow: sample, SwitchedTree -> player -> journal.
 """
 
@@ -32,8 +34,8 @@ from chaos.results.replay_stamp import python_version
 JOURNALS = ROOT / ".soak" / "sight"
 SEEDS = 500
 SPACES = ("standard", "zookeeper")
-"""Spaces of the seeds. Every tenth seed is drawn from the second one (`player.space_of`), the only
-one in which consumers use ZooKeeper."""
+"""Spaces of the seeds. Every tenth seed is drawn from the second space (`player.space_of`), the
+only one in which consumers use ZooKeeper."""
 _MACHINERY = ("rewriting.py", "probes.py", "player.py")
 
 
@@ -41,11 +43,11 @@ class JournalHead(msgspec.Struct, frozen=True, kw_only=True):
     """First line of a journal.
 
     - `code`: the digest of the packages without docstrings and comments (`code_digest`).
-    - `machinery`: the digest of the modules that rewrite and play the packages.
+    - `machinery`: the digest of _MACHINERY.
     - `sample`, `space`: digests of the sample and of the files of the spaces.
-    - `commit`, `machine`: for people.
-    - `gone`, `not_switchable`: mutants that are not in the tree.
-    - `base`: the record that the journal continues, after the last seed of the record.
+    - `commit`, `machine`: for people to read; they need not be equal to continue.
+    - `gone`, `not_switchable`: mutants that are not in the tree; the latter with the reason.
+    - `base`: the record that the journal continues after the record's last seed.
     """
 
     code: str
@@ -66,7 +68,7 @@ class JournalHead(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def decisive(self) -> dict[str, str]:
-        """Return the fields that must be equal to continue a journal, by names for people."""
+        """Return the fields that must be equal to continue a journal, under names for people."""
         return {
             "the code": self.code,
             "Python": self.python,
@@ -77,7 +79,7 @@ class JournalHead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Journal:
-    """The file of an unfinished record: the head, and a line for each seed."""
+    """The file of an unfinished record: a line with the head, and a line for each seed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -99,10 +101,10 @@ class Journal:
     def begin(
         self, head: JournalHead, say: Callable[[str], None]
     ) -> tuple[JournalHead, list[PlayedOrder]]:
-        """Continue the journal if its head is like `head`; else begin a new journal.
+        """Continue the journal if its head has the same `decisive` fields; else begin a new one.
 
-        "Like" means: with equal `decisive` fields. Returns the head and the finished seeds. The
-        file of the old journal is renamed and kept, because its seeds may have taken hours.
+        Returns the head and the finished seeds. The file of the old journal is renamed and kept,
+        because playing its seeds can have taken hours.
         """
         existing = self.read()
         if existing is not None:
@@ -127,14 +129,14 @@ class Journal:
         return head, []
 
     def append(self, line: bytes) -> None:
-        """Append the line of one seed; once this returns, the line survives a power loss."""
+        """Append the line of one seed; after the return, the line survives a power loss."""
         with self.path.open("ab") as file:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
 
     def _drop_torn_line(self) -> None:
-        """Remove an incomplete last line, as a killed sitting leaves it."""
+        """Remove an incomplete last line, which a killed sitting leaves behind."""
         with self.path.open("r+b") as file:
             content = file.read()
             file.truncate(content.rfind(b"\n") + 1)
@@ -158,8 +160,8 @@ def sit(
 ) -> bool:
     """Play the seeds below `seeds` that are not in the journal; return True if all are done.
 
-    A new journal continues `record`, if the record has the same code, sample and spaces. `until` is
-    called after each seed; the sitting ends when it returns True.
+    A new journal continues `record` if the record has the same code, sample and spaces. After each
+    seed `until` is called; the sitting ends when it returns True.
     Raises: RuntimeError if the player ended.
     """
     with tempfile.TemporaryDirectory(prefix="sight-") as folder:
@@ -172,7 +174,7 @@ def sit(
         if not left:
             return True
 
-        # Mutants to play: those in the tree, without the settled ones of journal and record.
+        # Play the mutants of the tree, without those that are settled in the journal or the record.
         absent = {mutant.id for mutant in tree.gone} | tree.not_switchable.keys()
         alive = {number for number, mutant in enumerate(mutants) if mutant.id not in absent}
         alive -= settled(done)
@@ -228,7 +230,7 @@ def _play(player: subprocess.Popen[bytes], order: Order) -> PlayedOrder:
 
 
 def settled(orders: Sequence[PlayedOrder]) -> set[int]:
-    """Return the mutants that are not played any more: found, or stopped STOPS_MAX times."""
+    """Return the mutants that are no longer played: found, or stopped STOPS_MAX times."""
     plays = [play for order in orders for play in order.mutants]
     stops = Counter(play.mutant for play in plays if play.is_stopped)
     return {play.mutant for play in plays if play.found_by or stops[play.mutant] >= STOPS_MAX}
@@ -251,7 +253,7 @@ def _line_of(order: PlayedOrder, mutants: Sequence[SampledMutant], left: int) ->
 
 
 def _digest(*contents: bytes) -> str:
-    """Return a digest of all contents; their lengths keep ("ab", "c") apart from ("a", "bc")."""
+    """Return a digest of all contents. Their lengths distinguish ("ab", "c") from ("a", "bc")."""
     digest = hashlib.sha256()
     for content in contents:
         digest.update(len(content).to_bytes(8, "big") + content)

@@ -1,6 +1,7 @@
 """A copy of the packages with every mutant of a sample in it; the switch of `probes` selects one.
 
-A sitting takes hours, in which the checkout may change; the copy does not.
+A mutant is a small change of the code. A sitting, which plays seeds with mutants, takes hours. The
+checkout can change in this time; the copy does not.
 Data flow: FoundMutant -> rewritten sources in a folder -> `player`, a process that plays there.
 """
 
@@ -27,9 +28,9 @@ COPIED = (
 class SwitchedTree:
     """The copy.
 
-    - `mutants`: a mutant's number in the copy is its index here.
-    - `gone`: mutants without a place in the present code.
-    - `not_switchable`: why a mutant, by its id, cannot become a switch.
+    - `mutants`: the whole sample; the index of a mutant is its number in the copy.
+    - `gone`: mutants whose place the present code no longer has.
+    - `not_switchable`: mutants that cannot become a switch, by id, with the reason.
     """
 
     folder: Path
@@ -52,7 +53,8 @@ def build_tree(folder: Path, mutants: Sequence[SampledMutant]) -> SwitchedTree:
         placed = []
         for found_mutant in in_file:
             change = (numbers[found_mutant.mutant.id], found_mutant.source)
-            # Each mutant is tried alone: otherwise one that cannot be placed would fail the file.
+            # Each mutant is tried alone. Otherwise one that cannot be placed would make the whole
+            # file fail.
             try:
                 compile(switched_source(source, [change]), path, "exec", dont_inherit=True)
             except (NotSwitchable, SyntaxError) as error:

@@ -1,7 +1,7 @@
 """The mutants of a sample that the unit tests kill: a column of docs/SIGHT.md.
 
-A test kills a mutant if it fails with the mutated code. This step takes hours, and continues after
-an interruption.
+A test kills a mutant (a small change of the code) if it fails with the mutated code. This step
+takes hours, and continues after an interruption.
 Data flow: sample -> tests.support.mutation.recorded_mutants -> samples/killed_<n>.json.
 """
 
@@ -15,7 +15,7 @@ from tests.support.mutation.draw import Drawn
 from tests.support.mutation.recorded_mutants import Place, run_mutants
 
 Killed = dict[str, bool]
-"""By id of a mutant, True if a test fails with it. A mutant that was not tried is missing."""
+"""Id of a mutant -> True if a test fails with it. A mutant that was not tried is missing."""
 
 
 def killed_path(sample: int) -> Path:
@@ -24,7 +24,7 @@ def killed_path(sample: int) -> Path:
 
 
 def read_killed(path: Path) -> Killed:
-    """Return the results in the file; none without a file."""
+    """Return the results in the file; none if there is no file."""
     return msgspec.json.decode(path.read_bytes(), type=Killed) if path.exists() else {}
 
 
@@ -35,10 +35,10 @@ def try_unit_tests(
     run: Callable[[str, Sequence[Place]], list[bool]] = run_mutants,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Run the tests of each top-level package with each of its mutants that was not tried.
+    """Run each top-level package's tests with each of its mutants that was not tried yet.
 
-    The file is written after each package. `run` stores each mutant's result at once, so that an
-    interruption loses one result only.
+    The file is written after each package. `run` stores the result of each mutant immediately, so
+    an interruption loses only one result.
     """
     killed = read_killed(path)
     found, _ = find_mutants([mutant for mutant in mutants if mutant.id not in killed])
