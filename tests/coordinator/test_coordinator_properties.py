@@ -1,8 +1,9 @@
-"""Any sequence of inputs keeps the invariants, errors change nothing, the log rebuilds the state.
+"""Random inputs keep the invariants, refusals change nothing, and the log rebuilds the state.
 
-The inputs are drawn by Hypothesis: requests of two groups, timers, and loads and unloads of their
-offsets partition. The harness checks the invariants after every input, and that no request is
-answered twice. [J] is Kafka's Java coordinator, parts of whose behaviour are switches.
+Hypothesis draws the inputs: requests of two groups, timers, and loads and unloads of the groups'
+offsets partition (loading reads its groups into memory, unloading drops them). After every input
+the harness (a coordinator with a log) checks the invariants, and that no request is answered
+twice. [J] is Kafka's Java coordinator; switches turn on parts of its behaviour.
 """
 
 from hypothesis import HealthCheck, settings
@@ -32,14 +33,15 @@ from tests.support.builders.requests import (
 from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 GROUPS = ("a", "b")
+# Errors whose requests may change the state nevertheless.
 CHANGES_THOUGH_AN_ERROR = {
     "MEMBER_ID_REQUIRED",  # assigns a member id
     "GROUP_MAX_SIZE_REACHED",  # removes the member that found no place
     "REBALANCE_IN_PROGRESS",  # the heartbeat that receives this error extends the session
-    "UNKNOWN_SERVER_ERROR",  # Kafka's handler failed half way through
+    "UNKNOWN_SERVER_ERROR",  # Kafka's handler fails half way through and keeps its changes
 }
 
-# In these lists a value that stands twice is drawn twice as often.
+# Of these strategies' values, one that is listed twice is drawn twice as often.
 group_ids = st.sampled_from(GROUPS)
 instances = st.sampled_from([None, None, None, "i", "j"])
 COMMON = protocols("range", "roundrobin")
@@ -78,9 +80,10 @@ append_errors = st.sampled_from(
 
 
 def snapshot(h: CoordinatorHarness) -> object:
-    """Return the state that an error must not change.
+    """Return the state that a refused request must not change.
 
-    A group without members and offsets is left out: Kafka creates one for some refused requests.
+    It has no groups without members and offsets, because Kafka creates one for some refusals. It
+    has no timers with "write-" keys: a refused request may still have set one.
     """
     return (
         [
@@ -95,10 +98,10 @@ def snapshot(h: CoordinatorHarness) -> object:
 
 
 def committed_values(group: Group) -> dict[TopicPartition, OffsetCommitValue]:
-    """Return the committed offsets, without the log offsets of their records.
+    """Return the committed offsets, without the offsets that their records have in the log.
 
-    These may differ: of two equal commits in flight, Kafka keeps the log offset of the first, and a
-    load that of the second.
+    The latter may differ after a load. If two equal commits were in flight, Kafka keeps the log
+    offset of the first, and a load finds that of the second.
     """
     return {tp: stored.value for tp, stored in group.offsets.committed().items()}
 
@@ -130,7 +133,7 @@ def _group_snapshot(group: Group) -> object:
 
 
 def refused(response: AnyResponse | None) -> bool:
-    """Return True if a request was refused as a whole, at once, without any effect."""
+    """Return True if a request got an error as a whole, which must not have changed any state."""
     if response is None:
         return False
     if isinstance(response, LeaveGroupResponse) and not response.error_code.value:
@@ -139,7 +142,11 @@ def refused(response: AnyResponse | None) -> bool:
 
 
 class Coordinator(RuleBasedStateMachine):
-    """Two groups of one partition, clients, a log that may hold appends back, timers, tasks."""
+    """Hypothesis calls the methods marked `@rule` in any order; each is one kind of input.
+
+    There are two groups of one offsets partition. The log may hold appends back, so that they end
+    later, or with an error.
+    """
 
     java = JavaSwitches()
 
@@ -150,28 +157,29 @@ class Coordinator(RuleBasedStateMachine):
         """Every member id that a group has ever had."""
         self.epoch = 0  # newest leader epoch of the offsets partition
         self.log_diverged = False
-        """True once log and memory may differ, so that a load need not give equal groups."""
+        """True once the log may differ from memory, so that a load need not give equal groups."""
 
     @initialize(delay_ms=st.sampled_from([0, 3_000]), max_size=st.sampled_from([2, 100]))
     def start(self, delay_ms: int, max_size: int) -> None:
         config = BrokerConfig(group_initial_rebalance_delay_ms=delay_ms, group_max_size=max_size)
         self.h = CoordinatorHarness(config=config, java=self.java)
-        # Group b begins with two static members and a dynamic one. Before version 4 a dynamic
-        # member joins at once, without the answer MEMBER_ID_REQUIRED.
+        # Group b begins with two static members (with an instance id) and a dynamic one. Before
+        # version 4 a dynamic member joins at once, without the answer MEMBER_ID_REQUIRED.
         for instance in ("i", "j", None):
             body = join_group(group_id="b", instance=instance, offers=COMMON)
             self.submit(body, 5 if instance else 3)
         self.settle("b")
 
     def submit(self, body: GroupRequest, version: int | None = None) -> RequestId:
-        """Feed a request and check that a refusal changed nothing."""
+        """Send a request to the coordinator and check that a refusal changed nothing."""
         before = snapshot(self.h)
         request_id = self.h.submit(body, version=version)
         response = self.h.response(request_id)
         if refused(response):
             assert snapshot(self.h) == before
 
-        # A handler that failed half way keeps the changes that were not stored, as Kafka's does.
+        # A handler that fails half way keeps its changes in memory without storing them, as
+        # Kafka's does.
         self.log_diverged |= response is not None and error_of(response) == "UNKNOWN_SERVER_ERROR"
         for group_id, known in self.ids.items():
             group = self.h.coordinator.group(group_id)
@@ -181,8 +189,9 @@ class Coordinator(RuleBasedStateMachine):
         return request_id
 
     def pick(self, group_id: str, pick: int) -> str:
-        """Return a present or former member id of the group, or an id that was never assigned."""
+        """Return a member id that the group has or once had, or an id that was never assigned."""
         ids = self.ids[group_id]
+        # The newest id comes first, so that small picks are often present members.
         return ids[-1 - pick % len(ids)] if ids and pick < 6 else "never-assigned"
 
     @rule(
@@ -224,7 +233,10 @@ class Coordinator(RuleBasedStateMachine):
 
     @rule(group_id=group_ids)
     def settle(self, group_id: str) -> None:
-        """Bring a group to Stable or Empty, if possible."""
+        """Bring a group to Stable or Empty, if possible: all members rejoin, and then sync.
+
+        The times are enough to end a join phase with either initial delay, 0 or 3 s.
+        """
         self.h.advance(1_000)
         self.rejoin_everyone(group_id)
         self.h.advance(3_000)
@@ -238,7 +250,7 @@ class Coordinator(RuleBasedStateMachine):
         version: int,
         offered: tuple,  # type: ignore[type-arg]  # of protocols, see the strategy `offers`
     ) -> None:
-        """Let a new process join with the instance id of a static member."""
+        """Let a new process join with the instance id of a static member, as after a restart."""
         group = self.h.coordinator.group(group_id)
         names = list(group.static_members) if group else []
         instance = names[pick % len(names)] if names else "i"
@@ -338,6 +350,7 @@ class Coordinator(RuleBasedStateMachine):
             assert snapshot(self.h) == before
 
     @precondition(lambda self: not self.h.held)
+    # A marker must come after the appends that are still held, so no append may be held here.
     @rule(
         group_id=st.one_of(st.none(), group_ids),
         offset=st.integers(0, 9),
@@ -347,9 +360,10 @@ class Coordinator(RuleBasedStateMachine):
     def end_transaction(
         self, group_id: str | None, offset: int, producer: int, is_commit: bool
     ) -> None:
-        """Write a marker, after a transactional commit unless `group_id` is None.
+        """Write the record that ends a transaction, by commit or abort: a marker.
 
-        A marker is completed only after all appends before it in the log.
+        A transactional commit precedes the marker, unless `group_id` is None. This commit may be
+        held, and then no marker is written: an append ends only after all appends before it.
         """
         if group_id is not None:
             self.commit_in_transaction(group_id, 0, -1, offset, producer, ErrorCode.NONE)
@@ -373,7 +387,8 @@ class Coordinator(RuleBasedStateMachine):
     @precondition(lambda self: self.h.held)
     @rule(error=append_errors)
     def complete_append(self, error: ErrorCode) -> None:
-        # [J]: a commit that timed out remains in the log and in memory.
+        # In [J] a commit whose append timed out remains in the log and in memory, so that the two
+        # do not differ.
         is_kept = error is ErrorCode.REQUEST_TIMED_OUT and (
             self.h.held[0].required_acks == ACKS_LEADER
         )
@@ -386,23 +401,24 @@ class Coordinator(RuleBasedStateMachine):
         batches_per_chunk=st.integers(1, 3),
     )
     def reload(self, unload: int | None, load: int, batches_per_chunk: int) -> None:
-        """Unload and load the partition, with epochs relative to the newest.
+        """Unload and load the partition, with leader epochs relative to the newest epoch so far.
 
         1 is a newer epoch, 0 the newest, and -1 an older one, which the coordinator ignores. An
-        unload with None follows the deletion of the replica.
+        unload with None is one without an epoch, as after the deletion of the replica.
         """
         if unload is None:
             self.h.unload(epoch=None)
         else:
             self.epoch += max(unload, 0)
             self.h.unload(epoch=self.epoch + min(unload, 0))
-        # Appends in flight now reach the log after the next load has begun.
+        # Appends that are still in flight reach the log after the next load has begun, so the load
+        # does not read them.
         self.log_diverged |= bool(self.h.held)
         self.epoch += max(load, 0)
         self.h.load(epoch=self.epoch + min(load, 0), batches_per_chunk=batches_per_chunk)
 
     def teardown(self) -> None:
-        """Acknowledge all appends; a load by another broker must create the same state."""
+        """Acknowledge all appends; then a load by another broker must create the same groups."""
         self.h.holds_appends = False
         self.h.commit_everything()
         if self.log_diverged:
@@ -418,8 +434,10 @@ class Coordinator(RuleBasedStateMachine):
 
         for summary in self.h.coordinator.groups():
             group = self.h.group(summary.group_id)
+            # A group in the middle of a rebalance is loaded as its last stored generation instead.
             if summary.state not in {GroupState.STABLE, GroupState.EMPTY}:
                 continue
+            # A group of generation 0 without offsets has no record in the log.
             if summary.generation or group.offsets.has_offsets:
                 loaded = other.group(summary.group_id)
                 assert committed_values(loaded) == committed_values(group)
@@ -439,6 +457,7 @@ class JavaCoordinator(Coordinator):
 
     @rule()
     def lose_leadership(self) -> None:
+        # The partition's leader resigns: appends in flight are lost.
         self.h.lose_leadership()
         self.log_diverged = True
 

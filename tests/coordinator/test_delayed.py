@@ -1,6 +1,7 @@
-"""A rebalance timeout of zero; scenarios/delayed.txt has the stories of all timers.
+"""A rebalance timeout of zero.
 
-Sections are those of docs/kafka/BEHAVIOUR.md.
+The stories of all timers are in scenarios/delayed.txt. Numbers such as 3.4 are sections of
+docs/kafka/BEHAVIOUR.md.
 """
 
 import pytest
@@ -15,7 +16,7 @@ REBALANCE_MS = 30_000
 
 
 def join_v3(h: CoordinatorHarness, *, rebalance_timeout_ms: int = REBALANCE_MS) -> RequestId:
-    """Let a new member join without a member id, as clients did before KIP-394."""
+    """Let a new member join without a member id, as clients did before KIP-394 (version 4)."""
     return h.submit(join_group(rebalance_timeout_ms=rebalance_timeout_ms), version=3)
 
 
@@ -26,11 +27,14 @@ def join_v3(h: CoordinatorHarness, *, rebalance_timeout_ms: int = REBALANCE_MS) 
 def test_rebalance_timeout_of_zero_evicts_the_member_before_it_can_sync(
     rebalance_timeout_ms: int,
 ) -> None:
-    """A member that sends no SyncGroup is removed after the rebalance timeout, here at once.
+    """A member that sends no SyncGroup in time is removed, here as soon as the join phase ends.
+
+    The time is the member's rebalance timeout.
 
     A negative timeout counts as zero (BEHAVIOUR 0.1).
     """
     h = CoordinatorHarness()
     join_v3(h, rebalance_timeout_ms=rebalance_timeout_ms)
+    # The initial rebalance delay ends, and with it the join phase.
     h.advance(0)
     assert h.summary().members == ()

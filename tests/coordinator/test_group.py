@@ -1,8 +1,14 @@
-"""Rules of a group: members, leader, protocols, pending ids. Mirrors Kafka GroupMetadataTest.
+"""Rules of a group: members, leader, protocols, pending ids. Mirrors Kafka's GroupMetadataTest.
 
-Ids such as GM-22 are cases of that test (docs/kafka/BEHAVIOUR.md 10.2), MM-28 is one of another
-test. BEHAVIOUR 4.3 is a section of that page. A parked JoinGroup waits for its answer until the
-join phase ends. A pending id was assigned to a client that has not joined with it yet.
+A rebalance has two phases. In the join phase (state PreparingRebalance) the members send a
+JoinGroup with the assignment protocols that they support; a parked JoinGroup waits for its answer
+until this phase ends. The group then selects a protocol that all members support, and begins its
+next generation (the number of the rebalance). In the sync phase (CompletingRebalance) the members
+send a SyncGroup and get their partitions. A pending id was assigned to a client that has not
+joined with it yet. An instance id is the configured id of a static member.
+
+Ids such as GM-22 are cases of Kafka's test (docs/kafka/BEHAVIOUR.md 10.2), MM-28 is one of another
+test. BEHAVIOUR 4.3 is a section of that page.
 """
 
 import pytest
@@ -27,8 +33,8 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def empty_group() -> Group:
-    """Return a new group."""
-    return Group("g", 0, GroupState.EMPTY, 0)  # partition 0, at time 0
+    """Return a new group "g" of offsets partition 0, whose state began at time 0."""
+    return Group("g", 0, GroupState.EMPTY, 0)
 
 
 def preparing(*members: Member) -> Group:
@@ -50,7 +56,7 @@ def member(
     metadata: bytes | None = None,
     rebalance_timeout_ms: int = 60_000,
 ) -> Member:
-    """Return a member that supports the named protocols (default: range, roundrobin)."""
+    """Return a member that supports these protocols (default: range, roundrobin)."""
     return Member(
         member_id=member_id,
         group_instance_id=instance,
@@ -64,27 +70,29 @@ def member(
 
 
 def next_generation(group: Group) -> None:
-    """Begin the next generation of a group in PreparingRebalance."""
+    """End the join phase of a group in PreparingRebalance and begin its next generation."""
     group.init_next_generation(now_us=0, cause=GroupStateCause.ALL_JOINED, trace=[])
 
 
 def test_select_protocol_follows_the_majority_of_first_choices() -> None:
-    """Each member votes for the first protocol of its list; the most votes win.
+    """Each member votes for the first protocol of its list. The protocol with most votes wins.
 
     GM-22: vote: majority of first choices
     """
     group = preparing(member("a", "range", "roundrobin"))
     assert group.select_protocol() == "range"
     group.add(member("b", "roundrobin", "range"))
-    assert group.select_protocol() in {"range", "roundrobin"}  # a tie
+    # One vote each: Kafka promises neither.
+    assert group.select_protocol() in {"range", "roundrobin"}
     group.add(member("c", "roundrobin", "range"))
     assert group.select_protocol() == "roundrobin"
 
 
 def test_select_protocol_breaks_a_tie_in_scalas_hash_order() -> None:
-    """Kafka's choice depends on the order of a Scala hash map, so the coordinator computes it.
+    """With equal votes, Kafka's choice depends on the order of a Scala hash map.
 
-    Recordings `vote-tie` and `fuzz-0088` of a real Kafka show: a before b, roundrobin before range.
+    So the coordinator computes that order. The recordings `vote-tie` and `fuzz-0088` of a real
+    Kafka show that "a" comes before "b", and roundrobin before range.
     """
     assert scala_order(["b", "a"], among=["b", "a"]) == ["a", "b"]
     group = preparing(member("m", "range", "roundrobin"), member("n", "roundrobin", "range"))
@@ -92,9 +100,10 @@ def test_select_protocol_breaks_a_tie_in_scalas_hash_order() -> None:
 
 
 def test_scala_order_puts_names_with_equal_hash_bits_last() -> None:
-    """Scala's map is a tree over five bits of the hash at a time; subtrees come last.
+    """Scala's map is a tree, in which each level sorts by five bits of the hash.
 
-    The hashes of range and sticky have the same first five bits, so both are in a subtree.
+    A name that shares its bits with another one goes into a subtree; subtrees come last. The hashes
+    of range and sticky have the same first five bits, so both are in a subtree.
     """
     names = ["sticky", "range", "roundrobin", "cooperative-sticky"]
     assert scala_order(names, among=names) == [
@@ -106,18 +115,22 @@ def test_scala_order_puts_names_with_equal_hash_bits_last() -> None:
 
 
 def test_scala_order_is_by_hashes_of_32_bits() -> None:
-    """The hashes 0x5423dd79 and 0x23f2b8d9 share five bits; their next five decide (11 and 6)."""
+    """The two hashes, 0x5423dd79 and 0x23f2b8d9, have the same lowest five bits.
+
+    Their next five bits, 11 and 6, decide.
+    """
     names = ["assignor-27", "assignor-4"]
     assert scala_order(names, among=names) == ["assignor-4", "assignor-27"]
 
 
 def test_select_protocol_takes_only_what_all_support() -> None:
-    """A protocol that most members prefer, here range, loses if one member does not support it.
+    """A protocol that one member does not support cannot win, even if most members prefer it.
 
     GM-24: vote among common protocols only
     """
     group = preparing(member("a", "range", "roundrobin"), member("b", "roundrobin", "blah"))
     assert group.select_protocol() == "roundrobin"
+    # Three of four members prefer range, but b does not support it.
     group.add(member("c", "range", "roundrobin"))
     group.add(member("d", "range", "roundrobin"))
     assert group.select_protocol() == "roundrobin"
@@ -133,9 +146,10 @@ def test_select_protocol_without_members_is_misuse() -> None:
 
 
 def test_member_that_lists_a_protocol_twice_fails_the_join_phase() -> None:
-    """A protocol is common if its count equals the number of members; here it is 2, and not 1.
+    """A protocol counts as common if it is listed as often as there are members.
 
-    Without a common protocol Kafka throws at the end of the join phase.
+    Here it is listed twice by one member, so no protocol is common, and Kafka throws at the end of
+    the join phase.
     """
     group = preparing(member("a", "range", "range"))
     with pytest.raises(UnknownServerError):
@@ -143,7 +157,7 @@ def test_member_that_lists_a_protocol_twice_fails_the_join_phase() -> None:
 
 
 def test_group_supports_a_join_that_lists_a_protocol_of_every_member() -> None:
-    """An Empty group supports any list but the empty one.
+    """An Empty group supports any list with a protocol and a protocol type.
 
     GM-25: which protocols a group supports
     """
@@ -161,7 +175,7 @@ def test_group_supports_a_join_that_lists_a_protocol_of_every_member() -> None:
 
 
 def test_next_generation_selects_a_protocol_of_the_present_members() -> None:
-    """No member owes a SyncGroup yet.
+    """The member has rejoined with another protocol, and owes no SyncGroup yet.
 
     GM-29: next generation with members
     GM-58: next generation: nobody owes one yet
@@ -183,7 +197,7 @@ def test_next_generation_selects_a_protocol_of_the_present_members() -> None:
 
 
 def test_next_generation_without_members_makes_the_group_empty_and_increments() -> None:
-    """A group without members has no protocol and waits for no SyncGroup.
+    """The generation increases, but there is no protocol, and no SyncGroup to wait for.
 
     GM-30: next generation without members
     """
@@ -194,9 +208,9 @@ def test_next_generation_without_members_makes_the_group_empty_and_increments() 
 
 
 def test_subscribed_topics_are_known_from_the_next_generation_on() -> None:
-    """The topics are unknown at first, and then the union of the members' subscriptions.
+    """The topics are unknown (None) before, and the union of the members' subscriptions after.
 
-    A group without members has no topics.
+    A group without members has no topics. A group with unknown topics counts as subscribed to any.
 
     GM-27: subscribed topics of a consumer group
     """
@@ -220,7 +234,7 @@ def test_subscribed_topics_are_known_from_the_next_generation_on() -> None:
 
 
 def test_subscribed_topics_of_truncated_bytes_are_unknown() -> None:
-    """The coordinator tolerates them, and treats the member as subscribed to every topic.
+    """The coordinator accepts the bytes, and treats the group as subscribed to every topic.
 
     GM-27: subscribed topics of a consumer group
     MM-28: load: subscription that cannot be read
@@ -231,7 +245,7 @@ def test_subscribed_topics_of_truncated_bytes_are_unknown() -> None:
 
 
 def test_subscribed_topics_of_another_protocol_type_are_unknown() -> None:
-    """The coordinator reads the bytes of the consumer protocol only.
+    """The coordinator can read only subscriptions of the protocol type "consumer".
 
     GM-28: subscribed topics of another protocol type
     """
@@ -241,7 +255,11 @@ def test_subscribed_topics_of_another_protocol_type_are_unknown() -> None:
 
 
 def test_next_generation_with_unreadable_bytes_fails_after_its_increment() -> None:
-    """The generation has advanced, the state has not (BEHAVIOUR 0.1)."""
+    """The end of the join phase fails half way: the generation has increased, the state is the old.
+
+    Kafka fails in the same way (BEHAVIOUR 0.1).
+    """
+    # Other than the single byte of the test before, these bytes make the parser raise.
     group = preparing(member("a", metadata=b"meta-c1"))
     with pytest.raises(UnknownServerError):
         next_generation(group)
@@ -263,6 +281,7 @@ def test_update_member_changes_timeouts_and_the_maximum_over_members() -> None:
     )
     assert group.rebalance_timeout_ms == 90_000
     assert group.members["a"].session_timeout_ms == 20_000
+    # `parked=None` has unparked the JoinGroup of the member.
     assert group.members_awaiting_join == 0
     check_group(group)
 
@@ -273,7 +292,7 @@ def test_rebalance_timeout_without_members_is_zero() -> None:
 
 
 def test_removing_the_leader_elects_a_remaining_member() -> None:
-    """A group without members has no leader (BEHAVIOUR 4.3)."""
+    """A group with members has a leader, one without has none (BEHAVIOUR 4.3)."""
     group = preparing(member("a"), member("b"))
     assert group.leader_id == "a"
     group.remove("a")
@@ -285,9 +304,10 @@ def test_removing_the_leader_elects_a_remaining_member() -> None:
 
 @pytest.mark.parametrize("leaves", [True, False], ids=["the leader leaves", "it does not rejoin"])
 def test_successor_of_a_leader_follows_the_hash_order_of_ids(leaves: bool) -> None:
-    """The order of arrival does not matter; Kafka promises no particular member (BEHAVIOUR 0).
+    """The order in which members arrived does not matter, only the hashes of their ids.
 
-    Over ten sets of ids the oldest, the newest and the middle member have each been elected.
+    Kafka promises no particular successor (BEHAVIOUR 0). With ten different sets of ids, each of
+    the oldest, the middle and the newest member is elected at least once.
     """
 
     def successor(ids: list[str]) -> str | None:
@@ -304,13 +324,14 @@ def test_successor_of_a_leader_follows_the_hash_order_of_ids(leaves: bool) -> No
         ids = [f"{place}-{run}" for place in ("old", "middle", "new")]
         elected = successor(ids)
         assert elected is not None
+        # The same ids in reversed order of arrival.
         assert successor(ids[::-1]) == elected
         elected_places.add(elected.split("-")[0])
     assert elected_places == {"old", "middle", "new"}
 
 
 def test_elect_joined_leader_prefers_the_leader_then_any_joined_member() -> None:
-    """A leader that has not rejoined loses its role (BEHAVIOUR 3.2)."""
+    """A leader that has not rejoined loses its role to a member that has (BEHAVIOUR 3.2)."""
     group = preparing(member("a"), member("b"), member("c"))
     assert group.elect_joined_leader()
     assert group.leader_id == "a"
@@ -320,12 +341,16 @@ def test_elect_joined_leader_prefers_the_leader_then_any_joined_member() -> None
     assert group.elect_joined_leader()
     assert group.leader_id == "b"
 
+    # No member has rejoined, so none can be elected.
     group.unpark_join(group.members["b"])
     assert not group.elect_joined_leader()
 
 
 def test_replace_static_member_moves_leadership_and_instance() -> None:
-    """The handler sends the answers (scenarios/static.txt).
+    """A static member that restarts gets a new member id, here b instead of a.
+
+    The new id keeps the leadership, the instance id and the assignment. The answers to parked
+    requests are sent elsewhere (scenarios/static.txt).
 
     GM-41: replacing a static member: leader, instance, parked requests
     """
@@ -338,7 +363,7 @@ def test_replace_static_member_moves_leadership_and_instance() -> None:
 
 
 def test_replace_unknown_static_member_is_misuse() -> None:
-    """The instance id `i` has no member, so only a bug asks for its replacement.
+    """The instance id `i` has no member. Only a bug can ask for its replacement.
 
     GM-40: replacing a static member that is none
     """
@@ -347,7 +372,7 @@ def test_replace_unknown_static_member_is_misuse() -> None:
 
 
 def test_add_same_instance_twice_is_misuse_and_changes_nothing() -> None:
-    """An instance id belongs to one member.
+    """Two members cannot have the same instance id.
 
     GM-53: the same instance id twice
     """
@@ -359,7 +384,7 @@ def test_add_same_instance_twice_is_misuse_and_changes_nothing() -> None:
 
 
 def test_add_member_with_other_protocols_is_misuse_and_changes_nothing() -> None:
-    """The handler must have refused such a join."""
+    """The handler of JoinGroup refuses such a member earlier, so only a bug gets here."""
     group = preparing(member("a", "range"))
     with pytest.raises(IllegalTransition, match="does not support"):
         group.add(member("b", "blah", instance="i"))
@@ -368,7 +393,7 @@ def test_add_member_with_other_protocols_is_misuse_and_changes_nothing() -> None
 
 
 def test_pending_id_becomes_a_member_or_is_removed() -> None:
-    """A pending id has no member yet; the id of a member cannot become pending again.
+    """A pending id ends when its client joins, or with its removal; a member's id never pends.
 
     GM-50: a member's id cannot become pending
     GM-51: pending id that becomes a member is pending no more
@@ -409,7 +434,9 @@ def test_pending_sync_is_for_members_only() -> None:
 
 
 def test_all_members_joined_counts_parked_members_and_pending_ids() -> None:
-    """The join phase of a group without members completes at once: no member is missing.
+    """The join phase can end when each member's JoinGroup is parked and no id is pending.
+
+    A group without members has nothing to wait for.
 
     GM-42: parked JoinGroup is answered once
     """
@@ -427,7 +454,7 @@ def test_all_members_joined_counts_parked_members_and_pending_ids() -> None:
 
 
 def test_second_parked_join_replaces_the_first() -> None:
-    """The first is never answered, and the member counts once (BEHAVIOUR 0.1)."""
+    """A member that sends JoinGroup twice gets no answer to the first (BEHAVIOUR 0.1)."""
     group = preparing(member("a"))
     group.park_join(group.members["a"], ParkedJoin(request_id=RequestId(7), api_version=9))
     assert group.members_awaiting_join == 1
@@ -439,7 +466,7 @@ def test_second_parked_join_replaces_the_first() -> None:
 
 
 def test_member_metadata_is_not_listed_while_a_rebalance_is_prepared() -> None:
-    """The members' metadata may change until the phase completes (BEHAVIOUR 4.9)."""
+    """The metadata (subscriptions) may change until the join phase ends (BEHAVIOUR 4.9)."""
     with pytest.raises(IllegalTransition, match="PreparingRebalance"):
         preparing(member("a")).current_member_metadata()
 
@@ -448,12 +475,12 @@ def test_member_metadata_is_not_listed_while_a_rebalance_is_prepared() -> None:
 
 
 def turn() -> Turn:
-    """Return a turn, which collects the replies of one input, of an otherwise idle coordinator."""
+    """Return a turn: the object that collects the replies of the coordinator to one input."""
     return Turn(CoordinatorHarness().coordinator._shared, 0)
 
 
 def test_parked_join_is_answered_once_and_no_longer_counted() -> None:
-    """A member without a parked join gets no answer, and the count does not change.
+    """A second answer finds no parked JoinGroup, and does nothing.
 
     GM-42: parked JoinGroup is answered once
     GM-44: no JoinGroup parked: nothing is answered
@@ -464,6 +491,7 @@ def test_parked_join_is_answered_once_and_no_longer_counted() -> None:
     # The second call finds no parked join.
     for _ in range(2):
         answer_parked_join(collecting, group, group.members["a"], response)
+        # 0 is the request id that `preparing` gave to the first member's JoinGroup.
         assert [(r.request_id, r.response) for r in collecting.result.replies] == [(0, response)]
         assert group.members_awaiting_join == 1
         assert not group.has_all_members_joined
@@ -471,7 +499,7 @@ def test_parked_join_is_answered_once_and_no_longer_counted() -> None:
 
 
 def test_parked_join_that_fails_is_answered_once_with_the_given_member_id() -> None:
-    """A second failure finds no parked join.
+    """The second error finds no parked JoinGroup, so the member gets only the first.
 
     GM-44: no JoinGroup parked: nothing is answered
     """
@@ -485,7 +513,7 @@ def test_parked_join_that_fails_is_answered_once_with_the_given_member_id() -> N
 
 
 def test_parked_sync_is_answered_once_and_the_method_returns_whether_it_was_parked() -> None:
-    """The second call finds no parked SyncGroup.
+    """The second answer finds no parked SyncGroup.
 
     GM-46: parked SyncGroup is answered once
     GM-47: no SyncGroup parked: nothing is answered
@@ -501,10 +529,10 @@ def test_parked_sync_is_answered_once_and_the_method_returns_whether_it_was_park
 
 
 def test_offsets_of_a_rebalancing_or_just_emptied_group_do_not_expire() -> None:
-    """The age of the commits does not matter.
+    """Offsets expire only in an Empty group, and only one retention after it became Empty.
 
     The commit is of day 0, the group is emptied on day 5, and the retention is one day, so the
-    offset expires on day 6. A group that rebalances or is Stable keeps the offset.
+    offset expires on day 6. A group that rebalances or is Stable keeps the offset at any age.
 
     GM-26: offsets do not expire right after the group was emptied, nor while it rebalances
     """
@@ -523,7 +551,7 @@ def test_offsets_of_a_rebalancing_or_just_emptied_group_do_not_expire() -> None:
     assert group.state is GroupState.EMPTY
     assert [expired_count(now) for now in (5 * day_ms, 6 * day_ms - 1, 6 * day_ms)] == [0, 0, 1]
 
-    # The age counts no more once the group rebalances.
+    # On day 9 the offset is old enough, but a group that rebalances keeps it.
     group.transition_to(
         GroupState.PREPARING_REBALANCE, now_us=0, cause=RebalanceCause.JOIN, trace=[]
     )

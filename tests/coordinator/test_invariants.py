@@ -1,7 +1,7 @@
-"""Each invariant check finds its kind of damage and names it.
+"""Each check of an invariant finds the damage that it is for, and names the invariant.
 
-Each function `_stray_...` or `_no_...` damages a sound group in one way. A shard has the groups of
-one offsets partition; `h` is a CoordinatorHarness, a coordinator with a log.
+Each function `_stray_...` or `_no_...` damages a sound group in one way. A shard holds the groups
+of one offsets partition; `h` is a CoordinatorHarness, a coordinator with a log.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ VALUE = OffsetCommitValue(offset=3, commit_timestamp_ms=0)
 
 
 def stable_group() -> Group:
-    """Return a Stable group of two."""
+    """Return a Stable group of two members."""
     h = CoordinatorHarness()
     h.stable_group()
     return h.group()
@@ -51,6 +51,7 @@ def _stray_pending(group: Group) -> None:
 
 
 def _stray_id(group: Group) -> None:
+    # The key of a member's session timer must contain the member's id.
     next(iter(group.members.values())).heartbeat_key = "other"
 
 
@@ -86,7 +87,7 @@ def _no_protocol(group: Group) -> None:
     ],
 )
 def test_check_group_names_the_damage(damage: Callable[[Group], None], name: str) -> None:
-    """A check that cannot fail proves nothing."""
+    """A check that cannot fail proves nothing, so each check must find its damage."""
     group = stable_group()
     check_group(group)
     damage(group)
@@ -96,7 +97,10 @@ def test_check_group_names_the_damage(damage: Callable[[Group], None], name: str
 
 
 def test_check_group_finds_a_join_phase_that_waits_for_no_member() -> None:
-    """The second member is removed, and nothing completes the join phase of the first."""
+    """A join phase must end when all members have joined.
+
+    Here the only missing member is removed behind the coordinator's back, so nothing ends it.
+    """
     h = CoordinatorHarness()
     first, second = h.stable_group()
     h.submit(join_group(first))  # the leader's JoinGroup begins a rebalance
@@ -110,7 +114,7 @@ def test_check_group_finds_a_join_phase_that_waits_for_no_member() -> None:
 
 
 def shards_of(group: Group) -> tuple[Shards, dict[str, GroupTimer]]:
-    """Return the shards of one partition, with only this group, and the timers of its members."""
+    """Return shards with one partition and only this group, and session timers of its members."""
     shards = Shards(1)
     shards.owned[0] = Shard(0)
     shards.owned[0].groups[group.group_id] = group
@@ -128,18 +132,24 @@ def test_check_shards_finds_a_member_without_session_timer() -> None:
 
 
 def test_check_appends_finds_a_pending_commit_without_append() -> None:
-    """Without the append the offset would stay unstable, and OffsetFetch would wait, for ever."""
+    """A pending commit is one whose append is in flight.
+
+    Without the append the offset would stay unstable, and OffsetFetch would wait, for ever.
+    """
     h = CoordinatorHarness()
     h.stable_group()
     h.holds_appends = True
-    # `prepare` without an append: the damage.
+    # The damage: `prepare` makes the commit pending, and no append follows.
     h.group().offsets.prepare(TopicPartition("orders", 0), VALUE)
     with pytest.raises(InvariantViolation, match="a commit of orders-0 waits"):
         h.coordinator.check_invariants()
 
 
 def test_check_appends_finds_a_transaction_without_append() -> None:
-    """The record of an open transaction is in the log, or its append is in flight."""
+    """A pending offset of a transaction has its record in the log or an append in flight.
+
+    Here it has neither.
+    """
     h = CoordinatorHarness()
     h.stable_group()
     group = h.group()
@@ -150,7 +160,7 @@ def test_check_appends_finds_a_transaction_without_append() -> None:
 
 
 def test_check_shards_finds_a_timer_of_an_unknown_group() -> None:
-    """An unload must cancel the timers of its groups."""
+    """Such a timer remains if an unload forgets to cancel the timers of its groups."""
     shards, timers = shards_of(stable_group())
     timers["heartbeat-x"] = SessionTimer(stable_group(), "x")
     with pytest.raises(InvariantViolation, match="which is not here"):
@@ -158,7 +168,7 @@ def test_check_shards_finds_a_timer_of_an_unknown_group() -> None:
 
 
 def test_check_shards_finds_dead_and_misplaced_groups() -> None:
-    """A misplaced group is under another id; a Dead group must have left its shard."""
+    """A group must be stored under its own id, and a Dead group must not be in a shard."""
     group = stable_group()
     shards, timers = shards_of(group)
     shards.owned[0].groups["other"] = shards.owned[0].groups.pop("group")
@@ -172,7 +182,9 @@ def test_check_shards_finds_dead_and_misplaced_groups() -> None:
 
 
 def test_coordinator_lists_the_requests_that_it_holds() -> None:
-    """A coordinator holds parked JoinGroups and SyncGroups, and commits in flight.
+    """`waiting` returns the ids of the requests that have no answer yet.
+
+    They are parked JoinGroups and SyncGroups, and commits whose append is in flight.
 
     Answered requests are not listed.
     """
@@ -185,6 +197,8 @@ def test_coordinator_lists_the_requests_that_it_holds() -> None:
 
     h.holds_appends = False
     h.complete()
+    # The leader's JoinGroup is parked: it waits for the other member. The SyncGroup below is
+    # parked until the leader's SyncGroup arrives.
     rejoin = h.submit(join_group(ids[0]))
     assert h.coordinator.waiting() == {rejoin}
 

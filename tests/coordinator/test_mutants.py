@@ -1,4 +1,4 @@
-"""A covered scenario has a test that fails when the behaviour changes.
+"""Each scenario that a test names has a test that fails when the behaviour changes.
 
 A scenario is a case of Kafka's tests with an id such as GC-162. A mutant is one change of the code.
 Each mutant of mutants.toml is applied to a copy of the coordinator, and the tests that name its
@@ -20,11 +20,11 @@ from tests.support.mutation.mutants import (
 MUTANTS = read_mutants()
 MUTANTS_AT_LEAST = 60
 SAMPLE_STEP = 6
-"""The sample has each sixth mutant, because a mutant takes half a second."""
+"""The sample has each sixth mutant, because the tests of a mutant take half a second."""
 
 
 def test_list_has_enough_mutants_and_no_duplicate() -> None:
-    """Two different changes of the same line are two mutants."""
+    """Two mutants may change the same line, but then differently."""
     changes = [(each.file, each.old, each.new) for each in MUTANTS]
     assert len(changes) >= MUTANTS_AT_LEAST
     assert len(set(changes)) == len(changes)
@@ -32,7 +32,7 @@ def test_list_has_enough_mutants_and_no_duplicate() -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[each.name for each in MUTANTS])
 def test_mutant_fits_the_code_and_its_scenario_has_a_test(mutant: Mutant) -> None:
-    """A mutant that no longer fits would silently test nothing."""
+    """A mutant whose old text is no longer in the code would silently test nothing."""
     mutant.applied_to((ROOT / PACKAGE / mutant.file).read_text(encoding="utf-8"))
     assert scenario_tests(mutant)
 
@@ -41,7 +41,10 @@ def test_mutant_fits_the_code_and_its_scenario_has_a_test(mutant: Mutant) -> Non
 def test_mutants_are_killed_by_the_tests_of_their_scenarios(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """`same` changes only white space, and survives: the copy alone makes no test fail."""
+    """The sampled mutants make tests fail, and the mutant `same` does not.
+
+    `same` changes only white space. It shows that copying the code alone makes no test fail.
+    """
     sample = MUTANTS[::SAMPLE_STEP]
     same = msgspec.structs.replace(sample[0], new=f"{sample[0].old} ")
     folder = tmp_path_factory.mktemp("mutants")

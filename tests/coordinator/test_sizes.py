@@ -1,6 +1,7 @@
-"""Numbers of groups and offsets of a coordinator, for the gauges of its metrics.
+"""The numbers of groups, offsets and timers that a coordinator reports to its gauges.
 
-MM-66, JC-38 and such are cases of Kafka's tests (docs/kafka/BEHAVIOUR.md 10).
+`harness` is a coordinator with a log; `sizes()` returns the numbers. MM-66, JC-38 and others are
+cases of Kafka's tests (docs/kafka/BEHAVIOUR.md 10).
 """
 
 from coordinator.states import GroupState
@@ -13,7 +14,7 @@ def states(harness: CoordinatorHarness) -> dict[GroupState, int]:
 
 
 def test_groups_are_counted_by_state() -> None:
-    """Four groups are Empty; then one becomes Stable, and another goes through a rebalance.
+    """Four groups begin in Empty. Then one becomes Stable, and another goes through a rebalance.
 
     MM-66: gauges of groups by state
     JC-38: gauges of groups by state, computed anew
@@ -39,7 +40,10 @@ def test_groups_are_counted_by_state() -> None:
 
 
 def test_offsets_and_delayed_operations_are_counted() -> None:
-    """Timers of members and pending ids are heartbeats, a waiting join phase is a rebalance."""
+    """`heartbeats` counts the timers of members and pending ids, `rebalances` the join phases.
+
+    A pending id was assigned to a client that has not joined with it yet.
+    """
     harness = CoordinatorHarness()
     sizes = harness.coordinator.sizes()
     assert (sizes.offsets, sizes.heartbeats, sizes.rebalances) == (0, 0, 0)
@@ -48,6 +52,7 @@ def test_offsets_and_delayed_operations_are_counted() -> None:
     harness.commit(offset_commit({("foo", 0): 1, ("foo", 1): 1}, group_id="b"))
     harness.new_member_id(group_id="c")
     sizes = harness.coordinator.sizes()
+    # Four timers: three members of a, and the pending id of c.
     assert (sizes.offsets, sizes.heartbeats, sizes.rebalances) == (2, 4, 0)
 
     harness.submit(join_group(harness.new_member_id(group_id="d"), group_id="d"))

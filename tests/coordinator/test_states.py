@@ -1,7 +1,8 @@
-"""The transition table, and transition_to, the only method that writes a group's state.
+"""The states of a group: the table of legal transitions, and `transition_to`, which keeps to it.
 
-Ids such as GM-05 are cases of Kafka's GroupMetadataTest (docs/kafka/BEHAVIOUR.md 10.2). The
-arguments of `Group` are its id, its offsets partition, its state and the time in microseconds.
+`transition_to` is the only method that writes a group's state. Ids such as GM-05 are cases of
+Kafka's GroupMetadataTest (docs/kafka/BEHAVIOUR.md 10.2). The arguments of `Group` are its id, its
+offsets partition, its state and the time in microseconds.
 """
 
 import pytest
@@ -28,7 +29,7 @@ LEGAL = {(P, E), (E, P), (C, P), (S, P), (P, C), (C, S), (E, D), (P, D), (C, D),
 def test_transition_is_allowed_exactly_where_kafka_allows_it(
     source: GroupState, target: GroupState
 ) -> None:
-    """A refused transition raises and changes nothing.
+    """A legal transition changes the state and writes a trace row; others raise, without effect.
 
     GM-05: Empty to PreparingRebalance
     GM-06: Empty to Dead
@@ -48,7 +49,7 @@ def test_transition_is_allowed_exactly_where_kafka_allows_it(
     GM-20: not Dead to PreparingRebalance
     GM-21: not Dead to CompletingRebalance
     """
-    # The time of its first state is 1,000 us, which is 1 ms.
+    # The group was created at 1,000 us, which is 1 ms: see the last assertion.
     group = Group("g", 0, source, 1_000)
     trace: list[TraceEvent] = []
     if (source, target) in LEGAL:
@@ -65,7 +66,7 @@ def test_transition_is_allowed_exactly_where_kafka_allows_it(
 
 
 def test_can_rebalance_in_the_states_that_may_precede_preparing() -> None:
-    """A rebalance may begin in Empty, CompletingRebalance and Stable.
+    """A rebalance can begin in Empty, CompletingRebalance and Stable (E, C, S).
 
     GM-01: a new group can rebalance
     GM-02: a completing group can rebalance
@@ -77,7 +78,7 @@ def test_can_rebalance_in_the_states_that_may_precede_preparing() -> None:
 
 
 def test_states_print_as_kafka_prints_them() -> None:
-    """ListGroups, DescribeGroups and the trace use these names."""
+    """ListGroups, DescribeGroups and the trace (the run's recorded events) use these names."""
     assert [state.value for state in VALID_PREVIOUS_STATES] == [
         "Empty",
         "PreparingRebalance",
@@ -88,7 +89,7 @@ def test_states_print_as_kafka_prints_them() -> None:
 
 
 def test_illegal_transition_error_lists_the_history_of_the_group() -> None:
-    """The history shows the steps that led to the illegal transition."""
+    """The error message has the transitions of the group so far, with their causes."""
     group = Group("g", 0, E, 0)
     group.transition_to(
         P, now_us=0, cause=RebalanceCause.JOIN, cause_text="member m joined", trace=[]

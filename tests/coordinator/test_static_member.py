@@ -1,4 +1,7 @@
-"""A static member in a state that Kafka excludes; scenarios/static.txt has the possible states.
+"""A static member in a state that is impossible in Kafka.
+
+A static member has a configured id, its `group.instance.id`, and keeps its place in the group
+through a restart. The possible states are in scenarios/static.txt.
 
 `h` is a KafkaBench: a coordinator with the constants and starting points of Kafka's
 GroupCoordinatorTest, whose cases have ids such as GC-054 (docs/kafka/BEHAVIOUR.md 10.1).
@@ -27,20 +30,22 @@ from tests.support.harness.kafka_bench import (
 
 
 def refused(error: ErrorCode, member_id: str) -> JoinGroupResponse:
-    """Return Kafka's answer of a JoinGroup that fails: no generation, no protocol, no leader."""
+    """Return Kafka's answer to a JoinGroup that fails: no generation, no protocol, no leader."""
     return JoinGroupResponse(error_code=error, member_id=member_id)
 
 
 def test_static_member_that_returns_to_an_empty_group_is_a_server_error() -> None:
-    """Kafka throws, and its message names group and instance.
+    """Kafka throws an error whose message names the group and the instance id.
 
     GC-054: static member comes back while the group is Empty: a server error that names both
     """
     h = KafkaBench()
-    # Static members L and F of a Stable group. No request leads from there to Empty with members.
+    # The group is Stable, with the static members L and F. No request leads from there to an
+    # Empty group that still has members, so the test forces the states.
     h.static_members()
     h.force(GroupState.PREPARING_REBALANCE, GroupState.EMPTY)
 
+    # Call the handler directly to see the message of the error, which is not in the answer.
     shard = Shard(h.group().partition)
     shard.groups[GROUP] = h.group()
     turn = Turn(h.coordinator._shared, h.now_us)

@@ -1,9 +1,17 @@
-"""Three replicas of one partition, a controller, and a network that delays and loses.
+"""Three replicas of one partition, a controller, and a network that delays and loses messages.
 
-A model for tests: everything between the replicas is explicit state that a test moves step by step,
-so that every order of events is possible. Elections are clean unless a test asks otherwise; crashes
-keep the page cache; no broker loses power. At first broker REPLICAS[0] leads, all replicas are in
-the ISR, and min.insync.replicas is 2.
+A model for tests. All messages between the replicas are explicit state, which a test moves step by
+step, so that every order of events is possible.
+
+- The leader epoch is the number of a partition's leadership; the partition epoch counts all changes
+  of the partition's metadata. Metadata versions count changes of any kind in this model.
+- The high watermark is the offset below which all in-sync replicas have the records. The in-sync
+  replicas are the ISR; a leader proposes changes of the ISR to the controller (AlterPartition).
+- A fenced broker is one that the controller counts as dead; it is in no ISR and leads nothing.
+- An election is clean (of a member of the ISR) unless a test calls `elect_unclean`.
+- A crash loses a broker's memory and keeps its disk and page cache; no broker loses power.
+
+At first broker REPLICAS[0] leads, all replicas are in the ISR, and min.insync.replicas is 2.
 """
 
 from dataclasses import dataclass, field
@@ -26,14 +34,14 @@ CONFIG = ReplicaConfig(min_insync_replicas=2, replica_lag_time_max_ms=10_000)
 
 @dataclass
 class Metadata:
-    """The controller's metadata of the partition and of the brokers."""
+    """The controller's knowledge of the partition and of the brokers."""
 
     leader_id: BrokerId = NO_BROKER
     leader_epoch: int = 0
     partition_epoch: int = 0
     isr: tuple[BrokerId, ...] = REPLICAS
     unfenced: dict[BrokerId, BrokerEpoch] = field(default_factory=dict)
-    """Brokers that are not fenced, with the epochs of their registrations."""
+    """Brokers that are not fenced, with the epochs of their registrations (their starts)."""
     version: int = 0  # number of changes so far
 
 
@@ -44,13 +52,13 @@ class Broker:
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     disk: MemoryLogStorage = field(default_factory=MemoryLogStorage)
-    checkpoint: int = 0  # the high watermark on the disk
-    partition: Partition | None = None  # None: crashed
-    version: int = -1  # of the metadata that the broker has applied
+    checkpoint: int = 0  # the high watermark that is on the disk
+    partition: Partition | None = None  # None while the broker is crashed
+    version: int = -1  # version of the metadata that the broker has applied
     parked: set[int] = field(default_factory=set)  # end offsets of unanswered acks=all appends
-    fetched: tuple[FetchPartition, PartitionData] | None = None  # a Fetch whose answer is in flight
-    proposal: IsrProposal | None = None  # not sent yet
-    answer: tuple[IsrProposal, AlterPartitionPartitionResponse] | None = None  # in flight
+    fetched: tuple[FetchPartition, PartitionData] | None = None  # answered Fetch, not delivered yet
+    proposal: IsrProposal | None = None  # change of the ISR that is not sent yet
+    answer: tuple[IsrProposal, AlterPartitionPartitionResponse] | None = None  # not delivered yet
 
 
 class ClusterModel:
@@ -59,8 +67,9 @@ class ClusterModel:
     def __init__(self) -> None:
         self.now_us = 0
         self.metadata = Metadata()
-        self.acknowledged: dict[int, RecordBatch] = {}  # by offset
-        self.appended = 0
+        self.acknowledged: dict[int, RecordBatch] = {}  # offset -> batch
+        self.appended = 0  # number of records, which is also part of their values
+        # Broker epochs start at different numbers, so that a mix-up of two brokers shows.
         self.brokers = {broker: Broker(broker, BrokerEpoch(100 + broker)) for broker in REPLICAS}
         for broker in self.brokers.values():
             self._open(broker)
@@ -72,7 +81,7 @@ class ClusterModel:
     # -- brokers --
 
     def append(self, broker_id: BrokerId) -> None:
-        """Append a record with acks=all; a replica refuses it unless it takes itself for leader."""
+        """Append a record with acks=all; does nothing unless the broker takes itself for leader."""
         broker = self.brokers.get(broker_id)
         if broker is None or broker.partition is None:
             return
@@ -85,7 +94,7 @@ class ClusterModel:
             broker.parked.add(info.next_offset)
 
     def send_fetch(self, broker_id: BrokerId) -> None:
-        """Send a Fetch to the leader that this replica follows; its answer is then in flight."""
+        """Send a Fetch to the leader that this replica knows; the answer waits for its delivery."""
         broker = self.brokers[broker_id]
         if broker.partition is None or broker.partition.leader_id in (NO_BROKER, broker_id):
             return
@@ -93,7 +102,7 @@ class ClusterModel:
         if leading.partition is None:
             return
 
-        request = broker.partition.fetch_position(1_048_576)  # the most bytes of a partition
+        request = broker.partition.fetch_position(1_048_576)  # most bytes that it asks for
         # A broker first calls `fetch_nothing`, which answers a Fetch from the log end without a
         # read. If `fetch_nothing` gives an answer, `fetch` must give the same one.
         quick_answer = leading.partition.fetch_nothing(
@@ -121,12 +130,12 @@ class ClusterModel:
         broker.fetched = None
 
     def replicate(self, broker_id: BrokerId) -> None:
-        """Send a Fetch and deliver its answer at once."""
+        """Send a Fetch and deliver its answer, without another event between."""
         self.send_fetch(broker_id)
         self.deliver_fetch(broker_id)
 
     def shrink(self, broker_id: BrokerId) -> None:
-        """Let a leader propose to drop followers that lag."""
+        """Let a leader propose an ISR without the followers that lag."""
         broker = self.brokers[broker_id]
         if broker.partition is None:
             return
@@ -135,14 +144,14 @@ class ClusterModel:
             broker.proposal = proposal
 
     def crash(self, broker_id: BrokerId) -> None:
-        """Kill a broker: its memory and its messages in flight are lost, its page cache is kept."""
+        """Kill a broker: its memory and its messages in flight are lost, its disk is kept."""
         old = self.brokers[broker_id]
         self.brokers[broker_id] = Broker(
             broker_id, old.broker_epoch, disk=old.disk, checkpoint=old.checkpoint
         )
 
     def restart(self, broker_id: BrokerId) -> None:
-        """Start a crashed broker; it registers under a new epoch and has the current metadata."""
+        """Start a crashed broker; it registers with a new epoch and gets the current metadata."""
         broker = self.brokers[broker_id]
         if broker.partition is not None:
             return
@@ -152,13 +161,13 @@ class ClusterModel:
         self.apply_metadata(broker_id)
 
     def checkpoint(self, broker_id: BrokerId) -> None:
-        """Write the high watermark to disk."""
+        """Write the present high watermark to disk."""
         broker = self.brokers[broker_id]
         if broker.partition is not None:
             broker.checkpoint = broker.partition.high_watermark
 
     def apply_metadata(self, broker_id: BrokerId) -> None:
-        """Bring a broker's metadata to the controller's state, skipping the states between.
+        """Apply the controller's newest metadata at a broker; it never sees the versions between.
 
         A former leader answers its parked appends with an error, so the model forgets them.
         """
@@ -186,13 +195,19 @@ class ClusterModel:
         )
 
     def pass_time(self, seconds: int) -> None:
-        """Advance the time; followers that have not caught up for more than 10 s lag."""
+        """Advance the time.
+
+        A follower that has not caught up for more than 10 s counts as lagging.
+        """
         self.now_us += seconds * 1_000_000
 
     # -- controller --
 
     def fence(self, broker_id: BrokerId) -> None:
-        """Take a broker out of the ISR, unless it is the last member, and move its leadership."""
+        """Fence a broker: remove it from the ISR and elect another leader if it leads.
+
+        The last member of the ISR stays in it, as in Kafka, and the partition has no leader.
+        """
         state = self.metadata
         if state.unfenced.pop(broker_id, None) is None:
             return
@@ -203,7 +218,7 @@ class ClusterModel:
         self._publish()
 
     def unfence(self, broker_id: BrokerId) -> None:
-        """Unfence a running broker; elect it if the partition has no leader."""
+        """End the fencing of a running broker; elect a leader if the partition has none."""
         broker, state = self.brokers[broker_id], self.metadata
         if broker.partition is None:
             return
@@ -213,7 +228,7 @@ class ClusterModel:
         self._publish()
 
     def move_leadership(self, broker_id: BrokerId) -> None:
-        """Elect a member of the ISR; if it is the present leader, in a new epoch."""
+        """Elect this member of the ISR. Electing the present leader begins a new epoch, too."""
         state = self.metadata
         if broker_id not in state.isr or broker_id not in state.unfenced:
             return
@@ -222,7 +237,7 @@ class ClusterModel:
         self._publish()
 
     def elect_unclean(self, broker_id: BrokerId) -> None:
-        """Elect any unfenced replica and make it the ISR."""
+        """Elect any unfenced replica, also outside of the ISR, and make it the only member."""
         state = self.metadata
         if broker_id not in state.unfenced or broker_id == state.leader_id:
             return
@@ -232,7 +247,7 @@ class ClusterModel:
         self._publish()
 
     def handle_alter_partition(self, broker_id: BrokerId) -> None:
-        """Deliver a leader's proposal to the controller; the answer is then in flight."""
+        """Deliver a leader's proposal to the controller, which answers; the answer then waits."""
         broker, state = self.brokers[broker_id], self.metadata
         if broker.proposal is None or broker.answer is not None:
             return
@@ -270,7 +285,7 @@ class ClusterModel:
         )
 
     def deliver_answer(self, broker_id: BrokerId, *, lost: bool = False) -> None:
-        """Deliver the controller's answer, or lose the answer together with the connection."""
+        """Deliver the controller's answer. If `lost`, the connection breaks instead."""
         broker = self.brokers[broker_id]
         if broker.partition is None or broker.answer is None:
             return
@@ -286,7 +301,7 @@ class ClusterModel:
             broker.proposal = proposal
 
     def recover(self, broker_id: BrokerId) -> None:
-        """Restart and unfence a broker and give it the current metadata."""
+        """Restart and unfence a broker, and apply the current metadata at it."""
         self.restart(broker_id)
         if broker_id not in self.metadata.unfenced:
             self.unfence(broker_id)
@@ -295,10 +310,10 @@ class ClusterModel:
     # -- checks --
 
     def check(self) -> None:
-        """Acknowledge complete appends; check that no acknowledged record is lost.
+        """Acknowledge the appends that are complete, and check that no acknowledged record is lost.
 
-        Each log in the controller's ISR must have the record, because its broker may be elected
-        next.
+        Each member of the controller's ISR must have every acknowledged record in its log, because
+        each may be elected next.
         Raises: InvariantViolation.
         """
         for broker in self.brokers.values():
@@ -324,14 +339,15 @@ class ClusterModel:
                 check_log(broker.partition.log)
 
     def heal(self) -> None:
-        """Restart, unfence and connect all brokers; their logs must become equal.
+        """Restart, unfence and connect all brokers; then their logs must become equal.
 
         Raises: InvariantViolation if the logs are not equal after 30 rounds.
         """
         for broker_id in REPLICAS:
             self.recover(broker_id)
 
-        for _ in range(30):  # rounds; each step of a healing needs a few, so that 30 are enough
+        # A round delivers each kind of message once. A healing needs a few rounds; 30 are enough.
+        for _ in range(30):
             for broker_id in REPLICAS:
                 self.apply_metadata(broker_id)
                 self.deliver_fetch(broker_id)
@@ -356,9 +372,11 @@ class ClusterModel:
     def _acknowledge(self, broker: Broker) -> None:
         if broker.partition is None or not broker.partition.is_leader:
             return
-        # An append stays parked with None (not replicated yet) and with an error.
+        # `check_acknowledged` returns None while replicas are missing, NONE when the append is
+        # complete, and an error otherwise. With None or an error, the append stays parked.
         for end_offset in sorted(broker.parked):
             if broker.partition.check_acknowledged(end_offset) is ErrorCode.NONE:
+                # Each append has one record, so its offset is the one before its end.
                 broker.parked.remove(end_offset)
                 self.acknowledged[end_offset - 1] = broker.disk.batch(end_offset - 1)
 
@@ -369,7 +387,7 @@ class ClusterModel:
         state.leader_epoch += 1
 
     def _publish(self) -> None:
-        """Count a change of the metadata, which brokers apply when a test says so."""
+        """Count a change of the metadata; brokers apply it when a test calls `apply_metadata`."""
         self.metadata.partition_epoch += 1
         self.metadata.version += 1
 

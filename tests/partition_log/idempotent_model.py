@@ -1,13 +1,17 @@
-"""Idempotent producers over the model of three replicas, as Kafka's client sends and repeats.
+"""Two idempotent producers, added to the model of three replicas.
 
-1. A client has up to five batches in flight on one connection, in order.
-2. After an error or a lost connection it repeats the unanswered batches one at a time, the oldest
-   first, to the broker that it takes for the leader; then it continues with new batches.
+An idempotent producer numbers its records (sequence numbers), so that the leader can recognise a
+repeated batch. The producers here send and repeat as Kafka's client does:
+
+1. A client has up to five batches in flight on one connection. They arrive in order.
+2. After an error or a lost connection the client repeats the unanswered batches one at a time, the
+   oldest first. It sends them to the broker that it takes for the leader. When all are answered, it
+   continues with new batches.
 3. A request of an earlier connection may still arrive, at any time.
-4. The first batch of a client is sent alone: a leader accepts any sequence number of a producer
-   that it does not know, so a second batch that arrives first would be accepted.
+4. The first batch of a client is sent alone. A leader accepts any sequence number of a producer
+   that it does not know. So a second batch that arrives before the first would be accepted.
 
-A batch of a producer has one record and a sequence number, which counts the producer's records.
+A batch has one record here, and a sequence number.
 """
 
 from collections import deque
@@ -21,7 +25,7 @@ from tests.partition_log.cluster_model import ClusterModel
 from tests.support.builders.client_batches import client_batch
 
 FIRST_SEQUENCE = 2**31 - 4
-"""First sequence of each producer; the sequences soon wrap to 0."""
+"""First sequence number of each producer. It is near the largest, so that the numbers wrap to 0."""
 MAX_IN_FLIGHT = 5
 
 
@@ -29,14 +33,14 @@ MAX_IN_FLIGHT = 5
 class Request:
     """A batch in flight; `connection` is the number of the connection on which it was sent."""
 
-    index: int
+    index: int  # of the batch: 0 for the first of its producer
     broker_id: BrokerId
     connection: int
 
 
 @dataclass(frozen=True)
 class Wait:
-    """An append whose request the leader answers when enough replicas have the batch."""
+    """An appended batch whose request the leader answers when enough replicas have the batch."""
 
     request: Request
     end_offset: int
@@ -44,15 +48,15 @@ class Wait:
 
 @dataclass
 class Producer:
-    """One client. Batch `index` is one record with sequence FIRST_SEQUENCE + index (mod 2**31)."""
+    """One client. Its batch `index` has the sequence number FIRST_SEQUENCE + index (mod 2**31)."""
 
     producer_id: int
     created: int = 0  # number of batches so far
     offsets: dict[int, int] = field(default_factory=dict)
-    """Index of a batch -> the offset in its answer."""
+    """For each answered batch: its index, and the offset in its answer."""
     connection: int = 0  # number of the present connection
-    broker_id: BrokerId = NO_BROKER  # at the other end of the present connection
-    must_repeat: bool = False  # an unanswered batch must be repeated before a new one is sent
+    broker_id: BrokerId = NO_BROKER  # broker at the other end of the present connection
+    must_repeat: bool = False  # unanswered batches must be repeated before a new one is sent
     on_the_way: deque[Request] = field(default_factory=deque)
     """Requests of the present connection that have not arrived."""
     late: deque[Request] = field(default_factory=deque)
@@ -69,19 +73,20 @@ class Producer:
 
 
 class IdempotentModel(ClusterModel):
-    """The cluster with two producers. Each public method is one event."""
+    """The cluster with two producers. Each public method except the checks is one event."""
 
     def __init__(self) -> None:
         self.producers = [Producer(producer_id) for producer_id in (7, 8)]
         super().__init__()
 
     def send(self, producer: Producer) -> None:
-        """Send the next batch on the connection, if the client may."""
+        """Send the next batch on the connection, if the client may send one now."""
         waiting = producer.unanswered()
         if producer.must_repeat or len(waiting) >= MAX_IN_FLIGHT:
             return
+        # The first batch is sent alone (rule 4).
         if waiting and not producer.offsets:
-            return  # the first batch is sent alone (4)
+            return
         if producer.broker_id == NO_BROKER:
             producer.broker_id = self.metadata.leader_id
         if producer.broker_id == NO_BROKER:
@@ -92,7 +97,7 @@ class IdempotentModel(ClusterModel):
         producer.created += 1
 
     def reconnect(self, producer: Producer) -> None:
-        """Close the connection, and repeat the oldest unanswered batch, if any."""
+        """Close the connection, open one to the leader, and repeat the oldest unanswered batch."""
         producer.late.extend(producer.on_the_way)
         producer.on_the_way.clear()
         producer.connection += 1
@@ -108,9 +113,9 @@ class IdempotentModel(ClusterModel):
             self._arrive(producer, producer.on_the_way.popleft())
 
     def refuse(self, producer: Producer) -> None:
-        """Refuse the next request, as a leader with too few replicas in sync does.
+        """Answer the next request with an error, as a leader with too few in-sync replicas does.
 
-        Later requests of the connection still arrive.
+        The requests behind it on the connection still arrive.
         """
         if producer.on_the_way:
             producer.on_the_way.popleft()
@@ -122,7 +127,8 @@ class IdempotentModel(ClusterModel):
             self._arrive(producer, producer.late.popleft())
 
     def continue_sending(self, producer: Producer) -> None:
-        """Let the client repeat a batch, or send its next batch; then deliver a request."""
+        """Let the client repeat its oldest batch or send a new one; then deliver a request."""
+        # Whether a request of the present connection waits for its answer at a leader.
         waits = any(wait.request.connection == producer.connection for wait in producer.waits)
         if producer.must_repeat and not producer.on_the_way and not waits:
             self.reconnect(producer)
@@ -131,7 +137,7 @@ class IdempotentModel(ClusterModel):
         self.deliver(producer)
 
     def answer(self, producer: Producer, *, lost: bool = False) -> None:
-        """Answer the appends whose outcome is known; a lost answer closes the connection.
+        """Answer the appends whose outcome is known. If `lost`, the connection closes instead.
 
         Answers on an earlier connection reach no client.
         """
@@ -142,6 +148,7 @@ class IdempotentModel(ClusterModel):
                 continue
 
             error = partition.check_acknowledged(wait.end_offset)
+            # None: not enough replicas have the batch yet.
             if error is None:
                 continue
             producer.waits.remove(wait)
@@ -155,7 +162,7 @@ class IdempotentModel(ClusterModel):
                 producer.must_repeat = True
 
     def crash(self, broker_id: BrokerId) -> None:
-        """Kill a broker; requests that wait there are never answered."""
+        """Kill a broker. Requests that wait for their answer there are never answered."""
         super().crash(broker_id)
         for producer in self.producers:
             producer.waits = [
@@ -163,7 +170,7 @@ class IdempotentModel(ClusterModel):
             ]
 
     def heal(self) -> None:
-        """Heal the cluster, let the producers finish, and check the log.
+        """Heal the cluster, let the producers get all their answers, and check the log.
 
         Raises: InvariantViolation.
         """
@@ -172,7 +179,8 @@ class IdempotentModel(ClusterModel):
             while producer.late:
                 self.deliver_late(producer)
 
-            # A round repeats the oldest unanswered batch; at most MAX_IN_FLIGHT are unanswered.
+            # A round gets the answer of the oldest unanswered batch, and at most MAX_IN_FLIGHT
+            # are unanswered; twice as many rounds are enough.
             for _ in range(2 * MAX_IN_FLIGHT):
                 self.reconnect(producer)
                 self.deliver(producer)
@@ -185,7 +193,7 @@ class IdempotentModel(ClusterModel):
         self.check_written()
 
     def check_written(self) -> None:
-        """Check that each batch is in the log once, in order, and at the offset of its answer.
+        """Check that the log has each batch once, in order, and at the offset that was answered.
 
         Raises: InvariantViolation.
         """
@@ -220,6 +228,7 @@ class IdempotentModel(ClusterModel):
     def _arrive(self, producer: Producer, request: Request) -> None:
         broker = self.brokers[request.broker_id]
         if broker.partition is None:
+            # The broker is crashed, so the connection breaks.
             if request.connection == producer.connection:
                 producer.must_repeat = True
             return
@@ -235,7 +244,7 @@ class IdempotentModel(ClusterModel):
             return
 
         if request.connection != producer.connection:
-            return  # the client does not see the error
+            return  # the request is of an earlier connection: the client does not see the error
 
         oldest = producer.unanswered()[0]
         if info.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and request.index == oldest:
@@ -243,7 +252,8 @@ class IdempotentModel(ClusterModel):
                 "the oldest batch without an answer is in order",
                 f"{producer.value(request.index)} at {request.broker_id}",
             )
-        # The requests behind this one now lack a predecessor; the client repeats from the oldest.
+        # The requests behind this one lack their predecessor now, and will be refused, too. The
+        # client repeats from the oldest unanswered batch.
         producer.must_repeat = True
 
     def _acknowledged(self, producer: Producer, wait: Wait) -> None:

@@ -1,7 +1,8 @@
-"""Batches: the fields that the CRC covers, and the errors of broken batches.
+"""Batches of records: the fields that the CRC (checksum) covers, and the errors of broken batches.
 
-Batches of our own producers have their records in a MessagePack array. Batches of real clients have
-them in Kafka's format, and are not tested here. `records("a", "b")` are records with these values.
+Batches of our own producers have their records in a MessagePack array (a compact binary JSON).
+Batches of real Kafka clients have them in Kafka's format, and are not tested here. `records("a",
+"b")` returns records with these values.
 """
 
 import msgspec
@@ -21,7 +22,7 @@ from tests.support.builders.partition_logs import records
 
 
 def test_build_batch_counts_records_and_takes_the_largest_timestamp() -> None:
-    """Offsets follow from the count, lookups by time from the largest timestamp."""
+    """The offsets of the next batch follow from the count; lookups by time use the timestamp."""
     batch = build_batch((Record(b"a", b"1", 5), Record(b"b", None, 9), Record(b"c", b"3", 7)))
     assert batch.record_count == 3
     assert batch.max_timestamp_ms == 9
@@ -30,20 +31,23 @@ def test_build_batch_counts_records_and_takes_the_largest_timestamp() -> None:
 
 
 def test_build_batch_without_records_is_misuse() -> None:
-    """A batch without records has no offsets."""
+    """A batch without records would have no offset."""
     with pytest.raises(SimulationError):
         build_batch(())
 
 
 def test_place_batch_keeps_the_crc_right() -> None:
-    """The leader sets offset and epoch of a producer's batch, which the CRC does not cover."""
+    """The leader sets the offset and the leader epoch of a batch that a producer has made.
+
+    The CRC of the producer must stay valid, so it does not cover these two fields.
+    """
     placed = place_batch(build_batch(records("a")), base_offset=41, leader_epoch=6)
     assert (placed.base_offset, placed.partition_leader_epoch) == (41, 6)
     assert check_batch(placed) is ErrorCode.NONE
 
 
 def test_batch_through_the_codec_keeps_a_valid_crc() -> None:
-    """Between processes, as on Ray, a batch is encoded; its CRC must be valid on the other side."""
+    """A batch that is sent to another process is encoded; its CRC must be valid after decoding."""
     batch = build_batch(records("a", "b"), producer_id=2**40, is_transactional=True)
     decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(batch), type=RecordBatch)
     assert decoded == batch
@@ -69,27 +73,31 @@ def test_batch_through_the_codec_keeps_a_valid_crc() -> None:
 def test_check_batch_finds_a_change_of_any_field_that_the_crc_covers(
     change: dict[str, object],
 ) -> None:
-    """Source: Kafka DefaultRecordBatch: the CRC covers attributes to the end of the batch."""
+    """As in Kafka's DefaultRecordBatch, the CRC covers all fields from `attributes` to the end."""
     batch = build_batch(records("a"))
     broken = replace(batch, **change)
     assert check_batch(broken) is ErrorCode.CORRUPT_MESSAGE
 
 
 def test_check_batch_finds_a_wrong_record_count() -> None:
-    """A valid CRC over a wrong count would shift every later offset."""
+    """Each later offset of the log would be wrong. A valid CRC does not exclude a wrong count."""
     two_records = build_batch(records("a", "b"))
     wrong_count = replace(build_batch(records("a")), records=two_records.records)
+    # Give the batch with the wrong count a valid CRC.
     sealed = replace(wrong_count, crc=batch_crc(wrong_count))
     assert check_batch(sealed) is ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("count", [1, 15, 16, 65_535, 65_536])
 def test_payload_record_count_reads_every_array_header(count: int) -> None:
-    """MessagePack has three array headers: up to 15 elements, up to 65,535, and more."""
+    """MessagePack has three array headers: up to 15 elements, up to 65,535, and more.
+
+    The counts are on both sides of each limit.
+    """
     assert payload_record_count(encode_records(records("v") * count)) == count
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xa1x", b"\xc0"])
 def test_payload_record_count_of_bytes_without_array_is_minus_one(payload: bytes) -> None:
-    """Bytes without an array header are no records: none, a string, and nil."""
+    """The payloads are nothing, the string "x", and null; none begins with an array header."""
     assert payload_record_count(payload) == -1

@@ -1,4 +1,8 @@
-"""The high watermark checkpoint file, in Kafka's text form."""
+"""The high watermark checkpoint: the file in which a broker keeps its high watermarks on disk.
+
+It is in Kafka's text form: a version, the number of lines, and a line for each partition. A high
+watermark is the offset below which all in-sync replicas have the records of a partition.
+"""
 
 import pytest
 
@@ -10,7 +14,7 @@ OFFSETS = {TopicPartition("__consumer_offsets", 3): Offset(7), TopicPartition("a
 
 
 def test_checkpoint_is_written_in_kafkas_format() -> None:
-    """Kafka's tools can read the file."""
+    """Kafka's tools can read the file. A topic name with a space, "a b", takes two words."""
     assert encode_offset_checkpoint(OFFSETS.items()) == b"0\n2\n__consumer_offsets 3 7\na b 0 0\n"
 
 
@@ -22,6 +26,9 @@ def test_checkpoint_reads_back_what_was_written(offsets: dict[TopicPartition, Of
 
 @pytest.mark.parametrize("content", [b"", b"0\n", b"1\n0\n", b"0\n2\na 0 1\n"])
 def test_truncated_checkpoint_is_misuse(content: bytes) -> None:
-    """The file is replaced atomically, so that only a bug leaves a part of one."""
+    """The file is replaced atomically, so only a bug can leave a part of a file.
+
+    The last content has a line too few.
+    """
     with pytest.raises(SimulationError):
         decode_offset_checkpoint(content)

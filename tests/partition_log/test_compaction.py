@@ -1,10 +1,11 @@
 """Compaction: the records, tombstones and transactions that remain after a cleaning.
 
-A cleaning keeps the last record of each key. A tombstone is a record without a value; a marker is
-the record that ends a transaction. Both remain for `delete_retention_ms` (a day here) after their
-first cleaning. The last stable offset is where the oldest open transaction begins.
+A cleaning keeps the last record of each key. A tombstone is a record without a value, which deletes
+its key. A transaction marker is the record that ends a producer's transaction, by commit or abort.
+Tombstones and markers remain for `delete_retention_ms` (a day here) after their first cleaning. The
+last stable offset is where the oldest open transaction begins; a cleaning stops there.
 
-`CleanedLog.left()` shows each remaining record as its offset and `key=value`, such as "3 c=1".
+`CleanedLog.left()` returns each remaining record as its offset and `key=value`, such as "3 c=1".
 """
 
 import pytest
@@ -75,7 +76,10 @@ class CleanedLog:
         self.log.update_high_watermark(self.log.log_end_offset)
 
     def clean(self, end: int | None = None, *, step_bytes: int = 2**40) -> CompactionResult:
-        """Clean up to the last stable offset, or to `end`; check what is left and what is gone."""
+        """Clean up to the last stable offset, or to `end`; check what is left and what is gone.
+
+        `step_bytes` is how much one step reads; by default one step reads the whole log.
+        """
         batches = [self.log.storage.batch(index) for index in range(len(self.log.storage))]
         before = last_records(self.log, self.log.log_end_offset, self.codecs)
         transactions = TransactionIndex(self.log)
@@ -94,6 +98,7 @@ class CleanedLog:
         assert result is not None
         self.first_dirty = result.end_offset
         check_log(self.log)
+        # `length`: the number of batches before the end of the cleaning.
         length = sum(batch.next_offset <= result.end_offset for batch in batches)
         left = [self.log.storage.batch(index) for index in range(len(self.log.storage))]
         check_cleaning(
@@ -109,7 +114,7 @@ class CleanedLog:
         return result
 
     def left(self) -> list[str]:
-        """Return `offset key=value` of each remaining record, and `offset marker=` of markers."""
+        """Return "offset key=value" of each remaining record, and "offset marker=" of markers."""
         remaining = []
         for index in range(len(self.log.storage)):
             batch = self.log.storage.batch(index)
@@ -126,7 +131,7 @@ class CleanedLog:
 
 
 def test_last_record_of_each_key_keeps_its_offset() -> None:
-    """Offsets do not move; the removed records leave holes."""
+    """A cleaning does not change offsets; the removed records leave holes."""
     cleaned = CleanedLog()
     cleaned.write("a=1", "b=1")
     cleaned.write("a=2", "c=1", "a=3")
@@ -140,7 +145,10 @@ def test_last_record_of_each_key_keeps_its_offset() -> None:
 
 
 def test_cleaning_up_to_an_offset_keeps_the_records_behind_it() -> None:
-    """Records of the active segment do not yet replace earlier ones."""
+    """A record at or behind the end does not yet replace an earlier one of its key.
+
+    In Kafka the end is where the active segment, the file that is still written, begins.
+    """
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=2")
@@ -152,9 +160,9 @@ def test_cleaning_up_to_an_offset_keeps_the_records_behind_it() -> None:
 
 
 def test_later_cleaning_also_reads_the_cleaned_part() -> None:
-    """A record in the cleaned part may have been replaced since: here a=1 and b=1.
+    """A record that survived a cleaning may be replaced by a later write: here a=1 and b=1.
 
-    A third cleaning has nothing to remove.
+    A third cleaning, without any write since the second, has nothing to remove.
     """
     cleaned = CleanedLog()
     cleaned.write("a=1", "b=1", "c=1")
@@ -168,7 +176,7 @@ def test_later_cleaning_also_reads_the_cleaned_part() -> None:
 
 
 def test_tombstone_is_kept_for_the_retention_after_the_first_cleaning() -> None:
-    """KIP-534: a reader of the log during this time learns of the deletion."""
+    """For a day a reader of the log can learn of the deletion from the tombstone (KIP-534)."""
     cleaned = CleanedLog()
     cleaned.write("a=1", "b=1")
     cleaned.write("a=")
@@ -187,7 +195,7 @@ def test_tombstone_is_kept_for_the_retention_after_the_first_cleaning() -> None:
 
 
 def test_key_that_was_deleted_and_written_again_is_kept() -> None:
-    """The later record replaces the tombstone, which is removed without the retention."""
+    """The later record replaces the tombstone, so the tombstone is removed before its day ends."""
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=")
@@ -197,7 +205,7 @@ def test_key_that_was_deleted_and_written_again_is_kept() -> None:
 
 
 def test_record_without_key_is_removed() -> None:
-    """A compacted topic has no such record; Kafka's cleaner removes one that it finds."""
+    """A compacted topic has no record without a key; Kafka's cleaner removes one that it finds."""
     cleaned = CleanedLog()
     cleaned.log.append_as_leader((Record(None, b"v", NOW_MS),), leader_epoch=0)
     cleaned.write("a=1")
@@ -206,9 +214,10 @@ def test_record_without_key_is_removed() -> None:
 
 
 def test_first_batch_of_each_leader_epoch_is_kept_without_records() -> None:
-    """A restarted replica learns its leader epochs and its log start from the batches.
+    """A restarted replica learns its leader epochs and the start of its log from the batches.
 
-    The epochs 0, 2 and 5 begin at the offsets 0, 2 and 4.
+    So the first batch of each epoch remains, without its records. The epochs (the numbers of the
+    partition's leaderships) 0, 2 and 5 begin at the offsets 0, 2 and 4.
     """
     cleaned = CleanedLog()
     for epoch in (0, 2, 5):

@@ -1,11 +1,16 @@
 """Switch `commits_apply_on_append`: commits as in Kafka's Java coordinator.
 
-Our coordinator is Kafka's Scala one, unless switches replace parts of its behaviour. The Java
-coordinator applies a commit at the append, before the high watermark passes the commit. Its state
-has two values of an offset: the value written last, and the value below the high watermark.
+Our coordinator behaves like Kafka's Scala one, unless switches replace parts of its behaviour. The
+high watermark is the offset in a log below which all in-sync replicas have the records; a record
+below it is committed. The Scala coordinator applies a commit when the high watermark has passed its
+record. The Java coordinator applies a commit when its record is appended, which is earlier. The
+Java coordinator therefore keeps two values of an offset: the value written last, and the last value
+whose record is below the high watermark. A fetch of stable offsets (`require_stable`) waits until
+the written value is committed.
 
-`h` is a CoordinatorHarness: a coordinator with a log. While `h.holds_appends`, a commit is in the
-log, above the high watermark, until `h.commit_everything` moves the high watermark.
+`h` is a CoordinatorHarness: a coordinator with a log. While `h.holds_appends` is True, the record
+of a new commit is in the log, but above the high watermark. `h.commit_everything` moves the high
+watermark past all records.
 
 Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.7, 2.8 and 5.3. RT-3 is a case of Kafka's tests,
 listed there. More stories are in scenarios/commits_apply.txt.
@@ -34,7 +39,7 @@ FOO = ("foo", 0)
 
 
 class Commits(CoordinatorHarness):
-    """A simple group with offset 5 of foo-0 committed; later appends are held."""
+    """A group without members, which has committed offset 5 of foo-0; later appends are held."""
 
     def __init__(self, java: JavaSwitches = JAVA, config: BrokerConfig | None = None) -> None:
         super().__init__(java=java, config=config)
@@ -73,13 +78,16 @@ class Commits(CoordinatorHarness):
 
 
 def test_stable_fetch_of_several_groups_waits_for_each() -> None:
-    """The answer waits for the slowest group, also if other groups are refused or complete."""
+    """The answer waits for the slowest group, also if other groups are refused or need no wait."""
     h = CoordinatorHarness(java=JAVA, num_partitions=3, owned=(0, 1))
-    # One group of each partition: among twenty names, each partition has at least one.
+    # Find one group for each partition. A group's partition is the hash of its name; among twenty
+    # names, each of the three partitions has at least one.
     by_partition = {h.coordinator.partition_of(f"g{i}"): f"g{i}" for i in range(20)}
+    # The coordinator owns partitions 0 and 1, so the group of partition 2 is refused below.
     for partition in (0, 1):
         h.commit(offset_commit({FOO: 5}, group_id=by_partition[partition]))
 
+    # The commit of offset 6 is not committed yet, so the fetch has to wait for this group.
     h.holds_appends = True
     h.submit(offset_commit({FOO: 6}, group_id=by_partition[1]))
 
@@ -106,13 +114,13 @@ def test_stable_fetch_of_several_groups_waits_for_each() -> None:
         ErrorCode.NONE,
         ErrorCode.NONE,
     ]
-    # The group of partition 2 has no offsets: this coordinator does not own the partition.
+    # The first group, of partition 2, has no offsets: this coordinator does not own the partition.
     assert [
         p.committed_offset for g in response.groups for topic in g.topics for p in topic.partitions
     ] == [6, 5]
 
 
 def test_stable_fetch_with_nothing_uncommitted_is_answered_at_once() -> None:
-    """No pending write exists, so the fetch has nothing to wait for (RT-3)."""
+    """The commit of offset 5 is below the high watermark, so the fetch need not wait (RT-3)."""
     h = Commits()
     assert h.offsets(h.fetch_stable(FOO)) == {"foo-0": 5}

@@ -1,10 +1,13 @@
 """Requests of administrators: describe, list and delete groups, and delete offsets.
 
 `h` is a CoordinatorHarness: a coordinator with a log and a clock. It owns the only offsets
-partition; with `owned=()` it owns none.
+partition, so every group is its own; with `owned=()` it owns no partition. An offsets partition is
+one of `__consumer_offsets`, the topic that stores groups and their offsets.
 
-- `h.stable_group(n)` brings `n` members to Stable, generation 1.
+- `h.stable_group(n)` brings `n` members to state Stable: all have an assignment, of generation 1.
+  The generation is the number of the group's rebalance.
 - `h.failover()` returns another coordinator, which has loaded a copy of the log.
+- A simple consumer commits offsets without being a member of a group.
 
 Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.9 to 2.12, and in the recordings of a real Kafka
 `list-filters`, `delete-groups`, `delete-states` and `offset-delete-consumer`.
@@ -37,7 +40,7 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def ask(h: CoordinatorHarness, body: GroupRequest) -> AnyResponse:
-    """Return the answer of a request that must be answered at once."""
+    """Return the answer of a request that is answered in the same turn, without waiting."""
     response = h.response(h.submit(body))
     assert response is not None
     return response
@@ -102,7 +105,7 @@ def commit(h: CoordinatorHarness, *partitions: tuple[str, int]) -> None:
 
 
 def empty_group(h: CoordinatorHarness) -> None:
-    """Bring a group to Empty, generation 2: its only member leaves, which counts as a rebalance."""
+    """Bring a group to Empty, generation 2: its only member leaves, which causes a rebalance."""
     (member_id,) = h.stable_group(size=1)
     h.leave(leave_group(member_id))
     assert h.state() is GroupState.EMPTY
@@ -118,7 +121,7 @@ def test_describe_of_a_group_of_another_coordinator_has_the_error_and_no_state()
 
 
 def test_describe_of_an_unknown_group_returns_dead_and_creates_no_group() -> None:
-    """The empty group id is treated as any other group id."""
+    """Dead is the answer for a group that does not exist. The empty id is an id like any other."""
     h = CoordinatorHarness()
     for group_id in (GROUP, ""):
         assert describe(h, group_id) == DescribedGroup(group_id=group_id, group_state="Dead")
@@ -166,7 +169,7 @@ def test_list_filters_by_state_and_type_whatever_the_letter_case(
 
 
 def test_delete_distinguishes_a_missing_group_from_a_group_of_another_coordinator() -> None:
-    """GROUP_ID_NOT_FOUND on the coordinator of the id, NOT_COORDINATOR on any other broker."""
+    """The coordinator of the id returns GROUP_ID_NOT_FOUND, any other broker NOT_COORDINATOR."""
     assert delete(CoordinatorHarness(owned=()), GROUP) == [(GROUP, ErrorCode.NOT_COORDINATOR)]
     assert delete(CoordinatorHarness(), GROUP, "") == [
         (GROUP, ErrorCode.GROUP_ID_NOT_FOUND),
@@ -175,7 +178,7 @@ def test_delete_distinguishes_a_missing_group_from_a_group_of_another_coordinato
 
 
 def test_group_that_is_named_twice_is_deleted_once() -> None:
-    """The answer has the group once, at its first place, as in recording `delete-groups`."""
+    """The answer lists the group at its first place in the request (recording `delete-groups`)."""
     h = CoordinatorHarness()
     commit(h, ("t0", 0))
     assert delete(h, GROUP, "missing", GROUP) == [
@@ -188,7 +191,7 @@ def test_group_that_is_named_twice_is_deleted_once() -> None:
 
 
 def test_offset_delete_is_refused_without_a_group_a_coordinator_or_a_group_id() -> None:
-    """The error is that of the whole request, so no partition is listed."""
+    """The answer has one error for the whole request, and lists no partition."""
     h = CoordinatorHarness()
     assert delete_offsets(h, ("t0", 0)) == OffsetDeleteResponse(
         error_code=ErrorCode.GROUP_ID_NOT_FOUND
@@ -199,7 +202,7 @@ def test_offset_delete_is_refused_without_a_group_a_coordinator_or_a_group_id() 
 
 
 def test_offset_delete_in_an_empty_group_deletes_the_named_partitions() -> None:
-    """A named partition without an offset is answered with success, too."""
+    """The request also names a partition without an offset, which is a success too."""
     h = CoordinatorHarness()
     empty_group(h)
     commit(h, ("t0", 0), ("t1", 0))
@@ -207,6 +210,7 @@ def test_offset_delete_in_an_empty_group_deletes_the_named_partitions() -> None:
         ("t0", 0): ErrorCode.NONE,
         ("t2", 0): ErrorCode.NONE,
     }
-    # The tombstone is in the log, too: the next coordinator has no offset of t0.
+    # A tombstone (a record without a value, which deletes its key) is in the log, too: the next
+    # coordinator has no offset of t0. -1 means no offset.
     for coordinator in (h, h.failover()):
         assert (coordinator.offset("t0", 0), coordinator.offset("t1", 0)) == (-1, 5)

@@ -1,4 +1,7 @@
-"""Heartbeat without a group id; scenarios/heartbeat.txt has its answers in each group state."""
+"""Heartbeat without a group id.
+
+The answers to other heartbeats, in each state of a group, are in scenarios/heartbeat.txt.
+"""
 
 from protocol.errors import ErrorCode
 from tests.support.builders.requests import heartbeat
@@ -6,7 +9,7 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def test_heartbeat_with_empty_group_id_is_refused() -> None:
-    """The check of the group id precedes all others."""
+    """The check of the group id precedes all other checks, so the group need not exist."""
     h = CoordinatorHarness()
     request_id = h.submit(heartbeat("m", generation_id=1, group_id=""))
     assert h.response(request_id) is not None

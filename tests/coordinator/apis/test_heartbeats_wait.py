@@ -1,8 +1,9 @@
-"""Switch `heartbeats_wait_for_writes`: its gauge, and its registration for high watermarks.
+"""Switch `heartbeats_wait_for_writes`: its effect on a gauge and on high watermark reports.
 
-In Kafka's Java coordinator a heartbeat is a write without records, so its answer waits until the
-writes before it are committed: docs/kafka/BEHAVIOUR.md 2.4 and 6.4. The stories are in
-scenarios/heartbeats_wait.txt.
+In Kafka's Java coordinator a heartbeat is treated as a write without records. So its answer waits
+until the records written before it are committed, that is, until the high watermark (the offset
+below which all in-sync replicas have the records) has passed them. Kafka's behaviour is in
+docs/kafka/BEHAVIOUR.md 2.4 and 6.4, the stories are in scenarios/heartbeats_wait.txt.
 """
 
 from protocol.config import JavaSwitches
@@ -16,7 +17,7 @@ JAVA = JavaSwitches(heartbeats_wait_for_writes=True)
 
 
 class Beats(CoordinatorHarness):
-    """A Stable group of two, and a commit that is appended but not committed."""
+    """A Stable group of two members, and a commit that is appended but not committed."""
 
     def __init__(self, java: JavaSwitches = JAVA) -> None:
         super().__init__(java=java)
@@ -36,7 +37,10 @@ class Beats(CoordinatorHarness):
 
 
 def test_held_heartbeat_answers_do_not_count_as_delayed_heartbeats() -> None:
-    """Kafka's gauge of delayed heartbeats counts sessions, not held answers."""
+    """Kafka's gauge of delayed heartbeats counts session timers, not held answers.
+
+    An answer is held while it waits for the high watermark. `sizes()` has the gauge.
+    """
     h = Beats()
     before = h.coordinator.sizes()
     h.send(h.follower)
@@ -44,7 +48,10 @@ def test_held_heartbeat_answers_do_not_count_as_delayed_heartbeats() -> None:
 
 
 def test_coordinator_registers_for_high_watermarks_only_with_such_a_switch() -> None:
-    """A broker reports high watermarks only to a coordinator whose `follows_log` is True."""
+    """A broker reports high watermarks only to a coordinator whose `follows_log` is True.
+
+    Two switches need the reports: `heartbeats_wait_for_writes` and `commits_apply_on_append`.
+    """
     others = JavaSwitches(append_errors=True, failed_load_refuses=True)
     assert not CoordinatorHarness(java=others).coordinator.follows_log
     assert CoordinatorHarness(java=JAVA).coordinator.follows_log

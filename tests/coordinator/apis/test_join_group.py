@@ -1,11 +1,17 @@
-"""JoinGroup: Kafka's checks, and answers that are not in scenarios/join_group.txt.
+"""JoinGroup: Kafka's checks, and the answers that scenarios/join_group.txt does not have.
+
+A group's members join, and then get their assignments; this is a rebalance. Its number is the
+group's generation. In the join phase the coordinator parks each JoinGroup, that is, holds its
+answer until all members have joined. A static member has a configured `group.instance.id`. A
+pending id was assigned to a client that has not joined with it yet.
 
 `h` is a CoordinatorHarness: a coordinator with a log and a clock. It owns the only offsets
-partition, number 0; with `owned=()` it owns none.
+partition (one of `__consumer_offsets`), number 0; with `owned=()` it owns none.
 
-- `h.join` returns an answer that must come at once.
-- `h.submit` returns a request's id, and `h.response` its answer, None while the request is parked.
-- `h.stable_group(n)` returns the ids of `n` members in Stable, generation 1, the leader first.
+- `h.join` returns an answer that must come in the same turn, without waiting.
+- `h.submit` returns a request's id. `h.response` returns its answer, or None while it is parked.
+- `h.stable_group(n)` returns the ids of `n` members of a Stable group. The leader is the first.
+- `h.failover()` and `log=h.log` give the log to another coordinator, which loads it.
 
 Kafka's checks are in docs/kafka/BEHAVIOUR.md 2.2, its answers by state in 2.14. That page also
 lists the cases of Kafka's tests; GC-013 and GC-009 are ids of such cases.
@@ -31,7 +37,7 @@ DELAY_MS = 3_000
 
 
 def harness(*, delay_ms: int = DELAY_MS, max_size: int = 1_000) -> CoordinatorHarness:
-    """Return a harness with Kafka's initial delay, or with these settings."""
+    """Return a harness with these settings; by default with Kafka's initial rebalance delay."""
     return CoordinatorHarness(
         config=BrokerConfig(group_initial_rebalance_delay_ms=delay_ms, group_max_size=max_size)
     )
@@ -77,7 +83,7 @@ def test_join_after_shut_down_is_refused() -> None:
 
 @pytest.mark.parametrize("session_timeout_ms", [5_999, 1_800_001])
 def test_join_with_session_timeout_out_of_bounds_is_refused(session_timeout_ms: int) -> None:
-    """Kafka's defaults allow 6 s to 30 min: both values are 1 ms outside. No group is created."""
+    """Kafka allows 6 s to 30 min; both values are 1 ms outside. No group is created."""
     h = harness()
     response = h.join(join_group(session_timeout_ms=session_timeout_ms))
     assert refused(response, ErrorCode.INVALID_SESSION_TIMEOUT, "")
@@ -86,14 +92,14 @@ def test_join_with_session_timeout_out_of_bounds_is_refused(session_timeout_ms: 
 
 @pytest.mark.parametrize("session_timeout_ms", [6_000, 1_800_000])
 def test_join_with_session_timeout_on_the_bounds_is_accepted(session_timeout_ms: int) -> None:
-    """The bounds are inclusive."""
+    """Kafka allows 6 s to 30 min; both bounds are allowed."""
     response = harness().join(join_group(session_timeout_ms=session_timeout_ms))
     assert response.error_code is ErrorCode.MEMBER_ID_REQUIRED
 
 
 @pytest.mark.parametrize("instance", [None, "i"])
 def test_join_with_member_id_to_a_missing_group_is_refused(instance: str | None) -> None:
-    """The group is not created."""
+    """A member id is refused if its group does not exist, and the group is not created."""
     h = harness()
     response = h.join(join_group("m", instance=instance))
     assert refused(response, ErrorCode.UNKNOWN_MEMBER_ID, "m")
@@ -101,7 +107,7 @@ def test_join_with_member_id_to_a_missing_group_is_refused(instance: str | None)
 
 
 def test_refused_join_below_version_7_has_an_empty_protocol_name() -> None:
-    """Versions below 7 have no null for the field."""
+    """The field cannot be null before version 7, so the older versions have an empty name."""
     h = harness()
     assert h.join(join_group("m"), version=6).protocol_name == ""
     assert h.join(join_group("m"), version=7).protocol_name is None
@@ -125,14 +131,14 @@ def test_join_without_id_is_answered_at_once_with_a_new_id_from_version_4_on(
 
 
 def test_join_of_version_0_has_the_session_timeout_as_rebalance_timeout() -> None:
-    """Version 0 has no field for the rebalance timeout."""
+    """Version 0 has no field for the rebalance timeout (-1 here), so 7 s count for both."""
     h = harness()
     h.submit(join_group(session_timeout_ms=7_000, rebalance_timeout_ms=-1), version=0)
     assert h.group().rebalance_timeout_ms == 7_000
 
 
 def test_join_with_pending_id_and_instance_is_a_server_error() -> None:
-    """Kafka throws IllegalState: no static member has a pending id."""
+    """Only dynamic members get pending ids, so Kafka throws IllegalState."""
     h = harness()
     member_id = h.new_member_id()
     response = h.join(join_group(member_id, instance="i"))
@@ -140,7 +146,10 @@ def test_join_with_pending_id_and_instance_is_a_server_error() -> None:
 
 
 def test_join_to_a_dead_group_is_refused() -> None:
-    """A request that raced the unload finds a Dead group; its client must look again."""
+    """A group is Dead after the unload of its partition. Its client must find the new coordinator.
+
+    A request finds a Dead group only if it has read the group before the unload.
+    """
     h = harness(delay_ms=0)
     ids = h.stable_group()
     h.group().transition_to(GroupState.DEAD, now_us=0, cause=GroupStateCause.UNLOADED, trace=[])
@@ -156,7 +165,7 @@ def test_join_to_a_dead_group_is_refused() -> None:
 
 
 def test_join_of_the_leader_in_stable_rebalances() -> None:
-    """A leader rejoins to have the assignment computed again."""
+    """The leader rejoins to have the assignment computed again, for example for new partitions."""
     h = harness(delay_ms=0)
     ids = h.stable_group()
     leader = h.submit(join_group(ids[0], reason="new partitions"))
@@ -176,7 +185,7 @@ def test_join_of_the_leader_in_stable_rebalances() -> None:
 
 
 def test_rebalance_of_an_oversized_group_keeps_the_first_to_rejoin() -> None:
-    """The group was loaded with more members than the limit allows.
+    """With a limit of two, the member that rejoins last is removed.
 
     GC-009: oversized Stable group rebalances: the first to rejoin stay, the rest is removed
     """
@@ -187,7 +196,7 @@ def test_rebalance_of_an_oversized_group_keeps_the_first_to_rejoin() -> None:
         config=BrokerConfig(group_initial_rebalance_delay_ms=0, group_max_size=2), log=h.log
     )
     assert small.state() is GroupState.PREPARING_REBALANCE
-    # The order is reversed: joins[2] is that of ids[0].
+    # The members rejoin in reversed order: joins[2] is the request of ids[0].
     joins = [small.submit(join_group(member_id)) for member_id in reversed(ids)]
 
     assert refused(small.join_response(joins[2]), ErrorCode.GROUP_MAX_SIZE_REACHED, "")
@@ -195,15 +204,16 @@ def test_rebalance_of_an_oversized_group_keeps_the_first_to_rejoin() -> None:
     assert set(small.summary().members) == {ids[1], ids[2]}
 
 
-# -- found by a property test, not one of Kafka's cases --
+# -- a case that a property test found, which Kafka's tests do not have --
 
 
 def test_join_that_finds_no_room_and_completes_an_unreadable_phase_is_answered_once() -> None:
-    """The refused join must not get a second answer when the join phase fails.
+    """The refused join gets one answer, also if its removal completes a join phase that fails.
 
-    1. The group was loaded with two members and may have one, so the second member is refused.
-    2. Its removal completes the join phase of the other member, whose subscription is unreadable.
-    3. The phase fails after it has incremented the generation.
+    1. The group was loaded with two members, but may have one, so the second member is refused.
+    2. Its removal completes the join phase: the other member has joined already.
+    3. The end of the phase increments the generation. Then it fails, because the other member's
+       subscription is unreadable.
     """
     h = harness(delay_ms=0)
     ids = h.stable_group(size=2)

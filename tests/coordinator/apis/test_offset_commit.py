@@ -1,11 +1,14 @@
-"""OffsetCommit: ids, metadata, append errors; scenarios/offset_commit.txt has the group's states.
+"""OffsetCommit: member ids, metadata, and append errors.
+
+The answers in each state of a group are in scenarios/offset_commit.txt.
 
 `h` is a CoordinatorHarness: a coordinator with a log and a clock. It owns the only offsets
-partition; with `owned=()` it owns none.
+partition (one of `__consumer_offsets`); with `owned=()` it owns none.
 
 - `h.commit` returns the error of each partition.
-- While `h.holds_appends`, an append waits for `h.complete(error)`.
-- `h.offset` is the committed offset, -1 if there is none.
+- While `h.holds_appends` is True, an append waits for `h.complete(error)`.
+- `h.offset` returns the committed offset, or -1 if there is none.
+- A commit "without generation" has generation -1: its sender is not a member of the group.
 
 Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.6 and 4.10. That page also lists the cases of
 Kafka's tests; GC-114 and MM-43 are ids of such cases. The gate is the check that this coordinator
@@ -34,14 +37,14 @@ ONE = {("foo", 0): 5}
 
 
 def test_commit_without_topics_is_answered_empty_before_the_gate() -> None:
-    """A request without topics needs no coordinator: this one owns no partition."""
+    """A request without topics is answered although this coordinator owns no partition."""
     h = CoordinatorHarness(owned=())
     request_id = h.submit(offset_commit({}))
     assert h.response(request_id) == OffsetCommitResponse()
 
 
 def test_commit_with_a_topic_that_names_no_partition_stores_the_others() -> None:
-    """Only a commit without any topic is answered before the checks."""
+    """The topic without partitions is skipped. A commit without any topic fails no check at all."""
     h = CoordinatorHarness()
     empty = OffsetCommitRequestTopic(name="bar", partitions=())
     body = offset_commit(ONE)
@@ -54,7 +57,7 @@ def test_commit_with_a_topic_that_names_no_partition_stores_the_others() -> None
 def test_commit_without_generation_to_an_empty_group_ignores_ids(
     member_id: str, instance: str | None
 ) -> None:
-    """Admin tools and consumers without group management commit like this, also repeatedly.
+    """Admin tools and simple consumers commit like this, also repeatedly. No id is checked.
 
     GC-114: commit without generation to an Empty group: ids are not looked at
     """
@@ -82,7 +85,7 @@ def test_commit_without_generation_to_an_empty_group_ignores_ids(
 def test_commit_whose_append_fails_is_answered_with_the_mapped_error(
     error: ErrorCode, answer: ErrorCode
 ) -> None:
-    """No offset is stored, and none remains pending."""
+    """No offset is stored, and no commit remains pending (appended, but not answered)."""
     h = CoordinatorHarness()
     h.holds_appends = True
     request_id = h.submit(offset_commit(ONE))
@@ -116,7 +119,7 @@ def commit_with(*entries: tuple[int, str]) -> OffsetCommitRequest:
 
 
 def test_commit_with_too_large_metadata_is_refused_for_its_partition_only() -> None:
-    """The offset of the other partition is stored.
+    """The limit is four characters; "large" has five. The offset of the other partition is stored.
 
     MM-43: one of two with metadata too large
     """
@@ -140,7 +143,7 @@ def test_commit_with_only_too_large_metadata_is_answered_without_an_append() -> 
 
 
 def test_commit_keeps_its_too_large_error_when_the_append_fails() -> None:
-    """Each partition has its own outcome."""
+    """A partition with too large metadata is not part of the append, so it keeps its own error."""
     h = metadata_harness()
     h.holds_appends = True
     request_id = h.submit(commit_with((0, "large"), (1, "fits")))
@@ -152,7 +155,7 @@ def test_commit_keeps_its_too_large_error_when_the_append_fails() -> None:
 
 
 def test_metadata_is_measured_as_java_measures_strings() -> None:
-    """The unit is the UTF-16 code unit: an emoji counts as two, an umlaut as one."""
+    """Java counts UTF-16 code units: an emoji counts as two, an umlaut as one. The limit is 4."""
     h = metadata_harness()
     assert h.commit(commit_with((0, "äöüß"), (1, "😀😀"), (2, "😀😀x"))) == [
         ErrorCode.NONE,
@@ -162,7 +165,10 @@ def test_metadata_is_measured_as_java_measures_strings() -> None:
 
 
 def test_commit_with_a_partition_twice_stores_the_last_and_answers_once() -> None:
-    """Kafka puts the partitions into a map, as its recording `commit-duplicates` shows."""
+    """Kafka puts the partitions into a map, so the second entry replaces the first.
+
+    The recording `commit-duplicates` of a real Kafka shows this.
+    """
     h = metadata_harness()
     assert h.commit(commit_with((0, "1st"), (0, "2nd"))) == [ErrorCode.NONE]
     assert h.fetched("foo", 0).metadata == "2nd"
@@ -175,7 +181,9 @@ def test_commit_with_a_partition_twice_stores_the_last_and_answers_once() -> Non
 def test_commit_with_retention_expires_where_the_version_has_the_field(
     version: int, retention_ms: int, expires: bool
 ) -> None:
-    """The field exists in v2 to v4 and counts from the commit; -1 means no retention.
+    """The field `retention_time_ms` exists in versions 2 to 4; -1 means no retention.
+
+    The retention counts from the time of the commit.
 
     MM-55: commit with retention, current version: expiry is loaded
     """
@@ -183,4 +191,5 @@ def test_commit_with_retention_expires_where_the_version_has_the_field(
     h.commit(offset_commit(ONE, retention_time_ms=retention_ms), version=version)
     (record,) = decode_records(h.log[0][0].records)  # the first batch of partition 0
     value = decode_offset_commit_value(record.value or b"")
+    # `EPOCH_US` is the harness's time of the commit, in microseconds.
     assert value.expire_timestamp_ms == (EPOCH_US // 1_000 + 1_000 if expires else -1)

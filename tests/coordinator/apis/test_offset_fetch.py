@@ -1,7 +1,10 @@
-"""OffsetFetch of missing, several and no groups; scenarios/offset_fetch.txt has the other cases.
+"""OffsetFetch of missing groups, of several groups and of no group.
 
-Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.7. `h` is a CoordinatorHarness, a coordinator that
-owns the only offsets partition. `h.fetched` is the answer for one partition.
+The other cases are in scenarios/offset_fetch.txt.
+
+Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.7. `h` is a CoordinatorHarness: a coordinator that
+owns the only offsets partition, so every group is its own. `h.fetched` returns the answer for one
+partition.
 """
 
 from protocol.errors import ErrorCode
@@ -14,7 +17,7 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def test_fetch_of_a_missing_group_has_no_offsets_and_no_error() -> None:
-    """A fetch creates no group."""
+    """The answer has -1 for each missing offset, and the fetch creates no group."""
     h = CoordinatorHarness()
     partition = h.fetched("foo", 0)
     assert (partition.committed_offset, partition.committed_leader_epoch) == (-1, -1)
@@ -24,7 +27,7 @@ def test_fetch_of_a_missing_group_has_no_offsets_and_no_error() -> None:
 
 
 def test_fetch_of_several_groups_answers_each() -> None:
-    """Version 8 has an error for each group."""
+    """Version 8 of the request can name several groups, and its answer has an error for each."""
     h = CoordinatorHarness()
     h.commit(offset_commit({("foo", 0): 5}, group_id="a"))
     groups = tuple(OffsetFetchRequestGroup(group_id=g) for g in ("a", "", "missing"))
@@ -37,7 +40,7 @@ def test_fetch_of_several_groups_answers_each() -> None:
 
 
 def test_fetch_of_no_group_is_never_answered() -> None:
-    """A real Kafka 3.9.1 does not answer (BEHAVIOUR 0.1); no timer answers later."""
+    """A real Kafka 3.9.1 does not answer (BEHAVIOUR 0.1), not even after a timeout."""
     h = CoordinatorHarness()
     request_id = h.submit(OffsetFetchRequest(groups=()))
     h.advance(60_000)

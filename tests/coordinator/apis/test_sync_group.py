@@ -1,9 +1,13 @@
-"""SyncGroup: its first checks, and errors of its append.
+"""SyncGroup: its first checks, and its answers when the append of the group fails.
 
-The answers in each state of a group are in scenarios/sync_group.txt. `h` is a CoordinatorHarness: a
-coordinator with a log. It owns the only offsets partition; with `owned=()` it owns none. While
-`h.holds_appends`, an append waits for `h.complete(error)`. The gate is the check that this
-coordinator owns the group's partition. GC-061 is a case in docs/kafka/BEHAVIOUR.md 10.1.
+After the join phase of a rebalance each member sends a SyncGroup; the leader's has the assignments
+of all. The coordinator parks the other requests (holds their answers) until it has stored these
+assignments in the log. The answers in each state of a group are in scenarios/sync_group.txt.
+
+`h` is a CoordinatorHarness: a coordinator with a log. It owns the only offsets partition (one of
+`__consumer_offsets`); with `owned=()` it owns none. While `h.holds_appends` is True, an append
+waits for `h.complete(error)`. The gate is the check that this coordinator owns the group's
+partition. GC-061 is a case in docs/kafka/BEHAVIOUR.md 10.1.
 """
 
 import pytest
@@ -16,7 +20,10 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def group_without_assignment(size: int = 2) -> tuple[CoordinatorHarness, list[str]]:
-    """Return a harness with a group of generation 1, and its member ids, the leader's first."""
+    """Return a harness with a group in generation 1, and the member ids; the leader's is first.
+
+    The group is in CompletingRebalance: its members have joined and have no assignment yet.
+    """
     h = CoordinatorHarness()
     ids = [h.new_member_id(client_id=f"c{i}") for i in range(size)]
     for member_id in ids:
@@ -27,12 +34,12 @@ def group_without_assignment(size: int = 2) -> tuple[CoordinatorHarness, list[st
 
 
 def refused(error: ErrorCode) -> SyncGroupResponse:
-    """Return Kafka's answer of a SyncGroup that fails: without protocol (GC-061)."""
+    """Return Kafka's answer to a SyncGroup that fails, which has no protocol (GC-061)."""
     return SyncGroupResponse(error_code=error)
 
 
 def test_sync_with_empty_group_id_is_refused() -> None:
-    """The check of the group id precedes all others."""
+    """The check of the group id precedes all other checks, so the group need not exist."""
     h = CoordinatorHarness()
     assert h.sync(sync_group("m", generation_id=1, group_id="")) == refused(
         ErrorCode.INVALID_GROUP_ID
@@ -43,7 +50,10 @@ def test_sync_with_empty_group_id_is_refused() -> None:
 def test_sync_of_version_5_without_protocol_is_refused_before_the_gate(
     kind: str | None, name: str | None
 ) -> None:
-    """Version 5 made protocol type and name mandatory (KIP-559)."""
+    """Version 5 made protocol type and name mandatory (KIP-559).
+
+    Version 4 passes this check and fails at the gate, because the coordinator owns no partition.
+    """
     h = CoordinatorHarness(owned=())
     body = sync_group("m", generation_id=1, protocol_type=kind, protocol_name=name)
     assert h.sync(body, version=5) == refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

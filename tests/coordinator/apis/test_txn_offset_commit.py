@@ -1,11 +1,15 @@
-"""TxnOffsetCommit, and the effects of transaction ends on a group.
+"""TxnOffsetCommit, and the effects that the end of a transaction has on a group.
 
-`h` is a CoordinatorHarness: a coordinator with a log. It owns the only offsets partition, number 0;
-with `owned=()` it owns none.
+A TxnOffsetCommit commits offsets in a producer's transaction. They are pending until a transaction
+marker (the record that ends a transaction) commits or aborts them.
 
-- Before a commit the coordinator asks the log to verify that the transaction is open. While
-  `h.holds_verifications`, the answer comes with `h.verify`.
-- Then it appends the commit. While `h.holds_appends`, the append ends with `h.complete`.
+`h` is a CoordinatorHarness: a coordinator with a log. It owns the only offsets partition (one of
+`__consumer_offsets`), number 0; with `owned=()` it owns none.
+
+- Before the coordinator appends a commit, it asks the log to verify that the transaction is open.
+  While `h.holds_verifications` is True, the verification ends with `h.verify`.
+- Then the coordinator appends the commit. While `h.holds_appends` is True, the append ends with
+  `h.complete`.
 - `h.end_transaction` writes the producer's marker.
 - `h.failover()` returns another coordinator, which has loaded a copy of the log.
 - By default a commit is of producer 7, for the group "group".
@@ -43,12 +47,15 @@ NONE = ErrorCode.NONE
 
 
 def stable_fetch_errors(h: CoordinatorHarness, *partitions: tuple[str, int]) -> list[ErrorCode]:
-    """Fetch with `require_stable`; UNSTABLE_OFFSET_COMMIT means that a transaction is open."""
+    """Fetch each partition with `require_stable` and return the errors.
+
+    UNSTABLE_OFFSET_COMMIT means that a transaction with an offset of the partition is open.
+    """
     return [h.fetched(*partition, require_stable=True).error_code for partition in partitions]
 
 
 def test_transactional_commit_of_nothing_is_answered() -> None:
-    """The answer is empty: no partition is refused or stored."""
+    """The answer lists no partition."""
     h = CoordinatorHarness()
     assert h.txn_commit(txn_offset_commit({})) == []
 
@@ -68,7 +75,7 @@ def test_transactional_commit_of_nothing_is_answered() -> None:
 def test_transaction_that_is_not_verified_is_refused(
     log_error: ErrorCode, error: ErrorCode
 ) -> None:
-    """Each partition is refused; no record is appended, and the group is created all the same.
+    """Each partition is refused and no record is appended, but the group is created.
 
     GC-162: errors of the verification of a transactional commit
     """
@@ -83,7 +90,7 @@ def test_transaction_that_is_not_verified_is_refused(
 
 
 def test_transactional_metadata_over_the_limit_is_refused_alone() -> None:
-    """The commit of 4097 characters is refused and appends nothing; the next, of 4096, is not.
+    """The limit is 4096 characters: a commit with 4097 appends nothing, one with 4096 is accepted.
 
     GC-163: transactional commit with metadata too large
     """
@@ -96,7 +103,7 @@ def test_transactional_metadata_over_the_limit_is_refused_alone() -> None:
 
 
 def test_transactional_commit_stores_what_is_not_too_large() -> None:
-    """One of two partitions has too large metadata; the marker commits the other.
+    """The partition with too large metadata is refused; the marker commits the other partition.
 
     MM-46: one of two with metadata too large, transactional
     """
@@ -113,7 +120,7 @@ def test_transactional_commit_stores_what_is_not_too_large() -> None:
 
 
 def test_transactional_commit_with_a_topic_that_names_no_partition_stores_the_others() -> None:
-    """The topic "bar" names no partition. A plain OffsetCommit stores the others, too."""
+    """The topic "bar" names no partition and is skipped, as in a plain OffsetCommit."""
     h = CoordinatorHarness()
     request = txn_offset_commit({FOO_0: 1})
     empty = msgspec.structs.replace(request.topics[0], name="bar", partitions=())
@@ -124,7 +131,10 @@ def test_transactional_commit_with_a_topic_that_names_no_partition_stores_the_ot
 
 
 def test_verification_guard_is_passed_to_the_append() -> None:
-    """The log refuses a batch without the guard (KIP-890)."""
+    """The verification returns a guard (a number).
+
+    Without it the log refuses the batch (KIP-890).
+    """
     h = CoordinatorHarness()
     h.holds_appends = h.holds_verifications = True
     h.submit(txn_offset_commit({FOO_0: 1}, producer=P, epoch=3))
@@ -139,7 +149,7 @@ def test_verification_guard_is_passed_to_the_append() -> None:
 
 
 def test_transactional_commit_without_a_replica_is_answered_not_coordinator() -> None:
-    """A broker without a replica fails the append with NOT_LEADER_OR_FOLLOWER.
+    """A broker without a replica of the partition fails the append with NOT_LEADER_OR_FOLLOWER.
 
     MM-41: commit without a replica
     """
@@ -160,14 +170,14 @@ def test_transactional_commit_without_a_replica_is_answered_not_coordinator() ->
 def test_transactional_commit_while_loading_gets_the_error_of_its_version(
     version: int, error: ErrorCode
 ) -> None:
-    """Older clients do not know COORDINATOR_LOAD_IN_PROGRESS here (BEHAVIOUR 2.0)."""
+    """Before version 2, TxnOffsetCommit has no COORDINATOR_LOAD_IN_PROGRESS (BEHAVIOUR 2.0)."""
     h = CoordinatorHarness(owned=())
     h.coordinator.begin_load(0, leader_epoch=1, now_us=h.now_us)
     assert h.txn_commit(txn_offset_commit({FOO_0: 1}), version=version) == [error]
 
 
 def test_transactional_commit_without_a_group_id_is_refused() -> None:
-    """A plain OffsetCommit is accepted without a group id (BEHAVIOUR 2.0)."""
+    """The same request as a plain OffsetCommit is accepted (BEHAVIOUR 2.0)."""
     h = CoordinatorHarness()
     commit = txn_offset_commit({FOO_0: 1}, group_id="")
     assert h.txn_commit(commit) == [ErrorCode.INVALID_GROUP_ID]
@@ -202,7 +212,10 @@ def test_load_that_fails_forgets_open_transactions_too() -> None:
 
 
 def test_load_applies_group_records_of_a_transactional_batch_at_once() -> None:
-    """Only offsets wait for the marker. A record of an unknown type does not stop the load."""
+    """Only offsets wait for the marker; the group exists although no marker follows.
+
+    The batch also has a record of an unknown type, which does not stop the load.
+    """
     h = CoordinatorHarness()
     value = GroupMetadataValue(
         protocol_type="consumer", generation=5, protocol=None, leader=None, members=()
@@ -218,7 +231,10 @@ def test_load_applies_group_records_of_a_transactional_batch_at_once() -> None:
 
 
 def test_load_of_a_tombstone_in_a_transaction_deletes_pending_offsets_only() -> None:
-    """BEHAVIOUR 5.4: that producer's pending offset is deleted; a committed one remains."""
+    """A tombstone (a record without a value) of producer P deletes P's pending offset of its key.
+
+    The pending offset of Q and the committed offset remain (BEHAVIOUR 5.4).
+    """
     h = CoordinatorHarness()
     h.commit(offset_commit({FOO_1: 1}))
     h.txn_commit(txn_offset_commit({FOO_0: 10, FOO_1: 20}, producer=P))
@@ -228,6 +244,7 @@ def test_load_of_a_tombstone_in_a_transaction_deletes_pending_offsets_only() -> 
         tombstone = offset_tombstone("group", TopicPartition(*partition), 1)
         h.write_records(tombstone, producer_id=P, is_transactional=True)
 
+    # Both markers commit: P has no pending offset left, so only Q's 30 is applied.
     other = h.failover()
     for producer in (P, Q):
         other.end_transaction(producer, is_commit=True)
@@ -235,7 +252,9 @@ def test_load_of_a_tombstone_in_a_transaction_deletes_pending_offsets_only() -> 
 
 
 def test_load_skips_a_control_batch_without_records() -> None:
-    """Compaction may leave such a batch; the transaction remains open.
+    """A control batch holds a marker. Compaction may remove the marker and leave the empty batch.
+
+    The load then sees no end of the transaction, so the transaction remains open.
 
     MM-65: load: control batch without records
     """
@@ -248,7 +267,7 @@ def test_load_skips_a_control_batch_without_records() -> None:
 
 
 def test_load_restores_open_transactions() -> None:
-    """load(write(state)) == state, with open transactions of two producers in one group."""
+    """A load of what a coordinator wrote gives the same state, with two producers' transactions."""
     h = CoordinatorHarness()
     (member_id,) = h.stable_group(size=1)
     h.txn_commit(txn_offset_commit({FOO_0: 1}, member_id, generation_id=1, producer=P))
@@ -261,7 +280,8 @@ def test_load_restores_open_transactions() -> None:
     assert after.committed() == before.committed()
     assert after.producers() == before.producers() == (P,)
 
-    # The group is Empty in `h` and Stable in `other`: the marker commits the offset in both.
+    # After the leave the group is Empty in `h`, and still Stable in `other`, which has not seen
+    # the leave. The marker commits the offset in both.
     h.leave(leave_group(member_id))
     for coordinator in (h, other):
         coordinator.end_transaction(P, is_commit=True)

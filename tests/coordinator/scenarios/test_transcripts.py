@@ -1,4 +1,6 @@
-"""Transcripts: the files in `scenarios/`, each with a scene (a coordinator or cluster) and stories.
+"""The reader, player and writer of the transcripts in `scenarios/`.
+
+A transcript is a file with a scene (a coordinator or a cluster with its settings) and stories.
 
 A story is a list of steps: commands, the line `----`, and their expected output. A player executes
 the commands and returns the actual output. The runner compares the two, and with `--rewrite` writes
@@ -14,6 +16,8 @@ from tests.support.transcripts.story_file import NotATranscript, StoryFile, read
 from tests.support.transcripts.words import UnknownWord, bytes_text, read_bytes, read_command
 
 FILES = sorted(Path(__file__).parents[2].glob("**/scenarios/*.txt"))
+# A transcript of two stories. The output of the first is wrong: a join without an id is answered
+# with MEMBER_ID_REQUIRED. The second uses `given`, whose commands lead to a state.
 TEXT = """\
 # What it is about.
 
@@ -37,7 +41,7 @@ join client=a
 
 @pytest.fixture
 def differing_file(tmp_path: Path) -> StoryFile:
-    """Return a file of two stories, the first of which has a wrong result."""
+    """Return the file TEXT, whose first story has a wrong output."""
     path = tmp_path / "stories.txt"
     path.write_text(TEXT, encoding="utf-8")
     return read_story_file(path)
@@ -45,7 +49,10 @@ def differing_file(tmp_path: Path) -> StoryFile:
 
 @pytest.mark.parametrize("path", FILES, ids=[path.name for path in FILES])
 def test_file_is_written_as_it_is_read(path: Path) -> None:
-    """A rewrite changes only the results of commands."""
+    """A file that is read and written again has the same bytes.
+
+    So a rewrite changes only outputs.
+    """
     story_file = read_story_file(path)
     assert story_file.text() == path.read_text(encoding="utf-8")
     assert story_file.scene[0].split()[0] in PLAYERS
@@ -68,9 +75,9 @@ def test_story_with_another_result_fails_and_its_text_is_rewritten(
 
 
 def test_given_step_prints_the_state_alone(differing_file: StoryFile) -> None:
-    """The commands behind `given` only lead to a state.
+    """The output of a `given` step is the state that its commands lead to.
 
-    The output of the step is this state; the output of each command is left out.
+    The outputs of the commands themselves are left out.
     """
     _, second = differing_file.stories
     player = new_player(differing_file)
@@ -80,7 +87,7 @@ def test_given_step_prints_the_state_alone(differing_file: StoryFile) -> None:
 
 
 def test_two_stories_of_one_name_are_refused(tmp_path: Path) -> None:
-    """A rewrite could not tell which of the two it should change."""
+    """Names must differ, because a rewrite could not tell which of the two it should change."""
     path = tmp_path / "stories.txt"
     path.write_text(TEXT.replace("second", "first"), encoding="utf-8")
     with pytest.raises(NotATranscript, match="two stories are called 'first'"):
@@ -91,9 +98,10 @@ def test_two_stories_of_one_name_are_refused(tmp_path: Path) -> None:
     "line", ["jion", "join sesion=5", "coordinator group.max.sise=4", "hold on"]
 )
 def test_unknown_word_in_a_command_is_refused(differing_file: StoryFile, line: str) -> None:
-    """An ignored word would silently play another story than the one written.
+    """If unknown words were ignored, a misspelt command would play another story than is written.
 
-    The words here are a command, a setting of a command, one of the scene, and a wrong argument.
+    The lines have, in this order, an unknown command, an unknown setting of a command, an unknown
+    setting of the scene, and a wrong argument.
     """
     with pytest.raises(UnknownWord):
         new_player(differing_file).play((line,))
@@ -101,14 +109,14 @@ def test_unknown_word_in_a_command_is_refused(differing_file: StoryFile, line: s
 
 @pytest.mark.parametrize("data", [b"", b"one", b"\x00\x01'\\", b"\xff a=b,c"])
 def test_bytes_are_read_as_they_are_written(data: bytes) -> None:
-    """Bytes are one word of a command, whatever they contain."""
+    """Bytes are written as one word of a command, even if they contain spaces or quotes."""
     word = bytes_text(data)
     assert read_bytes(word) == data
-    # Empty bytes are written as '', of which the command's parser makes an empty word.
+    # Empty bytes are written as ''. The command's parser reads '' as an empty word.
     (read,) = read_command(f"sync {word}").words
     assert read_bytes(read or "''") == data
 
 
 def test_subscription_is_written_as_its_topics() -> None:
-    """The topics are readable, the encoded bytes are not."""
+    """A subscription is encoded bytes, which a reader of a transcript could not read."""
     assert bytes_text(read_bytes("bar+foo")) == "bar+foo"

@@ -1,9 +1,11 @@
-"""Errors of an append as clients receive them: each row of Kafka's table, and its Java column.
+"""Append errors as clients receive them: the rows of Kafka's table, with its Java column.
 
 The table is in docs/kafka/BEHAVIOUR.md 5.8; [S] is Kafka's Scala coordinator, [J] its Java
 coordinator. Ids such as MM-34 and JC-84 are cases of Kafka's tests, which that page lists.
 
-`h` is a CoordinatorHarness: a coordinator with a log. While `h.holds_appends`, an append waits for
+When an append to the log fails, the coordinator answers the request that caused it with an error
+that its client knows how to treat. `h` is a CoordinatorHarness: a coordinator with a log. While
+`h.holds_appends` is True, an append waits for
 `h.complete(error)`. `h.failover()` returns another coordinator, which has loaded the log.
 """
 
@@ -19,7 +21,8 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness, commit
 
 E = ErrorCode
 ROWS = [
-    # error of the log, error of a group's record [S], of a commit [S], of any write [J]
+    # The columns: error of the log; the answer if the append was a group's record [S], if it was a
+    # commit [S], and if it was any write [J].
     (
         E.UNKNOWN_TOPIC_OR_PARTITION,
         E.COORDINATOR_NOT_AVAILABLE,
@@ -100,7 +103,7 @@ def test_sync_and_commit_whose_append_fails_get_the_mapped_error_and_store_nothi
     java_error: ErrorCode,
     java: JavaSwitches,
 ) -> None:
-    """The group begins another rebalance, and the offset is not stored.
+    """After the failed SyncGroup the group begins another rebalance. No offset is stored.
 
     MM-34: errors of storing a group
     MM-42: errors of storing a commit

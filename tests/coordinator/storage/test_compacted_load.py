@@ -1,7 +1,9 @@
-"""A load of a compacted log gives the groups that a load of the whole log gives.
+"""A load of a compacted log gives the same groups as a load of the whole log.
 
-The whole log has every batch. The cleaner removes a record if the log has a newer record with the
-same key, and a tombstone some time after its first cleaning.
+A log of an offsets partition stores groups and committed offsets, by key. The whole log has every
+batch. In the compacted log the cleaner has removed each record whose key has a newer record. It
+also removes tombstones (records without a value, which delete their key), a day after it first
+cleaned them. A transaction marker is the record that ends a producer's transaction.
 """
 
 import pytest
@@ -29,7 +31,7 @@ from protocol.records.offsets import (
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
-# The steps; one that is listed twice is drawn twice as often.
+# The kinds of steps; a kind that is listed twice is drawn twice as often.
 KINDS = ("commit", "commit", "commit", "delete", "group", "transaction", "end", "clean", "clean")
 PRODUCERS = (7, 8)
 GROUPS = ("g", "h")
@@ -76,7 +78,7 @@ class Logs:
         self._step_number = 0  # also the offset or the generation that the step writes
 
     def step(self) -> None:
-        """Write a batch to both logs, or clean the log that is cleaned."""
+        """Write a batch to both logs, or clean the compacted log."""
         self._step_number += 1
         match self._draw(st.sampled_from(KINDS)):
             case "commit":
@@ -87,6 +89,7 @@ class Logs:
             case "group":
                 group_id = self._draw(st.sampled_from(GROUPS))
                 generation = self._draw(
+                    # None, the tombstone, is drawn once in three.
                     st.sampled_from((None, self._step_number, self._step_number))
                 )
                 self._append((group_record(group_id, generation),))
@@ -101,10 +104,12 @@ class Logs:
                 self._clean()
 
     def _delete(self, key: Key) -> None:
-        # No tombstone for the key of an open transaction: the two loads would rightly differ.
+        # No tombstone for a key that an open transaction has written: the two loads would rightly
+        # differ.
         # 1. The log has a commit of the transaction, then the tombstone, then the marker.
         # 2. A load of the whole log applies the commit at the marker, so the offset exists.
-        # 3. The cleaner removes the commit, because the tombstone is the newer record of the key.
+        # 3. The cleaner removes the commit, because the tombstone is the newer record of its key.
+        #    A load of the compacted log has nothing to apply, so the offset does not exist.
         if all(key not in keys for keys in self._open.values()):
             self._append((commit(key, None),))
 
@@ -116,8 +121,9 @@ class Logs:
     def _append(
         self, records: tuple[Record, ...], *, producer: int = -1, is_control: bool = False
     ) -> None:
+        # One append in ten begins a new leader epoch (the number of the partition's leadership).
         is_new_epoch = self._draw(st.integers(0, 9)) == 0
-        # The high watermark may lag behind the log end by some records.
+        # The high watermark (the end of the committed records) may lag behind the log end.
         lag = self._draw(st.sampled_from((0, 0, 1, 4)))
         for log in (self.whole, self.cleaned):
             log.append_as_leader(
@@ -131,7 +137,7 @@ class Logs:
             log.update_high_watermark(max(log.high_watermark, log.log_end_offset - lag))
 
     def _clean(self) -> None:
-        # Shorter and longer than the retention of tombstones, a day.
+        # Nothing, less than the retention of tombstones, or more than it.
         self._now_ms += self._draw(st.sampled_from((0, DAY_MS // 2, 2 * DAY_MS)))
         log = self.cleaned
         transactions = TransactionIndex(log)
@@ -139,12 +145,14 @@ class Logs:
         compaction = Compaction(
             log,
             transactions,
+            # The cleaner must not go beyond the last stable offset, where open transactions begin.
             first_dirty_offset=self._first_dirty,
             end_offset=self._draw(st.integers(min(self._first_dirty, stable), stable)),
             now_ms=self._now_ms,
             delete_retention_ms=DAY_MS,
         )
-        while not compaction.step(200):  # bytes: a few batches per step
+        # Each step reads 200 bytes, which are a few batches.
+        while not compaction.step(200):
             pass
         result = compaction.apply()
         assert result is not None
@@ -155,6 +163,7 @@ class Logs:
 def groups_of(log: PartitionLog) -> dict[str, object]:
     """Return the groups that a load of a log creates."""
     load = Load(0, 1)  # partition, leader epoch
+    # 2**62 is more bytes than any log has: one read gives all batches.
     load.read(log.read(log.log_start_offset, 2**62, up_to=log.log_end_offset))
     groups = load.finish(0)
     assert load.error is None
@@ -184,13 +193,14 @@ def _names() -> list[TopicPartition]:
 )
 @given(st.data())
 def test_load_of_a_compacted_log_gives_the_groups_of_the_whole_one(data: st.DataObject) -> None:
-    """The equality holds for any order of commits, deletions, transactions and cleanings."""
+    """The groups are equal after every step: commits, deletions, transactions and cleanings."""
     logs = Logs(data)
     for _ in range(data.draw(st.integers(1, 40))):
         logs.step()
         assert groups_of(logs.cleaned) == groups_of(logs.whole)
         assert logs.cleaned.log_end_offset == logs.whole.log_end_offset
         assert logs.cleaned.epochs.entries() == logs.whole.epochs.entries()
+    # The storage of the compacted log must give the same log when it is opened again.
     reopened = PartitionLog(offsets_partition(0), logs.cleaned.storage)
     assert reopened.epochs.entries() == logs.whole.epochs.entries()
     assert reopened.log_end_offset == logs.whole.log_end_offset

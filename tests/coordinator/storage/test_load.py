@@ -1,13 +1,18 @@
-"""Loading a partition: records become groups, in chunks, under the epoch rules (BEHAVIOUR 5.4).
+"""Loading an offsets partition: its records become groups, in chunks (BEHAVIOUR 5.4).
+
+A broker that becomes the leader of an offsets partition (one of `__consumer_offsets`) loads it:
+reads its groups into memory. The leader epoch is the number of the partition's leadership. A
+coordinator ignores a load or an unload of an older epoch than it knows. A tombstone is a record
+without a value, which deletes its key. A generation is the number of a group's rebalance.
 
 `h` is a CoordinatorHarness: a coordinator with a log.
 
 - `h.log` has a list of batches for each partition.
-- `h.load(epoch=3)` loads partition 0 as the leader of epoch 3. It returns None, or why the load is
-  ignored.
-- `h.offset("foo", 0)` is the committed offset, -1 without one.
+- `h.load(epoch=3)` loads partition 0 as the leader of epoch 3. It returns None, or the reason why
+  the coordinator ignores the load.
+- `h.offset("foo", 0)` returns the committed offset, or -1 if there is none.
 - `h.failover()` returns another coordinator, which has loaded a copy of the log.
-- `loaded(batch, batch)` is a harness that has loaded these batches of records.
+- `loaded(batch, batch)` returns a harness that has loaded these batches of records.
 
 [S] marks what Kafka's Scala coordinator does, [J] what its Java coordinator does. Ids such as MM-02
 and FO-02 are cases in docs/kafka/BEHAVIOUR.md 10.
@@ -45,7 +50,7 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def offset(partition: int, value: int | None, *, group_id: str = GROUP) -> Record:
-    """Return a commit of foo, or its tombstone."""
+    """Return the record of a committed offset of topic foo; without a value, a tombstone."""
     encoded = (
         None
         if value is None
@@ -61,7 +66,7 @@ def group_value(
     instance: str | None = None,
     leader: str | None = None,
 ) -> GroupMetadataValue:
-    """Return a consumer group's value: Stable with members, Empty without."""
+    """Return the stored value of a group: Stable if it has members, else Empty."""
     return GroupMetadataValue(
         protocol_type="consumer",
         generation=generation,
@@ -85,11 +90,12 @@ def group_value(
 
 
 def group(value: GroupMetadataValue | None, *, group_id: str = GROUP) -> Record:
-    """Return a group's record, or its tombstone."""
+    """Return the record of a group; without a value, a tombstone."""
     encoded = None if value is None else encode_group_metadata_value(value)
     return Record(encode_group_metadata_key(group_id), encoded, 1)
 
 
+# The first two bytes of a key are its version.
 NEWER_KIND = Record(b"\x00\x07\x91\xa1x", b"\x00\x00", 1)
 """A record with key version 7, which this coordinator does not know."""
 
@@ -108,7 +114,7 @@ def loaded(
 
 
 def test_load_of_offsets_alone_gives_an_empty_group() -> None:
-    """Generation 0 and no protocol type: a simple group.
+    """The group has generation 0 and no protocol type, as a group that only commits offsets has.
 
     MM-02: load: offsets without a group's record
     """
@@ -119,7 +125,7 @@ def test_load_of_offsets_alone_gives_an_empty_group() -> None:
 
 
 def test_load_of_an_emptied_group_keeps_generation_and_type() -> None:
-    """The record of an emptied group has no members, no protocol and no leader.
+    """A group whose members all left is stored without members, protocol and leader.
 
     MM-03: load: offsets and an emptied group
     MM-27: load: subscribed topics of an Empty consumer group
@@ -133,7 +139,7 @@ def test_load_of_an_emptied_group_keeps_generation_and_type() -> None:
 
 
 def test_load_of_a_group_with_members_restores_it_in_stable() -> None:
-    """Only the selected protocol is restored, and the subscribed topics are parsed.
+    """Of each member's protocols only the selected one is restored; its topics are parsed.
 
     MM-14: load: Stable group with offsets
     MM-25: load: static and dynamic members
@@ -169,7 +175,7 @@ def test_load_gives_every_member_a_full_session() -> None:
 
 
 def test_load_of_a_tombstone_removes_the_earlier_records_of_its_key() -> None:
-    """The key is that of an offset or of a group; a deleted group may have offsets later.
+    """This holds for the key of an offset and of a group; a deleted group may have offsets later.
 
     MM-13: load: tombstone of one partition
     MM-19: load: group and its tombstone
@@ -185,7 +191,7 @@ def test_load_of_a_tombstone_removes_the_earlier_records_of_its_key() -> None:
 
 
 def test_load_takes_the_last_write_of_each_key() -> None:
-    """The rule holds for members and offsets, in the same batch or in another one.
+    """The rule holds for members and offsets, whether the writes are in one batch or in several.
 
     MM-23: load: later segments win
     """
@@ -198,7 +204,7 @@ def test_load_takes_the_last_write_of_each_key() -> None:
 
 
 def test_load_treats_keys_of_version_0_and_1_as_one() -> None:
-    """Both versions have the same fields."""
+    """Both versions have the same fields, so a record of one replaces a record of the other."""
     # The same key with version 0 in its first two bytes.
     old = Record(b"\x00\x00" + (offset(0, 7).key or b"")[2:], offset(0, 7).value, 1)
     assert loaded((offset(0, 1),), (old,)).offset("foo", 0) == 7
@@ -208,7 +214,8 @@ def test_load_treats_keys_of_version_0_and_1_as_one() -> None:
 def test_load_restores_the_log_offset_of_each_committed_offset() -> None:
     """A commit that completes after the load must not bring back an older offset.
 
-    The second batch begins at log offset 1, and has the last commit of both partitions.
+    The second batch begins at log offset 1 and has the last commits of both partitions, so the
+    offset of both is 1.
     """
     h = loaded((offset(0, 1),), (offset(1, 2), offset(0, 3)))
     stored = h.group().offsets.committed()
@@ -233,14 +240,18 @@ def test_load_ignores_records_of_unknown_kinds() -> None:
 
 
 def test_load_reads_batches_in_kafkas_format() -> None:
-    """Kafka lets one client id write to `__consumer_offsets`, also transactions and markers."""
+    """The test replaces each batch by the same batch in Kafka's format.
+
+    The log has a plain commit, a committed transaction and an aborted one; the aborted offset is
+    not loaded. `__consumer_offsets` is open to writes of a Kafka client in this format.
+    """
     h = CoordinatorHarness(owned=())
     h.write_records(offset(0, 23), group(group_value()))
     h.write_records(offset(1, 4), producer_id=7, is_transactional=True)
     h.write_marker(7, is_commit=True)
     h.write_records(offset(2, 5), producer_id=8, is_transactional=True)
     h.write_marker(8, is_commit=False)
-    # Replace each batch by itself in Kafka's format.
+    # Encode each batch in Kafka's format and read it back.
     h.log[0] = [kafkas for own in h.log[0] for kafkas in decode_batches(encode_batch(own))]
     assert all(batch.kafka is not None for batch in h.log[0])
     h.load()
@@ -283,9 +294,10 @@ def test_unload_forgets_that_a_load_failed() -> None:
 def test_load_whose_leader_resigned_is_served_by_scala_and_refused_by_java(
     java: bool,
 ) -> None:
-    """A leader that resigns while it loads finds -1 as its log end, and stops (BEHAVIOUR 5.4).
+    """The log of a leader that resigns during the load reports -1 as its end (BEHAVIOUR 5.4).
 
-    [S] then serves the groups that it has read so far (KAFKA-16030); [J] refuses requests.
+    The load stops there. [S] then serves the groups that it has read so far (KAFKA-16030). [J]
+    refuses requests.
     """
     h = CoordinatorHarness(owned=(), java=JavaSwitches(failed_load_refuses=java))
     h.write_records(offset(0, 5))
@@ -316,9 +328,9 @@ def test_load_whose_leader_resigned_is_served_by_scala_and_refused_by_java(
 def test_load_with_an_unreadable_record_serves_the_partition_without_groups(
     record: Record, error: str
 ) -> None:
-    """[S] swallows the error, and discards also the groups of the readable records.
+    """[S] swallows the error, and discards all groups of the partition, also readable ones.
 
-    So an OffsetFetch of a committed offset is answered with -1 (BEHAVIOUR 6.6 f).
+    So the answer to a fetch of a committed offset is -1, without an error (BEHAVIOUR 6.6 f).
 
     MM-29: group record of an unknown version
     """
@@ -339,7 +351,10 @@ def test_load_of_an_empty_log_owns_the_partition() -> None:
 
 
 def test_load_of_a_group_over_its_limit_rebalances() -> None:
-    """Until the rebalance completes, all members may commit; the first to rejoin are kept."""
+    """All members stay and may commit until the rebalance completes.
+
+    Then the first to rejoin stay.
+    """
     h = loaded((group(group_value("m-1", "m-2")),), max_size=1)
     assert h.state() is GroupState.PREPARING_REBALANCE
     assert h.events(TraceKind.REBALANCE_STARTED)[0].cause is RebalanceCause.GROUP_TOO_LARGE
@@ -347,7 +362,7 @@ def test_load_of_a_group_over_its_limit_rebalances() -> None:
 
 @pytest.mark.parametrize("batches_per_chunk", [1, 2, 7])
 def test_load_in_chunks_creates_the_same_groups_as_a_load_at_once(batches_per_chunk: int) -> None:
-    """The broker decides where each chunk ends."""
+    """The broker loads in chunks; where each chunk ends must not change the groups."""
     # Twenty commits of three partitions, by four groups.
     batches = [(offset(i % 3, i, group_id=f"g{i % 4}"),) for i in range(20)]
     batches.insert(5, (group(group_value("m"), group_id="g1"),))
@@ -372,7 +387,10 @@ def test_groups_are_visible_only_when_the_load_is_finished() -> None:
 
 
 def test_load_restores_what_was_written() -> None:
-    """load(write(state)) == state, for groups in every persisted state and for their offsets."""
+    """A load of what a coordinator wrote gives the same groups and offsets.
+
+    The groups are in every state that is stored, and one is in its first, unfinished rebalance.
+    """
     h = CoordinatorHarness()
     ids = h.stable_group(size=3, group_id="stable")
     h.submit(join_group(instance="i", group_id="static"))
@@ -399,7 +417,10 @@ def test_load_restores_what_was_written() -> None:
 
 
 def test_load_in_the_middle_of_a_rebalance_brings_back_the_last_stored_generation() -> None:
-    """FO-02, FO-03: the join phase is not stored, so generation 2 may be assigned again."""
+    """The join phase is not stored, so the group returns to generation 1 (FO-02, FO-03).
+
+    The number 2 may be given to another rebalance later.
+    """
     h = CoordinatorHarness()
     ids = h.stable_group()
     for member_id in ids:
@@ -428,9 +449,9 @@ def test_load_of_an_older_epoch_is_ignored() -> None:
 
 
 def test_load_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
-    """A guard is a check of Kafka's that an experiment can switch off.
+    """Kafka has the check since KAFKA-10614; an experiment can switch it off.
 
-    leader_epoch_guard, which Kafka has since KAFKA-10614, refuses older epochs.
+    A guard is such a check. Without leader_epoch_guard, older epochs are not refused.
     """
     h = CoordinatorHarness(owned=(), guards=Guards(leader_epoch_guard=False))
     h.load(epoch=2)
@@ -440,7 +461,10 @@ def test_load_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
 
 
 def test_load_of_an_owned_partition_only_updates_its_epoch() -> None:
-    """A broker that is elected again does not read the log again; the epoch counts for unloads."""
+    """The log is not read again, because the broker has the groups; only the epoch increases.
+
+    The new epoch counts for unloads: an unload of epoch 4 is ignored after a load of epoch 5.
+    """
     h = CoordinatorHarness(owned=())
     h.load(epoch=2)
     h.commit(offset_commit({("foo", 0): 1}))
@@ -459,7 +483,7 @@ def test_load_of_a_partition_that_is_loading_is_ignored() -> None:
 
 
 def test_chunk_for_a_partition_that_is_not_loading_is_misuse() -> None:
-    """The broker's tasks run one at a time and in order, so only a bug feeds such a chunk."""
+    """The broker runs its load tasks one at a time, in order, so only a bug sends such a chunk."""
     h = CoordinatorHarness()
     with pytest.raises(SimulationError, match="not loading"):
         h.coordinator.load_batches(0, ())
@@ -468,7 +492,7 @@ def test_chunk_for_a_partition_that_is_not_loading_is_misuse() -> None:
 
 
 def test_successful_load_clears_the_error_of_a_failed_one() -> None:
-    """The error is that of the last load."""
+    """`load_error` returns the error of the last load."""
     h = loaded((Record(None, b"v", 1),))
     assert h.coordinator.load_error(0) is not None
     h.unload(epoch=1)

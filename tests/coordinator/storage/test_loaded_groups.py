@@ -1,7 +1,9 @@
 """The state of a group after its load, after Java's GroupMetadataManagerTest.
 
-`h` is a CoordinatorHarness: a coordinator with a clock, here with a log of given records that it
-has loaded. Ids such as JC-42 are cases of the Java tests (docs/kafka/BEHAVIOUR.md 10.5.2).
+A load reads the records of an offsets partition (one of `__consumer_offsets`) and makes groups of
+them. A static member has a configured `group.instance.id`. `h` is a CoordinatorHarness: a
+coordinator with a clock. Here it has loaded a log of the records that the test gives. Ids such as
+JC-42 are cases of the Java tests (docs/kafka/BEHAVIOUR.md 10.5.2).
 """
 
 import pytest
@@ -30,7 +32,7 @@ STATE_TIMESTAMP_MS = 77
 def member(
     number: int, *, rebalance_timeout_ms: int = 9_000, session_timeout_ms: int = SESSION_MS
 ) -> MemberMetadataValue:
-    """Return a static member as a group's record has it."""
+    """Return a static member in the form in which a group's record stores it."""
     return MemberMetadataValue(
         member_id=f"member-{number}",
         group_instance_id=f"instance-{number}",
@@ -44,7 +46,7 @@ def member(
 
 
 def record(*members: MemberMetadataValue, group_id: str = GROUP, generation: int = 1) -> Record:
-    """Return the record of a consumer group; the first of `members` leads."""
+    """Return the record of a consumer group; the first of `members` is the leader."""
     value = GroupMetadataValue(
         protocol_type="consumer",
         generation=generation,
@@ -62,7 +64,7 @@ def tombstone(group_id: str = GROUP) -> Record:
 
 
 def loaded(*records: Record, max_size: int = 10) -> CoordinatorHarness:
-    """Return a coordinator that has loaded these records, a batch each."""
+    """Return a coordinator that has loaded these records; each record is a batch of its own."""
     h = CoordinatorHarness(
         config=BrokerConfig(group_initial_rebalance_delay_ms=0, group_max_size=max_size), owned=()
     )
@@ -74,7 +76,7 @@ def loaded(*records: Record, max_size: int = 10) -> CoordinatorHarness:
 
 @pytest.mark.parametrize(("stored_ms", "expected_ms"), [(9_000, 9_000), (-1, SESSION_MS)])
 def test_group_record_becomes_a_stable_group(stored_ms: int, expected_ms: int) -> None:
-    """A record without a rebalance timeout gets the session timeout as its rebalance timeout."""
+    """A stored rebalance timeout of -1 (none) is replaced by the session timeout."""
     h = loaded(record(*(member(n, rebalance_timeout_ms=stored_ms) for n in (0, 1))))
     group = h.group()
     assert (group.state, group.generation_id) == (GroupState.STABLE, 1)
@@ -114,13 +116,13 @@ def test_group_that_is_loaded_over_its_limit_rebalances() -> None:
 
 
 def test_group_that_is_loaded_at_its_limit_does_not_rebalance() -> None:
-    """group.max.size is the largest allowed size."""
+    """The number in group.max.size is the largest size that is allowed."""
     h = loaded(record(member(0), member(1)), max_size=2)
     assert h.state() is GroupState.STABLE
 
 
 def test_each_member_of_a_loaded_group_has_its_own_session() -> None:
-    """The session begins with the load.
+    """The session of each member begins at the load, with the length that is stored for the member.
 
     JC-43: load of a Stable group: a session timer each
     """
@@ -135,7 +137,7 @@ def test_each_member_of_a_loaded_group_has_its_own_session() -> None:
 
 
 def test_as_many_tombstones_as_groups_leave_none() -> None:
-    """The first group is written twice, and one tombstone deletes it nevertheless.
+    """The group written twice has one key, so one tombstone deletes both of its records.
 
     JC-175: group records and as many tombstones leave no group
     """

@@ -1,9 +1,10 @@
-"""Committed and pending offsets of a group. Mirrors the offsets part of GroupMetadataTest.
+"""Committed and pending offsets of a group, after the offsets part of Kafka's GroupMetadataTest.
 
-- `prepare` makes a commit pending when its append begins.
-- A `CommittedOffset(9, value)` is a value with the offset of its record in the log, 9.
-- 7 is the id of a producer with a transaction. `complete(7, ...)` ends this transaction and returns
-  the offsets that it commits.
+- `prepare` makes a commit pending: its append has begun and is not complete.
+- `CommittedOffset(9, value)` is an offset whose record is at offset 9 of the coordinator's log.
+- 7 is the id of a producer with a transaction. Its commits stay pending after their append until
+  a marker ends the transaction. `complete(7, ...)` is this end, and returns the committed offsets.
+- A partition is unstable while it has a pending offset of a transaction.
 
 Ids such as GM-31 are cases of Kafka's test (docs/kafka/BEHAVIOUR.md 10.2); BEHAVIOUR 4.10 is a
 section of that file.
@@ -71,7 +72,7 @@ def test_success_of_the_first_of_two_leaves_the_second_pending() -> None:
 
 
 def test_completions_out_of_order_do_not_bring_back_the_older_offset() -> None:
-    """The order in the log decides (BEHAVIOUR 4.10): 90 is at log offset 9, 57 at 4.
+    """The commit with the higher log offset counts (BEHAVIOUR 4.10): 90 is at 9, 57 is at 4.
 
     A commit at the same log offset does not replace the value, either.
     """
@@ -86,17 +87,17 @@ def test_completions_out_of_order_do_not_bring_back_the_older_offset() -> None:
 
 
 def test_completion_without_a_pending_commit_is_ignored() -> None:
-    """For example, the offsets of the partition were deleted before the append completed."""
+    """This happens, for example, if the partition was deleted before the append completed."""
     offsets = GroupOffsets()
     assert not offsets.append_succeeded(TP, CommittedOffset(4, value(57)))
     assert offsets.get(TP) is None
 
 
-# -- of transactions --
+# -- offsets of transactions --
 
 
 def test_transactional_commit_makes_its_partition_unstable_and_no_other() -> None:
-    """The partition is unstable from the request on; `is_pending` is for plain commits alone.
+    """The partition is unstable from the request on. `is_pending` is True for plain commits only.
 
     GM-49: pending transactional commit of a partition
     """
@@ -121,7 +122,7 @@ def test_value_that_replaced_a_transactional_commit_waits_for_its_own_append() -
 
 
 def test_failed_transactional_append_forgets_the_partition_whatever_value_is_pending() -> None:
-    """Kafka forgets the pending value although it is in the log already."""
+    """The failure is that of a later append; Kafka forgets also the value that is in the log."""
     offsets = GroupOffsets()
     offsets.prepare_transactional(7, TP, value(37))
     offsets.transactional_append_succeeded(7, TP, CommittedOffset(3, value(37)))
@@ -130,7 +131,10 @@ def test_failed_transactional_append_forgets_the_partition_whatever_value_is_pen
 
 
 def test_transaction_without_pending_offsets_keeps_its_group_until_the_marker() -> None:
-    """Kafka keeps the producer's empty map, which counts as offsets (BEHAVIOUR 4.10)."""
+    """The partition's offsets are removed, but the producer's empty map remains in Kafka's state.
+
+    Kafka counts the map as offsets, so that the group is not deleted (BEHAVIOUR 4.10).
+    """
     offsets = GroupOffsets()
     offsets.prepare_transactional(7, TP, value(37))
     offsets.remove((TP,))

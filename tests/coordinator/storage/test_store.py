@@ -1,11 +1,14 @@
-"""Records that groups write to the log, and their versions.
+"""Records that groups write to the log, and the versions of these records.
 
-`h` is a CoordinatorHarness: a coordinator with a log.
+`h` is a CoordinatorHarness: a coordinator with a log of one offsets partition (a partition of
+`__consumer_offsets`, which stores groups and their committed offsets).
 
 - `h.log` has a list of batches for each partition.
-- `h.stable_group(n)` brings `n` members to Stable.
+- `h.stable_group(n)` brings `n` members to Stable: all have an assignment.
 - `h.failover()` returns another coordinator, which has loaded a copy of the log.
-- A shard has the groups of one offsets partition.
+- A shard holds the groups of one offsets partition in memory.
+- The setting `inter_broker_protocol_version` is the Kafka version that all brokers understand. It
+  decides in which version a record is written.
 
 Kafka's records are in docs/kafka/BEHAVIOUR.md 5.1 and 5.2. Ids such as MM-33 are cases of Kafka's
 tests, in section 10.3 of that page.
@@ -40,7 +43,7 @@ from tests.support.harness.coordinator_harness import EPOCH_US, CoordinatorHarne
 
 
 def harness(version: str = "3.9") -> CoordinatorHarness:
-    """Return a coordinator whose brokers are of this version of Kafka."""
+    """Return a coordinator with this `inter_broker_protocol_version`."""
     return CoordinatorHarness(
         config=BrokerConfig(
             group_initial_rebalance_delay_ms=0, inter_broker_protocol_version=version
@@ -59,7 +62,7 @@ def value_of(record: Record) -> bytes:
 
 
 def test_group_of_an_old_record_has_no_state_timestamp() -> None:
-    """Kafka writes the missing timestamp as -1 when the group is stored again."""
+    """An old record has no timestamp. When the group is stored again, Kafka writes it as -1."""
     group = Group("g", 0, GroupState.EMPTY, 1)
     group.current_state_timestamp_ms = None
     record = group_record(group, {}, 7, ValueVersions(group=3, offset=3))  # written at 7 ms
@@ -68,7 +71,7 @@ def test_group_of_an_old_record_has_no_state_timestamp() -> None:
 
 
 def test_simple_group_is_stored_as_its_offsets_alone() -> None:
-    """A group of generation 0 without protocol type has no record of its own.
+    """A simple group (generation 0, no protocol type) has no record of its own.
 
     MM-33: record of a simple group
     """
@@ -85,12 +88,13 @@ def test_simple_group_is_stored_as_its_offsets_alone() -> None:
 
 
 def test_group_with_members_is_stored_with_one_append() -> None:
-    """The leader's SyncGroup stores the group; joins store nothing.
+    """The leader's SyncGroup stores the group, with all members; a JoinGroup stores nothing.
 
     MM-35: storing a group with a member
     """
     h = harness()
     ids = h.stable_group(size=2)
+    # Exactly one batch, with exactly one record.
     ((record,),) = (decode_records(batch.records) for batch in h.log[0])
     value = decode_group_metadata_value(value_of(record))
     assert (value.generation, value.protocol, value.leader) == (1, "range", ids[0])
@@ -112,7 +116,7 @@ def test_group_with_members_is_stored_with_one_append() -> None:
 def test_values_are_written_in_the_version_of_inter_broker_protocol_version(
     version: str, group_version: int, offset_version: int
 ) -> None:
-    """A group's record has the time of its state from version 2 on.
+    """A group's record has the time of its state from record version 2 on.
 
     MM-56: version of a commit's record by inter-broker protocol
     MM-58: version of a commit's record without an expiry
@@ -141,7 +145,7 @@ def test_values_are_written_in_the_version_of_inter_broker_protocol_version(
 
 @pytest.mark.parametrize("version", ["1.1", "2.1-IV0", "3.9"])
 def test_commit_with_an_expiry_of_its_own_is_written_as_version_1(version: str) -> None:
-    """No newer version has a field for the expiry.
+    """Newer versions of the record have no field for the expiry.
 
     MM-54: commit with retention, old version: expiry is loaded
     MM-57: version of a commit's record with an expiry
@@ -158,7 +162,7 @@ def test_commit_with_an_expiry_of_its_own_is_written_as_version_1(version: str) 
 
 
 def test_adding_a_group_keeps_the_existing_group_of_its_id() -> None:
-    """The second caller gets the first instance.
+    """A caller that adds or creates a group under an existing id gets the existing group.
 
     MM-24: the first group under an id stays
     """
@@ -172,7 +176,7 @@ def test_adding_a_group_keeps_the_existing_group_of_its_id() -> None:
 
 
 def test_removing_a_group_keeps_a_successor_of_its_id() -> None:
-    """Only the given instance is removed; the successor under the same id is another group."""
+    """`remove` compares the instance: a successor under the same id is another group."""
     shard = Shard(0)
     removed = shard.create_group("g", 1)
     assert shard.remove(removed)
@@ -183,7 +187,7 @@ def test_removing_a_group_keeps_a_successor_of_its_id() -> None:
 
 
 def test_commit_with_one_metadata_too_large_shows_the_other_to_a_stable_fetch() -> None:
-    """The refused partition has no offset, and no pending one.
+    """The refused partition has neither an offset nor a pending one, so its answer is -1.
 
     MM-45: one of two with metadata too large, fetched stable
     """

@@ -1,4 +1,7 @@
-"""Deleted partitions on a broker without groups; scenarios/topic_deletion.txt has other brokers."""
+"""Deletion of a topic's partitions, reported to a coordinator without groups.
+
+The same on coordinators with groups is in scenarios/topic_deletion.txt.
+"""
 
 from protocol.ids import TopicPartition
 from tests.support.harness.coordinator_harness import CoordinatorHarness
@@ -12,7 +15,7 @@ def delete(h: CoordinatorHarness, *partitions: TopicPartition) -> None:
 
 
 def test_deletion_on_a_broker_without_groups_changes_nothing() -> None:
-    """Every broker receives the deletion."""
+    """Every broker is told of a deletion, also one that has no groups with offsets to remove."""
     h = CoordinatorHarness(owned=())
     delete(h)
     assert (h.log, h.trace) == ({}, [])

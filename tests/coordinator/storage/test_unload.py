@@ -1,11 +1,14 @@
-"""Unloading answers parked requests, makes groups Dead, cancels timers.
+"""Unloading a partition: parked requests are answered, groups become Dead, timers end.
 
-A broker unloads an offsets partition when it no longer leads it.
+A broker loads an offsets partition (one of `__consumer_offsets`) when it becomes its leader, and
+unloads it (drops its groups) when it no longer leads it. The leader epoch is the number of the
+leadership. A parked request waits for its answer.
 
 - `h` is a CoordinatorHarness: a coordinator that has loaded partition 0 in leader epoch 0, unless
   `owned=()`.
-- While `h.holds_appends`, an append waits for `h.complete(error)`.
-- A tenure is the time from a load to its unload.
+- `h.stable_group()` brings members to generation 1: the group's first rebalance is complete.
+- While `h.holds_appends` is True, an append waits for `h.complete(error)`.
+- A tenure is the time from a load to the next unload.
 
 Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 5.5. Ids such as MM-16 and FO-02 are cases that this
 page lists.
@@ -26,7 +29,7 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness, commit
 
 
 def test_unload_makes_groups_dead_and_forgets_them() -> None:
-    """An unload with the epoch of the load; after it the broker answers NOT_COORDINATOR.
+    """After an unload with the epoch of the load, the broker answers NOT_COORDINATOR.
 
     MM-16: unload with the epoch of the load
     """
@@ -42,7 +45,7 @@ def test_unload_makes_groups_dead_and_forgets_them() -> None:
 
 
 def test_unload_in_preparing_answers_parked_joins_with_their_member_ids() -> None:
-    """Each parked JoinGroup is answered with NOT_COORDINATOR (FO-02)."""
+    """Each parked JoinGroup is answered with NOT_COORDINATOR and its own member id (FO-02)."""
     h = CoordinatorHarness()
     ids = h.stable_group()
     newcomer = h.new_member_id()
@@ -69,7 +72,7 @@ def test_unload_in_completing_answers_parked_syncs() -> None:
 
 
 def test_unload_forgets_pending_ids_with_their_timers() -> None:
-    """No timer of an unloaded group remains."""
+    """A pending id (assigned, not yet used to join) has a timer, which ends with the unload."""
     h = CoordinatorHarness()
     h.new_member_id()
     h.unload()
@@ -80,6 +83,8 @@ def test_unload_leaves_other_partitions_unchanged() -> None:
     """Each partition has its own groups and timers."""
     h = CoordinatorHarness(num_partitions=2, owned=(0, 1))
     # One group of each partition: among eight names, each partition has at least one.
+    # Find one group for each partition. A group's partition is the hash of its name; among eight
+    # names, each of the two partitions has at least one.
     by_partition = {h.coordinator.partition_of(f"g{i}"): f"g{i}" for i in range(8)}
     ids = {
         partition: h.stable_group(size=1, group_id=group_id)
@@ -91,7 +96,7 @@ def test_unload_leaves_other_partitions_unchanged() -> None:
 
 
 def test_unload_of_an_older_epoch_is_ignored() -> None:
-    """The group is unchanged.
+    """The group still answers after the ignored unload.
 
     MM-17: unload of an older epoch is ignored
     """
@@ -103,9 +108,9 @@ def test_unload_of_an_older_epoch_is_ignored() -> None:
 
 
 def test_unload_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
-    """A guard is a check of Kafka's that an experiment can switch off.
+    """Without the check, a delayed unload stops a coordinator that has just been elected.
 
-    Without leader_epoch_guard a delayed unload stops the coordinator that was just elected.
+    A guard is a check of Kafka's that an experiment can switch off, here leader_epoch_guard.
     """
     h = CoordinatorHarness(owned=(), guards=Guards(leader_epoch_guard=False))
     h.load(epoch=2)
@@ -114,7 +119,7 @@ def test_unload_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
 
 
 def test_unload_without_epoch_removes_the_groups_and_keeps_the_epoch() -> None:
-    """An unload without an epoch follows the deletion of the replica.
+    """An unload without an epoch follows the deletion of the broker's replica. It is never ignored.
 
     MM-18: unload without an epoch
     """
@@ -126,7 +131,7 @@ def test_unload_without_epoch_removes_the_groups_and_keeps_the_epoch() -> None:
 
 
 def test_unload_of_a_partition_that_is_not_loaded_stores_its_epoch() -> None:
-    """A resignation may precede the load of an older epoch, which must then be ignored."""
+    """If the unload of epoch 4 arrives before the load of epoch 3, the load must be ignored."""
     h = CoordinatorHarness(owned=())
     assert h.unload(epoch=4) is None
     assert h.load(epoch=3) == LoadIgnored(reason=IgnoredCause.STALE_LEADER_EPOCH, known_epoch=4)
@@ -141,7 +146,10 @@ def test_unload_of_a_loading_partition_cancels_the_load() -> None:
 
 
 def test_commit_acknowledged_after_the_unload_is_still_answered() -> None:
-    """The record is in the log, so the client gets a success; the trace records the commit, too."""
+    """The record is in the log, so the client gets a success, and the trace records the commit.
+
+    The trace is the run's recorded rows of events.
+    """
     h = CoordinatorHarness()
     h.holds_appends = True
     request_id = h.submit(offset_commit({("foo", 0): 5}))
@@ -154,7 +162,7 @@ def test_commit_acknowledged_after_the_unload_is_still_answered() -> None:
 
 
 def test_commit_whose_append_fails_with_the_leadership_is_answered_not_coordinator() -> None:
-    """The append was in flight when the leader resigned, and has failed because of that."""
+    """The append was in flight when the leader resigned, and fails because of that."""
     h = CoordinatorHarness()
     h.holds_appends = True
     request_id = h.submit(offset_commit({("foo", 0): 5}))
@@ -164,7 +172,7 @@ def test_commit_whose_append_fails_with_the_leadership_is_answered_not_coordinat
 
 
 def test_assignment_stored_after_the_unload_is_ignored() -> None:
-    """The unload has answered the parked requests."""
+    """The unload has answered the parked SyncGroup already."""
     h = CoordinatorHarness()
     member_id = h.new_member_id()
     h.submit(join_group(member_id))
@@ -179,7 +187,11 @@ def test_assignment_stored_after_the_unload_is_ignored() -> None:
 
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
 def test_static_replacement_that_ends_after_the_unload_is_answered(error: ErrorCode) -> None:
-    """The JoinGroup waits for its append in Stable, where an unload answers only SyncGroups."""
+    """A static member (with an instance id) that restarts replaces itself in a Stable group.
+
+    Its JoinGroup waits for an append. An unload of a Stable group answers only parked SyncGroups,
+    so the end of the append answers the JoinGroup.
+    """
     h = CoordinatorHarness()
     h.submit(join_group(instance="i"))
     h.advance(0)
@@ -202,7 +214,7 @@ def test_completion_of_an_unknown_append_is_misuse() -> None:
 
 
 def test_group_loaded_again_has_no_state_of_its_first_tenure() -> None:
-    """The partition moves away and back; appends of the first tenure have no effect on the second.
+    """The partition moves away and back. An append of the first tenure does not change the second.
 
     The commit is in flight at the unload. Its client gets the success, but the group of the second
     tenure does not get the offset, because its load did not read the record.

@@ -1,4 +1,4 @@
-"""Each invariant check of transactional ids finds its kind of damage and names it.
+"""Each invariant check of transactional ids finds the damage that it is for, and names it.
 
 Each function with a leading underscore damages the state of a coordinator in one way. `h` is a
 TransactionHarness: a transaction coordinator with a log and timers. `h.init()` gives the
@@ -44,7 +44,7 @@ def _remove_the_abort_timer(h: TransactionHarness) -> None:
 
 
 def _add_a_timer_under_another_key(h: TransactionHarness) -> None:
-    """Add a timer of TX; the key of such a timer has the transactional id."""
+    """Add a timer of TX under key "x"; the key of such a timer must have the transactional id."""
     h.coordinator._shared.in_flight.timers["x"] = CompletionTimer(TX)
 
 
@@ -63,7 +63,7 @@ def _add_a_timer_under_another_key(h: TransactionHarness) -> None:
 def test_check_transactions_names_the_damage(
     damage: Callable[[TransactionHarness], None], name: str
 ) -> None:
-    """A check that cannot fail proves nothing."""
+    """A check that cannot fail proves nothing, so each check must find its damage."""
     h = TransactionHarness()
     h.init()
     h.add_offsets(0)
@@ -75,7 +75,11 @@ def test_check_transactions_names_the_damage(
 
 
 def test_check_requires_an_id_to_be_pending_while_its_markers_are_written() -> None:
-    """Otherwise a new transaction could begin before the last one has ended."""
+    """A marker is the record that ends a transaction in a partition.
+
+    Until the markers are written, the next step of TX stays pending. Otherwise a new transaction
+    could begin before the last one has ended.
+    """
     h = TransactionHarness()
     h.init()
     h.add_offsets(0)
@@ -88,7 +92,7 @@ def test_check_requires_an_id_to_be_pending_while_its_markers_are_written() -> N
 
 
 def test_check_refuses_a_waiting_append_of_an_answered_request() -> None:
-    """The request would be answered twice."""
+    """A request whose answer is complete must have no append in flight, or it is answered twice."""
     h = TransactionHarness()
     h.init()
     h.holds_appends = True
@@ -98,7 +102,7 @@ def test_check_refuses_a_waiting_append_of_an_answered_request() -> None:
         )
     )
     (append,) = h.coordinator._shared.in_flight.appends.values()
-    # No part of the answer is missing any more: the request counts as answered.
+    # The damage: no part of the answer is missing any more, so the request counts as answered.
     append.purpose.answer.missing = 0  # type: ignore[union-attr]
     with pytest.raises(InvariantViolation, match="answered_once"):
         h.coordinator.check_invariants()

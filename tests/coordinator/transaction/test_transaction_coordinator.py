@@ -1,18 +1,25 @@
-"""The transaction coordinator: ids, epochs, fencing, ends and markers.
+"""The transaction coordinator: ids, epochs, fencing, and ends of transactions with their markers.
+
+A producer with a transactional id gets a producer id and a producer epoch. A new epoch fences the
+holder of the old one: its requests are refused. A transaction ends in two steps. First the
+coordinator writes the decision to its log (Prepare...). Then it has a marker, the record that ends
+a transaction, written to each partition of the transaction (Complete...).
 
 `h` is a TransactionHarness: a transaction coordinator with a log, timers and producers' requests.
 
-- `h.init()` sends InitProducerId for TX; `h.init(None)` is a producer without transactions.
+- `h.init()` sends InitProducerId for TX; `h.init(None)` is of a producer without transactions.
 - `h.add_offsets(0)` begins a transaction of producer 0, `h.end(0)` commits it.
-- `h.verify(0)` asks whether the transaction is open.
-- While `h.holds_appends` or `h.holds_markers`, appends or markers wait for `h.complete` or
+- `h.verify(0)` asks whether the transaction of producer 0 is open.
+- While `h.holds_appends` is True, appends wait for `h.complete`. While `h.holds_markers` is True,
+  markers wait for `h.answer_markers`.
   `h.answer_markers`.
 - `h.failover()` returns another coordinator, which has loaded a copy of the log.
 
 TX is a transactional id, OFFSETS and DATA are partitions of its transactions. `coordinator_epoch`
-is the leader epoch of the coordinator's partition. Producer ids are assigned from blocks of ten,
-which the coordinator requests from the controller.
+is the leader epoch (the number of the leadership) of the coordinator's partition. Producer ids are
+assigned from blocks of ten, which the coordinator requests from the controller.
 Mirrors Kafka's TransactionCoordinatorTest, TransactionMetadataTest and
+TransactionMarkerChannelManagerTest.
 TransactionMarkerChannelManagerTest.
 """
 
@@ -41,7 +48,7 @@ DATA = TopicPartition("out", 1)
 
 
 def ongoing(**settings: int) -> TransactionHarness:
-    """Return a coordinator with an open transaction of producer 0, epoch 0, with OFFSETS only."""
+    """Return a coordinator with an open transaction: producer 0, epoch 0, partition OFFSETS."""
     h = TransactionHarness(config=BrokerConfig(**settings))  # type: ignore[arg-type]
     assert (h.init().producer_id, h.add_offsets(0)) == (0, NONE)
     return h
@@ -51,14 +58,14 @@ def ongoing(**settings: int) -> TransactionHarness:
 
 
 def test_next_block_of_producer_ids_is_requested_before_the_last_id_is_assigned() -> None:
-    """The request is sent at nine tenths of a block, so that no producer waits."""
+    """The next block is requested when nine tenths of a block are used, so no producer waits."""
     h = TransactionHarness()
     producer_ids = [h.init(None).producer_id for _ in range(25)]
     assert producer_ids == list(range(25))
 
 
 def test_init_producer_id_without_free_ids_gets_a_retriable_error() -> None:
-    """The first block has ten ids. The eleventh producer must ask again until the next block."""
+    """The first block has ten ids. The eleventh producer must repeat its request later."""
     h = TransactionHarness()
     h.gives_producer_ids = False
     answers = [h.init(f"tx-{i}") for i in range(11)]
@@ -68,14 +75,14 @@ def test_init_producer_id_without_free_ids_gets_a_retriable_error() -> None:
     assert (refused.producer_id, refused.producer_epoch) == (-1, -1)
 
     h.gives_producer_ids = True
-    # This request makes the coordinator request a block, and is refused before the block comes.
+    # This request makes the coordinator request a block. It is refused before the block arrives.
     assert h.init("tx-10").error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert h.init("tx-10").producer_id == 10
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
 def test_transaction_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
-    """The largest timeout is transaction.max.timeout.ms, by default 900,000 ms."""
+    """The largest timeout is transaction.max.timeout.ms, by default 900,000 ms; the least is 1."""
     h = TransactionHarness()
     assert h.init(timeout_ms=timeout_ms).error_code is ErrorCode.INVALID_TRANSACTION_TIMEOUT
     assert h.coordinator.metadata(TX) is None
@@ -83,20 +90,20 @@ def test_transaction_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
 
 
 def test_id_without_its_epoch_is_invalid() -> None:
-    """A producer that continues names both, a new producer neither (KIP-360)."""
+    """A producer that continues sends its id and its epoch, a new producer neither (KIP-360)."""
     h = TransactionHarness()
     assert h.init(producer_id=5).error_code is ErrorCode.INVALID_REQUEST
     assert h.init(epoch=5).error_code is ErrorCode.INVALID_REQUEST
 
 
 def test_producer_whose_epochs_are_exhausted_gets_another_id() -> None:
-    """An epoch is an int16. After the largest the producer gets the next id, with epoch 0."""
+    """An epoch has 16 bits. After the largest epoch the producer gets the next id, with epoch 0."""
     h = TransactionHarness()
     h.init()
-    h.metadata().producer_epoch = EPOCH_MAX  # instead of 32,766 requests
+    h.metadata().producer_epoch = EPOCH_MAX  # reaching it by requests would take 32,766 of them
     rotated = h.init(producer_id=0, epoch=EPOCH_MAX)
     assert (rotated.producer_id, rotated.producer_epoch) == (1, 0)
-    # The answer was lost: the producer sends the id that it knows again.
+    # If the answer was lost, the producer repeats its request and gets the same answer.
     retried = h.init(producer_id=0, epoch=EPOCH_MAX)
     assert (retried.error_code, retried.producer_id, retried.producer_epoch) == (NONE, 1, 0)
 
@@ -105,14 +112,14 @@ def test_producer_whose_epochs_are_exhausted_gets_another_id() -> None:
 
 
 def test_request_without_transactions_is_answered_empty() -> None:
-    """AddPartitionsToTxn has a list of transactions since v4; an empty list is no error."""
+    """Since version 4 AddPartitionsToTxn has a list of transactions, which may be empty."""
     h = TransactionHarness()
     request_id = h.submit(AddPartitionsToTxnRequest(transactions=()))
     assert h.responses[request_id] == AddPartitionsToTxnResponse()
 
 
 def test_append_of_a_step_times_out_with_the_transaction() -> None:
-    """As in Kafka, the append's timeout is the producer's transaction timeout."""
+    """Kafka gives the append of a transaction's step the producer's transaction timeout."""
     h = TransactionHarness()
     h.holds_appends = True
     h.submit(InitProducerIdRequest(transactional_id=TX, transaction_timeout_ms=33_000))
@@ -123,7 +130,7 @@ def test_append_of_a_step_times_out_with_the_transaction() -> None:
 
 
 def test_marker_that_fails_is_sent_again_until_every_partition_has_one() -> None:
-    """The transaction stays prepared until then; the retry has the failed partition only."""
+    """The transaction stays in PrepareCommit until then. A retry goes to failed partitions only."""
     h = ongoing()
     h.add_partitions(0, 0, DATA)
     h.holds_markers = True
@@ -147,12 +154,14 @@ def test_marker_that_fails_is_sent_again_until_every_partition_has_one() -> None
 
 
 def test_outcome_of_markers_of_another_tenure_is_ignored() -> None:
-    """A tenure is the time in one coordinator epoch: 7 is another one than that of `h`."""
+    """A tenure is the time in one coordinator epoch. The answer is of epoch 7, `h` has another."""
     h = ongoing()
     h.holds_markers = True
     h.end(0)
+    # 7 is the epoch of the coordinator that sent the markers.
     h.execute(h.coordinator.markers_answered(TX, 7, {OFFSETS: NONE}, h.now_us))
     assert h.state() is TransactionState.PREPARE_COMMIT
+    # After an unload, the outcome of the coordinator's own markers is ignored, too.
     h.coordinator.unload(0)
     h.answer_markers()
     assert h.markers == []
@@ -162,7 +171,7 @@ def test_outcome_of_markers_of_another_tenure_is_ignored() -> None:
 
 
 def test_requests_are_refused_while_the_partition_is_elsewhere_or_loading() -> None:
-    """Both errors are retriable; the first makes the producer look up its coordinator again."""
+    """Both errors are retriable. NOT_COORDINATOR makes the producer find its coordinator again."""
     h = TransactionHarness(epoch=None)
     assert h.init().error_code is ErrorCode.NOT_COORDINATOR
     h.coordinator.begin_load(0, coordinator_epoch=3)
@@ -173,15 +182,16 @@ def test_requests_are_refused_while_the_partition_is_elsewhere_or_loading() -> N
     h.execute(h.coordinator.finish_load(0, h.now_us))
     assert h.init().error_code is NONE
 
-    # The broker is elected again: its state belongs to an earlier leader epoch.
+    # The broker is elected again. It drops its state, which is of an earlier leader epoch, and
+    # loads the log.
     h.coordinator.begin_load(0, coordinator_epoch=4)
     assert (h.coordinator.is_owned(0), h.init().error_code) == (False, loading)
 
 
 def test_next_coordinator_knows_open_transactions() -> None:
-    """The log has the time of the beginning, so the next coordinator aborts in time.
+    """The log has the time at which the transaction began, so the timeout survives a failover.
 
-    The timeout is 60 s, of which 50 s have passed before the failover.
+    The timeout is 60 s. 50 s pass before the failover, 20 s after it.
     """
     h = ongoing()
     h.advance(50_000)
@@ -189,14 +199,14 @@ def test_next_coordinator_knows_open_transactions() -> None:
     assert (other.state(), other.verify(0)) == (TransactionState.ONGOING, NONE)
 
     assert other.end(0) is NONE
-    # From the same log, in which the transaction is still open.
+    # A second failover from the same log, in which the transaction is still open.
     another = h.failover()
     another.advance(20_000)
     assert another.state() is TransactionState.COMPLETE_ABORT
 
 
 def test_next_coordinator_completes_a_decided_transaction_without_partitions_at_once() -> None:
-    """The transaction was decided before a partition was added, so it needs no marker."""
+    """The transaction was decided before it had a partition, so no marker has to be written."""
     h = TransactionHarness()
     decided = TransactionLogValue(
         producer_id=3,
@@ -211,7 +221,10 @@ def test_next_coordinator_completes_a_decided_transaction_without_partitions_at_
 
 
 def test_step_of_a_lost_tenure_is_answered_and_changes_nothing() -> None:
-    """The partition has moved away and back; the log that was then loaded has no such step."""
+    """The append of the step is still in flight when the partition moves away and back.
+
+    The log that was loaded in between does not have the step, so the transaction stays open.
+    """
     h = ongoing()
     h.holds_appends = True
     ending = h.submit(end_txn(0))
@@ -227,7 +240,7 @@ def test_step_of_a_lost_tenure_is_answered_and_changes_nothing() -> None:
 
 
 def test_partition_that_has_moved_away_is_no_longer_served() -> None:
-    """An EndTxn in progress gets NOT_COORDINATOR, too, whatever the outcome of its append."""
+    """An EndTxn whose append is in flight gets NOT_COORDINATOR, even if the append succeeds."""
     for outcome in (NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         h = ongoing()
         h.holds_appends = True
@@ -240,7 +253,7 @@ def test_partition_that_has_moved_away_is_no_longer_served() -> None:
 
 
 def test_load_with_an_unreadable_record_keeps_the_records_before_it() -> None:
-    """Kafka's load of transactions stops at the record, and serves what it has read."""
+    """Kafka's load of transactions stops at such a record, and serves what it has read so far."""
     h = TransactionHarness()
     h.init()
     h.write(Record(encode_transaction_key("other"), b"\x00\x09", 0))
@@ -252,7 +265,7 @@ def test_load_with_an_unreadable_record_keeps_the_records_before_it() -> None:
 
 
 def test_load_ignores_records_of_an_unknown_kind() -> None:
-    """A newer coordinator may have written them."""
+    """A coordinator of a newer version may have written such a record; its key has version 7."""
     h = TransactionHarness()
     h.init()
     h.write(Record(b"\x00\x07x", b"\x00\x00", 0))
@@ -260,7 +273,7 @@ def test_load_ignores_records_of_an_unknown_kind() -> None:
 
 
 def test_timer_or_batch_that_was_not_requested_is_misuse() -> None:
-    """Only a bug of the broker feeds the coordinator such an input."""
+    """Only a bug of the broker can send the coordinator such an input."""
     h = TransactionHarness()
     with pytest.raises(SimulationError, match="never set"):
         h.coordinator.timer_fired("other", 0)
@@ -272,14 +285,14 @@ def test_timer_or_batch_that_was_not_requested_is_misuse() -> None:
 
 
 def metadata(state: TransactionState) -> TransactionMetadata:
-    """Return a transactional id in a state."""
+    """Return the metadata of a transactional id in this state."""
     return TransactionMetadata(
         TX, 1, producer_epoch=0, txn_timeout_ms=1, state=state, txn_last_update_timestamp_ms=0
     )
 
 
 def test_states_have_kafkas_numbers() -> None:
-    """The log holds the numbers."""
+    """The log stores a state as its number."""
     assert [STATE_IDS[state] for state in TransactionState] == list(range(8))
     assert STATE_IDS[TransactionState.PREPARE_EPOCH_FENCE] == 7
 
@@ -287,7 +300,7 @@ def test_states_have_kafkas_numbers() -> None:
 @pytest.mark.parametrize("state", list(TransactionState))
 @pytest.mark.parametrize("step", ["new epoch", "add", "commit", "fence", "dead"])
 def test_state_machine_allows_the_steps_of_the_table(state: TransactionState, step: str) -> None:
-    """An illegal step raises and changes nothing."""
+    """A legal step makes its target state pending. An illegal step raises and changes nothing."""
     target = {
         "new epoch": TransactionState.EMPTY,
         "add": TransactionState.ONGOING,
@@ -311,7 +324,7 @@ def test_state_machine_allows_the_steps_of_the_table(state: TransactionState, st
             case _:
                 stepping.prepare_dead()
 
-    # A step changes the state only when it is in the log; until then the target is pending.
+    # The state itself changes only when the step is in the log, which does not happen here.
     if state in VALID_PREVIOUS_STATES[target]:
         prepare_step()
         assert (stepping.state, stepping.pending_state) == (state, target)
@@ -322,7 +335,7 @@ def test_state_machine_allows_the_steps_of_the_table(state: TransactionState, st
 
 
 def test_second_step_while_one_is_pending_is_misuse() -> None:
-    """The handlers refuse such a request earlier, with CONCURRENT_TRANSACTIONS."""
+    """The handlers refuse such a request earlier, with CONCURRENT_TRANSACTIONS, so it is a bug."""
     stepping = metadata(TransactionState.EMPTY)
     step = stepping.prepare_add_partitions((OFFSETS,), now_ms=0)
     with pytest.raises(IllegalTransition, match="pending"):
