@@ -229,6 +229,7 @@ def test_first_batch_of_each_leader_epoch_is_kept_without_records() -> None:
     assert cleaned.left() == ["5 a=2"]
 
     storage = cleaned.log.storage
+    # Batches are kept for epochs 0, 2 and 5, two of them without any record.
     kept = [storage.batch(index) for index in range(len(storage))]
     assert [(b.base_offset, b.record_count) for b in kept] == [(0, 0), (2, 0), (4, 0), (5, 1)]
 
@@ -242,17 +243,19 @@ def test_first_batch_of_each_leader_epoch_is_kept_without_records() -> None:
 
 
 def test_aborted_transaction_is_removed_and_replaces_no_record() -> None:
-    """The transaction's records do not replace a=1; its marker is kept as long as a tombstone."""
+    """Records of an aborted transaction replace no record: a=1 stays. The marker stays a day."""
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=aborted", "b=aborted", producer=PRODUCER)
     cleaned.append_marker(commit=False)
     cleaned.write("c=1")
     cleaned.clean()
+    # The day of a marker begins with a cleaning that finds none of its transaction's batches.
     assert cleaned.left() == ["0 a=1", "3 marker=", "4 c=1"]
 
-    # The aborted batch is empty now, but remains as the producer's last batch, which has its epoch.
-    # So the marker remains, too, until the producer writes another batch.
+    # The aborted batch has no records now, but it remains, because it is the producer's last batch
+    # and has the producer's epoch. So the marker remains, too, until the producer writes another
+    # batch.
     cleaned.now_ms += 10 * DAY_MS  # long after the retention
     cleaned.write("d=txn", producer=PRODUCER)
     cleaned.append_marker(commit=True)
@@ -260,7 +263,7 @@ def test_aborted_transaction_is_removed_and_replaces_no_record() -> None:
     cleaned.clean()
     assert cleaned.left() == ["0 a=1", "3 marker=", "5 d=txn", "6 marker=", "7 c=2"]
 
-    # This cleaning finds the marker without records, so the retention begins.
+    # This cleaning finds no batch of the marker's transaction any more, so the day begins.
     cleaned.write("c=3")
     cleaned.clean()
     assert "3 marker=" in cleaned.left()
@@ -272,7 +275,10 @@ def test_aborted_transaction_is_removed_and_replaces_no_record() -> None:
 
 
 def test_committed_transaction_is_ordered_by_the_offsets_of_its_records() -> None:
-    """The marker's offset does not count: a=plain, at 2, is later than a=txn, at 0, and is kept."""
+    """A record counts from its own offset, not from its transaction's marker.
+
+    So a=plain, at 2, is later than a=txn, at 0, and stays.
+    """
     cleaned = CleanedLog()
     cleaned.write("a=txn", "b=txn", producer=PRODUCER)
     cleaned.write("a=plain")
@@ -283,7 +289,7 @@ def test_committed_transaction_is_ordered_by_the_offsets_of_its_records() -> Non
 
 
 def test_marker_is_kept_while_its_transaction_has_records() -> None:
-    """Without the marker a load would see an open transaction."""
+    """If the marker went first, a load would see an open transaction."""
     cleaned = CleanedLog()
     cleaned.write("a=txn", producer=PRODUCER)
     cleaned.append_marker(commit=True)
@@ -296,9 +302,9 @@ def test_marker_is_kept_while_its_transaction_has_records() -> None:
 
 
 def test_marker_is_kept_with_the_empty_last_batch_of_its_producer() -> None:
-    """The producer's last batch is kept without records, because it has the producer's epoch.
+    """The last batch of a producer stays without records, because it has the producer's epoch.
 
-    So the marker is kept, too, also after the retention, and a reopened log knows the producer.
+    The marker of this batch stays, too, also after its day. So a reopened log knows the producer.
     """
     cleaned = CleanedLog()
     cleaned.write("first=1")
@@ -318,9 +324,9 @@ def test_marker_is_kept_with_the_empty_last_batch_of_its_producer() -> None:
 
 
 def test_open_transaction_limits_the_cleaning() -> None:
-    """An open transaction may still commit or abort.
+    """An open transaction may still commit or abort, so its records are not cleaned yet.
 
-    So its first batch, at 2, is not cleaned, nor is any batch behind it.
+    The first batch of producer 7's transaction, at 2, is the end of the first cleaning.
     """
     cleaned = CleanedLog()
     cleaned.write("a=1")
@@ -341,7 +347,7 @@ def test_open_transaction_limits_the_cleaning() -> None:
 
 
 def test_transaction_whose_marker_is_not_committed_counts_as_open() -> None:
-    """A marker above the high watermark may still be truncated."""
+    """A marker above the high watermark (the end of the committed records) may be truncated."""
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=txn", producer=PRODUCER)
@@ -349,7 +355,7 @@ def test_transaction_whose_marker_is_not_committed_counts_as_open() -> None:
     cleaned.log.update_high_watermark(2)
     index = TransactionIndex(cleaned.log)
     assert index.last_stable_offset == 1
-    assert index.counts(cleaned.log.storage.batch(1)) is None  # undecided
+    assert index.counts(cleaned.log.storage.batch(1)) is None  # neither committed nor aborted yet
 
     cleaned.commit_all()
     index = TransactionIndex(cleaned.log)
@@ -358,7 +364,10 @@ def test_transaction_whose_marker_is_not_committed_counts_as_open() -> None:
 
 
 def test_transaction_that_ends_above_the_cleaned_part_is_decided() -> None:
-    """The aborted transaction's record is at 1, its marker at 3, above the last stable offset 2."""
+    """A cleaning up to 2 removes the record at 1, because its abort marker at 3 is known.
+
+    The last stable offset is 2, because the transaction that begins there is open.
+    """
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=aborted", producer=PRODUCER)
@@ -371,10 +380,11 @@ def test_transaction_that_ends_above_the_cleaned_part_is_decided() -> None:
 
 @pytest.mark.parametrize("step_bytes", [1, 100, 1_000])
 def test_cleaning_in_steps_has_the_result_of_one_cleaning(step_bytes: int) -> None:
-    """A broker cleans in steps of some bytes, and serves requests between the steps."""
+    """A broker cleans in steps of some bytes, so that it can serve requests between the steps."""
     at_once, in_steps = CleanedLog(), CleanedLog()
     for cleaned in (at_once, in_steps):
         for number in range(30):
+            # Seven keys with values and three with tombstones, in turn.
             cleaned.write(f"k{number % 7}={number}", f"x{number % 3}=")
         cleaned.write("a=aborted", producer=PRODUCER)
         cleaned.append_marker(commit=False)
@@ -383,7 +393,7 @@ def test_cleaning_in_steps_has_the_result_of_one_cleaning(step_bytes: int) -> No
 
 
 def test_cleaning_of_a_log_that_was_truncated_during_it_changes_nothing() -> None:
-    """The batches that the cleaning has read are no longer in the log; Kafka gives up, too."""
+    """The cleaning has read batches that are no longer in the log, so it gives up, as Kafka's."""
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=2")
@@ -395,17 +405,21 @@ def test_cleaning_of_a_log_that_was_truncated_during_it_changes_nothing() -> Non
         now_ms=NOW_MS,
         delete_retention_ms=DAY_MS,
     )
-    assert compaction.step(2**40)
+    assert compaction.step(2**40)  # more bytes than the log has: everything is read
 
     cleaned.log.truncate_to(1)
     assert compaction.apply() is None
     cleaned.write("a=other")
+    # The log has its former length again, but another batch at 1.
     assert compaction.apply() is None
     assert cleaned.left() == ["0 a=1", "1 a=other"]
 
 
 def test_cleaning_without_cleanable_batches_changes_nothing() -> None:
-    """The active segment is the only segment of the log, so that the cleanable part ends at 0."""
+    """The active segment, the file that is still written, is never cleaned.
+
+    Here it is the only segment, so the part that can be cleaned ends at 0.
+    """
     cleaned = CleanedLog()
     cleaned.write("a=1")
     result = cleaned.clean(end=0)
@@ -414,7 +428,7 @@ def test_cleaning_without_cleanable_batches_changes_nothing() -> None:
 
 
 def test_replicas_that_were_cleaned_at_different_times_agree() -> None:
-    """Each broker cleans its own replica; the last value of each key is equal."""
+    """Each broker cleans its own replica. The last value of each key stays equal in all."""
     whole, only_first_record = CleanedLog(), CleanedLog()
     for cleaned in (whole, only_first_record):
         cleaned.write("a=1", "b=1")
@@ -428,9 +442,13 @@ def test_replicas_that_were_cleaned_at_different_times_agree() -> None:
     assert whole.left() != only_first_record.left()
 
 
+# 0 is no compression, 1 is gzip, 4 is zstd.
 @pytest.mark.parametrize("compression", [0, 1, 4])
 def test_batches_of_real_clients_are_cleaned_record_by_record(compression: int) -> None:
-    """A remaining record keeps its bytes and headers; a key is the same in both formats."""
+    """A client's batch has Kafka's format, and our own have another; keys are equal in both.
+
+    A record that stays keeps its bytes and headers.
+    """
     cleaned = CleanedLog()
     cleaned.write("a=1", "k0=old")
 
@@ -450,7 +468,8 @@ def test_batches_of_real_clients_are_cleaned_record_by_record(compression: int) 
     assert (kept.base_offset, kept.last_offset, kept.record_count) == (2, 4, 2)
     (read,) = decode_batches(encode_batch(kept))
     assert records_of(read, CODECS) == [(2, records[0]), (4, records[2])]
-    # Two of the three records remain. All have one length, so each half of the payload is a record.
+    # Two of the three records stay. All have the same length, so each half of the new payload is
+    # one record.
     before = payload_of(placed, CODECS)
     after = payload_of(kept, CODECS)
     assert len(before) - len(after) == len(before) // 3
@@ -458,9 +477,10 @@ def test_batches_of_real_clients_are_cleaned_record_by_record(compression: int) 
 
 
 def test_cleaned_batch_of_an_idempotent_producer_keeps_its_sequences() -> None:
-    """A restarted leader must know the producer's last sequence number (KIP-98).
+    """A restarted leader must know the last sequence number of each producer (KIP-98).
 
-    So the producer's last batch, at 2, is kept without records.
+    It learns the number from the batches. So the producer's last batch, at 2, stays without its
+    record.
     """
     cleaned = CleanedLog()
     for sequence in range(3):
@@ -473,6 +493,7 @@ def test_cleaned_batch_of_an_idempotent_producer_keeps_its_sequences() -> None:
     cleaned.clean(end=4)
 
     kept = [cleaned.log.storage.batch(index) for index in range(len(cleaned.log.storage))]
+    # The batch at 1 is gone. The batch at 0 stays as the first of its leader epoch.
     assert [(b.base_offset, b.record_count) for b in kept] == [(0, 0), (2, 0), (3, 1), (4, 1)]
 
     producers = cleaned.reopened().producers
@@ -485,7 +506,10 @@ def test_cleaned_batch_of_an_idempotent_producer_keeps_its_sequences() -> None:
 
 
 def test_aborted_records_of_an_expired_producer_do_not_count() -> None:
-    """The producer's state has expired, but its abort marker is still in the log: a=1 counts."""
+    """The abort marker in the log decides, also when the producer's state has expired.
+
+    So a=1 is the last record of its key.
+    """
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=2", producer=PRODUCER)

@@ -1,7 +1,8 @@
-"""The leader epoch cache. Mirrors Kafka's LeaderEpochFileCacheTest.
+"""The leader epoch cache: where each leader epoch begins in a log. After LeaderEpochFileCacheTest.
 
-Each entry is a leader epoch and the offset at which it begins. `end_offset_for_epoch` returns a
-pair, too: an epoch and the offset at which it ends.
+A leader epoch is the number of a partition's leadership; each batch has the epoch of the leader
+that wrote it. Each entry of the cache is an epoch and the offset at which it begins.
+`end_offset_for_epoch` also returns a pair: an epoch and the offset at which it ends.
 """
 
 import pytest
@@ -15,6 +16,7 @@ LOG_END = Offset(20)
 
 
 def cache(*pairs: tuple[int, int]) -> LeaderEpochCache:
+    """Return a cache to which these pairs (epoch, first offset) were assigned in turn."""
     epochs = LeaderEpochCache()
     for epoch, start in pairs:
         epochs.assign(LeaderEpoch(epoch), Offset(start))
@@ -22,7 +24,7 @@ def cache(*pairs: tuple[int, int]) -> LeaderEpochCache:
 
 
 def test_assign_keeps_the_first_start_of_an_epoch() -> None:
-    """Later batches do not move the start.
+    """A later batch of the same epoch does not change the offset at which the epoch begins.
 
     Kafka: shouldNotUpdateEpochAndStartOffsetIfItDidNotChange.
     """
@@ -30,7 +32,7 @@ def test_assign_keeps_the_first_start_of_an_epoch() -> None:
 
 
 def test_assign_at_the_same_offset_replaces_an_epoch_that_wrote_nothing() -> None:
-    """A leader that wrote no batch leaves no entry."""
+    """Two epochs cannot begin at the same offset: the first one has no batch, so no entry."""
     assert cache((2, 6), (3, 6)).entries() == entries((3, 6))
 
 
@@ -43,7 +45,7 @@ def test_assign_drops_later_entries_that_would_not_increase() -> None:
 
 
 def test_assign_of_no_epoch_is_misuse() -> None:
-    """-1 means "no epoch" in every answer."""
+    """-1 means "no epoch" in every answer, so it cannot be an epoch of the log."""
     with pytest.raises(SimulationError):
         cache((-1, 0))
 
@@ -52,12 +54,12 @@ def test_assign_of_no_epoch_is_misuse() -> None:
     ("requested", "answer"),
     [
         (-1, UNDEFINED_EPOCH_END),
-        (1, (1, 4)),  # before all known: ends where the first known begins
+        (1, (1, 4)),  # before all known epochs: it ends where the first known one begins
         (2, (2, 6)),
-        (3, (2, 6)),  # unknown in the middle: the largest below it
+        (3, (2, 6)),  # not known: the answer is the largest known epoch below it
         (4, (4, 11)),
-        (7, (7, 20)),  # the latest ends at the log end
-        (8, UNDEFINED_EPOCH_END),  # after all known
+        (7, (7, 20)),  # the latest epoch ends at the log end
+        (8, UNDEFINED_EPOCH_END),  # after all known epochs
     ],
 )
 def test_epoch_ends_where_the_next_known_epoch_begins(
@@ -89,7 +91,10 @@ def test_end_offset_in_an_empty_cache_is_undefined() -> None:
 def test_truncate_from_end_forgets_epochs_that_begin_there_or_later(
     end_offset: int, left: tuple[tuple[LeaderEpoch, Offset], ...]
 ) -> None:
-    """Kafka: shouldTruncateFromEnd: an epoch that begins at the new end has no batch left."""
+    """An epoch that begins at the new log end or behind it has no batch left.
+
+    Kafka: shouldTruncateFromEnd.
+    """
     known = cache((2, 4), (4, 6), (7, 11))
     known.truncate_from_end(end_offset)
     assert known.entries() == left

@@ -1,8 +1,10 @@
-"""Idempotent producers under any order of events: each batch is written once, and in order.
+"""Idempotent producers under random events: each batch is written once, and in order.
 
-The model has three replicas, min.insync.replicas 2, clean elections and no power loss. Brokers
-crash and restart from their disks, truncate their logs and change leaders, while clients repeat
-unanswered batches. The events are methods of the model; its invariants are checked after each.
+An idempotent producer numbers its records (sequence numbers), so that a leader recognises a
+repeated batch. The model has three replicas, min.insync.replicas 2 (writes need two replicas in
+sync), clean elections (of replicas in sync) and no power loss. Brokers crash and restart from their
+disks, truncate their logs and change leaders, while clients repeat unanswered batches. The events
+are methods of the model. Its invariants are checked after each event.
 """
 
 import random
@@ -26,9 +28,9 @@ STEPS = 400
 
 
 class IdempotenceMachine(ReplicationMachine):
-    """The events of replication, with two clients; Hypothesis draws their order.
+    """The events of replication and of two clients. Hypothesis draws their order.
 
-    The base class checks `self.model` after each event, and heals it at the end.
+    The base class checks `self.model` after each event, and heals the model at the end.
     """
 
     def __init__(self) -> None:
@@ -38,6 +40,7 @@ class IdempotenceMachine(ReplicationMachine):
 
     @rule(index=PRODUCERS, arrives=st.booleans())
     def send(self, index: int, arrives: bool) -> None:
+        # `clients` is the same model as `model`, but typed with the methods of producers.
         producer = self.clients.producers[index]
         self.clients.send(producer)
         if arrives:
@@ -71,13 +74,13 @@ TestIdempotence.settings = settings(
 
 
 def walk(seed: int) -> IdempotentModel:
-    """Return the cluster after a long random schedule, healed, with every batch answered.
+    """Return the model after a random schedule of STEPS events, healed, with every batch answered.
 
-    Each seed draws the rate of each event (swarm testing).
+    Each seed first draws a rate for each event, so that schedules differ in kind (swarm testing).
     """
     rng = random.Random(seed)
     model = IdempotentModel()
-    # Each event with the rates from which a seed draws.
+    # For each event, the rates from which a seed draws one.
     broker_events: list[tuple[Callable[[BrokerId], None], tuple[float, ...]]] = [
         (model.send_fetch, (0.1, 1)),
         (model.deliver_fetch, (0.1, 1)),
@@ -91,13 +94,15 @@ def walk(seed: int) -> IdempotentModel:
         (model.fence, (0, 0.03)),
         (model.move_leadership, (0, 0.03, 0.1)),
         (model.checkpoint, (0, 0.1)),
-        (lambda _: model.pass_time(11), (0, 0.05)),  # seconds: a follower lags after 10
+        # After 11 s a follower that has not fetched counts as lagging: the limit is 10 s.
+        (lambda _: model.pass_time(11), (0, 0.05)),
     ]
 
     events: list[Callable[[], None]] = []
     weights: list[float] = []
     for event, odds in broker_events:
         for broker in REPLICAS:
+            # The default arguments bind the present values of the loop's variables.
             events.append(lambda event=event, broker=broker: event(broker))  # type: ignore[misc]
             weights.append(rng.choice(odds))
 
@@ -126,7 +131,7 @@ def walk(seed: int) -> IdempotentModel:
 
 @pytest.mark.parametrize("first_seed", range(0, 30, 10))
 def test_each_batch_is_written_once_in_a_long_random_schedule(first_seed: int) -> None:
-    """Hypothesis draws 40 events, in which few batches succeed; these schedules have 400."""
+    """In Hypothesis' 40 events few batches succeed, so these schedules have 400 events."""
     answered = 0
     for seed in range(first_seed, first_seed + 10):
         try:
@@ -135,7 +140,8 @@ def test_each_batch_is_written_once_in_a_long_random_schedule(first_seed: int) -
             violation.add_note(f"seed {seed}")
             raise
         answered += sum(len(producer.offsets) for producer in model.producers)
-    assert answered > 150  # 15 batches per seed: enough that the producers made progress
+    # 15 batches per seed show that the producers made progress.
+    assert answered > 150
 
 
 @pytest.mark.parametrize(
@@ -148,7 +154,7 @@ def test_each_batch_is_written_once_in_a_long_random_schedule(first_seed: int) -
 def test_leader_without_one_of_its_checks_is_found(
     missing_check: str, broken_invariant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The property can fail: it fails if the leader lacks one of its two checks."""
+    """The property can fail: without one of the leader's two checks, some seed breaks it."""
 
     def no_duplicate(self: ProducerStates, batch: RecordBatch) -> None:
         return None

@@ -1,10 +1,13 @@
-"""Idempotent producers at a leader: each batch once and in order, also if it is repeated (KIP-98).
+"""Idempotent producers at a leader: repeated batches are written once and in order (KIP-98).
 
-A producer numbers its records, and a batch has the sequence number of its first record. By this
-number the leader recognises a repeated batch, and a batch that lacks its predecessor.
+A producer numbers its records, and a batch has the sequence number of its first record. From this
+number the leader recognises a repeated batch, and a batch whose predecessor is missing. A producer
+epoch fences: when a producer has raised its epoch, batches of the old epoch are refused. A marker
+is the record that ends a transaction.
 
-`leader()` and `follower()` are replicas of one partition with an empty log. `with_batches(leader(),
-0, 2)` has two batches of two records each, with the sequence numbers 0 and 2.
+`leader()` and `follower()` return replicas of one partition with an empty log.
+`with_batches(leader(), 0, 2)` appends two batches of two records each, with the sequence numbers 0
+and 2.
 """
 
 from pathlib import Path
@@ -29,19 +32,19 @@ LAST = 2**31 - 1
 
 
 def produced(*values: str, sequence: int = 0, epoch: int = 0) -> RecordBatch:
-    """Return a batch of the producer."""
+    """Return a batch of the producer with these values; `sequence` is that of its first record."""
     return client_batch(*values, producer_id=PRODUCER, producer_epoch=epoch, base_sequence=sequence)
 
 
 def append(leading: Partition, batch: RecordBatch) -> AppendInfo:
-    """Append with acks=1."""
+    """Append with acks=1 (the answer does not wait for followers)."""
     return leading.append_batch(batch, required_acks=1, now_us=0, codecs=CODECS)
 
 
 def outcome(leading: Partition, *values: str, sequence: int = 0, epoch: int = 0) -> ErrorCode | int:
-    """Append a batch; return its offset, or the error of a refused one.
+    """Append a batch, and return its offset or, if it is refused, the error.
 
-    Checks that a refused batch or a duplicate has changed nothing.
+    Checks that a refused batch or a duplicate changes nothing.
     """
     before = leading.log_end_offset
     info = append(leading, produced(*values, sequence=sequence, epoch=epoch))
@@ -51,14 +54,14 @@ def outcome(leading: Partition, *values: str, sequence: int = 0, epoch: int = 0)
 
 
 def with_batches(leading: Partition, *sequences: int, epoch: int = 0) -> Partition:
-    """Append a batch of two records for each sequence."""
+    """Append a batch of two records for each of the sequence numbers."""
     for sequence in sequences:
         assert isinstance(outcome(leading, "a", "b", sequence=sequence, epoch=epoch), int)
     return leading
 
 
 def test_batches_in_sequence_are_appended() -> None:
-    """The next batch begins with the sequence after the last record of the one before."""
+    """The next batch begins with the sequence number that follows the last record before it."""
     leading = leader()
     assert outcome(leading, "a", "b", sequence=0) == 0
     assert outcome(leading, "c", sequence=2) == 2
@@ -66,20 +69,22 @@ def test_batches_in_sequence_are_appended() -> None:
 
 
 def test_duplicate_is_answered_with_the_offsets_of_the_first_batch() -> None:
-    """The answer is a success: the client learns the offset of the lost answer."""
+    """The answer is a success, so the client learns the offset that the lost answer had."""
     leading = with_batches(leader(), 0, 2, 4)
     leading.append_records(records("another"), required_acks=1, now_us=0)
     info = append(leading, produced("a", "b", sequence=2))
     assert (info.error, info.is_duplicate) == (ErrorCode.NONE, True)
     assert (info.base_offset, info.next_offset) == (2, 4)
-    assert (info.log_append_time_ms, info.log_start_offset) == (7, 0)  # the batch's own time
+    # 7 is the timestamp in the batch; the duplicate is answered with the first batch's time.
+    assert (info.log_append_time_ms, info.log_start_offset) == (7, 0)
     assert leading.log_end_offset == 7  # three batches of two records, and the other record
 
 
 def test_only_the_last_five_batches_are_recognised_as_duplicates() -> None:
-    """An older batch is out of order, as in Kafka 3.9: a client has at most five in flight.
+    """A client has at most five batches in flight, so the leader remembers five, as Kafka 3.9 does.
 
-    Of six batches of two records, the first (sequence 0) is forgotten.
+    An older batch counts as out of order. Of six batches of two records, the first (sequence 0) is
+    forgotten.
     """
     leading = with_batches(leader(), *range(0, 12, 2))
     assert outcome(leading, "a", "b", sequence=0) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -90,21 +95,21 @@ def test_only_the_last_five_batches_are_recognised_as_duplicates() -> None:
 
 @pytest.mark.parametrize(("values", "sequence"), [(("a",), 2), (("a", "b", "c"), 2), (("b",), 3)])
 def test_batch_that_overlaps_others_is_no_duplicate(values: tuple[str, ...], sequence: int) -> None:
-    """A duplicate has exactly the sequences of one batch."""
+    """A batch is a duplicate only if it has exactly the sequence numbers of one earlier batch."""
     leading = with_batches(leader(), 0, 2)
     assert outcome(leading, *values, sequence=sequence) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 @pytest.mark.parametrize("sequence", [1, 3, 5, LAST])
 def test_batch_that_skips_a_sequence_is_refused(sequence: int) -> None:
-    """An earlier batch of the producer is still in flight, or lost."""
+    """The batch with the missing number is still in flight, or is lost."""
     leading = with_batches(leader(), 0, 2)
     assert outcome(leading, "x", sequence=sequence) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 @pytest.mark.parametrize("sequence", [0, 41, LAST])
 def test_producer_without_state_may_begin_with_any_sequence(sequence: int) -> None:
-    """The records before it may have been deleted. Source: ProducerAppendInfo.checkSequence."""
+    """The leader may have deleted the earlier records. Source: ProducerAppendInfo.checkSequence."""
     assert outcome(leader(), "a", sequence=sequence) == 0
 
 
@@ -113,29 +118,32 @@ def test_new_epoch_begins_at_zero_and_fences_the_old_one() -> None:
     leading = with_batches(leader(), 0, 2)
     assert outcome(leading, "x", sequence=4, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert outcome(leading, "x", sequence=0, epoch=1) == 4
-    # Of the old epoch, neither the next batch nor a duplicate is accepted.
+    # Neither the next batch nor a duplicate of the old epoch is accepted.
     assert outcome(leading, "x", sequence=4, epoch=0) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert outcome(leading, "a", "b", sequence=2, epoch=0) is ErrorCode.INVALID_PRODUCER_EPOCH
+    # The batch of the new epoch is a duplicate, so its answer is its offset, 4.
     assert outcome(leading, "x", sequence=0, epoch=1) == 4
 
 
 def test_sequences_wrap_to_zero() -> None:
-    """The wrap may be within a batch or between two."""
+    """The wrap to 0 may be within a batch or between two batches."""
     leading = leader()
-    assert outcome(leading, "a", "b", "c", sequence=LAST - 1) == 0  # LAST - 1, LAST, 0
+    # The three records have the sequence numbers LAST - 1, LAST and 0.
+    assert outcome(leading, "a", "b", "c", sequence=LAST - 1) == 0
     assert last_sequence_of(produced("a", "b", "c", sequence=LAST - 1)) == 0
     assert outcome(leading, "d", sequence=1) == 3
+    # A duplicate of the first batch.
     assert outcome(leading, "a", "b", "c", sequence=LAST - 1) == 0
-    # Two records, LAST - 1 and LAST: the wrap is between this batch and the next.
+    # The two records have the numbers LAST - 1 and LAST: the wrap is before the next batch.
     other = with_batches(leader(), LAST - 1)
     assert outcome(other, "x", sequence=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert outcome(other, "x", sequence=0) == 2
 
 
 def test_transactional_batch_of_a_client_needs_an_open_transaction() -> None:
-    """A client's batch has no verification, so the coordinator may not know the partition.
+    """A client's batch was not verified: the coordinator may not know that it writes to here.
 
-    A coordinator that does not know it would never send it the marker that ends the transaction.
+    A coordinator that does not know the partition would never end the transaction here.
     """
     leading = leader()
     batch = client_batch("a", producer_id=PRODUCER, is_transactional=True)
@@ -144,9 +152,10 @@ def test_transactional_batch_of_a_client_needs_an_open_transaction() -> None:
 
 
 def test_batch_outside_the_producers_open_transaction_is_refused() -> None:
-    """The marker, which ends the transaction, is of producer epoch 1.
+    """While a transaction is open, its producer may not write a plain batch.
 
-    After it a batch is accepted that begins epoch 1 with sequence 0.
+    The marker that ends the transaction has producer epoch 1. After it, a plain batch must begin
+    epoch 1 with sequence number 0.
     """
     leading = leader()
     guard = leading.log.producers.begin_verification(PRODUCER, 0)
@@ -175,7 +184,7 @@ def test_batch_outside_the_producers_open_transaction_is_refused() -> None:
 
 
 def test_producer_state_is_replicated_to_the_next_leader() -> None:
-    """A retry after a change of leader is neither written twice nor lost."""
+    """A batch that is repeated at the next leader is neither written twice nor lost."""
     leading, following = with_batches(leader(), 0, 2), follower()
     replicate(leading, following)
     following.make_leader(
@@ -187,9 +196,9 @@ def test_producer_state_is_replicated_to_the_next_leader() -> None:
 
 
 def test_truncated_batches_are_no_duplicates() -> None:
-    """A truncated batch was not acknowledged, so the producer sends it again, in sequence.
+    """A truncated batch was not acknowledged, so the producer sends it again.
 
-    The truncation to 2 keeps the first batch. That to 0 keeps nothing of the producer.
+    The truncation to 2 keeps the first batch. The truncation to 0 keeps nothing of the producer.
     """
     leading = with_batches(leader(), 0, 2, 4)
     leading.log.truncate_to(2)
@@ -201,7 +210,7 @@ def test_truncated_batches_are_no_duplicates() -> None:
 
 
 def test_producer_state_is_rebuilt_from_the_log_after_a_restart(tmp_path: Path) -> None:
-    """The state is computed from the batches: there is no snapshot file that could be outdated."""
+    """The state is computed from the batches in the log; no snapshot file could be outdated."""
     storage = FileStorage(tmp_path)
     name = log().topic_partition
     with_batches(leader(B, PartitionLog(name, storage.log(name))), 0, 2, 4)
@@ -216,9 +225,10 @@ def test_producer_state_is_rebuilt_from_the_log_after_a_restart(tmp_path: Path) 
 
 
 def test_idle_producer_is_forgotten() -> None:
-    """producer.id.expiration.ms sets the time; a producer with an open transaction remains.
+    """The state of a producer expires after producer.id.expiration.ms without a batch.
 
-    The time counts from the producer's last batch, whose records have the timestamp 7.
+    The time counts from the timestamp of the producer's last batch, 7. A producer with an open
+    transaction does not expire.
     """
     leading = with_batches(leader(), 0)
     leading.log.producers.remove_expired(now_ms=7 + 999, expiration_ms=1_000)

@@ -1,9 +1,13 @@
-"""Each invariant check of replicas finds its kind of damage.
+"""Each invariant check of replicas finds the damage that it is for.
 
-Each function with a log or a partition as its argument does one kind of damage to it.
-`log_of_epochs(0, 1, 2)` has a batch of one record in each of these leader epochs. `leader()` leads
-with the replicas A, B and C in its ISR. The maximal ISR has the members of the ISR and those that a
-proposal to the controller would add.
+Each function with a log or a partition as its only argument damages it in one way.
+
+- A leader epoch is the number of a partition's leadership; the epoch cache of a log has the first
+  offset of each epoch. The high watermark is the end of the committed records.
+- The ISR is the set of in-sync replicas. The maximal ISR also has the members that a proposal to
+  the controller would add.
+- `log_of_epochs(0, 1, 2)` returns a log with a batch of one record in each of these leader epochs.
+- `leader()` returns a leader, with the replicas A, B and C in its ISR.
 """
 
 from collections.abc import Callable
@@ -35,11 +39,12 @@ from tests.support.builders.partition_logs import (
     records,
 )
 
+# The first unstable offset is where the oldest open transaction begins.
 UNSTABLE = "the first unstable offset begins the oldest transaction without a marker"
 
 
 def above_the_log(log: PartitionLog) -> None:
-    """Move the high watermark above the log end, 4."""
+    """Move the high watermark above the log end, which is 4."""
     log.high_watermark = Offset(9)
 
 
@@ -64,7 +69,7 @@ def batch_damaged(log: PartitionLog) -> None:
 
 
 def epoch_forgotten(log: PartitionLog) -> None:
-    """Drop the later epochs from the cache, not their batches."""
+    """Remove the later epochs from the cache; their batches stay in the log."""
     log.epochs.truncate_from_end(1)
 
 
@@ -77,17 +82,17 @@ def epochs_out_of_order(log: PartitionLog) -> None:
 
 
 def transaction_forgotten(log: PartitionLog) -> None:
-    """Forget the open transaction of the last batch."""
+    """Forget the open transaction that the log's last batch belongs to."""
     log.producers = ProducerStates()
 
 
 def flush_forgotten(log: PartitionLog) -> None:
-    """Set flush.messages to 1 on a log with unflushed records."""
+    """Set flush.messages to 1, which demands a flush after each record, on an unflushed log."""
     log.flush_interval_messages = 1
 
 
 def transaction_invented(log: PartitionLog) -> None:
-    """Add a transaction of producer 9 to the states; the log has no batch of producer 9."""
+    """Add a transaction of producer 9 to the producer states; the log has no batch of it."""
     log.producers.appended(replace(batch(base_offset=1), producer_id=9, is_transactional=True))
 
 
@@ -123,6 +128,7 @@ def test_check_log_finds_each_kind_of_damage(
 
 
 def truncated_while_leading(partition: Partition) -> None:
+    # The leader epoch then begins at 0, as if the leader had written nothing.
     partition.log.truncate_to(0)
     partition.log.assign_epoch_start(partition.leader_epoch)
 
@@ -141,7 +147,7 @@ def member_not_counted(partition: Partition) -> None:
 
 
 def non_member_counted(partition: Partition) -> None:
-    """Leave B and C out of the ISR, so that the maximal ISR has members of no ISR."""
+    """Remove B and C from the ISR, so that the maximal ISR has members that no proposal adds."""
     partition._in_sync.committed = (A,)
 
 
@@ -158,7 +164,7 @@ def non_member_counted(partition: Partition) -> None:
 def test_check_partition_finds_each_kind_of_damage(
     damage: Callable[[Partition], None], name: str
 ) -> None:
-    """A leader with such damage would replicate wrong records."""
+    """A leader with such damage would replicate wrong records, so the check must find it."""
     leading = leader(partition_log=log_of_epochs(0, 0))
     check_partition(leading)
     damage(leading)
@@ -168,9 +174,10 @@ def test_check_partition_finds_each_kind_of_damage(
 
 
 def test_check_partition_finds_a_follower_that_proposes() -> None:
-    """Only a leader changes the ISR."""
+    """Only a leader may propose a change of the ISR."""
     leading = leader(isr=(A,), min_insync_replicas=1)
     assert fetch_as(leading, B, offset=0).proposal is not None
+    # The damage: a proposal is in flight, and B is now the leader.
     leading.leader_id = B
     with pytest.raises(InvariantViolation, match="follower proposes nothing"):
         check_partition(leading)
@@ -178,7 +185,7 @@ def test_check_partition_finds_a_follower_that_proposes() -> None:
 
 
 def test_check_agreement_compares_below_both_high_watermarks() -> None:
-    """Above them the logs may differ until the follower truncates."""
+    """Logs must agree up to the lower high watermark; behind it they may differ for a while."""
     first_log, second_log = log_of_epochs(0, 0), log_of_epochs(0)
     second_log.append_as_leader(records("different"), leader_epoch=1)
     first_log.update_high_watermark(2)
@@ -190,13 +197,14 @@ def test_check_agreement_compares_below_both_high_watermarks() -> None:
 
 
 def test_check_log_compares_producer_states_with_the_batches() -> None:
-    """A leader with a wrong state refuses batches of a client, or appends them twice."""
+    """A leader with a wrong producer state refuses a client's batches, or appends them twice."""
     written = log()
     for sequence in range(2):
         written.append_batch_as_leader(
             client_batch("v", producer_id=7, base_sequence=sequence), leader_epoch=0
         )
     check_log(written)
+    # The damage: the state has two batches, of which the truncated log has one.
     states_of_both_batches = written.producers
     written.truncate_to(1)
     check_log(written)
@@ -217,14 +225,17 @@ def compacted(count: int) -> PartitionLog:
 
 
 def without_batches(written: PartitionLog, *removed: int) -> PartitionLog:
-    """Return a log whose cleaning has removed these batches, with the producers' states before."""
+    """Remove these batches by a cleaning; the producer states stay as they were before."""
     rest = [written.storage.batch(i) for i in range(len(written.storage)) if i not in removed]
     written.replace_prefix(len(written.storage), rest)
     return written
 
 
 def test_producer_states_of_a_compacted_log_may_remember_more() -> None:
-    """Batches that a cleaning removed, whether the state still remembers them or not."""
+    """A producer state may have batches that a cleaning removed, or may have forgotten them.
+
+    A state has the last five batches: of four it has all, of nine it has forgotten the first.
+    """
     check_producers(without_batches(compacted(4), 1, 2))
     check_producers(without_batches(compacted(9), 1, 2, 5, 7))
 
@@ -249,6 +260,7 @@ def test_producer_state_that_lacks_a_batch_of_a_compacted_log_is_found() -> None
 
 
 def test_producer_epoch_below_that_of_the_log_is_found() -> None:
+    # The states of another, equal log: they do not have the batch of epoch 1.
     written = compacted(2)
     states_before = compacted(2).producers
     written.append_batch_as_leader(
@@ -261,7 +273,7 @@ def test_producer_epoch_below_that_of_the_log_is_found() -> None:
 
 
 def test_sequences_of_a_producer_begin_again_after_the_largest_one() -> None:
-    """Sequence numbers are int32 without a sign: 0 follows 2,147,483,647."""
+    """Sequence numbers are 32-bit integers of 0 and more: 0 follows 2,147,483,647."""
     written = log()
     written.append_batch_as_leader(
         client_batch("v", "w", producer_id=7, base_sequence=2**31 - 1), leader_epoch=0

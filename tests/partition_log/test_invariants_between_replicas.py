@@ -1,8 +1,11 @@
-"""Each invariant between replicas finds its kind of damage, and nothing in sound replicas.
+"""Each invariant between replicas finds the damage that it is for, and nothing in sound replicas.
 
-A leads with B and C in its ISR. `leader_and_follower()` returns A, whose log has the records 0 and
-1, and B with a log that ends at `end`. B and C have fetched up to offset 2, so the high watermark
-is 2. The log of B is therefore damaged if it ends at 1.
+The high watermark is the offset below which all replicas of the ISR (the in-sync replicas) have the
+records; these records are committed. Broker A leads, with B and C in its ISR.
+
+`leader_and_follower(end=...)` returns the replica of A, whose log has the records 0 and 1, and the
+replica of B, whose log ends at `end`. A knows that B and C have fetched up to offset 2, so the high
+watermark is 2. So the log of B is damaged if it ends at 1.
 """
 
 import pytest
@@ -40,6 +43,7 @@ def leader_and_follower(*, end: int = 2) -> tuple[Partition, Partition]:
     for value in ("0", "1"):
         leading.append_records(records(value), required_acks=ACKS_ALL, now_us=0)
     copy = log()
+    # 2**62 is more bytes than the log has: one read gives all batches below `end`.
     copy.append_as_follower(leading.log.read(0, 2**62, up_to=end))
     for broker in (B, C):
         fetch_as(leading, broker, offset=2)
@@ -60,7 +64,7 @@ def test_follower_must_have_what_its_leader_knows_it_to_have() -> None:
 
 
 def test_leader_that_missed_an_epoch_forgets_what_it_knew_of_followers() -> None:
-    """Epoch 2 had another leader, for which the followers may have truncated their logs."""
+    """In epoch 2 another broker led, and the followers may have truncated their logs for it."""
     leading, behind = leader_and_follower(end=1)
     leading.make_leader(leader_epoch=3, partition_epoch=3, replicas=(A, B, C), isr=(A, B), now_us=0)
     check_known_end(leading, behind)
@@ -71,7 +75,7 @@ def produced(*values: str, sequence: int = 0) -> RecordBatch:
 
 
 def written(*, high_watermark: int) -> tuple[Partition, RecordBatch]:
-    """A leader whose log has one batch of the records 0 and 1, appended in its epoch."""
+    """Return a leader whose log has one batch of two records, and this batch."""
     leading, batch = leader(), produced("a", "b")
     leading.append_batch(batch, required_acks=ACKS_ALL, now_us=0)
     leading.log.update_high_watermark(Offset(high_watermark))
@@ -81,29 +85,37 @@ def written(*, high_watermark: int) -> tuple[Partition, RecordBatch]:
 def check(
     leading: Partition, batch: RecordBatch, *, acks_all: bool = True, alone: bool = True
 ) -> None:
-    """Check an acknowledgement at offset 0; `alone`: no other partition delayed the answer."""
+    """Check the leader's acknowledgement of the batch at offset 0.
+
+    `alone` is True if no other partition of the request delayed the answer.
+    """
     check_acknowledged(leading, batch, base_offset=0, needs_all=acks_all, is_alone=alone)
 
 
 def test_batch_below_the_high_watermark_may_be_acknowledged() -> None:
+    # The batch ends at 2, so a high watermark of 2 is enough.
     check(*written(high_watermark=2))
 
 
 @pytest.mark.parametrize("alone", [True, False])
 def test_batch_above_the_high_watermark_may_not_be_acknowledged_with_acks_all(alone: bool) -> None:
-    """Also a delayed answer is judged: within a leader epoch the high watermark never falls."""
+    """This also holds for a delayed answer: in one leader epoch the high watermark never falls.
+
+    With acks=1 an answer need not wait.
+    """
     with pytest.raises(InvariantViolation, match="waits for the high watermark"):
         check(*written(high_watermark=1), alone=alone)
     check(*written(high_watermark=1), acks_all=False)
 
 
 def test_late_answer_is_not_judged_in_another_epoch() -> None:
-    """The leader may have been replaced before the answer, and its high watermark may be lower."""
+    """Before a late answer the leader may have changed, and the new high watermark may be lower."""
     leading, batch = written(high_watermark=1)
     leading.make_leader(leader_epoch=2, partition_epoch=2, replicas=(A, B), isr=(A, B), now_us=0)
     check(leading, batch, alone=False)
     with pytest.raises(InvariantViolation, match="waits for the high watermark"):
-        check(leading, batch)  # answered at once, so no leader can have come between
+        # By default the answer has no delay, so no other leader can have come between.
+        check(leading, batch)
 
 
 @pytest.mark.parametrize(
@@ -112,26 +124,32 @@ def test_late_answer_is_not_judged_in_another_epoch() -> None:
     ids=["fewer records", "other records", "another sequence"],
 )
 def test_another_batch_at_the_answered_offset_is_found(other: RecordBatch) -> None:
-    """The leader took a batch for a duplicate of another one, so its records are lost."""
+    """If the leader mistakes a batch for a duplicate of another one, its records are lost."""
     leading, _ = written(high_watermark=2)
     with pytest.raises(InvariantViolation, match="an acknowledged batch is in the log"):
         check(leading, other)
-    check(leading, other, alone=False)  # the batch may have been truncated before the answer
+    # After a delay the batch may have been truncated, so it is not looked for.
+    check(leading, other, alone=False)
 
 
 def test_acknowledgement_beyond_the_log_is_found() -> None:
+    # The log is empty, so nothing can be acknowledged at offset 0.
     with pytest.raises(InvariantViolation, match="has there nothing"):
         check(leader(), produced("a"))
 
 
 def test_former_leader_is_not_judged() -> None:
+    # The batch is above the high watermark, but the broker is a follower now.
     leading, batch = written(high_watermark=0)
     leading.make_follower(leader_id=B, leader_epoch=2, partition_epoch=2, replicas=(A, B), isr=(B,))
     check(leading, batch)
 
 
 def test_logs_with_another_batch_at_an_offset_are_found() -> None:
-    """The third argument is the offset below which logs must agree; the rest is not committed."""
+    """The third argument is the offset below which the two logs must agree.
+
+    The records behind it are not committed and may differ.
+    """
     first, second = log_of_epochs(0, 0, 1), log_of_epochs(0, 0, 2)
     check_same_batches(first, second, 2)
     with pytest.raises(InvariantViolation, match="at 2: the leader has 1 records of epoch 1"):
@@ -146,10 +164,13 @@ def test_logs_with_other_records_in_the_same_epoch_are_found() -> None:
 
 
 def test_compacted_logs_may_lack_batches_and_records_but_not_change_epochs() -> None:
-    """Each broker cleans its own replica, at its own times."""
+    """Each broker cleans its own replica at its own times, so batches and records may be missing.
+
+    A cleaning keeps the leader epochs.
+    """
     first, second = log_of_epochs(0, 0, 1), log_of_epochs(0, 0, 1)
     first.is_compacted = second.is_compacted = True
-    cleaned = replace(first.storage.batch(0), crc=1)  # as if records had been removed
+    cleaned = replace(first.storage.batch(0), crc=1)  # another checksum, as if records were removed
     first.replace_prefix(2, (cleaned,))
     check_same_batches(first, second, 3)
     third = log_of_epochs(0, 0, 2)
@@ -159,7 +180,7 @@ def test_compacted_logs_may_lack_batches_and_records_but_not_change_epochs() -> 
 
 
 def read(*batches: RecordBatch, high_watermark: int = 2) -> PartitionData:
-    """Return an answer of A to a consumer, whose high watermark is 2."""
+    """Return an answer of A to a consumer with these records and this high watermark."""
     return PartitionData(
         partition_index=0, high_watermark=high_watermark, leader_epoch=1, records=batches
     )
@@ -175,7 +196,10 @@ def test_consumer_must_get_no_record_above_the_high_watermark() -> None:
 
 
 def test_consumer_that_reads_committed_must_get_no_record_of_an_open_transaction() -> None:
-    """The transaction of producer 7 has begun at 0."""
+    """The transaction of producer 7 begins at 0, so the last stable offset is 0.
+
+    A consumer that reads committed records only gets records below this offset.
+    """
     leading, _ = leader_and_follower()
     batches = leading.log.read(0, 2**62, up_to=2)
     leading.log.producers.appended(replace(batches[0], producer_id=7, is_transactional=True))

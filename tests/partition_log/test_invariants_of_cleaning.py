@@ -1,12 +1,15 @@
-"""The checks of segments and cleanings find each kind of damage, and nothing in sound results.
+"""The checks of segments and of cleanings find each kind of damage, and accept sound results.
 
-`test_compaction` makes the check of each of its cleanings, which are sound.
+A cleaning removes each record whose key has a newer record. A tombstone (a record without a value,
+which deletes its key) and a transaction marker (the record that ends a transaction) stay for a
+retention after their first cleaning. This cleaning writes the end of the retention, the delete
+horizon, into the batch. Sound cleanings are checked in `test_compaction`, too.
 
-- `written("a=1", ...)` are batches of one record each from offset 0; `a=` is a tombstone, `a!1` a
-  record of producer 7's transaction, `commit` and `abort` are its markers.
-- `check(before, after, ...)` checks a cleaning of all of `before` at 1,000 ms, with a retention of
-  10 ms.
-- `left(batch, horizon)` is a batch after a cleaning that has set this delete horizon.
+- `written("a=1", ...)` returns batches of one record each, from offset 0. `a=` is a tombstone,
+  `a!1` a record of producer 7's transaction; `commit` and `abort` are markers of this producer.
+- `check(before, after, ...)` checks a cleaning that turned the batches `before` into `after`, at
+  1,000 ms, with a retention of 10 ms.
+- `left(batch, horizon)` returns a batch after a cleaning that has set this delete horizon.
 """
 
 from collections.abc import Sequence
@@ -26,13 +29,14 @@ from tests.support.builders.partition_logs import PARTITION
 
 PRODUCER = 7
 NEXT_MS = 1_010
-"""The horizon that a cleaning at 1,000 ms sets."""
+"""The delete horizon that a cleaning at 1,000 ms sets."""
 
 
 def log_of(*written_: str) -> PartitionLog:
     log = PartitionLog(PARTITION, MemoryLogStorage())
     for text in written_:
         is_marker = text in ("commit", "abort")
+        # Without a separator, as in "commit", the key is the whole text and is not used.
         key, separator, value = text.partition("!" if "!" in text else "=")
         marker = EndTransactionMarker(is_commit=text == "commit", coordinator_epoch=0)
         is_transactional = is_marker or separator == "!"
@@ -57,6 +61,7 @@ def written(*written_: str) -> list[RecordBatch]:
 
 
 def left(batch: RecordBatch, horizon_ms: int = -1, *, is_empty: bool = False) -> RecordBatch:
+    # -1 is a batch without a delete horizon.
     records = [] if is_empty else [record for _, record in records_of(batch)]
     return cleaned_batch(batch, Cleaned(tuple(range(len(records))), horizon_ms), records)
 
@@ -87,6 +92,7 @@ def test_last_record_of_a_key_must_stay() -> None:
 
 
 def test_records_must_keep_offset_order_and_header() -> None:
+    # The batches are in the wrong order, then one has another offset, then another leader epoch.
     before = written("a=1", "b=1")
     with pytest.raises(InvariantViolation, match="the order is"):
         check(before, before[::-1])
@@ -97,6 +103,7 @@ def test_records_must_keep_offset_order_and_header() -> None:
 
 
 def test_record_without_key_must_go() -> None:
+    # The first record has no key.
     before = written("=1", "b=1")
     check(before, before[1:])
     with pytest.raises(InvariantViolation, match="the record at 0 is left"):
@@ -104,7 +111,10 @@ def test_record_without_key_must_go() -> None:
 
 
 def test_tombstone_must_get_a_horizon_and_go_after_it() -> None:
-    """The first cleaning sets the horizon, one before the horizon keeps it."""
+    """The first cleaning keeps a tombstone and sets its horizon.
+
+    A later cleaning keeps the tombstone and its horizon before the horizon, and removes it after.
+    """
     (tombstone,) = before = written("a=")
     check(before, [left(tombstone, NEXT_MS)])
     with pytest.raises(InvariantViolation, match="the record at 0 is gone"):
@@ -123,7 +133,10 @@ def test_tombstone_must_get_a_horizon_and_go_after_it() -> None:
 
 
 def test_tombstones_are_not_judged_by_an_inexact_time() -> None:
-    """The cleaning may have begun before the horizon."""
+    """The check may not know the exact time of the cleaning: it may have begun before the horizon.
+
+    Then both results are accepted.
+    """
     past = left(written("a=")[0], 1_000)
     check([past], [past], is_time_exact=False)
     check([past], [], is_time_exact=False)
@@ -146,7 +159,7 @@ def test_records_of_a_committed_transaction_must_stay() -> None:
 
 
 def test_marker_must_stay_while_its_transaction_has_batches() -> None:
-    """Also with a horizon of the past, which it cannot have."""
+    """A horizon in the past, which such a marker cannot have, does not allow its removal either."""
     data, marker = before = written("a!1", "commit")
     check(before, before)
     with pytest.raises(InvariantViolation, match="the record at 1 is gone"):
@@ -156,7 +169,7 @@ def test_marker_must_stay_while_its_transaction_has_batches() -> None:
 
 
 def test_marker_without_data_must_get_a_horizon_and_go_after_it() -> None:
-    """The data of the first transaction is gone; the second one has its own."""
+    """The first marker has no data of its transaction left; the second transaction has its data."""
     first, _, _ = written("commit", "a!1", "commit")
     rest = written("commit", "a!1", "commit")[1:]
     check([first, *rest], [left(first, NEXT_MS), *rest])
@@ -178,7 +191,7 @@ def test_last_batch_of_a_producer_must_stay_without_records() -> None:
 
 
 class MovedSegments(Segments):
-    """Segments whose first border is elsewhere."""
+    """Damaged segments, whose first border is `moved_by` batches from its place."""
 
     moved_by = 1
 
@@ -189,7 +202,7 @@ class MovedSegments(Segments):
 
 
 def segments_of(log: PartitionLog, kind: type[Segments], *, roll_ms: int = 100) -> Segments:
-    """Return segments of three batches each."""
+    """Return segments of at most three batches each; a segment also ends after `roll_ms`."""
     size = log.storage.batch(0).size_in_bytes
     return kind(log, first_dirty_offset=0, segment_bytes=3 * size, roll_ms=roll_ms)
 
@@ -205,19 +218,20 @@ def test_segments_must_end_when_they_are_full() -> None:
 
 
 def test_segments_must_end_after_their_time() -> None:
-    """The batches are 60 ms apart: a segment of 100 ms has two of them."""
+    """The batches are 60 ms apart, so a segment of 100 ms has two of them."""
     log = PartitionLog(PARTITION, MemoryLogStorage())
     for number in range(6):
         log.append_as_leader((Record(b"a", b"1", 1 + 60 * number),), leader_epoch=0)
     found = segments_of(log, Segments)
     assert found.base_offsets == (0, 2, 4)
     check_segments(found)
+    # With the border moved, the first segment has a third batch, which is too late for it.
     with pytest.raises(InvariantViolation, match="is in it"):
         check_segments(segments_of(log, MovedSegments))
 
 
 def test_segments_of_a_truncated_log_are_not_checked() -> None:
-    """They are replaced before their next use."""
+    """Segments of a truncated log are computed anew before their next use, so they may be wrong."""
     log = log_of(*["a=1"] * 8)
     damaged = segments_of(log, MovedSegments)
     log.truncate_to(1)

@@ -1,10 +1,14 @@
 """The log of one replica: offsets, reads, truncation, recovery.
 
-- `log()` is an empty log.
-- `log_of_epochs(0, 0, 3)` has a batch of one record in each of these leader epochs. The values are
-  "0@0", "1@0", "2@3": offset and epoch.
-- `read(offset, max_bytes, up_to=...)` returns batches.
-- The entries of a log's `epochs` are epochs with their first offsets.
+A leader epoch is the number of a partition's leadership. The high watermark is the offset below
+which all in-sync replicas have the records, which are then committed. The log end is the offset of
+the next record. A truncation removes the records from an offset on.
+
+- `log()` returns an empty log.
+- `log_of_epochs(0, 0, 3)` returns a log with a batch of one record in each of these leader epochs.
+  The values are "0@0", "1@0" and "2@3", that is, offset and epoch.
+- `read(offset, max_bytes, up_to=...)` returns batches below the offset `up_to`.
+- `epochs` of a log has the leader epochs and the offset at which each begins.
 """
 
 import pytest
@@ -27,7 +31,7 @@ from tests.support.builders.partition_logs import (
 
 
 def test_append_as_leader_assigns_contiguous_offsets() -> None:
-    """Offsets count records, not batches."""
+    """An offset counts records, not batches, so the second batch begins at 3."""
     written = log()
     first = written.append_as_leader(records("a", "b", "c"), leader_epoch=0)
     second = written.append_batch_as_leader(batch("d", "e"), leader_epoch=0)
@@ -37,7 +41,7 @@ def test_append_as_leader_assigns_contiguous_offsets() -> None:
 
 
 def test_append_as_leader_records_the_start_of_its_epoch() -> None:
-    """Followers compare their leader epochs with these starts."""
+    """Followers compare their own leader epochs with these offsets, to find differences."""
     written = log_of_epochs(0, 0, 3, 3, 5)
     assert written.epochs.entries() == entries((0, 0), (3, 2), (5, 4))
     assert written.latest_epoch == 5
@@ -53,9 +57,10 @@ def test_append_in_an_older_epoch_is_misuse_and_changes_nothing() -> None:
 
 
 def test_append_as_follower_keeps_the_leaders_offsets_and_epochs() -> None:
-    """A follower's log is the leader's, batch by batch."""
+    """A follower's log is a copy of its leader's log, batch by batch."""
     source = log_of_epochs(0, 1, 1)
     copy = log()
+    # 2**20 bytes are more than the log has.
     fetched = source.read(0, 2**20, up_to=source.log_end_offset)
     assert copy.append_as_follower(fetched) is ErrorCode.NONE
     assert copy.read(0, 2**20, up_to=3) == fetched
@@ -76,7 +81,7 @@ def test_append_as_follower_keeps_the_leaders_offsets_and_epochs() -> None:
 def test_append_as_follower_of_batches_that_do_not_fit_appends_none(
     second: RecordBatch, error: ErrorCode
 ) -> None:
-    """The first batch fits, and is not appended either."""
+    """The batches are appended together or not at all: the first one would fit."""
     copy = log()
     assert copy.append_as_follower((batch("a"), second)) is error
     assert copy.log_end_offset == 0
@@ -84,14 +89,14 @@ def test_append_as_follower_of_batches_that_do_not_fit_appends_none(
 
 
 def test_read_returns_the_stored_batches_themselves() -> None:
-    """Reads return references: replication within this process must not copy batches."""
+    """A read does not copy batches, because replication within this process reads very often."""
     written = log()
     appended = written.append_as_leader(records("a"), leader_epoch=0)
     assert written.read(0, 1, up_to=1)[0] is appended
 
 
 def test_read_from_the_middle_of_a_batch_begins_with_the_whole_batch() -> None:
-    """Kafka's brokers do not split batches; a consumer skips the records that it has."""
+    """Kafka's brokers do not split batches; a consumer skips the records before its offset."""
     written = log()
     written.append_as_leader(records("a", "b", "c"), leader_epoch=0)
     written.append_as_leader(records("d"), leader_epoch=0)
@@ -112,7 +117,10 @@ def test_read_stops_before_the_batch_that_passes_the_limit_offset() -> None:
 
 
 def test_read_limits_bytes_but_returns_at_least_one_batch() -> None:
-    """Otherwise a batch larger than the limit would stop the reader for ever."""
+    """If no batch were returned, a batch larger than the limit would stop the reader for ever.
+
+    With `min_one_batch=False` the limit is kept.
+    """
     written = log_of_epochs(0, 0, 0)
     size = batch("0@0").size_in_bytes
     assert len(written.read(0, 2 * size, up_to=3)) == 2
@@ -123,15 +131,19 @@ def test_read_limits_bytes_but_returns_at_least_one_batch() -> None:
 
 @pytest.mark.parametrize("offset", [-1, 4])
 def test_read_outside_the_log_is_misuse(offset: int) -> None:
-    """The caller answers OFFSET_OUT_OF_RANGE and must not read by accident."""
+    """The log has the offsets 0 to 2.
+
+    The caller must check this, and answer OFFSET_OUT_OF_RANGE.
+    """
     with pytest.raises(SimulationError):
         log_of_epochs(0, 0, 0).read(offset, 1, up_to=3)
 
 
 def test_high_watermark_is_limited_to_the_log_end() -> None:
-    """A follower gets its leader's high watermark, which may be above the follower's log end.
+    """A follower is told its leader's high watermark, which may be above the follower's log end.
 
-    Each call returns True if the high watermark has changed. Source: updateHighWatermark.
+    `update_high_watermark` returns True if the high watermark has changed. It never goes below the
+    log's beginning. Source: Kafka updateHighWatermark.
     """
     written = log_of_epochs(0, 0, 0)
     assert written.update_high_watermark(9)
@@ -142,7 +154,10 @@ def test_high_watermark_is_limited_to_the_log_end() -> None:
 
 
 def test_truncate_to_lowers_the_high_watermark_and_removes_epochs() -> None:
-    """After an unclean election committed records may be truncated; the log stays consistent."""
+    """After an unclean election (of a replica that was not in sync) committed records may go.
+
+    The log must be consistent also then.
+    """
     written = log_of_epochs(0, 1, 1, 2)
     written.update_high_watermark(4)
     assert written.truncate_to(2) == 2
@@ -155,7 +170,7 @@ def test_truncate_to_lowers_the_high_watermark_and_removes_epochs() -> None:
 
 
 def test_truncate_into_a_batch_removes_the_whole_batch() -> None:
-    """`truncate_to` returns the new log end: here 1, because the batch at 1 to 2 is removed.
+    """`truncate_to` returns the new log end: 1, because the batch of offsets 1 and 2 is removed.
 
     Source: Kafka LogSegment.truncateTo.
     """
@@ -167,9 +182,9 @@ def test_truncate_into_a_batch_removes_the_whole_batch() -> None:
 
 
 def test_truncate_to_the_end_removes_an_epoch_without_batches() -> None:
-    """The follower was elected in epoch 5, and has written no batch in it.
+    """The follower was once elected in epoch 5, and wrote no batch in it.
 
-    If it kept the entry of epoch 5, it would fetch with an epoch that the leader's log lacks.
+    If it kept the entry of epoch 5, it would fetch with an epoch that its leader does not know.
     """
     written = log_of_epochs(0, 0)
     written.assign_epoch_start(LeaderEpoch(5))
@@ -178,17 +193,18 @@ def test_truncate_to_the_end_removes_an_epoch_without_batches() -> None:
 
 
 def test_truncate_before_the_log_start_is_misuse() -> None:
-    """No batch before the log start exists."""
+    """The log starts at 0, and nothing before this offset can be kept."""
     with pytest.raises(SimulationError):
         log_of_epochs(0).truncate_to(-1)
 
 
 def test_opening_a_log_after_a_crash_restores_it() -> None:
-    """A crash keeps the page cache, and with it log end, epochs and contents."""
+    """A crash keeps what was written, in the page cache of the operating system."""
     storage = MemoryLogStorage()
     before = log(storage)
     for epoch in (0, 0, 2):
         before.append_as_leader(records("a", "b"), leader_epoch=epoch)
+    # The high watermark comes from a checkpoint file on the disk.
     after = log(storage, high_watermark=4)
     assert (after.log_end_offset, after.high_watermark) == (6, 4)
     assert after.epochs.entries() == before.epochs.entries()
@@ -197,14 +213,14 @@ def test_opening_a_log_after_a_crash_restores_it() -> None:
 
 
 def test_opening_a_log_limits_the_checkpointed_high_watermark_to_the_log_end() -> None:
-    """A power loss may remove records that the checkpoint still counts."""
+    """The checkpointed value may count records that a power loss has removed."""
     storage = MemoryLogStorage()
     log(storage).append_as_leader(records("a"), leader_epoch=0)
     assert log(storage, high_watermark=9).high_watermark == 1
 
 
 def test_opening_a_log_whose_batches_overlap_is_an_invariant_violation() -> None:
-    """Storage promises batches in order; an offset cannot have two records."""
+    """The storage promises batches in order; two records cannot have one offset."""
     storage = MemoryLogStorage()
     storage.append(batch("a", "b", base_offset=0))
     storage.append(batch(base_offset=1))
@@ -236,7 +252,7 @@ def log_with_holes() -> PartitionLog:
     [(0, 0), (1, 1), (2, 4), (3, 4), (4, 4), (5, 4), (6, 9), (8, 9), (9, 9)],
 )
 def test_read_in_a_hole_begins_with_the_next_batch(offset: int, first_base_offset: int) -> None:
-    """The requested record was removed; the reader continues with the next batch."""
+    """The record at the offset was removed, so the read begins with the next batch."""
     compacted = log_with_holes()
     first = compacted.read(offset, 1, up_to=10)[0]
     assert first.base_offset == first_base_offset
@@ -246,7 +262,7 @@ def test_read_in_a_hole_begins_with_the_next_batch(offset: int, first_base_offse
 
 
 def test_read_that_ends_in_a_hole_returns_no_batch_behind_it() -> None:
-    """A consumer reads up to the high watermark, which may be in a hole: here it is 8."""
+    """A consumer reads up to the high watermark, here 8, which may be in a hole."""
     compacted = log_with_holes()
     assert compacted.read(6, 2**20, up_to=8) == ()
     assert [b.base_offset for b in compacted.read(4, 2**20, up_to=8)] == [4]
@@ -257,7 +273,10 @@ def test_read_that_ends_in_a_hole_returns_no_batch_behind_it() -> None:
     [(9, 9, 3), (7, 7, 3), (6, 6, 3), (5, 4, 2), (4, 4, 2), (3, 3, 2), (2, 2, 2), (1, 1, 1)],
 )
 def test_truncate_in_a_hole_ends_the_log_there(offset: int, end: int, batches: int) -> None:
-    """The batches before the hole remain whole. Offset 5 is inside of a batch that begins at 4."""
+    """The batches before the hole stay whole. Offset 5 is inside of the batch that begins at 4.
+
+    So a truncation to 5 removes this whole batch.
+    """
     compacted = log_with_holes()
     assert compacted.truncate_to(offset) == end
     assert len(compacted.storage) == batches
@@ -268,9 +287,10 @@ def test_truncate_in_a_hole_ends_the_log_there(offset: int, end: int, batches: i
 
 
 def test_follower_of_a_compacted_log_copies_its_holes() -> None:
-    """The leader has no records for the holes. Batches that overlap are still refused.
+    """The follower's log gets the same holes. Batches that overlap are still refused.
 
-    The first read ends before offset 4, so the second one, from 2 on, begins with the batch at 4.
+    The first read returns the batches below 5, which are those at 0 and 1: the batch at 4 ends
+    behind 5. The second read, from 2 on, begins with the batch at 4.
     """
     source = log_with_holes()
     copy = log()
@@ -288,9 +308,9 @@ def test_follower_of_a_compacted_log_copies_its_holes() -> None:
 
 
 def test_prefix_is_replaced_by_the_result_of_a_cleaning() -> None:
-    """Log end, offsets and epochs do not change, and the new batches are on the disk.
+    """The log end, the offsets and the epochs stay, and the new batches are flushed to the disk.
 
-    The cleaning of the first four batches kept those at 0 and 3.
+    The cleaning of the first four batches has kept those at 0 and 3.
     """
     compacted = log_of_epochs(0, 0, 0, 1, 1)
     compacted.is_compacted = True
@@ -308,7 +328,7 @@ def test_prefix_is_replaced_by_the_result_of_a_cleaning() -> None:
     check_log(compacted)
     assert [b.base_offset for b in compacted.read(1, 2**20, up_to=5)] == [3, 4]
 
-    # The new batches must begin where the log begins: not at 3, and not without any batch.
+    # The new batches must begin where the log begins. So they cannot begin at 3, or be none.
     with pytest.raises(SimulationError, match="beginning"):
         compacted.replace_prefix(2, kept[1:])
     with pytest.raises(SimulationError, match="beginning"):

@@ -1,7 +1,9 @@
-"""Flushes of a log by its own settings, and the recovery point that follows.
+"""Flushes of a log to the disk, as its settings demand, and the recovery point.
 
-The recovery point is the offset up to which the log itself has flushed; the storage's flushed
-length, in batches, also counts what the operating system has written back.
+Written records are in the page cache of the operating system until a flush; a power loss removes
+them. The recovery point is the offset up to which the log itself has flushed. The storage's flushed
+length counts batches, and includes those that the operating system wrote to the disk by itself (the
+write-back).
 """
 
 import pytest
@@ -13,12 +15,12 @@ from tests.support.builders.partition_logs import PARTITION, batch, log, records
 
 
 def flushing_log(messages: int | None) -> PartitionLog:
-    """Return a log with a value of flush.messages."""
+    """Return a log with this value of flush.messages, the number of records that need a flush."""
     return PartitionLog(PARTITION, MemoryLogStorage(), flush_interval_messages=messages)
 
 
 def test_log_without_flush_messages_is_never_flushed_by_an_append() -> None:
-    """By Kafka's default only the operating system flushes."""
+    """In Kafka's default, flushing is left to the operating system."""
     written = flushing_log(None)
     for _ in range(50):
         written.append_as_leader(records("a", "b"), leader_epoch=0)
@@ -27,9 +29,9 @@ def test_log_without_flush_messages_is_never_flushed_by_an_append() -> None:
 
 
 def test_append_that_reaches_flush_messages_flushes_the_log() -> None:
-    """Kafka counts unflushed records, not batches, and flushes the whole append.
+    """flush.messages counts records, not batches. The flush includes the whole append.
 
-    The recovery point is an offset; the flushed length of the storage counts batches.
+    The recovery point is an offset, 4; the flushed length of the storage counts batches, 2.
     """
     written = flushing_log(3)
     written.append_as_leader(records("a", "b"), leader_epoch=0)
@@ -41,7 +43,10 @@ def test_append_that_reaches_flush_messages_flushes_the_log() -> None:
 
 
 def test_append_as_follower_flushes_before_the_next_fetch() -> None:
-    """By the next Fetch the leader counts the records as replicated: they must be on the disk."""
+    """With its next Fetch a follower tells the leader that it has the records.
+
+    So they must be on the disk before it.
+    """
     copy = flushing_log(1)
     fetched = [batch("a", base_offset=0), batch("b", base_offset=1)]
     copy.append_as_follower(fetched)
@@ -49,9 +54,9 @@ def test_append_as_follower_flushes_before_the_next_fetch() -> None:
 
 
 def test_write_back_does_not_count_as_a_flush_of_the_log() -> None:
-    """A write-back is the operating system's, which Kafka does not see.
+    """Kafka does not see a write-back, so flush.messages counts from the log's own last flush.
 
-    So flush.messages counts from the log's own flush, and the third record reaches it.
+    The third record therefore demands a flush.
     """
     written = flushing_log(3)
     written.append_as_leader(records("a", "b"), leader_epoch=0)
@@ -64,7 +69,7 @@ def test_write_back_does_not_count_as_a_flush_of_the_log() -> None:
 def test_truncate_limits_the_recovery_point_to_the_log_end(
     offset: int, recovery_point: int
 ) -> None:
-    """The log was flushed when it ended at 2; a truncation to 3 keeps this recovery point.
+    """The log was flushed when it ended at 2. A truncation to 3 keeps this recovery point.
 
     Source: UnifiedLog.truncateTo.
     """
@@ -79,7 +84,7 @@ def test_truncate_limits_the_recovery_point_to_the_log_end(
 
 
 def test_reopened_log_is_recovered_from_its_flush_mark() -> None:
-    """Records that were never flushed still count as unflushed in the next incarnation."""
+    """Records that were never flushed still count as unflushed after the log is opened again."""
     storage = MemoryLogStorage()
     written = PartitionLog(PARTITION, storage)
     written.append_as_leader(records("a", "b"), leader_epoch=0)

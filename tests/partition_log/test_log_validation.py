@@ -1,10 +1,11 @@
-"""Checks of a client's batch at the leader, and the fields that the leader changes.
+"""The leader's checks of a client's batch, and the fields of the batch that the leader changes.
 
-- A real client's batch has Kafka's bytes and a KafkaHeader (`batch.kafka`); the batches of our own
-  producers (`batch("own")`) have MessagePack instead.
-- `client_batch("a", "b")` is in Kafka's format. Its records have these values, keys, and the time
-  7 ms.
-- `resealed` changes fields and computes the CRC anew.
+- A batch of a real client has Kafka's bytes and a KafkaHeader (`batch.kafka`). A batch of our own
+  producers (`batch("own")`) has MessagePack (a compact binary JSON) instead.
+- `client_batch("a", "b")` returns a batch in Kafka's format. Its records have these values, keys,
+  and the timestamp 7 ms.
+- `resealed` returns a batch with changed fields and a new CRC (checksum).
+- A producer numbers its records with sequence numbers.
 """
 
 import re
@@ -39,7 +40,7 @@ def partition(
     message_max_bytes: int = 1_000_000,
     segment_bytes: int = 1_000_000,
 ) -> Partition:
-    """Return the only replica of a data partition, which leads."""
+    """Return a leader of a data partition without other replicas, in leader epoch 5."""
     log = PartitionLog(TopicPartition("orders", 0), MemoryLogStorage())
     log.is_compacted = is_compacted
     config = ReplicaConfig(
@@ -58,7 +59,7 @@ APPEND_TIME_MS = 99
 
 
 def append(leading: Partition, produced: RecordBatch) -> AppendInfo:
-    """Append a client's batch as a broker does."""
+    """Append a client's batch as a broker does, at APPEND_TIME_MS."""
     return leading.append_batch(
         produced, required_acks=ACKS_ALL, now_us=0, wall_ms=APPEND_TIME_MS, codecs=CODECS
     )
@@ -70,14 +71,15 @@ def append(leading: Partition, produced: RecordBatch) -> AppendInfo:
     ids=lambda recorded: recorded.name,
 )
 def test_batch_of_a_real_client_is_stored_byte_for_byte(recorded: RecordedBatch) -> None:
-    """Only base offset and leader epoch change, also in compressed batches."""
+    """The leader changes only base offset and leader epoch, also in a compressed batch."""
     leading = partition()
     append(leading, client_batch("before"))
     (produced,) = decode_batches(recorded.data)
     info = append(leading, produced)
     assert (info.error, info.base_offset) == (ErrorCode.NONE, 1)
     assert (info.next_offset, info.log_append_time_ms) == (1 + len(recorded.records), -1)
-    # Kafka's batch begins with base offset (8 bytes), length (4) and leader epoch (4).
+    # The CRC does not cover the two fields that the leader sets. The batch begins with its base
+    # offset (8 bytes), its length (4) and its leader epoch (4).
     stored = encode_batch(leading.log.storage.batch(1))
     assert stored[8:12] + stored[16:] == recorded.data[8:12] + recorded.data[16:]
     # The leader has set base offset 1 and its leader epoch, 5.
@@ -91,7 +93,7 @@ def header(produced: RecordBatch, **changes: int) -> KafkaHeader:
 
 
 GZIP, ZSTD = 1, 4
-"""Kafka's numbers of codecs."""
+"""Kafka's numbers of two compression codecs."""
 PLAIN = client_batch("a", "b", "c")
 PACKED = client_batch("a", "b", "c", compression=GZIP)
 
@@ -108,6 +110,7 @@ PACKED = client_batch("a", "b", "c", compression=GZIP)
             "the sequence number of producer 4 is -1",
         ),
         (
+            # 0x20 is the bit of control batches, which hold transaction markers.
             resealed(PLAIN, header(PLAIN, attributes=0x20), is_control=True),
             "clients are not allowed to write control records",
         ),
@@ -132,7 +135,10 @@ PACKED = client_batch("a", "b", "c", compression=GZIP)
 def test_batch_that_no_client_may_send_is_refused_and_changes_nothing(
     produced: RecordBatch, message: str
 ) -> None:
-    """INVALID_RECORD makes the client give up. Source: Kafka LogValidator."""
+    """INVALID_RECORD makes the client give up. Source: Kafka LogValidator.
+
+    Each case has one field or record that contradicts another one.
+    """
     leading = partition()
     info = append(leading, produced)
     assert info.error is ErrorCode.INVALID_RECORD
@@ -142,7 +148,7 @@ def test_batch_that_no_client_may_send_is_refused_and_changes_nothing(
 
 
 def test_record_without_key_is_refused_only_by_a_compacted_topic() -> None:
-    """The error has the record's place in the batch, which Kafka's clients print."""
+    """The error names the place of each such record in the batch; Kafka's clients print it."""
     produced = client_batch("a", "b", has_keys=False)
     assert append(partition(), produced).error is ErrorCode.NONE
     leading = partition(is_compacted=True)
@@ -160,7 +166,7 @@ def test_record_without_key_is_refused_only_by_a_compacted_topic() -> None:
 
 
 def test_wrong_max_timestamp_is_corrected() -> None:
-    """Lookups by time need it; the CRC is computed again, as Kafka does."""
+    """Lookups by time need the right timestamp. The leader computes a new CRC, as Kafka does."""
     leading = partition()
     append(leading, resealed(PLAIN, max_timestamp_ms=5_000))
     stored = leading.log.storage.batch(0)
@@ -188,9 +194,9 @@ def test_log_append_time_is_the_leaders_time_of_every_record() -> None:
 
 
 def test_log_append_time_attribute_of_a_client_is_cleared() -> None:
-    """In a topic with CreateTime the records have their own timestamps.
+    """In a topic with CreateTime each record has the timestamp of its producer.
 
-    A client could otherwise give all records another time (3 ms) by the attribute.
+    The attribute of LogAppendTime would give all records the batch's time, here 3 ms.
     """
     leading = partition()
     append(leading, resealed(PLAIN, header(PLAIN, attributes=LOG_APPEND_TIME), max_timestamp_ms=3))
@@ -199,7 +205,7 @@ def test_log_append_time_attribute_of_a_client_is_cleared() -> None:
 
 
 def test_size_is_checked_before_the_records_are_read() -> None:
-    """message.max.bytes includes the header, and is checked before the CRC.
+    """message.max.bytes is checked before the CRC; the size includes the header.
 
     segment.bytes is checked last, when the batch is known to be valid.
     """
@@ -215,7 +221,10 @@ def test_size_is_checked_before_the_records_are_read() -> None:
 
 
 def test_flags_that_contradict_the_attributes_are_corrupt() -> None:
-    """A RecordBatch has these flags beside the attributes of Kafka's header; they must agree."""
+    """A RecordBatch has these flags, and so has its Kafka header, in `attributes`.
+
+    Both must agree.
+    """
     for changed in (
         replace(PLAIN, is_control=True),
         replace(PLAIN, is_transactional=True),
@@ -225,7 +234,7 @@ def test_flags_that_contradict_the_attributes_are_corrupt() -> None:
 
 
 def test_follower_stores_the_bytes_of_the_leader() -> None:
-    """The follower does not read the records."""
+    """The follower copies the compressed bytes and does not read the records."""
     leading, following = leader(), following_replica()
     info = leading.append_batch(
         client_batch("a", "b", compression=ZSTD), required_acks=1, now_us=0, codecs=CODECS

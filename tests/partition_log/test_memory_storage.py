@@ -1,11 +1,14 @@
-"""A copy of the in-memory storage, which is the disk of a broker's next incarnation."""
+"""The in-memory storage: its copy, and its observer.
+
+A broker that restarts gets a copy of its disk. Each life of a broker is an incarnation.
+"""
 
 from partition_log.memory_storage import MemoryStorage
 from tests.support.builders.partition_logs import PARTITION, batch
 
 
 def test_copy_is_unaffected_by_later_writes() -> None:
-    """A dead incarnation whose code still runs must not write to its successor's disk."""
+    """Code of a dead incarnation may still run; it must not write to the disk of the next one."""
     storage = MemoryStorage()
     log = storage.log(PARTITION)
     log.append(batch("flushed"))
@@ -17,12 +20,13 @@ def test_copy_is_unaffected_by_later_writes() -> None:
     storage.write_checkpoint("c", b"2")
     assert [twin.log(PARTITION).base_offset(index) for index in range(2)] == [0, 1]
     assert twin.read_checkpoint("c") == b"1"
+    # The copy also knows which batch was not flushed: a power loss removes it.
     twin.power_loss()
     assert len(twin.log(PARTITION)) == 1
 
 
 def test_observer_gets_the_batches_before_and_after_a_replacement() -> None:
-    """Each log that is opened after the observer was set has it, also one that existed."""
+    """The observer is set on the storage. Each log that is opened later calls it."""
     storage = MemoryStorage()
     batches = [batch("a"), batch("b", base_offset=1), batch("c", base_offset=2)]
     for each in batches:
@@ -30,4 +34,5 @@ def test_observer_gets_the_batches_before_and_after_a_replacement() -> None:
     seen: list[tuple[object, ...]] = []
     storage.on_replace = lambda *replaced: seen.append(replaced)
     storage.log(PARTITION).replace_prefix(2, batches[1:2])
+    # The log, its batches before, the number of replaced batches, and their replacement.
     assert seen == [(PARTITION, tuple(batches), 2, batches[1:2])]

@@ -1,12 +1,13 @@
 """State of transactional producers in a log (KIP-98), and verification guards (KIP-890).
 
 Before a producer's first batch of a transaction, the leader verifies that the transaction is open.
+A marker is the control batch that ends a transaction, by commit or abort. A producer epoch fences:
+when a producer has got a new epoch, its old one is refused.
 
-- The guard of this verification, a number, must accompany the batch.
-- A marker is the control batch that ends a transaction. One between the verification and the batch
-  makes the guard invalid.
-- `transactional(5)` is a batch of producer 7 at offset 5, in producer epoch 0 unless a test names
-  another.
+- The verification returns a guard, which is a number. The first batch must come with this guard.
+- A marker between the verification and the batch makes the guard invalid.
+- `transactional(5)` returns a batch of producer 7 at offset 5, in producer epoch 0 unless a test
+  gives another one.
 """
 
 from partition_log.batches import build_batch
@@ -22,7 +23,7 @@ PRODUCER = 7
 
 
 def transactional(base_offset: int, *, producer: int = PRODUCER, epoch: int = 0) -> RecordBatch:
-    """Return a batch of one record of a transaction."""
+    """Return a batch of one record, which belongs to a transaction."""
     return build_batch(
         records("v"),
         base_offset=base_offset,
@@ -63,7 +64,7 @@ def states(*batches: RecordBatch) -> ProducerStates:
 
 
 def test_encoded_marker_is_decoded_to_an_equal_one() -> None:
-    """The outcome and the coordinator epoch, which fences an old coordinator, are kept."""
+    """The marker keeps its outcome and its coordinator epoch, which fences old coordinators."""
     for is_commit in (True, False):
         end = EndTransactionMarker(is_commit=is_commit, coordinator_epoch=9)
         found = marker(3, is_commit=is_commit, coordinator_epoch=9)
@@ -71,7 +72,7 @@ def test_encoded_marker_is_decoded_to_an_equal_one() -> None:
 
 
 def test_control_batch_without_records_is_ignored() -> None:
-    """Compaction may leave such a batch; the transaction stays open."""
+    """Compaction may leave a control batch without its marker; the transaction stays open."""
     empty = RecordBatch(
         base_offset=1,
         partition_leader_epoch=0,
@@ -89,7 +90,10 @@ def test_control_batch_without_records_is_ignored() -> None:
 
 
 def test_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
-    """A consumer of committed records reads up to the first batch of an open transaction."""
+    """A consumer of committed records stops at the first batch of an open transaction.
+
+    This offset is the first unstable offset.
+    """
     known = states(transactional(5), transactional(6))
     assert known.has_ongoing_transaction(PRODUCER, 0)
     assert not known.has_ongoing_transaction(PRODUCER, 1)  # of another producer epoch
@@ -100,31 +104,32 @@ def test_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
 
 
 def test_first_unstable_offset_is_that_of_the_oldest_open_transaction() -> None:
-    """The transaction at 2 has ended; that of producer 8, at 4, is open."""
+    """The transaction at 2 has ended, the one of producer 8 at 4 is open."""
     known = states(transactional(2), transactional(4, producer=8), marker(6))
     assert known.first_unstable_offset == 4
 
 
 def test_batch_that_begins_a_transaction_needs_a_verification() -> None:
-    """KIP-890: the guard must be the one of this producer's verification."""
+    """The guard must come from a verification of the same producer (KIP-890)."""
     known = ProducerStates()
     assert known.check_transactional(PRODUCER, 0, None) is ErrorCode.INVALID_TXN_STATE
     guard = known.begin_verification(PRODUCER, 0)
     assert guard is not None
-    assert known.begin_verification(PRODUCER, 0) == guard  # a second request in the meantime
+    # A second request before the batch gets the same guard.
+    assert known.begin_verification(PRODUCER, 0) == guard
     assert known.check_transactional(8, 0, guard) is ErrorCode.INVALID_TXN_STATE
     assert known.check_transactional(PRODUCER, 0, guard) is ErrorCode.NONE
 
 
 def test_batch_of_an_open_transaction_needs_no_verification() -> None:
-    """The verification of its first batch holds until the transaction ends."""
+    """The verification of the first batch is valid until the transaction ends."""
     known = states(transactional(0))
     assert known.begin_verification(PRODUCER, 0) is None
     assert known.check_transactional(PRODUCER, 0, None) is ErrorCode.NONE
 
 
 def test_guard_is_invalid_after_the_transaction_has_ended() -> None:
-    """A delayed commit must not open a transaction that no marker will end."""
+    """A delayed batch must not open a transaction that no marker will end."""
     known = ProducerStates()
     guard = known.begin_verification(PRODUCER, 0)
     known.appended(marker(0, is_commit=False))
@@ -134,7 +139,7 @@ def test_guard_is_invalid_after_the_transaction_has_ended() -> None:
 def test_batch_of_an_older_epoch_is_refused() -> None:
     """To fence a producer, its coordinator aborts with a marker of the next producer epoch, here 1.
 
-    So the producer's own epoch, 0, is an older one.
+    So the epoch that the producer itself still uses, 0, is older.
     """
     known = states(transactional(0), marker(1, is_commit=False, epoch=1))
     guard = known.begin_verification(PRODUCER, 0)
@@ -142,9 +147,9 @@ def test_batch_of_an_older_epoch_is_refused() -> None:
 
 
 def test_marker_of_an_older_producer_epoch_or_coordinator_epoch_is_refused() -> None:
-    """A fenced coordinator must not end a later transaction.
+    """A coordinator that was replaced must not end a later transaction.
 
-    The log knows no epochs of producer 8, so its marker is accepted.
+    The log knows no epoch of producer 8, so a marker of producer 8 is accepted.
     """
     known = states(transactional(0, epoch=3), marker(1, epoch=3, coordinator_epoch=5))
     of_epoch_4 = EndTransactionMarker(is_commit=True, coordinator_epoch=4)
@@ -157,7 +162,10 @@ def test_marker_of_an_older_producer_epoch_or_coordinator_epoch_is_refused() -> 
 
 
 def test_producer_states_are_rebuilt_after_a_restart_and_a_truncation() -> None:
-    """A truncation removes first the marker, at 2, and then the transaction's batch, at 1."""
+    """The first truncation removes the marker, at 2.
+
+    The second removes the batch before it, at 1.
+    """
     written = log()
     written.append_as_leader(records("v"), leader_epoch=0)
     assert written.append_as_follower((transactional(1), marker(2))) is ErrorCode.NONE
@@ -171,7 +179,7 @@ def test_producer_states_are_rebuilt_after_a_restart_and_a_truncation() -> None:
 
 
 def test_leader_appends_a_verified_transaction_and_its_marker_and_replicates_both() -> None:
-    """The batch is refused without a guard; a follower's state follows from the copied batches."""
+    """Without a guard the batch is refused. A follower's state follows from the copied batches."""
     leading, following = leader(), follower()
     producers = leading.log.producers
     refused = leading.append_records(
@@ -211,7 +219,10 @@ def test_leader_appends_a_verified_transaction_and_its_marker_and_replicates_bot
 
 
 def test_marker_is_refused_where_appends_are_refused() -> None:
-    """A follower takes no appends; the second leader has an ISR of 2, and requires 3."""
+    """A follower accepts no appends. A leader with two in-sync replicas cannot satisfy a 3.
+
+    The 3 is min.insync.replicas, the least number of in-sync replicas for a write.
+    """
     end = EndTransactionMarker(is_commit=True, coordinator_epoch=0)
     for replica, error in (
         (follower(), ErrorCode.NOT_LEADER_OR_FOLLOWER),

@@ -1,11 +1,15 @@
-"""Appends to a leader: the refusals, and the acknowledgement of acks=all.
+"""Appends to a leader: the refusals, and when an append with acks=all is acknowledged.
+
+The ISR is the set of in-sync replicas; the high watermark is the offset below which all of them
+have the records, which are then committed. An append with acks=all waits for the high watermark.
+min.insync.replicas is the least size of the ISR for such an append.
 
 - A, B and C are the brokers 0, 1 and 2.
-- Unless a test says otherwise, `leader` makes A the leader in leader epoch 1, with an empty log,
-  the ISR {A, B, C} and min.insync.replicas 2.
+- Unless a test says otherwise, `leader` makes A the leader in leader epoch 1 (the number of the
+  leadership), with an empty log, the ISR {A, B, C} and min.insync.replicas 2.
 - `fetch_as(leading, B, offset=1)` fetches as broker B, whose log ends at offset 1.
 - `new_high_watermark` is None if the high watermark has not moved.
-- `check_acknowledged(offset)` is None while the append that ends at `offset` waits.
+- `check_acknowledged(offset)` returns None while the append that ends at `offset` waits.
 
 BEHAVIOUR 6.1 is a section of docs/kafka/BEHAVIOUR.md.
 """
@@ -35,7 +39,10 @@ from tests.support.builders.partition_logs import (
 
 
 def test_append_returns_its_offset_and_epoch() -> None:
-    """The broker finds an append again by its offset, and the trace shows the epoch."""
+    """The broker finds an append by its offset later, and the trace shows the epoch.
+
+    The trace is the run's recorded rows of events.
+    """
     leading = leader(leader_epoch=4)
     leading.append_records(records("a", "b"), required_acks=ACKS_ALL, now_us=0)
     info = leading.append_records(records("c"), required_acks=ACKS_ALL, now_us=0)
@@ -50,7 +57,7 @@ def test_append_returns_its_offset_and_epoch() -> None:
 
 
 def test_append_of_a_producers_batch_sets_offset_and_epoch() -> None:
-    """A producer knows neither; the values 77 and 9 of its batch are replaced."""
+    """A producer does not know these values, so the leader replaces its 77 and 9."""
     leading = leader(leader_epoch=4)
     leading.append_batch(batch("a", base_offset=77, leader_epoch=9), required_acks=1, now_us=0)
     stored = leading.log.storage.batch(0)
@@ -58,7 +65,7 @@ def test_append_of_a_producers_batch_sets_offset_and_epoch() -> None:
 
 
 def test_append_of_a_corrupt_batch_changes_nothing() -> None:
-    """Kafka answers CORRUPT_MESSAGE, which a producer retries."""
+    """The answer is CORRUPT_MESSAGE, as in Kafka; a producer then repeats the batch."""
     leading = leader()
     # `crc=1` is a wrong checksum: the batch is corrupt.
     info = leading.append_batch(replace(batch("a"), crc=1), required_acks=1, now_us=0)
@@ -67,9 +74,9 @@ def test_append_of_a_corrupt_batch_changes_nothing() -> None:
 
 
 def test_append_of_a_batch_to_a_follower_changes_nothing() -> None:
-    """The producer's metadata is stale; the error does not depend on whether the batch is valid.
+    """The check of the leadership comes first: the batch is corrupt, and the error is the other.
 
-    This batch is corrupt, too: NOT_LEADER_OR_FOLLOWER comes before that check.
+    A producer sends to a follower if its metadata is outdated.
     """
     following = follower()
     info = following.append_batch(replace(batch("a"), crc=1), required_acks=1, now_us=0)
@@ -78,9 +85,9 @@ def test_append_of_a_batch_to_a_follower_changes_nothing() -> None:
 
 
 def test_high_watermark_of_a_data_partition_is_not_traced() -> None:
-    """The high watermark moves with every produced record, and would fill the trace.
+    """The high watermark moves with every produced record, and its rows would fill the trace.
 
-    Only that of a partition of __consumer_offsets is traced.
+    Only high watermarks of partitions of __consumer_offsets are traced.
     """
     data = PartitionLog(TopicPartition("orders", 0), MemoryLogStorage())
     leading = leader(partition_log=data, isr=(A,), min_insync_replicas=1)
@@ -90,8 +97,9 @@ def test_high_watermark_of_a_data_partition_is_not_traced() -> None:
 
 
 def test_append_over_message_max_bytes_changes_nothing() -> None:
-    """message.max.bytes bounds the batches of clients and of the coordinator."""
-    leading = leader(message_max_bytes=100)  # a batch of "a" fits, one of 100 "x" does not
+    """message.max.bytes limits the batches of clients and of the coordinator."""
+    # A batch of "a" has fewer than 100 bytes, one of 100 times "x" has more.
+    leading = leader(message_max_bytes=100)
     assert leading.append_records(records("a"), required_acks=1, now_us=0).error is ErrorCode.NONE
     large = leading.append_records(records("x" * 100), required_acks=1, now_us=0)
     assert large.error is ErrorCode.MESSAGE_TOO_LARGE
@@ -105,7 +113,7 @@ def test_append_over_message_max_bytes_changes_nothing() -> None:
 def test_append_below_min_insync_replicas_is_refused_for_acks_all(
     acks: int, error: ErrorCode
 ) -> None:
-    """Only acks=all requires the ISR to be large enough (BEHAVIOUR 6.1)."""
+    """Only acks=all (-1) requires the ISR to be large enough (BEHAVIOUR 6.1)."""
     leading = leader(isr=(A,))
     info = leading.append_records(records("a"), required_acks=acks, now_us=0)
     assert info.error is error
@@ -113,9 +121,9 @@ def test_append_below_min_insync_replicas_is_refused_for_acks_all(
 
 
 def test_append_below_min_insync_replicas_with_the_guard_off_is_committed() -> None:
-    """min_insync_check is a check that an experiment can switch off to show what it prevents.
+    """An experiment can switch off the check min_insync_check, to show what it prevents.
 
-    Without it one replica acknowledges alone; if this replica is lost, so is the record.
+    Without the check a single replica acknowledges. If this replica is lost, the record is lost.
     """
     leading = leader(isr=(A,), min_insync_check=False)
     info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
@@ -125,14 +133,14 @@ def test_append_below_min_insync_replicas_with_the_guard_off_is_committed() -> N
 
 
 def test_effective_min_isr_is_limited_to_the_number_of_replicas() -> None:
-    """Otherwise a topic of one replica could not be written to, as min.insync.replicas is 2."""
+    """A topic of one replica must be writable, although min.insync.replicas is 2."""
     leading = leader(replicas=(A,), isr=(A,))
     info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
     assert (info.error, info.new_high_watermark) == (ErrorCode.NONE, 1)
 
 
 def test_append_is_acknowledged_when_every_replica_in_sync_has_fetched_it() -> None:
-    """The high watermark is the smallest log end in the ISR."""
+    """The high watermark is the smallest log end of the ISR's members."""
     leading = leader()
     info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
     fetch_as(leading, B, offset=1, last_fetched_epoch=1)
@@ -145,12 +153,12 @@ def test_append_is_acknowledged_when_every_replica_in_sync_has_fetched_it() -> N
 
 
 def test_append_whose_isr_has_become_too_small_is_not_enough_replicas_after_append() -> None:
-    """The record remains in the log; the error shows that it may be lost (BEHAVIOUR 6.1)."""
+    """The record stays in the log; the error says that it may be lost (BEHAVIOUR 6.1)."""
     leading = leader()
     info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
     for broker in (B, C):
         fetch_as(leading, broker, offset=1, last_fetched_epoch=1)
-    # This newer metadata names an ISR of A alone.
+    # Newer metadata has an ISR of A alone.
     leading.make_leader(
         leader_epoch=1,
         partition_epoch=2,
@@ -164,7 +172,7 @@ def test_append_whose_isr_has_become_too_small_is_not_enough_replicas_after_appe
 
 
 def test_high_watermark_does_not_move_below_min_insync_replicas() -> None:
-    """Records appended before the ISR shrank, or with acks=1, wait until it has grown again."""
+    """Records wait while the ISR is smaller than min.insync.replicas, also those with acks=1."""
     leading = leader()
     info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
     # B and C have not fetched "a" yet when metadata shrinks the ISR to A.

@@ -1,11 +1,16 @@
-"""Fetches from a leader: fencing, limits, divergence. Mirrors Kafka's PartitionTest.
+"""Fetches from a leader: fencing, limits, and diverging logs. Mirrors Kafka's PartitionTest.
 
-- A, B and C are the brokers 0, 1 and 2, registered with the broker epochs 100, 101 and 102
-  (EVERYBODY).
+A leader epoch is the number of a partition's leadership; a request with another epoch is fenced,
+that is, refused. Two logs diverge where they have batches of different epochs at one offset. The
+high watermark is the offset below which all in-sync replicas (the ISR) have the records.
+
+- A, B and C are the brokers 0, 1 and 2. EVERYBODY has their registrations, with the broker epochs
+  100, 101 and 102.
 - `leader` makes A the leader in leader epoch 1, with the ISR {A, B, C} and min.insync.replicas 2.
 - `fetch_as(leading, B, offset=1)` fetches as broker B, whose log ends at offset 1;
   `last_fetched_epoch` is the leader epoch of B's last batch.
-- `log_of_epochs(0, 0, 2)` is a log with one record per number: two of leader epoch 0, one of 2.
+- `log_of_epochs(0, 0, 2)` returns a log with one record per number: two of leader epoch 0, then one
+  of epoch 2.
 - LAG_MAX_US is replica.lag.time.max.ms, 30 s.
 
 BEHAVIOUR 6.1 is a section of docs/kafka/BEHAVIOUR.md, which quotes Kafka's rules.
@@ -31,9 +36,9 @@ from tests.support.builders.partition_logs import (
 )
 
 CONSUMER = -1
-"""Replica id of a consumer's Fetch."""
+"""Replica id in a consumer's Fetch."""
 NO_PROGRESS = -1
-"""Log end offset of a follower none of whose Fetches has counted."""
+"""The log end offset that the leader has of a follower before its first accepted Fetch."""
 
 
 @pytest.mark.parametrize(
@@ -49,7 +54,7 @@ NO_PROGRESS = -1
 def test_fetch_in_another_leader_epoch_is_fenced(
     fetcher: int, epoch: int, error: ErrorCode
 ) -> None:
-    """The leader refuses older and newer epochs; -1, no epoch, is accepted (BEHAVIOUR 6.1).
+    """The leader refuses older and newer epochs. -1 means no epoch and is accepted (BEHAVIOUR 6.1).
 
     Source: PartitionTest.testReadRecordEpochValidationForLeader.
     """
@@ -58,7 +63,7 @@ def test_fetch_in_another_leader_epoch_is_fenced(
 
 
 def test_fetch_that_is_refused_does_not_count_as_progress() -> None:
-    """A follower of a newer leader must not move the high watermark of the replaced one."""
+    """A follower of a newer leader must not move the high watermark of the leader before it."""
     leading = leader(leader_epoch=4)
     leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
     fetch_as(leading, B, offset=1, leader_epoch=5)
@@ -66,9 +71,9 @@ def test_fetch_that_is_refused_does_not_count_as_progress() -> None:
 
 
 def test_fetch_of_a_follower_reads_to_the_log_end() -> None:
-    """Followers must fetch above the high watermark, because their Fetches advance it.
+    """A follower gets records above the high watermark, because its Fetches advance it.
 
-    No other follower has fetched, so the high watermark in the answer is still 0.
+    No other follower has fetched, so the answer still has the high watermark 0.
     """
     leading = leader(partition_log=log_of_epochs(0, 0))
     answer = fetch_as(leading, B, offset=0).data
@@ -77,7 +82,7 @@ def test_fetch_of_a_follower_reads_to_the_log_end() -> None:
 
 
 def test_fetch_of_a_consumer_reads_to_the_high_watermark() -> None:
-    """A record above the high watermark may still be truncated."""
+    """A consumer gets no record above the high watermark, because it may still be truncated."""
     log = log_of_epochs(0, 0, 0)
     log.update_high_watermark(2)
     leading = leader(partition_log=log)
@@ -89,7 +94,7 @@ def test_fetch_of_a_consumer_reads_to_the_high_watermark() -> None:
 @pytest.mark.parametrize("fetcher", [CONSUMER, B])
 @pytest.mark.parametrize("offset", [-1, 3])
 def test_fetch_outside_the_log_is_offset_out_of_range(fetcher: int, offset: int) -> None:
-    """The log has the offsets 0 to 2: a consumer then resets its position, a follower backs off."""
+    """The log ends at 2. A consumer then resets its position, and a follower waits."""
     leading = leader(partition_log=log_of_epochs(0, 0))
     result = fetch_as(leading, fetcher, offset=offset)
     assert result.data.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
@@ -106,7 +111,7 @@ def test_fetch_is_limited_by_the_partition_and_by_the_rest_of_the_request() -> N
     limited_by_partition = leading.fetch(
         fetch_request(0, partition_max_bytes=2 * size),
         replica_id=B,
-        replica_epoch=-1,  # no broker epoch, which the leader then does not check
+        replica_epoch=-1,  # no broker epoch, so the leader does not check it
         max_bytes=3 * size,
         now_us=0,
     )
@@ -125,18 +130,18 @@ def test_fetch_is_limited_by_the_partition_and_by_the_rest_of_the_request() -> N
 
 
 def test_fetch_of_a_broker_that_is_no_replica_is_unknown_leader_epoch() -> None:
-    """The broker's metadata may be newer than this leader's (Kafka followerReplicaOrThrow)."""
+    """The broker may have newer metadata than this leader (Kafka: followerReplicaOrThrow)."""
     leading = leader(replicas=(A, B), isr=(A, B))
     assert fetch_as(leading, C, offset=0).data.error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
-    # Without an epoch the request cannot show that its metadata is newer.
+    # A request without an epoch cannot show that its metadata is newer.
     without_epoch = fetch_as(leading, C, offset=0, leader_epoch=-1).data
     assert without_epoch.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_fetch_of_a_followers_earlier_incarnation_does_not_count() -> None:
-    """The follower may have lost its log since that incarnation, so the old Fetch proves nothing.
+    """The follower may have lost its log since its earlier start, so an old Fetch proves nothing.
 
-    B has registered again, with broker epoch 500; the Fetch names the earlier epoch, 101.
+    B has registered again, with broker epoch 500. The Fetch has the earlier epoch, 101.
     Kafka: testFetchFromFollowerWithStaleBrokerEpoch.
     """
     leading = leader(partition_log=log_of_epochs(0))
@@ -147,7 +152,7 @@ def test_fetch_of_a_followers_earlier_incarnation_does_not_count() -> None:
 
 
 def test_fetch_with_a_prefix_of_the_leaders_log_does_not_diverge() -> None:
-    """Such a follower needs no truncation.
+    """A follower whose log is a beginning of the leader's log needs no truncation.
 
     Its last batch, at offset 0, is of epoch 0. The leader has epoch 0 at the offsets 0 and 1.
     """
@@ -160,21 +165,21 @@ def test_fetch_with_a_prefix_of_the_leaders_log_does_not_diverge() -> None:
 @pytest.mark.parametrize(
     ("offset", "last_epoch", "diverging"),
     [
-        # The follower has three records of epoch 0: at the leader epoch 0 ends at 2.
+        # The follower has three records of epoch 0. At the leader epoch 0 ends at 2.
         (3, 0, EpochEndOffset(epoch=0, end_offset=2)),
-        # Only the follower has epoch 1: the answer names the epoch below it, 0.
+        # Only the follower has epoch 1. The answer has the largest epoch of the leader below it, 0.
         (3, 1, EpochEndOffset(epoch=0, end_offset=2)),
-        # The follower has more of epoch 2, which at the leader ends at the log end, 3.
+        # The follower has two records of epoch 2. At the leader epoch 2 ends at the log end, 3.
         (4, 2, EpochEndOffset(epoch=2, end_offset=3)),
     ],
 )
 def test_fetch_that_diverges_is_answered_with_the_end_of_the_epoch(
     offset: int, last_epoch: int, diverging: EpochEndOffset
 ) -> None:
-    """The follower truncates to that end before it gets records, so the Fetch is no progress.
+    """The follower must truncate to that end before it gets records, so the Fetch is no progress.
 
-    Kafka: testReadRecord with a diverging lastFetchedEpoch. The leader has epoch 0 at 0 and 1, and
-    epoch 2 at 2.
+    The leader has epoch 0 at the offsets 0 and 1, and epoch 2 at the offset 2.
+    Kafka: testReadRecord with a diverging lastFetchedEpoch.
     """
     leading = leader(partition_log=log_of_epochs(0, 0, 2), leader_epoch=3)
     answer = fetch_as(leading, B, offset=offset, leader_epoch=3, last_fetched_epoch=last_epoch).data
@@ -185,14 +190,17 @@ def test_fetch_that_diverges_is_answered_with_the_end_of_the_epoch(
 
 
 def test_fetch_with_an_epoch_after_all_known_is_out_of_range() -> None:
-    """The leader cannot determine the end offset of an epoch that it does not know, as in Kafka."""
+    """The leader cannot find the end of an epoch that it does not know; Kafka answers the same."""
     leading = leader(partition_log=log_of_epochs(0), leader_epoch=3)
     answer = fetch_as(leading, B, offset=1, leader_epoch=3, last_fetched_epoch=4).data
     assert answer.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_fetch_that_moves_the_high_watermark_is_answered_with_the_former_one() -> None:
-    """The follower gets the moved high watermark with its next Fetch, as in Kafka."""
+    """The answer has the high watermark from before the Fetch, as in Kafka.
+
+    The follower gets the moved one with its next Fetch.
+    """
     leading = leader(replicas=(A, B), isr=(A, B), partition_log=log_of_epochs(0))
     result = fetch_as(leading, B, offset=1, last_fetched_epoch=0)
     assert (result.data.high_watermark, result.new_high_watermark) == (0, 1)
@@ -200,9 +208,9 @@ def test_fetch_that_moves_the_high_watermark_is_answered_with_the_former_one() -
 
 
 def test_second_read_of_a_parked_fetch_counts_no_progress() -> None:
-    """The Fetch counted when it arrived; at its second read the follower may be dead.
+    """The Fetch counted when it arrived. At its second read the follower may be dead.
 
-    A parked Fetch waits at the broker for records, and is then read again, with
+    A parked Fetch waits at the broker until there are records. Then the broker reads again, with
     `update_fetch_state=False`.
     """
     leading = leader(partition_log=log_of_epochs(0))
@@ -219,15 +227,15 @@ def test_second_read_of_a_parked_fetch_counts_no_progress() -> None:
 
 
 def test_repeated_fetch_from_the_log_end_keeps_the_follower_caught_up() -> None:
-    """Most Fetches are of this kind, and the leader handles them by a shorter path.
+    """Most Fetches are of this kind, so the leader handles them in a shorter way.
 
-    Their one effect is that the follower counts as caught up, so that it remains in the ISR.
+    The only effect is that the follower counts as caught up, so that it stays in the ISR.
     """
     leading = leader(partition_log=log_of_epochs(0))
     fetch_as(leading, B, offset=1, last_fetched_epoch=0, now_us=0)
     again = fetch_as(leading, B, offset=1, last_fetched_epoch=0, now_us=LAG_MAX_US)
     assert (again.data.records, again.new_high_watermark, again.proposal) == ((), None, None)
-    # B is no longer at the log end, so the time of its last Fetch decides. C has never fetched.
+    # B is behind the new record, so the time of its last Fetch decides. C has never fetched.
     leading.append_records(records("a"), required_acks=1, now_us=LAG_MAX_US)
     proposal = leading.maybe_shrink_isr(2 * LAG_MAX_US)
     assert proposal is not None
@@ -235,10 +243,10 @@ def test_repeated_fetch_from_the_log_end_keeps_the_follower_caught_up() -> None:
 
 
 def test_repeated_fetch_from_the_log_end_returns_new_watermarks_and_leader_epochs() -> None:
-    """The leader reuses its last answer to such a Fetch only while this answer is still correct.
+    """The leader reuses its last answer to such a Fetch only while this answer is still right.
 
-    The first Fetches of B and C move the high watermark from 0 to 1, but their answers still have
-    0; only the next answers have 1.
+    The first Fetches of B and C move the high watermark from 0 to 1. Their own answers still have
+    0, and only the next answers have 1.
     """
     leading = leader(partition_log=log_of_epochs(0))
     high_watermarks = [
@@ -246,7 +254,7 @@ def test_repeated_fetch_from_the_log_end_returns_new_watermarks_and_leader_epoch
         for broker in (B, C, B, C)
     ]
     assert high_watermarks == [0, 0, 1, 1]
-    # Newer metadata: A is elected again. The partition epoch counts changes of the metadata.
+    # A is elected again. The partition epoch counts the changes of the partition's metadata.
     leading.make_leader(
         leader_epoch=2, partition_epoch=9, replicas=(A, B, C), isr=(A, B, C), now_us=0
     )
@@ -255,7 +263,7 @@ def test_repeated_fetch_from_the_log_end_returns_new_watermarks_and_leader_epoch
 
 
 def test_repeated_fetch_from_the_log_end_by_a_replaced_incarnation_is_refused() -> None:
-    """B has registered again since, with broker epoch 500, but this Fetch has the epoch 101."""
+    """B has registered again, with broker epoch 500. This Fetch has B's former epoch, 101."""
     leading = leader(partition_log=log_of_epochs(0))
     fetch_as(leading, B, offset=1, last_fetched_epoch=0)
     leading.update_eligible_brokers({**EVERYBODY, B: BrokerEpoch(500)})
@@ -264,7 +272,10 @@ def test_repeated_fetch_from_the_log_end_by_a_replaced_incarnation_is_refused() 
 
 
 def test_fetch_from_the_end_of_an_empty_log_is_answered_empty() -> None:
-    """The follower has no last epoch, so nothing can diverge; the second Fetch gets the same."""
+    """A follower without records has no last epoch that could diverge.
+
+    A second Fetch is the same.
+    """
     leading = leader(leader_epoch=1)
     for _ in range(2):
         answer = fetch_as(leading, B, offset=0).data

@@ -1,12 +1,16 @@
-"""A follower: its fetch position, and its handling of the answers (BEHAVIOUR 6.1, KIP-595).
+"""A follower: where it fetches from, and how it handles the answers (BEHAVIOUR 6.1, KIP-595).
+
+A leader epoch is the number of a partition's leadership. The high watermark is the offset below
+which all in-sync replicas (the ISR) have the records. If the follower's log has other batches than
+the leader's (they diverge), the follower truncates its log to where they agree.
 
 - A, B and C are the brokers 0, 1 and 2.
-- `log_of_epochs(0, 0, 2)` is a log with one record per number: two of leader epoch 0, one of 2. A
-  record's value is its offset and its epoch, such as "2@2".
-- `leader` makes A a leader in leader epoch 1, `follower` makes B a follower of A; both have empty
-  logs unless one is given.
+- `log_of_epochs(0, 0, 2)` returns a log with one record per number: two of leader epoch 0, then one
+  of epoch 2. A record's value is its offset and its epoch, such as "2@2".
+- `leader` makes A a leader in leader epoch 1, `follower` makes B a follower of A. Both have empty
+  logs unless a test gives one.
 - `replicate` sends one Fetch of the follower and applies the leader's answer.
-- The partition is __consumer_offsets-3, so that partition indexes are 3.
+- The partition is __consumer_offsets-3, so partition indexes are 3.
 - The argument of `fetch_position` is the largest number of bytes of the answer.
 
 BEHAVIOUR 6.1 is a section of docs/kafka/BEHAVIOUR.md; "Source" names Kafka's methods.
@@ -38,7 +42,7 @@ from tests.support.builders.partition_logs import (
 
 
 def test_fetch_position_is_the_log_end_in_the_leaders_epoch() -> None:
-    """The leader fences by the epoch, and finds divergence by the last fetched epoch."""
+    """The leader checks the epoch, and finds divergence by the epoch of the last fetched batch."""
     position = follower(partition_log=log_of_epochs(0, 2), leader_epoch=5).fetch_position(1000)
     assert position.fetch_offset == 2
     assert position.current_leader_epoch == 5
@@ -47,7 +51,7 @@ def test_fetch_position_is_the_log_end_in_the_leaders_epoch() -> None:
 
 
 def test_follower_appends_the_fetched_records_and_takes_the_high_watermark() -> None:
-    """The first Fetch returns the records; the second moves the leader's high watermark.
+    """The first Fetch gets the records. The second one moves the leader's high watermark.
 
     The leader reads the high watermark before it counts a Fetch, so only the third answer has 2.
     """
