@@ -69,9 +69,9 @@ def test_follower_appends_the_fetched_records_and_takes_the_high_watermark() -> 
 
 
 def test_followers_high_watermark_may_fall_to_a_new_leaders() -> None:
-    """A new leader begins with its own last high watermark, which may be lower than a follower's.
+    """A new leader begins with the high watermark that it had as a follower.
 
-    Kafka's follower takes over the lower value, too.
+    This may be lower than another follower's. Kafka's follower takes over the lower value, too.
     """
     log = log_of_epochs(0, 0)
     log.update_high_watermark(2)
@@ -92,7 +92,7 @@ def test_followers_high_watermark_may_fall_to_a_new_leaders() -> None:
     ],
 )
 def test_answer_with_an_error_changes_nothing(error: ErrorCode) -> None:
-    """The fetcher backs off or waits for metadata; the log does not change."""
+    """The fetcher then waits some time, or waits for newer metadata; the log does not change."""
     following = follower(partition_log=log_of_epochs(0))
     result = following.handle_fetch_response(
         following.fetch_position(1), PartitionData(partition_index=3, error_code=error)
@@ -102,11 +102,12 @@ def test_answer_with_an_error_changes_nothing(error: ErrorCode) -> None:
 
 
 def test_answer_to_another_leader_epoch_is_ignored() -> None:
-    """Leadership changed while the Fetch waited, so the records may be of a replaced leader."""
+    """The follower got another leader while the Fetch waited; the records may be of the old one."""
     leading = leader(partition_log=log_of_epochs(0))
     following = follower()
     request = following.fetch_position(1000)
     answer = leading.fetch(request, replica_id=B, replica_epoch=-1, max_bytes=1000, now_us=0)
+    # Before the answer arrives, C becomes the leader.
     following.make_follower(
         leader_id=C, leader_epoch=2, partition_epoch=2, replicas=REPLICAS, isr=REPLICAS
     )
@@ -116,7 +117,10 @@ def test_answer_to_another_leader_epoch_is_ignored() -> None:
 
 
 def test_answer_to_an_earlier_position_is_ignored() -> None:
-    """Appending the same batches twice would break the log."""
+    """The same answer arrives twice.
+
+    If its batches were appended twice, the log would be broken.
+    """
     leading = leader(partition_log=log_of_epochs(0))
     following = follower()
     request = following.fetch_position(1000)
@@ -146,11 +150,12 @@ def test_answer_to_a_replica_that_no_longer_follows_is_ignored(leader_id: int) -
 
 
 def test_corrupt_records_are_not_appended() -> None:
-    """The follower fetches them again, and does not take over the answer's high watermark, 1."""
+    """The follower fetches the records again, and ignores the high watermark of the answer, 1."""
     leading = leader(partition_log=log_of_epochs(0))
     following = follower()
     request = following.fetch_position(1000)
     data = leading.fetch(request, replica_id=B, replica_epoch=-1, max_bytes=1000, now_us=0).data
+    # `crc=1` is a wrong checksum.
     broken = replace(data, records=(replace(data.records[0], crc=1),), high_watermark=1)
     result = following.handle_fetch_response(request, broken)
     assert result.error is ErrorCode.CORRUPT_MESSAGE
@@ -160,22 +165,23 @@ def test_corrupt_records_are_not_appended() -> None:
 # -- divergence --
 
 
-# `diverging` is the leader's answer: an epoch, and the offset at which it ends in the leader's log.
+# `epochs` are those of the follower's records. `diverging` is the leader's answer: an epoch, and
+# the offset at which it ends in the leader's log. `offset` is where the follower truncates to.
 @pytest.mark.parametrize(
     ("epochs", "diverging", "offset"),
     [
-        ((0, 0, 1), (0, 1), 1),  # both have epoch 0, the leader's is shorter
-        ((0, 0, 1), (0, 3), 2),  # both have epoch 0, the follower's is shorter
-        ((0, 0, 3), (2, 2), 2),  # the follower lacks epoch 2: end of the next lower epoch
-        ((0, 0, 1), (1, 9), 3),  # limited to the follower's log end
-        ((0, 0), (5, 1), 1),  # all of the follower's epochs are older
-        ((4, 4), (2, 3), 0),  # all of the follower's epochs are newer
+        ((0, 0, 1), (0, 1), 1),  # both have epoch 0, and the leader's ends earlier
+        ((0, 0, 1), (0, 3), 2),  # both have epoch 0, and the follower's ends earlier
+        ((0, 0, 3), (2, 2), 2),  # the follower lacks epoch 2: the end of its next lower epoch
+        ((0, 0, 1), (1, 9), 3),  # the follower's log ends before the leader's epoch
+        ((0, 0), (5, 1), 1),  # all epochs of the follower are older
+        ((4, 4), (2, 3), 0),  # all epochs of the follower are newer
     ],
 )
 def test_truncation_offset_is_the_lower_end_of_the_epoch_that_both_logs_have(
     epochs: tuple[int, ...], diverging: tuple[int, int], offset: int
 ) -> None:
-    """A follower truncates to where both logs may still agree.
+    """A follower truncates to the last offset at which both logs may still agree.
 
     Source: AbstractFetcherThread.getOffsetTruncationState.
     """
@@ -185,9 +191,9 @@ def test_truncation_offset_is_the_lower_end_of_the_epoch_that_both_logs_have(
 
 
 def test_diverging_follower_truncates_and_traces_it() -> None:
-    """The suffix that the new leader lacks was never committed.
+    """Records that the new leader does not have were never committed, so they may be truncated.
 
-    Both logs have the offsets 0 and 1 of epoch 0; the follower's also has 2 and 3 of epoch 0.
+    Both logs have the offsets 0 and 1 of epoch 0. The follower also has 2 and 3 of epoch 0.
     """
     leading = leader(B, log_of_epochs(0, 0, 2), leader_epoch=3)
     following = follower(A, log_of_epochs(0, 0, 0, 0), leader_id=B, leader_epoch=3)
@@ -202,7 +208,10 @@ def test_diverging_follower_truncates_and_traces_it() -> None:
 
 
 def test_diverging_answer_does_not_move_the_high_watermark_forward() -> None:
-    """Only the next Fetch moves it, because the logs agree then. Source: processFetchRequest."""
+    """Only after the truncation do the logs agree, so only the next Fetch moves it.
+
+    Source: Kafka processFetchRequest.
+    """
     log = log_of_epochs(0, 2)
     log.update_high_watermark(2)
     leading = leader(B, log, leader_epoch=3)
@@ -213,7 +222,10 @@ def test_diverging_answer_does_not_move_the_high_watermark_forward() -> None:
 
 
 def test_truncation_below_the_high_watermark_lowers_it() -> None:
-    """After an unclean election committed records are lost, and the trace shows the loss."""
+    """After an unclean election (of a replica that was not in sync) committed records are lost.
+
+    The trace, the run's recorded rows of events, shows the loss.
+    """
     log = log_of_epochs(0, 0, 0)
     log.update_high_watermark(3)
     leading = leader(B, log_of_epochs(0), leader_epoch=3)
@@ -227,22 +239,25 @@ def test_truncation_below_the_high_watermark_lowers_it() -> None:
 
 
 def test_divergence_over_several_epochs_terminates() -> None:
-    """KIP-279: each Fetch compares an older epoch until the logs agree."""
+    """Each Fetch compares an older epoch, until the logs agree (KIP-279)."""
     leading = leader(B, log_of_epochs(0, 0, 3, 3, 6, 6), leader_epoch=7)
     following = follower(A, log_of_epochs(0, 0, 1, 2, 2, 4, 4, 5), leader_id=B, leader_epoch=7)
-    for _ in range(6):  # more Fetches than are needed: one for each epoch of the follower's log
+    # Six Fetches are enough: the follower's log has six epochs.
+    for _ in range(6):
         replicate(leading, following)
     assert values(following.log) == values(leading.log)
     check_agreement([leading.log, following.log])
 
 
 def test_former_leader_without_batches_of_its_epoch_does_not_loop() -> None:
-    """Epoch 5 of the former leader has no batches: its entry in the epoch cache is the log end.
+    """A follower must forget its newest epoch if it has no batch of it.
 
-    1. The first Fetch names epoch 5, which the new leader's log lacks, so the answer diverges.
-    2. The follower has no batch to truncate. It must remove the entry of epoch 5 all the same:
-       otherwise each further Fetch would get the same answer.
-    3. The second Fetch names epoch 0, and its answer has the record of epoch 4.
+    1. The former leader has an entry for epoch 5 at its log end, and no batch of this epoch.
+    2. Its first Fetch as a follower names epoch 5. The new leader does not know this epoch, so its
+       answer says that the logs diverge.
+    3. The follower has no batch to truncate, but must remove the entry. Otherwise each later Fetch
+       would get the same answer.
+    4. The second Fetch names epoch 0, and its answer has the record of epoch 4.
     """
     resigned = leader(A, log_of_epochs(0, 0), leader_epoch=5)
     leading = leader(B, log_of_epochs(0, 0, 4), leader_epoch=6)
@@ -257,7 +272,7 @@ def test_former_leader_without_batches_of_its_epoch_does_not_loop() -> None:
 def test_leader_and_follower_of_different_leader_epochs_do_not_replicate() -> None:
     """A replaced leader (a zombie) must see no progress of a follower that has a newer leader.
 
-    A follower that does not know its leader's new epoch yet is fenced (BEHAVIOUR 6.5).
+    A follower that does not know its leader's new epoch yet is refused, too (BEHAVIOUR 6.5).
     """
     zombie = leader(A, log_of_epochs(0), leader_epoch=1)
     newer_follower = follower(B, log_of_epochs(0), leader_id=C, leader_epoch=2)

@@ -1,13 +1,16 @@
-"""The ISR: shrinking, expansion, and every answer to AlterPartition (BEHAVIOUR 6.1).
+"""The ISR (the in-sync replicas): shrinking, expansion, and the answers to AlterPartition.
 
-The leader proposes a new ISR to the controller and continues with the committed ISR (`isr`). Until
-the answer the high watermark waits for the maximal ISR, which has the members of both ISRs.
+The ISR is in the metadata of the controller. To change it, the leader proposes a new ISR with the
+request AlterPartition. Until the answer, `isr` stays the committed ISR, the one that the controller
+has confirmed. The high watermark (the offset below which the in-sync replicas have all records)
+must meanwhile satisfy both ISRs: it waits for the maximal ISR, which has the members of both.
 
-- A, B and C are the brokers 0, 1 and 2, registered with the broker epochs 100, 101 and 102
-  (EVERYBODY); A leads.
+- A, B and C are the brokers 0, 1 and 2; A leads. EVERYBODY has their registrations, with the broker
+  epochs 100, 101 and 102.
+- A fenced broker is one that the controller counts as dead. An incarnation is one life of a broker.
 - `fetch_as(leading, B, offset=1)` fetches as broker B, whose log ends at offset 1.
-- `log_of_epochs(0, 0)` is a log with two records of leader epoch 0.
-- `check_acknowledged` is None while an append waits.
+- `log_of_epochs(0, 0)` returns a log with two records of leader epoch 0.
+- `check_acknowledged` returns None while an append waits.
 - LAG_MAX_US is replica.lag.time.max.ms, 30 s; min.insync.replicas is 2.
 
 BEHAVIOUR 6.1 is a section of docs/kafka/BEHAVIOUR.md; "Source" names Kafka's methods and tests.
@@ -45,9 +48,9 @@ def answer(
     leader_epoch: int = 1,
     partition_epoch: int = 2,
 ) -> AlterPartitionPartitionResponse:
-    """Return the controller's answer to `proposal`, by default that the new ISR is committed.
+    """Return the controller's answer to `proposal`; by default the new ISR is confirmed.
 
-    A committed proposal increases the partition epoch, here from 1 to 2.
+    A confirmed proposal increases the partition epoch, here from 1 to 2.
     """
     return AlterPartitionPartitionResponse(
         partition_index=proposal.data.partition_index,
@@ -60,10 +63,10 @@ def answer(
 
 
 def shrinking() -> tuple[Partition, IsrProposal]:
-    """Return a leader of three that proposes to remove C, which never fetched."""
+    """Return a leader of three replicas that proposes to remove C, which has never fetched."""
     leading = leader(partition_log=log_of_epochs(0))
     fetch_as(leading, B, offset=1, last_fetched_epoch=0, now_us=LAG_MAX_US)
-    # Just later than the limit, counted from 0, when the leader epoch began.
+    # Just later than the limit. The time counts from 0, when the leader epoch began.
     proposal = leading.maybe_shrink_isr(LAG_MAX_US + 1)
     assert proposal is not None
     return leading, proposal
@@ -81,7 +84,10 @@ def expanding() -> tuple[Partition, IsrProposal]:
 
 
 def test_shrink_waits_for_replica_lag_time_max() -> None:
-    """A follower in the ISR counts as caught up when the leader epoch begins."""
+    """When a leader epoch begins, each follower in the ISR counts as caught up.
+
+    One microsecond after the limit, the followers that have not fetched are removed.
+    """
     leading = leader(partition_log=log_of_epochs(0), now_us=SECOND)
     assert leading.maybe_shrink_isr(SECOND + LAG_MAX_US) is None
     proposal = leading.maybe_shrink_isr(SECOND + LAG_MAX_US + 1)
@@ -101,10 +107,13 @@ def test_shrink_keeps_a_follower_at_the_log_end_however_old_its_fetch_is() -> No
 
 
 def test_shrink_keeps_a_follower_that_follows_a_busy_leader() -> None:
-    """B is always behind, but each Fetch begins where the log ended at B's last Fetch."""
+    """B is always behind the log end, but each Fetch begins where the log ended one Fetch before.
+
+    So B keeps up.
+    """
     leading = leader(isr=(A, B), replicas=(A, B))
-    fetch_offset, last_epoch = 0, -1  # -1: B's log is empty
-    # The log grows before and after each Fetch, one of which B sends each second.
+    fetch_offset, last_epoch = 0, -1  # B's log is empty, and -1 is no epoch
+    # B sends a Fetch each second; the log grows before and after each Fetch.
     for step in range(1, 100):
         leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=step * SECOND)
         fetch_as(
@@ -116,12 +125,13 @@ def test_shrink_keeps_a_follower_that_follows_a_busy_leader() -> None:
 
 
 def test_shrink_drops_a_follower_that_fetches_but_falls_behind() -> None:
-    """Fetches alone are not enough: each must begin where the log ended at the Fetch before.
+    """A follower keeps up only if each Fetch begins where the log ended at the Fetch before.
 
-    B keeps asking for offset 1, and the log ends at 3.
+    B fetches from offset 1 again and again, and the log ends at 3.
     """
     leading = leader(isr=(A, B), replicas=(A, B), partition_log=log_of_epochs(0, 0, 0))
-    for step in range(LAG_MAX_US // SECOND + 2):  # for longer than 30 s
+    # Fetch each second for longer than the limit of 30 s.
+    for step in range(LAG_MAX_US // SECOND + 2):
         fetch_as(leading, B, offset=1, last_fetched_epoch=0, now_us=step * SECOND)
     proposal = leading.maybe_shrink_isr(LAG_MAX_US + SECOND)
     assert proposal is not None
@@ -129,7 +139,7 @@ def test_shrink_drops_a_follower_that_fetches_but_falls_behind() -> None:
 
 
 def test_shrink_proposal_names_epochs_of_leader_partition_and_brokers() -> None:
-    """The controller refuses a proposal that is not based on its latest state."""
+    """The controller refuses a proposal that was not made from the controller's latest state."""
     leading, proposal = shrinking()
     assert proposal.data.leader_epoch == 1
     assert proposal.data.partition_epoch == 1
@@ -138,21 +148,21 @@ def test_shrink_proposal_names_epochs_of_leader_partition_and_brokers() -> None:
 
 
 def test_shrink_changes_nothing_until_answered() -> None:
-    """A leader that cannot reach the controller never commits alone."""
+    """A leader that cannot reach the controller must not commit records alone."""
     leading, _ = shrinking()
-    assert leading.isr == leading.maximal_isr == REPLICAS  # C, too
+    assert leading.isr == leading.maximal_isr == REPLICAS  # C is still a member of both
     info = leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=LAG_MAX_US)
-    # B has the record now; C is still in the maximal ISR, and has not.
+    # B has the record now. C has not, and is still in the maximal ISR.
     fetch_as(leading, B, offset=2, last_fetched_epoch=1, now_us=LAG_MAX_US + 2)
     assert leading.check_acknowledged(info.next_offset) is None
-    # While its proposal is in flight, the leader makes no other.
+    # The leader makes no other proposal while one is in flight.
     assert leading.maybe_shrink_isr(9 * LAG_MAX_US) is None
 
 
 def test_confirmed_shrink_advances_the_high_watermark() -> None:
-    """A removed replica no longer limits the high watermark.
+    """A removed replica no longer holds the high watermark back.
 
-    The log has one record. B has fetched it, and C has not. Source: PartitionTest.testShrinkIsr.
+    The log has one record, which B has fetched and C has not. Source: PartitionTest.testShrinkIsr.
     """
     leading, proposal = shrinking()
     result = leading.handle_alter_partition_response(
@@ -168,7 +178,7 @@ def test_confirmed_shrink_advances_the_high_watermark() -> None:
 
 
 def test_expansion_is_proposed_when_a_follower_reaches_the_high_watermark() -> None:
-    """The leader proposes the expansion while it handles the Fetch.
+    """The leader makes the proposal while it handles the follower's Fetch.
 
     Source: Kafka PartitionTest.testIsrExpansion.
     """
@@ -178,7 +188,7 @@ def test_expansion_is_proposed_when_a_follower_reaches_the_high_watermark() -> N
 
 
 def test_expansion_below_the_high_watermark_is_not_proposed() -> None:
-    """A member of the ISR must have every acknowledged record."""
+    """A member of the ISR must have every acknowledged record: it must reach the high watermark."""
     leading = leader(isr=(A, B))
     for value in ("a", "b"):
         leading.append_records(records(value), required_acks=ACKS_ALL, now_us=0)
@@ -189,13 +199,14 @@ def test_expansion_below_the_high_watermark_is_not_proposed() -> None:
 
 
 def test_expansion_below_the_start_of_the_leader_epoch_is_not_proposed() -> None:
-    """The high watermark of a new leader may be too low for the comparison.
+    """A new leader's high watermark may be too low to tell whether a follower has all records.
 
+    So the follower must also reach the offset at which the leader epoch began.
     Source: Kafka PartitionTest.testIsrNotExpandedIfReplicaIsBehindLeaderEpochStart.
 
-    1. The old leader has acknowledged both records. This replica, a member of the ISR, has them,
-       but its own high watermark is still 0.
-    2. This replica is elected. A follower at offset 1 is above its high watermark, but lacks the
+    1. The old leader has acknowledged two records. This replica, a member of the ISR, has them, but
+       its own high watermark is still 0.
+    2. This replica is elected. A follower at offset 1 is above this high watermark, but lacks the
        second record.
     """
     leading = leader(partition_log=log_of_epochs(0, 0), isr=(A, B))
@@ -206,16 +217,16 @@ def test_expansion_below_the_start_of_the_leader_epoch_is_not_proposed() -> None
 @pytest.mark.parametrize(
     ("eligible", "replica_epoch", "proposed"),
     [
-        ({A: BrokerEpoch(100), B: BrokerEpoch(101)}, 102, False),  # fenced or shutting down
+        ({A: BrokerEpoch(100), B: BrokerEpoch(101)}, 102, False),  # C is fenced or shutting down
         (EVERYBODY, 102, True),
-        (EVERYBODY, -1, True),  # a fetcher without a broker epoch is not checked
-        (EVERYBODY, 103, False),  # an incarnation that is not in the metadata yet
+        (EVERYBODY, -1, True),  # a Fetch without a broker epoch is not checked
+        (EVERYBODY, 103, False),  # the metadata do not have this incarnation of C yet
     ],
 )
 def test_expansion_is_for_the_registered_unfenced_incarnation(
     eligible: dict[BrokerId, BrokerEpoch], replica_epoch: int, proposed: bool
 ) -> None:
-    """The controller would refuse others with INELIGIBLE_REPLICA (KIP-841, KIP-903)."""
+    """The controller would refuse other members with INELIGIBLE_REPLICA (KIP-841, KIP-903)."""
     leading = leader(isr=(A, B))
     leading.update_eligible_brokers(eligible)
     result = fetch_as(leading, C, offset=0, replica_epoch=replica_epoch)
@@ -223,11 +234,11 @@ def test_expansion_is_for_the_registered_unfenced_incarnation(
 
 
 def test_expansion_in_flight_counts_for_the_high_watermark_at_once() -> None:
-    """The controller may already have applied the expansion, and may then elect the new member."""
+    """The controller may have applied the expansion already, and may elect the new member."""
     leading, _ = expanding()
     assert (leading.isr, leading.maximal_isr) == ((A, B), REPLICAS)
     info = leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=LAG_MAX_US * 2)
-    # B, which is in the ISR, has the record; C, which is only proposed, has not.
+    # B, which is in the ISR, has the record. C, whose membership is only proposed, has not.
     fetch_as(leading, B, offset=2, last_fetched_epoch=1, now_us=LAG_MAX_US * 2)
     assert leading.check_acknowledged(info.next_offset) is None
     fetch_as(leading, C, offset=2, last_fetched_epoch=1, now_us=LAG_MAX_US * 2)
@@ -235,7 +246,7 @@ def test_expansion_in_flight_counts_for_the_high_watermark_at_once() -> None:
 
 
 def test_expansion_in_flight_does_not_count_for_min_insync_replicas() -> None:
-    """acks=all counts committed members, because the expansion may be refused."""
+    """For acks=all only confirmed members count, because the expansion may be refused."""
     leading = leader(partition_log=log_of_epochs(0), isr=(A,))
     assert fetch_as(leading, B, offset=1, last_fetched_epoch=0).proposal is not None
     info = leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=0)
@@ -244,7 +255,7 @@ def test_expansion_in_flight_does_not_count_for_min_insync_replicas() -> None:
 
 
 def test_one_proposal_is_in_flight_at_a_time() -> None:
-    """A proposal names the partition epoch, which an earlier proposal will increase."""
+    """A proposal names the partition epoch, and a proposal in flight may increase this epoch."""
     leading = leader(isr=(A,), min_insync_replicas=1)
     assert fetch_as(leading, B, offset=0).proposal is not None
     assert fetch_as(leading, C, offset=0).proposal is None
@@ -252,17 +263,20 @@ def test_one_proposal_is_in_flight_at_a_time() -> None:
 
 
 def test_high_watermark_waits_for_a_caught_up_follower_outside_the_isr() -> None:
-    """The follower C is about to join; a faster watermark would keep it out (BEHAVIOUR 6.1)."""
+    """C is about to join the ISR. If the high watermark moved on faster, C could never join.
+
+    Kafka has the same rule (BEHAVIOUR 6.1).
+    """
     leading = leader(partition_log=log_of_epochs(0), isr=(A, B))
     fetch_as(leading, C, offset=1, last_fetched_epoch=0)
 
-    # Newer metadata with the same ISR ends the proposal to add C.
+    # Newer metadata with the same ISR end the proposal to add C.
     leading.make_leader(leader_epoch=1, partition_epoch=2, replicas=REPLICAS, isr=(A, B), now_us=0)
     leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=0)
-    # B has 2 records, but the high watermark waits at C's 1.
+    # B has two records. The high watermark waits at offset 1, which C has reached.
     assert fetch_as(leading, B, offset=2, last_fetched_epoch=1, now_us=1).new_high_watermark == 1
 
-    # C is fenced now, and cannot join: the high watermark no longer waits for it.
+    # C is fenced now and cannot join, so the high watermark no longer waits for it.
     leading.update_eligible_brokers({A: BrokerEpoch(100), B: BrokerEpoch(101)})
     info = leading.append_records(records("y"), required_acks=ACKS_ALL, now_us=2)
     assert info.new_high_watermark == 2
@@ -287,10 +301,10 @@ def test_high_watermark_waits_for_a_caught_up_follower_outside_the_isr() -> None
     ],
 )
 def test_refusal_of_unknown_outcome_keeps_the_maximal_isr(error: ErrorCode, retry: bool) -> None:
-    """The controller may have applied the proposal, so the members of both ISRs count.
+    """The controller may have applied the proposal, so the members of both ISRs must count.
 
-    Without a retry the leader waits for metadata, because the controller knows a newer state.
-    Source: handleAlterPartitionError.
+    Without a retry the leader waits for metadata: the error shows that the controller has a newer
+    state. Source: Kafka handleAlterPartitionError.
     """
     leading, proposal = expanding()
     result = leading.handle_alter_partition_response(
@@ -303,7 +317,7 @@ def test_refusal_of_unknown_outcome_keeps_the_maximal_isr(error: ErrorCode, retr
 
 
 def test_ineligible_replica_withdraws_the_proposal() -> None:
-    """The controller has not applied the proposal, so the leader may propose the ISR again."""
+    """INELIGIBLE_REPLICA says that the proposal was not applied, so it can be made again."""
     leading, proposal = expanding()
     result = leading.handle_alter_partition_response(
         proposal, answer(leading, proposal, ErrorCode.INELIGIBLE_REPLICA), now_us=0
@@ -314,7 +328,10 @@ def test_ineligible_replica_withdraws_the_proposal() -> None:
 
 
 def test_confirmed_expansion_becomes_the_committed_isr() -> None:
-    """The leader may then propose again. Source: PartitionTest.testIsrExpansion, success."""
+    """After the answer no proposal is in flight.
+
+    Source: PartitionTest.testIsrExpansion, success.
+    """
     leading, proposal = expanding()
     result = leading.handle_alter_partition_response(proposal, answer(leading, proposal), now_us=0)
     assert result.committed_isr == leading.isr == leading.maximal_isr == REPLICAS
@@ -325,10 +342,10 @@ def test_confirmed_expansion_becomes_the_committed_isr() -> None:
     ("leader_epoch", "partition_epoch"), [(2, 2), (1, 0)], ids=["leader epoch", "partition epoch"]
 )
 def test_success_for_other_epochs_is_ignored(leader_epoch: int, partition_epoch: int) -> None:
-    """Metadata will bring the current state. Source: handleAlterPartitionUpdate.
+    """The answer is not about the leader's present state; newer metadata will follow.
 
-    The leader is in leader epoch 1 and partition epoch 1: the answer names a newer leader epoch, or
-    an older partition epoch.
+    The leader is in leader epoch 1 and partition epoch 1. The answer names a newer leader epoch, or
+    an older partition epoch. Source: Kafka handleAlterPartitionUpdate.
     """
     leading, proposal = expanding()
     response = answer(leading, proposal, leader_epoch=leader_epoch, partition_epoch=partition_epoch)
@@ -339,7 +356,7 @@ def test_success_for_other_epochs_is_ignored(leader_epoch: int, partition_epoch:
 
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION])
 def test_answer_after_newer_metadata_is_ignored(error: ErrorCode) -> None:
-    """The metadata (partition epoch 3) has overtaken the answer (partition epoch 2)."""
+    """The metadata, with partition epoch 3, have overtaken the answer, with partition epoch 2."""
     leading, proposal = expanding()
     leading.make_leader(leader_epoch=1, partition_epoch=3, replicas=REPLICAS, isr=(A, C), now_us=0)
     result = leading.handle_alter_partition_response(
@@ -352,7 +369,7 @@ def test_answer_after_newer_metadata_is_ignored(error: ErrorCode) -> None:
 
 
 def test_answer_after_the_leader_resigned_is_ignored() -> None:
-    """A follower has no ISR to change."""
+    """A follower has no ISR that it could change."""
     leading, proposal = expanding()
     leading.make_follower(
         leader_id=B, leader_epoch=2, partition_epoch=2, replicas=REPLICAS, isr=(B, C)

@@ -1,12 +1,17 @@
-"""Leadership of a replica, as metadata sets it. Mirrors Kafka's PartitionTest.
+"""How a replica becomes a leader or a follower, as the metadata say. After Kafka's PartitionTest.
+
+A leader epoch is the number of a partition's leadership; each election increases it. The partition
+epoch counts all changes of the partition's metadata. The high watermark is the offset below which
+all in-sync replicas (the ISR) have the records.
 
 - A, B and C are the brokers 0, 1 and 2.
-- `replica` makes a replica without a leader, by default A's.
+- `replica` returns a replica without a leader, by default A's.
 - `leader` makes A the leader, and `follower` makes B a follower of A, in leader epoch 1 and
   partition epoch 1.
-- `log_of_epochs(0, 0, 2)` is a log with one record per number: two of leader epoch 0, one of 2.
+- `log_of_epochs(0, 0, 2)` returns a log with one record per number: two of leader epoch 0, then one
+  of epoch 2.
 - `fetch_as(leading, B, offset=2)` fetches as broker B, whose log ends at offset 2.
-- min.insync.replicas is 2.
+- min.insync.replicas, the least number of in-sync replicas for a write, is 2.
 
 Names such as testMakeLeaderUpdatesEpochCache are tests of Kafka's PartitionTest.
 """
@@ -33,7 +38,7 @@ from tests.support.builders.partition_logs import (
 
 
 def test_make_leader_begins_its_epoch_at_the_log_end() -> None:
-    """The entry exists before the first append. Kafka: testMakeLeaderUpdatesEpochCache."""
+    """The epoch has an entry before its first append. Kafka: testMakeLeaderUpdatesEpochCache."""
     leading = leader(partition_log=log_of_epochs(0, 0, 2), leader_epoch=5)
     assert leading.is_leader
     assert leading.leader_epoch_start_offset == 3
@@ -44,7 +49,7 @@ def test_make_leader_begins_its_epoch_at_the_log_end() -> None:
 def test_make_leader_keeps_its_own_last_high_watermark() -> None:
     """A new leader begins with the high watermark that it had as a follower.
 
-    The followers' Fetches advance it; no follower has fetched here.
+    Only Fetches of followers advance it, and no follower has fetched here.
     """
     log = log_of_epochs(0, 0, 0)
     log.update_high_watermark(1)
@@ -54,7 +59,7 @@ def test_make_leader_keeps_its_own_last_high_watermark() -> None:
 
 
 def test_make_leader_in_an_isr_of_one_commits_its_whole_log() -> None:
-    """The leader is the whole ISR, so no Fetch of a follower needs to move the high watermark."""
+    """The leader is the only member of the ISR, so it need not wait for a follower's Fetch."""
     partition = replica(partition_log=log_of_epochs(0, 0, 0), min_insync_replicas=1)
     change = partition.make_leader(
         leader_epoch=1, partition_epoch=1, replicas=REPLICAS, isr=(A,), now_us=0
@@ -67,7 +72,7 @@ def test_make_leader_in_an_isr_of_one_commits_its_whole_log() -> None:
 
 
 def test_make_leader_returns_whether_the_epoch_is_new() -> None:
-    """The broker starts a load only for a new leader epoch."""
+    """A broker loads its groups only when it leads in a new leader epoch, so it must know."""
     partition = replica(partition_log=log_of_epochs(0))
     first = partition.make_leader(
         leader_epoch=3, partition_epoch=1, replicas=REPLICAS, isr=REPLICAS, now_us=0
@@ -91,7 +96,7 @@ def test_make_leader_with_an_older_partition_epoch_changes_nothing() -> None:
         leader_epoch=5, partition_epoch=8, replicas=REPLICAS, isr=REPLICAS, now_us=0
     )
     assert change.stale
-    # Unchanged, although the stale metadata names leader epoch 5.
+    # Nothing has changed, although the old metadata name leader epoch 5.
     assert (leading.leader_epoch, leading.partition_epoch, leading.isr) == (4, 9, (A, B))
 
 
@@ -112,13 +117,13 @@ def test_make_leader_outside_its_replicas_is_misuse() -> None:
 
 
 def test_make_follower_of_itself_is_misuse() -> None:
-    """A broker that metadata names as leader must be made leader."""
+    """If the metadata name the broker itself as the leader, it must be made leader."""
     with pytest.raises(SimulationError):
         follower(B, leader_id=B)
 
 
 def test_re_election_of_the_same_leader_begins_a_new_epoch_and_keeps_follower_offsets() -> None:
-    """The leader's log is unchanged, so the offsets of its followers are still right."""
+    """The leader's log did not change, so what it knows of its followers' logs is still true."""
     leading = leader(partition_log=log_of_epochs(0, 0), isr=(A, B))
     fetch_as(leading, B, offset=2, last_fetched_epoch=0)
     leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=0)
@@ -133,7 +138,7 @@ def test_re_election_of_the_same_leader_begins_a_new_epoch_and_keeps_follower_of
 
 
 def test_leader_after_following_forgets_the_offsets_of_its_followers() -> None:
-    """The followers' logs may have been truncated in between."""
+    """While the broker was a follower, the other replicas may have truncated their logs."""
     leading = leader(isr=(A, B), min_insync_replicas=1)
     fetch_as(leading, B, offset=0)
 
@@ -145,11 +150,11 @@ def test_leader_after_following_forgets_the_offsets_of_its_followers() -> None:
     leading.make_leader(
         leader_epoch=3, partition_epoch=3, replicas=REPLICAS, isr=REPLICAS, now_us=0
     )
-    assert leading.follower_log_end_offset(B) == -1  # -1: unknown
+    assert leading.follower_log_end_offset(B) == -1  # not known
 
 
 def test_follower_refuses_appends_and_fetches() -> None:
-    """Clients with stale metadata must look up the leader again."""
+    """Clients with outdated metadata must look up the leader again."""
     following = follower()
     refused = following.append_records(records("x"), required_acks=1, now_us=0)
     assert refused.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -163,7 +168,7 @@ def test_follower_refuses_appends_and_fetches() -> None:
 
 
 def test_make_follower_without_leader_leaves_the_partition_offline() -> None:
-    """No replica of the ISR is alive: the controller names leader -1."""
+    """No replica of the ISR is alive, so the controller names no leader (-1)."""
     partition = replica(B)
     change = partition.make_follower(
         leader_id=NO_BROKER, leader_epoch=2, partition_epoch=2, replicas=REPLICAS, isr=(A,)
@@ -184,9 +189,9 @@ def test_make_follower_traces_its_leader() -> None:
 
 
 def test_restarted_leader_resumes_its_epoch_at_its_log_end() -> None:
-    """A broker that restarts before it is fenced leads on in the same epoch.
+    """A broker that restarts before the controller fences it goes on leading in the same epoch.
 
-    The epoch cache has one entry: epoch 1 begins at offset 0, and not again at 2.
+    The epoch cache keeps its one entry: epoch 1 begins at offset 0, and not again at 2.
     """
     log = log_of_epochs(1, 1)
     leading = leader(partition_log=log, leader_epoch=1)
@@ -196,7 +201,7 @@ def test_restarted_leader_resumes_its_epoch_at_its_log_end() -> None:
 
 
 def test_reassignment_changes_the_followers() -> None:
-    """A removed replica must not hold the high watermark back, and an added one must be counted."""
+    """A removed replica must not hold the high watermark back. An added replica must be counted."""
     leading = leader(isr=(A, B))
     leading.make_leader(
         leader_epoch=1, partition_epoch=2, replicas=(A, B, BrokerId(7)), isr=(A, B), now_us=0

@@ -1,9 +1,10 @@
-"""Replication under any order of events: records acknowledged with acks=all are kept.
+"""Replication under random events: records that were acknowledged with acks=all are kept.
 
-Kafka promises this for three replicas, min.insync.replicas 2, clean elections and no power loss.
-`ClusterModel` has the three replicas, a controller and their messages in flight. Each method is one
-event, and does nothing where the event is impossible; `heal` restarts and connects all brokers
-until their logs are equal. `check` and `check_logs` raise InvariantViolation.
+Kafka promises this for three replicas, if min.insync.replicas is 2 (each write needs two replicas
+in sync), elections are clean (of replicas in sync), and no broker loses power. `ClusterModel` has
+the three replicas, a controller, and the messages between them. Each of its methods is one event,
+and does nothing where the event is impossible. `heal` restarts and connects all brokers until their
+logs are equal. `check` and `check_logs` raise InvariantViolation.
 """
 
 import random
@@ -24,7 +25,7 @@ STEPS = 400
 
 
 class ReplicationMachine(RuleBasedStateMachine):
-    """Hypothesis chooses the events, and shrinks a schedule that breaks an invariant."""
+    """Hypothesis draws the events. It shortens a sequence of events that breaks an invariant."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +45,8 @@ class ReplicationMachine(RuleBasedStateMachine):
     def deliver_fetch(self, broker: BrokerId) -> None:
         self.model.deliver_fetch(broker)
 
-    # 11 s is longer than the model's replica.lag.time.max.ms of 10 s, so followers lag.
+    # 11 s is longer than the model's replica.lag.time.max.ms of 10 s: followers that have not
+    # fetched lag then.
     @rule(broker=BROKERS, seconds=st.sampled_from([0, 11]))
     def shrink(self, broker: BrokerId, seconds: int) -> None:
         self.model.pass_time(seconds)
@@ -104,19 +106,20 @@ TestReplication.settings = settings(
 
 
 def walk(seed: int, *, unclean: bool = False) -> ClusterModel:
-    """Return the cluster after a long random schedule, healed, with one more record committed.
+    """Return the model after a random schedule of STEPS events, healed, and with one more record.
 
-    A seed is that of a random number generator. Each seed draws the rate of each event for each
-    broker: in some seeds a broker rarely receives metadata, in others answers are late.
+    `seed` is that of the random number generator. Each seed first draws a rate for each event at
+    each broker: with some seeds a broker rarely receives metadata, with others answers are late.
     """
     rng = random.Random(seed)
     model = ClusterModel()
     common: list[Callable[[BrokerId], None]] = [
         model.append,
-        # An append at the leader: those at a random broker are often refused.
+        # An append at the leader, because an append at a random broker is often refused.
         lambda _: model.append(model.metadata.leader_id),
         model.send_fetch,
         model.deliver_fetch,
+        # Twice, so that replication is more frequent than other events.
         model.replicate,
         model.replicate,
         model.shrink,
@@ -138,7 +141,7 @@ def walk(seed: int, *, unclean: bool = False) -> ClusterModel:
 
     # The lists are parallel: weights[i] is the rate of events[i].
     events = [(event, broker) for event in common + rare for broker in REPLICAS]
-    # A weight of 0, for rare events, switches an event off in this seed.
+    # The rare events may get a weight of 0: then they do not occur with this seed.
     weights = [rng.choice((0.1, 1, 1, 3)) for _ in range(len(common) * len(REPLICAS))]
     weights += [rng.choice((0, 0.02, 0.1, 0.3)) for _ in range(len(rare) * len(REPLICAS))]
     if unclean:
@@ -148,11 +151,12 @@ def walk(seed: int, *, unclean: bool = False) -> ClusterModel:
     for step, (event, broker) in enumerate(rng.choices(events, weights, k=STEPS)):
         event(broker)
         model.check()
-        # The comparison of whole logs is slow.
+        # Comparing whole logs is slow, so it is done only at some steps.
         if step % 50 == 0:
             model.check_logs()
 
     model.heal()
+    # The healed cluster must accept and commit one more record.
     model.append(model.metadata.leader_id)
     model.heal()
     return model
@@ -160,7 +164,7 @@ def walk(seed: int, *, unclean: bool = False) -> ClusterModel:
 
 @pytest.mark.parametrize("first_seed", range(0, 100, 10))
 def test_acknowledged_records_survive_a_long_random_schedule(first_seed: int) -> None:
-    """Hypothesis draws 40 events, of which few commit a record; these schedules have 400."""
+    """Of Hypothesis' 40 events few commit a record, so these schedules have 400 events."""
     for seed in range(first_seed, first_seed + 10):
         try:
             model = walk(seed)
@@ -171,7 +175,7 @@ def test_acknowledged_records_survive_a_long_random_schedule(first_seed: int) ->
 
 
 def test_unclean_elections_lose_acknowledged_records_and_are_found() -> None:
-    """The checks can fail: unclean elections, which Kafka's promise excludes, make them fail."""
+    """The checks can fail: Kafka's promise excludes unclean elections, and these make them fail."""
     broken_invariants = []
     for seed in range(40):
         try:

@@ -1,8 +1,10 @@
-"""Orders of events that nearly lose data, step by step on the cluster model.
+"""Orders of events that nearly lose data, step by step, on a model of a cluster.
 
-The replicas are on the brokers A, B and C; A leads at first. `replicate(B)` is one Fetch of B from
-its leader: it reports the end of B's log, and brings records. A loop repeats the Fetch until it
-would change nothing. A broker learns of an election by `apply_metadata`.
+The brokers A, B and C have a replica each; A leads at first. A leader epoch is the number of a
+leadership. The ISR is the set of in-sync replicas; a record that all of them have is committed.
+`replicate(B)` is one Fetch of B from its leader: it tells the leader the end of B's log, and brings
+records. Each loop repeats the Fetch until another one would change nothing. A broker learns of an
+election by `apply_metadata`.
 """
 
 from tests.partition_log.cluster_model import ClusterModel
@@ -10,28 +12,28 @@ from tests.support.builders.partition_logs import A, B, C
 
 
 def test_leader_that_missed_a_leader_epoch_forgets_follower_offsets() -> None:
-    """A is elected again without having seen C's epoch, in which B truncated.
+    """A leads, then C, then A again. A does not hear of C's epoch, in which B truncates its log.
 
-    1. A writes two records; B has both, C none: no record is committed.
-    2. C is elected, B truncates to C's empty log. A does not receive this metadata.
-    3. A is elected again. If A still counted B's old offset, C's Fetch would commit the records,
-       and B, in the ISR, could be elected without them.
+    1. A writes two records. B fetches both and C fetches none, so no record is committed.
+    2. C is elected. B truncates its log to C's empty log. A does not receive these metadata.
+    3. A is elected again. If A still believed that B has both records, C's Fetch would commit them.
+       Then B, a member of the ISR, could be elected without them.
     """
     model = ClusterModel()
-    # 1.
+    # Step 1.
     for _ in range(2):
         model.append(A)
     for _ in range(3):
         model.replicate(B)
 
-    # 2.
+    # Step 2.
     model.move_leadership(C)
     for broker in (C, B):
         model.apply_metadata(broker)
     for _ in range(2):
         model.replicate(B)
 
-    # 3.
+    # Step 3.
     model.move_leadership(A)
     for broker in (A, C):
         model.apply_metadata(broker)
@@ -46,22 +48,23 @@ def test_leader_that_missed_a_leader_epoch_forgets_follower_offsets() -> None:
 
 
 def test_metadata_of_the_present_partition_epoch_keeps_the_proposal_in_flight() -> None:
-    """A delta that a leader already knows must not cancel its next proposal.
+    """Metadata that a leader knows already must not cancel its proposal of a new ISR.
 
-    1. A knows its ISR {A, C} at partition epoch n before the delta of n arrives.
-    2. A proposes to add B, and the controller applies it; the answer is in flight.
-    3. The delta of n arrives. If A cancelled the proposal, it would commit without B once B is not
-       caught up for replica.lag.time.max.ms, while the controller may elect B.
+    1. A knows its ISR {A, C} at partition epoch n before the metadata change of n arrives.
+    2. A proposes to add B to the ISR. The controller applies the proposal; the answer is in flight.
+    3. The change of n arrives. If A cancelled its proposal now, A would commit records without B as
+       soon as B lags for replica.lag.time.max.ms. Meanwhile the controller may elect B.
     """
     model = ClusterModel()
-    # 1. B is fenced, so it leaves the ISR. Then it follows again, outside the ISR.
+    # Step 1. B is fenced (counted as dead), so it leaves the ISR. Then it follows again, outside
+    # of the ISR.
     model.fence(B)
     model.apply_metadata(A)
     model.unfence(B)
     for broker in (A, B, C):
         model.apply_metadata(broker)
 
-    # 2.
+    # Step 2.
     model.append(A)
     for _ in range(2):
         model.replicate(C)
@@ -70,7 +73,7 @@ def test_metadata_of_the_present_partition_epoch_keeps_the_proposal_in_flight() 
     model.handle_alter_partition(A)
     assert model.metadata.isr == (A, C, B)
 
-    # 3. The delta repeats what A knows.
+    # Step 3. The change repeats what A knows.
     leading = model.brokers[A].partition
     assert leading is not None
     leading.make_leader(
@@ -81,7 +84,7 @@ def test_metadata_of_the_present_partition_epoch_keeps_the_proposal_in_flight() 
         now_us=model.now_us,
     )
 
-    # B does not fetch for 30 s, and A must not commit without it: the second record waits.
+    # B does not fetch for 30 s. A must not commit without B, so the second record waits.
     model.pass_time(30)
     model.append(A)
     for _ in range(2):

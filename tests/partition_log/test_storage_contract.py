@@ -1,8 +1,10 @@
-"""Promises of every Storage; a new implementation needs one more Disk here.
+"""The promises of every Storage. A new implementation of Storage adds its own Disk below.
 
-A Storage has the logs and checkpoints of one incarnation of a broker, that is, from a start to its
-end. A Disk is what remains between incarnations. The flush mark of a log is the number of its
-batches that survive a loss of power. A recovery is a report: what a power loss cut from one log.
+A Storage has the logs and checkpoints of one incarnation of a broker, from its start to its end. A
+Disk is what remains between incarnations. Appended batches are in the page cache (memory of the
+operating system) until they are flushed to the disk. The flush mark of a log is the number of its
+batches that are flushed, so that they survive a power loss. A recovery is a report of what a power
+loss has cut from one log.
 """
 
 from pathlib import Path
@@ -24,7 +26,7 @@ OTHER = TopicPartition("orders", 0)
 
 
 class Disk(Protocol):
-    """A broker's disk over the broker's incarnations."""
+    """A broker's disk, over several incarnations of the broker."""
 
     def boot(self) -> Storage:
         """Kill the present incarnation, if any, and return the storage of the next one."""
@@ -34,7 +36,7 @@ class Disk(Protocol):
 
 
 class MemoryDisk:
-    """A disk of the virtual runtime."""
+    """The disk of a broker in the virtual runtime: memory of the test's process."""
 
     def __init__(self, directory: Path) -> None:
         del directory
@@ -49,7 +51,7 @@ class MemoryDisk:
 
 
 class FileDisk:
-    """A disk of real files; an agent is the process that starts brokers on a machine."""
+    """A disk of real files. After a power loss the files are cut to their flush marks."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory / "disk"
@@ -77,7 +79,10 @@ def storage(disk: Disk) -> Storage:
 
 
 def append(log: LogStorage, *, up_to: int, leader_epoch: int = 0) -> None:
-    """Append batches of one record, with values such as "2@0", until the log ends at `up_to`."""
+    """Append batches of one record until the log ends at `up_to`.
+
+    The value of a record is its offset and leader epoch, such as "2@0".
+    """
     for offset in range(len(log), up_to):
         log.append(batch(f"{offset}@{leader_epoch}", base_offset=offset, leader_epoch=leader_epoch))
 
@@ -88,14 +93,14 @@ def batches(log: LogStorage) -> list[RecordBatch]:
 
 
 def test_log_that_was_never_written_is_empty(storage: Storage) -> None:
-    """A broker opens the log of every assigned partition, also of a new one."""
+    """A broker opens the log of every partition that it has a replica of, also of a new one."""
     assert len(storage.log(PARTITION)) == 0
 
 
 def test_log_returns_batches_as_they_were_appended(storage: Storage) -> None:
-    """The log reads by position and searches by base offset.
+    """A log is read by position: `log.batch(n)` is the n-th batch, whatever its offset.
 
-    `log.batch(n)` is the n-th batch, whatever its offset.
+    `log.base_offset(n)` is the offset of that batch.
     """
     log = storage.log(PARTITION)
     appended = [batch("a", "b", base_offset=0), batch("c", base_offset=2, leader_epoch=4)]
@@ -106,7 +111,7 @@ def test_log_returns_batches_as_they_were_appended(storage: Storage) -> None:
 
 
 def test_opening_a_log_twice_gives_one_log(storage: Storage) -> None:
-    """The second caller sees the appends of the first."""
+    """The second caller gets the same log, with the appends of the first."""
     storage.log(PARTITION).append(batch())
     assert len(storage.log(PARTITION)) == 1
     # Another partition has a log of its own.
@@ -114,7 +119,7 @@ def test_opening_a_log_twice_gives_one_log(storage: Storage) -> None:
 
 
 def test_truncate_keeps_a_prefix_that_can_be_appended_to(storage: Storage) -> None:
-    """A follower truncates, then appends what its new leader has."""
+    """A follower truncates its log and then appends the batches of its new leader."""
     log = storage.log(PARTITION)
     for offset in range(4):
         log.append(batch(base_offset=offset))
@@ -125,7 +130,7 @@ def test_truncate_keeps_a_prefix_that_can_be_appended_to(storage: Storage) -> No
 
 @pytest.mark.parametrize("length", [-1, 2])
 def test_truncate_to_an_impossible_length_is_misuse(storage: Storage, length: int) -> None:
-    """Otherwise -1 would silently remove batches, and 2 would silently do nothing."""
+    """A wrong length must raise: -1 would silently remove batches, and 2 would do nothing."""
     log = storage.log(PARTITION)
     log.append(batch())
     with pytest.raises(SimulationError):
@@ -145,7 +150,7 @@ def test_partitions_are_listed_in_order(storage: Storage) -> None:
 
 
 def test_checkpoint_is_replaced_as_a_whole(storage: Storage) -> None:
-    """A checkpoint is a small state without history."""
+    """A checkpoint is a small state without history: each write replaces all of it."""
     assert storage.read_checkpoint("replication-offset-checkpoint") is None
     storage.write_checkpoint("replication-offset-checkpoint", b"longer content")
     storage.write_checkpoint("replication-offset-checkpoint", b"short")
@@ -153,9 +158,9 @@ def test_checkpoint_is_replaced_as_a_whole(storage: Storage) -> None:
 
 
 def test_flush_changes_no_readable_data(storage: Storage) -> None:
-    """A flush only changes what remains after a power loss.
+    """A flush changes only what remains after a power loss.
 
-    A flush is the broker's own; a write-back is one by the operating system.
+    `flush` is the broker's own; `write_back` is what the operating system does by itself.
     """
     log = storage.log(PARTITION)
     log.append(batch())
@@ -168,7 +173,7 @@ def test_flush_changes_no_readable_data(storage: Storage) -> None:
 
 
 def test_appended_batches_are_unflushed_until_a_flush(storage: Storage) -> None:
-    """An append writes to the page cache, which Kafka by default never flushes."""
+    """An append writes to the page cache. By default Kafka never flushes it."""
     log = storage.log(PARTITION)
     append(log, up_to=2)
     assert log.flushed_length == 0
@@ -181,7 +186,7 @@ def test_appended_batches_are_unflushed_until_a_flush(storage: Storage) -> None:
 
 
 def test_kill_keeps_unflushed_batches(disk: Disk) -> None:
-    """`kill -9` ends the process and keeps the page cache; the flush mark does not move."""
+    """`kill -9` ends the process, but the page cache remains, and the flush mark does not move."""
     log = disk.boot().log(PARTITION)
     append(log, up_to=1)
     log.flush()
@@ -195,7 +200,7 @@ def test_kill_keeps_unflushed_batches(disk: Disk) -> None:
 
 @pytest.mark.parametrize("by_system", [False, True])
 def test_power_loss_truncates_to_the_flush_mark(disk: Disk, by_system: bool) -> None:
-    """Data that the broker flushed, or the operating system wrote back, remains."""
+    """Data that the broker has flushed, or the operating system has written back, remain."""
     log = disk.boot().log(PARTITION)
     append(log, up_to=2)
     if by_system:
@@ -210,7 +215,7 @@ def test_power_loss_truncates_to_the_flush_mark(disk: Disk, by_system: bool) -> 
 
 
 def test_power_loss_is_reported_once_with_the_lost_batches(disk: Disk) -> None:
-    """The broker's next incarnation traces the loss; later ones must not trace it again."""
+    """The next incarnation of the broker reports the loss in the trace, and later ones must not."""
     storage = disk.boot()
     for partition, flushed, written in ((OTHER, 0, 1), (PARTITION, 2, 5)):
         log = storage.log(partition)
@@ -226,11 +231,11 @@ def test_power_loss_is_reported_once_with_the_lost_batches(disk: Disk) -> None:
         for recovery in recoveries
     ] == [
         # In the order of the partitions' names, and not of the writes.
-        (PARTITION, 2, 3),  # 2 of 5 batches were flushed
+        (PARTITION, 2, 3),  # 2 of 5 batches were flushed, 3 were cut
         (OTHER, 0, 1),
     ]
     assert {recovery.cause for recovery in recoveries} == {RecoveryCause.POWER_LOSS}
-    # The number of bytes depends on the Disk.
+    # The number of cut bytes is different in each kind of Disk.
     assert all(recovery.cut_bytes > 0 for recovery in recoveries)
     assert storage.take_recoveries() == ()
     assert disk.boot().take_recoveries() == ()
@@ -248,7 +253,7 @@ def test_unread_report_of_a_power_loss_survives_the_next_one(disk: Disk) -> None
 
 
 def test_power_loss_without_unflushed_batches_loses_and_reports_nothing(disk: Disk) -> None:
-    """A broker that flushes every batch loses none."""
+    """A broker that flushes every batch loses nothing, so there is nothing to report."""
     log = disk.boot().log(PARTITION)
     append(log, up_to=3)
     log.flush()
@@ -266,7 +271,7 @@ def test_power_loss_of_an_unwritten_disk_loses_nothing(disk: Disk) -> None:
 
 
 def test_truncate_below_the_flush_mark_lowers_the_mark(disk: Disk) -> None:
-    """Otherwise the batches that later replace the truncated ones would count as flushed."""
+    """If the mark stayed, batches that replace the truncated ones would count as flushed."""
     log = disk.boot().log(PARTITION)
     append(log, up_to=4)
     log.flush()
@@ -292,7 +297,7 @@ def test_truncate_above_the_flush_mark_keeps_the_mark(disk: Disk) -> None:
 
 
 def test_power_loss_after_a_truncation_does_not_restore_truncated_batches(disk: Disk) -> None:
-    """A restored batch would be served in an epoch in which no leader wrote it."""
+    """A restored batch would come from a leader epoch that the log no longer contains."""
     log = disk.boot().log(PARTITION)
     append(log, up_to=3)
     log.flush()
@@ -304,7 +309,7 @@ def test_power_loss_after_a_truncation_does_not_restore_truncated_batches(disk: 
 
 
 def test_log_after_a_power_loss_is_written_and_flushed_again(disk: Disk) -> None:
-    """A follower fetches the lost batches; once flushed, a second power loss keeps them."""
+    """A follower fetches the lost batches again. Once flushed, they survive a second power loss."""
     append(disk.boot().log(PARTITION), up_to=3)
     disk.lose_power()
     log = disk.boot().log(PARTITION)
@@ -317,7 +322,7 @@ def test_log_after_a_power_loss_is_written_and_flushed_again(disk: Disk) -> None
 
 
 def test_checkpoint_survives_kill_and_power_loss(disk: Disk) -> None:
-    """Kafka syncs each checkpoint that it writes."""
+    """Kafka flushes each checkpoint that it writes."""
     disk.boot().write_checkpoint("c", b"1")
     assert disk.boot().read_checkpoint("c") == b"1"
     disk.lose_power()
@@ -325,9 +330,10 @@ def test_checkpoint_survives_kill_and_power_loss(disk: Disk) -> None:
 
 
 def test_high_watermark_beyond_a_log_that_lost_power_is_limited_to_the_log_end(disk: Disk) -> None:
-    """The checkpoint, 3, survives; of the records only the flushed one does.
+    """The high watermark comes from a checkpoint, which survives, here with the value 3.
 
-    No log of Kafka's ends below its high watermark.
+    Of the records only the flushed one survives. A log must not end below its high watermark, so
+    the high watermark is lowered.
     """
     log = PartitionLog(PARTITION, disk.boot().log(PARTITION))
     for index, value in enumerate(("a", "b", "c")):
@@ -340,7 +346,7 @@ def test_high_watermark_beyond_a_log_that_lost_power_is_limited_to_the_log_end(d
 
 
 def test_deleted_log_is_removed_for_this_incarnation_and_the_next(disk: Disk) -> None:
-    """The batches of a deleted log never come back, and other logs remain."""
+    """The batches of a deleted log never come back, and the other log remains."""
     storage = disk.boot()
     for name in (PARTITION, OTHER):
         append(storage.log(name), up_to=3)
@@ -355,7 +361,7 @@ def test_deleted_log_is_removed_for_this_incarnation_and_the_next(disk: Disk) ->
 
 
 def test_replaced_prefix_precedes_the_batches_behind_it(disk: Disk) -> None:
-    """A cleaning replaces the first batches of a log, here 4, by those that it keeps, here 2.
+    """A cleaning replaces the first batches of a log, here four, by those that it keeps, here two.
 
     The next incarnation finds the result, after a kill and after a power loss.
     """
@@ -379,7 +385,7 @@ def test_replaced_prefix_precedes_the_batches_behind_it(disk: Disk) -> None:
 
 
 def test_replaced_prefix_keeps_flushed_batches_flushed(disk: Disk) -> None:
-    """The batches behind the prefix may be flushed with it, never less than before."""
+    """After the replacement no fewer batches are flushed than before; maybe more are."""
     storage = disk.boot()
     log = storage.log(PARTITION)
     append(log, up_to=5)
@@ -392,7 +398,7 @@ def test_replaced_prefix_keeps_flushed_batches_flushed(disk: Disk) -> None:
 
 
 def test_replace_prefix_that_is_longer_than_the_log_is_refused(storage: Storage) -> None:
-    """Only a bug asks for it: the log has 2 batches, of which 3 cannot be replaced."""
+    """A log of two batches cannot replace three. Only a bug asks for it."""
     log = storage.log(PARTITION)
     append(log, up_to=2)
     with pytest.raises(SimulationError, match="cannot replace 3"):

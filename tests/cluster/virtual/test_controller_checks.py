@@ -1,7 +1,11 @@
-"""Checks of the controller's answers in virtual time: planted bugs of its decisions.
+"""Checks of the controller's answers, in virtual time: each finds a planted bug.
 
-`reason_of(...)` plays three brokers, one group and a producer, with a patched method. A run is
-BROKEN if an invariant is violated; the reason names it.
+The tests plant bugs by patching our code. `reason_of(...)` plays a cluster of three brokers, with
+one group and a producer, and with these faults. A run is BROKEN if an invariant is violated; its
+reason names the invariant. In a controlled shutdown a broker asks the controller for permission to
+stop. The controller moves the broker's leaderships, and permits the stop when all active brokers
+have metadata with the new leaders. The preferred leader of a partition is the first of its
+replicas.
 """
 
 from collections.abc import Callable
@@ -35,9 +39,13 @@ MOVE: dict[str, object] = {
 
 
 def reason_of(*faults: dict[str, object], publish_us: int = 30_000) -> str:
-    """Play until an invariant is violated; a broker publishes metadata in `publish_us`."""
+    """Play until an invariant is violated, and return the reason.
+
+    `publish_us` is the time that a broker needs to apply new metadata.
+    """
     of = small(*faults)
     costs = structs.replace(of.cluster.costs, publish_us=publish_us)
+    # 1 is the seed.
     played = play(structs.replace(of, cluster=structs.replace(of.cluster, costs=costs)), 1)
     assert played.result is PlayResult.BROKEN, played.reasons
     return played.reasons[0]
@@ -62,7 +70,10 @@ def test_sound_run_has_no_violation() -> None:
 def test_shutdown_that_waits_for_the_fastest_broker_only_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: the highest offset counts, in place of the lowest. broker-2 is cut off."""
+    """Planted bug: the controller waits for the broker with the newest metadata, not the oldest.
+
+    broker-2 is cut off from the controller, so its metadata stay old.
+    """
     cut: dict[str, object] = {
         "at": "1s",
         "fault": "cut",
@@ -72,6 +83,7 @@ def test_shutdown_that_waits_for_the_fastest_broker_only_is_found(
     }
 
     def highest(self: BrokerLiveness) -> int | None:
+        # Kafka's rule is `min` in place of `max`.
         active = [s for s in self._sessions.values() if s.shutdown_offset is None]
         return max((session.metadata_offset for session in active), default=None)
 
@@ -80,7 +92,7 @@ def test_shutdown_that_waits_for_the_fastest_broker_only_is_found(
 
 
 def test_shutdown_that_waits_for_no_broker_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: the controller forgets that the shutdown has begun."""
+    """Planted bug: the controller forgets that the shutdown has begun, and permits the stop."""
     monkeypatch.setattr(BrokerLiveness, "begin_controlled_shutdown", lambda *_: None)
     assert "a broker stops once all active brokers know its new leaders" in reason_of(SHUTDOWN)
 
@@ -88,13 +100,13 @@ def test_shutdown_that_waits_for_no_broker_is_found(monkeypatch: pytest.MonkeyPa
 def test_broker_that_reports_metadata_that_it_does_not_have_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: brokers report a higher offset than that of the metadata they act on."""
+    """Planted bug: brokers report a metadata offset that is higher than what they have applied."""
     monkeypatch.setattr(MetadataFetcher, "applied_offset", 10_000)
     assert "still has it as the leader of" in reason_of(SHUTDOWN, publish_us=500_000)
 
 
 def test_shutdown_that_never_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: the controller takes no broker for one that has learnt of the shutdown."""
+    """Planted bug: for the controller no broker ever has the metadata of the shutdown."""
     monkeypatch.setattr(BrokerLiveness, "_all_have_learnt", lambda *_: False)
     reason = reason_of(SHUTDOWN)
     assert "a controlled shutdown ends once all active brokers have learnt of it" in reason
@@ -110,7 +122,7 @@ def test_shutdown_that_never_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 def test_controller_that_miscounts_leaderships_is_found(
     monkeypatch: pytest.MonkeyPatch, *, leads: bool, name: str
 ) -> None:
-    """Planted bug: every broker counts as leader of a partition, or none does."""
+    """Planted bug: the controller believes that each broker leads a partition, or none does."""
     monkeypatch.setattr(MetadataImage, "has_leaderships", lambda *_: leads)
     assert name in reason_of(SHUTDOWN)
 
@@ -118,7 +130,10 @@ def test_controller_that_miscounts_leaderships_is_found(
 def test_broker_without_leaderships_that_must_wait_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: every broker counts as a leader. broker-0 leads nothing since its crash."""
+    """Planted bug: the controller believes that every broker leads a partition.
+
+    broker-0 leads nothing since its crash, so it need not wait, and the bug makes it wait.
+    """
     monkeypatch.setattr(MetadataImage, "has_leaderships", lambda *_: True)
     crash = {**SHUTDOWN, "fault": "crash", "target": "broker(0)"}
     assert "a broker without leaderships may stop at once" in reason_of(
@@ -129,7 +144,10 @@ def test_broker_without_leaderships_that_must_wait_is_found(
 def test_broker_that_keeps_its_leaderships_in_a_shutdown_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: a controlled shutdown changes no ISR and no leader."""
+    """Planted bug: a controlled shutdown leaves the broker its leaderships and its places in ISRs.
+
+    The ISR is the set of a partition's in-sync replicas.
+    """
     monkeypatch.setattr(BrokerControl, "_remove_from_isrs", lambda *_: None)
     assert "a broker that wants to stop leads nothing" in reason_of(SHUTDOWN)
 
@@ -140,7 +158,7 @@ def test_broker_that_keeps_its_leaderships_in_a_shutdown_is_found(
 def test_available_preferred_leader_that_is_refused_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: only a broker that may not lead is elected."""
+    """Planted bug: the test whether a broker may lead is reversed."""
 
     def elect(*partition: object, is_acceptable_leader: Callable[[BrokerId], bool]) -> object:
         return elect_preferred_leader(
@@ -156,7 +174,7 @@ def test_available_preferred_leader_that_is_refused_is_found(
 def test_election_that_is_answered_and_not_held_is_found(
     monkeypatch: pytest.MonkeyPatch, code: ErrorCode
 ) -> None:
-    """Planted bug: the controller answers without a new leader in its metadata."""
+    """Planted bug: the controller answers, but its metadata get no new leader."""
     monkeypatch.setattr(administration, "_elect", lambda *_: code)
     reason = reason_of(MOVE)
     assert "an election's answer fits the metadata" in reason
@@ -166,7 +184,10 @@ def test_election_that_is_answered_and_not_held_is_found(
 def test_reassignment_that_is_agreed_to_and_not_stored_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: the record of a reassignment has the present replicas."""
+    """Planted bug: the controller agrees to a reassignment (another list of replicas).
+
+    But the record that it writes does not have the new replicas.
+    """
 
     def without_replicas(**fields: object) -> object:
         return PartitionChangeRecord(**{**fields, "replicas": None})  # type: ignore[arg-type]

@@ -1,8 +1,10 @@
 """Faults of the virtual runtime: lives of nodes, links, elections, and the end of the run.
 
-`Run` plays a cluster of three fake brokers and four fake consumers, which send heartbeats. A broker
-appends a batch to its disk for each heartbeat. `SlowToStop` is a fake broker whose shutdown takes
-0.5 s. The driver is the run itself: its rows record the faults.
+A runtime is the platform of a cluster; the virtual one runs it in one process on a simulated clock.
+`Run` plays a cluster of three fake brokers and four fake consumers, which send heartbeats. A fake
+broker appends a batch to its disk for each heartbeat. `SlowToStop` is a fake broker whose shutdown
+takes 0.5 s. The driver is the run itself: its rows in the trace (the recorded events) are the
+faults. An incarnation is one life of a node.
 """
 
 from collections.abc import Callable, Coroutine
@@ -32,13 +34,16 @@ CONSUMER = NodeName("consumer-0")
 
 
 def batches_on(status: ClusterStatus, broker: int) -> int:
-    """Return the number of batches on a fake broker's disk, which it reports as a generation."""
+    """Return the number of batches on a fake broker's disk.
+
+    A fake broker reports this number as the generation of group g.
+    """
     sizes = {group.coordinator: group.generation for group in status.groups["g"]}
     return sizes[BrokerId(broker)]
 
 
 def driver_rows(rows: list[TraceRow]) -> list[tuple[str, str | None, str | None]]:
-    """Return kind, peer and cause of the driver's rows."""
+    """Return kind, peer and cause of each row of the driver."""
     return [(row.kind, row.peer, row.cause) for row in rows if row.node == "driver"]
 
 
@@ -46,7 +51,7 @@ def driver_rows(rows: list[TraceRow]) -> list[tuple[str, str | None, str | None]
 
 
 def test_a_late_node_is_started_by_the_run() -> None:
-    """Before its start the node has no rows and no status, and acts on it are misuse."""
+    """Before its start a node has no rows and no status, and a fault at it is misuse."""
     spec = fake_spec()
     late = msgspec.structs.replace(spec.consumers[3], starts_later=True)
     run = Run(spec=msgspec.structs.replace(spec, consumers=(*spec.consumers[:3], late)))
@@ -66,14 +71,15 @@ def test_a_late_node_is_started_by_the_run() -> None:
         with pytest.raises(UnknownNode, match="up and cannot be started"):
             await runtime.start_node(late.name)
         await runtime.sleep(SECOND_US)
-        assert (await runtime.status()).members[late.name].commits_acknowledged > 10  # it works
+        # The consumer works: its heartbeats are acknowledged.
+        assert (await runtime.status()).members[late.name].commits_acknowledged > 10
 
     run.run(main())
     assert min(row.time_us for row in run.rows_of(late.name)) == SECOND_US
 
 
 def test_every_node_has_a_state_in_the_status() -> None:
-    """The runtime knows every node's state. Only live nodes that are not paused report more."""
+    """The status has the state of every node. Only nodes that are up and not paused report more."""
     run = Run(broker=SlowToStop)
     runtime = run.runtime
 
@@ -83,7 +89,7 @@ def test_every_node_has_a_state_in_the_status() -> None:
         await runtime.pause(BROKERS[1])
         await runtime.shut_down(BROKERS[2])
         await runtime.pause(CONSUMER)
-        await runtime.sleep(1)  # SlowToStop has begun its half second
+        await runtime.sleep(1)  # the shutdown of SlowToStop begins, and needs half a second
         status = await runtime.status()
         assert status.nodes == {
             NodeName("controller-100"): NodeState.UP,
@@ -103,7 +109,7 @@ def test_every_node_has_a_state_in_the_status() -> None:
         await runtime.sleep(SECOND_US)
         await runtime.resume(BROKERS[2])
         assert (await runtime.status()).nodes[BROKERS[2]] is NodeState.STOPPING
-        # The timer of the shutdown came due during the pause, and fires now.
+        # The shutdown's timer was due during the pause. A resumed node gets it now.
         await runtime.sleep(1)
         assert (await runtime.status()).nodes[BROKERS[2]] is NodeState.DOWN
 
@@ -127,7 +133,7 @@ def test_every_node_has_a_state_in_the_status() -> None:
 def test_an_act_on_a_node_in_the_wrong_state_is_misuse_and_changes_nothing(
     act: Callable[[VirtualRuntime], Coroutine[Any, Any, object]], message: str
 ) -> None:
-    """The error names the node, its state and the requested act."""
+    """The error message names the node, its state, and the act that is impossible."""
     run = Run()
 
     async def main() -> None:
@@ -143,7 +149,10 @@ def test_an_act_on_a_node_in_the_wrong_state_is_misuse_and_changes_nothing(
 
 
 def test_a_power_loss_truncates_the_disk_to_flushed_data_a_crash_does_not() -> None:
-    """The page cache outlives the process, not the machine. SlowToStop flushes once, at 0.5 s."""
+    """A crash ends the process, and the page cache remains. A power loss ends the machine.
+
+    SlowToStop flushes once, at 0.5 s.
+    """
     run = Run(broker=SlowToStop)
     runtime = run.runtime
     sizes: dict[NodeName, int] = {}
@@ -162,9 +171,10 @@ def test_a_power_loss_truncates_the_disk_to_flushed_data_a_crash_does_not() -> N
         broker: [row.time_us for row in run.rows_of(broker, TraceKind.APPEND_STARTED)]
         for broker in (BROKER, OTHER)
     }
-    # At the flush all earlier batches were on the disk; the machine lost the later ones.
+    # Batches before the flush are on the disk. The later ones are lost.
     flushed = [time_us for time_us in append_times_us[BROKER] if time_us < 500 * MS]
     assert sizes[OTHER] == len(append_times_us[OTHER])
+    # Not empty, because a test of no batch would show nothing.
     assert sizes[BROKER] == len(flushed) > 0
     assert driver_rows(run.rows) == [
         (TraceKind.NODE_KILLED, BROKER, "power loss"),
@@ -173,7 +183,7 @@ def test_a_power_loss_truncates_the_disk_to_flushed_data_a_crash_does_not() -> N
 
 
 def test_a_restart_on_an_empty_disk_finds_nothing() -> None:
-    """`empty_disk` stands for a machine that was lost with its disk."""
+    """`empty_disk` stands for the loss of a machine with its disk."""
     run = Run()
     sizes: list[int] = []
 
@@ -182,16 +192,19 @@ def test_a_restart_on_an_empty_disk_finds_nothing() -> None:
         for empty_disk in (False, True, False):
             await run.runtime.crash(BROKER)
             await run.runtime.restart(BROKER, empty_disk=empty_disk)
-            # At the instant of the restart, before the broker has appended anything.
+            # Ask before the restarted broker can append anything.
             sizes.append(batches_on(await run.runtime.status(), 0))
 
     run.run(main())
-    assert sizes[0] > 10  # batches of a second's heartbeats
+    assert sizes[0] > 10  # the heartbeats of one second
     assert sizes[1:] == [0, 0]
 
 
 def test_a_controlled_shutdown_ends_with_the_node_and_its_peers_learn_it_at_once() -> None:
-    """As after SIGTERM, the node finishes its work, then its kernel closes all connections."""
+    """As after SIGTERM, a node first finishes its work. Then its connections are closed.
+
+    The kernel of the node's machine closes them, so peers need not wait for a timeout.
+    """
     run = Run(broker=SlowToStop)
     runtime = run.runtime
 
@@ -211,7 +224,7 @@ def test_a_controlled_shutdown_ends_with_the_node_and_its_peers_learn_it_at_once
     run.run(main())
     assert driver_rows(run.rows) == [(TraceKind.NODE_STOPPING, BROKER, None)]
     first = [row for row in run.rows_of(BROKER) if row.incarnation == 0]
-    # SlowToStop needs 0.5 s from its request at 1 s, and serves meanwhile.
+    # The shutdown was requested at 1 s and took 0.5 s. Meanwhile the broker served requests.
     assert (first[-1].kind, first[-1].time_us) == (TraceKind.NODE_STOPPED, 1_500 * MS)
     assert [row for row in first if row.time_us > SECOND_US + 100 * MS]
 
@@ -222,12 +235,12 @@ def test_a_controlled_shutdown_ends_with_the_node_and_its_peers_learn_it_at_once
     ]
     assert failed
     assert {row.error for row in failed} == {"DISCONNECTED"}
-    # Not after their request timeout of 50 ms: the kernel's reset arrives within a latency.
+    # The reset of a connection arrives within one latency, long before the timeout of 50 ms.
     assert min(row.time_us for row in failed) < 1_500 * MS + 10 * MS
 
 
 def test_a_node_that_dies_during_its_shutdown_is_dead() -> None:
-    """The crash ends the shutdown, which must not stop the next incarnation."""
+    """The crash ends the shutdown. The end of the shutdown must not stop the next incarnation."""
     run = Run(broker=SlowToStop)
 
     async def main() -> None:
@@ -239,20 +252,20 @@ def test_a_node_that_dies_during_its_shutdown_is_dead() -> None:
         assert (await run.runtime.status()).nodes[BROKER] is NodeState.UP
 
     run.run(main())
-    assert len(run.rows_of(BROKER, TraceKind.NODE_STOPPED)) == 1  # at the end of the run
+    assert len(run.rows_of(BROKER, TraceKind.NODE_STOPPED)) == 1  # the one at the end of the run
 
 
 class HasALastWord(FakeBroker):
-    """A broker that writes a row in the step in which its shutdown ends."""
+    """A broker that still writes a trace row in the step in which its shutdown ends."""
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Finish, and write a row."""
+        """Report the end of the shutdown, and then write a row."""
         on_done()
         self.host.trace(TraceEvent(kind=TraceKind.RUN_STAGE))
 
 
 def test_a_node_finishes_the_step_in_which_it_is_done() -> None:
-    """The process ends after that step, so the row of `HasALastWord` is still written."""
+    """The process of a real node ends after that step, so the last row is still written."""
     run = Run(broker=HasALastWord)
 
     async def main() -> None:
@@ -265,7 +278,7 @@ def test_a_node_finishes_the_step_in_which_it_is_done() -> None:
 
 
 class CannotStop(FakeBroker):
-    """A broker whose shutdown has a bug."""
+    """A broker whose shutdown raises, because of a bug."""
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
         """Raise."""
@@ -273,7 +286,10 @@ class CannotStop(FakeBroker):
 
 
 def test_a_shutdown_that_raises_is_a_failure_of_the_node() -> None:
-    """`shut_down` only requests the shutdown, so it returns; the node's failure ends the run."""
+    """`shut_down` of the runtime only requests the shutdown, so it returns without an error.
+
+    The failure of the node ends the run.
+    """
     run = Run(broker=CannotStop)
 
     async def main() -> None:
@@ -286,7 +302,7 @@ def test_a_shutdown_that_raises_is_a_failure_of_the_node() -> None:
 
 
 def test_a_paused_node_writes_no_row_until_it_is_resumed() -> None:
-    """Between NODE_PAUSED and NODE_RESUMED there is no row of the node; requests to it time out."""
+    """Between its NODE_PAUSED and NODE_RESUMED a node writes no row. Requests to it time out."""
     run = Run()
 
     async def main() -> None:
@@ -316,9 +332,9 @@ def test_a_paused_node_writes_no_row_until_it_is_resumed() -> None:
 def test_a_restarted_node_has_the_rules_from_its_first_frame_on(
     effect: Cut | Slow,
 ) -> None:
-    """Rules apply to every incarnation until they are withdrawn.
+    """Link rules apply to every incarnation of a node until they are withdrawn.
 
-    The slow link's delay of 20 s is longer than the run.
+    The slow link delays by 20 s, which is longer than the run.
     """
     run = Run()
     runtime = run.runtime
@@ -338,7 +354,7 @@ def test_a_restarted_node_has_the_rules_from_its_first_frame_on(
 
 
 class FailsOnAnAnswer(FakeConsumer):
-    """Consumer 0 raises when its request is answered; the others do nothing."""
+    """Consumer 0 sends one request and raises at its answer; the other consumers do nothing."""
 
     def start(self) -> None:
         """Send one request."""
@@ -352,16 +368,19 @@ class FailsOnAnAnswer(FakeConsumer):
             )
 
     def fail(self, outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
-        """Raise."""
+        """Raise, as a bug would."""
         raise LookupError(f"a bug: {type(outcome).__name__}")
 
 
 def test_a_failure_in_frames_that_healing_delivers_is_reported_once() -> None:
-    """The exception leaves the loop through the gate's timer, which must not report it again."""
+    """A healed link delivers the frames that it has held back, from a timer of its gate.
+
+    A bug in the receiver then raises through this timer, which must not report it a second time.
+    """
     run = Run(FailsOnAnAnswer)
 
     async def main() -> None:
-        # The cut begins between the broker's answer and its arrival.
+        # Wait for a broker's answer, and cut the link before the answer arrives.
         while not [r for r in run.rows_of(BROKER, TraceKind.RESPONSE_SENT) if r.peer == CONSUMER]:
             await run.runtime.sleep(50)
         await run.runtime.set_link_rules([rule(Cut(), BROKERS, CONSUMERS)])
@@ -376,7 +395,7 @@ def test_a_failure_in_frames_that_healing_delivers_is_reported_once() -> None:
 
 
 def test_reset_links_counts_each_connection_once() -> None:
-    """The count is the same whichever way the two sets of nodes are named.
+    """The order of the two sets of nodes does not matter, and no connection counts twice.
 
     Each of the four consumers has one connection, of purpose "coordinator".
     """
@@ -394,11 +413,11 @@ def test_reset_links_counts_each_connection_once() -> None:
         assert counts == [4, 0, 0]
         await runtime.sleep(1)
         failed = [row for row in run.rows if row.kind == TraceKind.REQUEST_FAILED][before:]
-        # Requests in flight, if there were any.
+        # If requests were in flight, they have failed with this error.
         assert {row.error for row in failed} <= {"DISCONNECTED"}
 
         await runtime.sleep(SECOND_US)
-        # The consumers have connected again; each connection matches twice here.
+        # The consumers have connected again. Each connection matches both sets in both directions.
         assert await runtime.reset_links((BROKER, *CONSUMERS), (*CONSUMERS, *BROKERS)) == 4
         assert await runtime.reset_links((), BROKERS) == 0
 
@@ -409,14 +428,17 @@ def test_reset_links_counts_each_connection_once() -> None:
 
 
 def play_everything(seed: int, *, copy_messages: bool = False) -> tuple[Run, str]:
-    """Play every fault; return the run and its digest."""
+    """Play every fault; return the run and the digest (hash) of its trace."""
     run = Run(broker=SlowToStop, seed=seed, copy_messages=copy_messages)
     run.run(everything(run.runtime))
     return run, run.digest.hexdigest()
 
 
 def test_a_run_may_end_after_any_fault(recwarn: pytest.WarningsRecorder) -> None:
-    """`everything` leaves nodes paused, cut off and stopping; each ends and writes no later row."""
+    """`everything` leaves some nodes paused, cut off or stopping. At the end all of them stop.
+
+    After the end no node writes a row.
+    """
     run, _ = play_everything(seed=1)
     alive = {row.node for row in run.rows if row.kind == TraceKind.NODE_STARTED}
     stopped = {row.node for row in run.rows if row.kind == TraceKind.NODE_STOPPED}
@@ -431,7 +453,10 @@ def test_a_run_may_end_after_any_fault(recwarn: pytest.WarningsRecorder) -> None
 
 
 def test_a_seed_with_every_fault_gives_one_trace() -> None:
-    """A repetition is equal byte for byte, also if messages are copied; another seed differs."""
+    """The same seed gives the same trace, byte for byte, also if messages are copied.
+
+    Another seed gives another trace.
+    """
     _, digest = play_everything(seed=1)
     assert play_everything(seed=1)[1] == digest
     assert play_everything(seed=1, copy_messages=True)[1] == digest
@@ -439,7 +464,7 @@ def test_a_seed_with_every_fault_gives_one_trace() -> None:
 
 
 def test_rules_and_pauses_that_are_undone_at_once_leave_a_run_unchanged() -> None:
-    """No frame was held and no latency drawn: the trace differs only in the driver's rows."""
+    """No frame was held back and no random latency drawn, so only the driver's rows differ."""
 
     def played(*, with_faults: bool) -> list[TraceRow]:
         run = Run()
@@ -482,7 +507,10 @@ def real_run(main: Callable[[VirtualRuntime], Coroutine[Any, Any, None]]) -> lis
 
 
 def test_leaders_move_and_come_back_through_the_clusters_own_network() -> None:
-    """An administrator requests another preferred leader; restarted brokers lead again."""
+    """An administrator makes another broker the leader. After a crash and a restart it leads again.
+
+    The administrator's requests travel through the cluster's own network.
+    """
     partition = TopicPartition(TOPIC, 0)
 
     async def main(runtime: VirtualRuntime) -> None:
@@ -491,7 +519,7 @@ def test_leaders_move_and_come_back_through_the_clusters_own_network() -> None:
         await runtime.ask_as_admin(move_leader, partition, BrokerId(other))
         assert (await runtime.status()).partitions[partition].leader == other
 
-        # The session of this cluster's brokers is 2 s.
+        # After a crash the brokers of this cluster are fenced (counted as dead) after 2 s.
         await runtime.crash(NodeName(f"broker-{other}"))
         await runtime.sleep(5 * SECOND_US)
         assert (await runtime.status()).partitions[partition].leader != other
@@ -502,13 +530,13 @@ def test_leaders_move_and_come_back_through_the_clusters_own_network() -> None:
         assert (await runtime.status()).partitions[partition].leader == other
 
     rows = real_run(main)
-    # Both requests come from one administrator, whose host is made at the first.
+    # One administrator sends both requests. Its host is created at the first request.
     started = [row.node for row in rows if row.kind == TraceKind.NODE_STARTED]
     assert started.count("admin-0") == 1
 
 
 def test_a_consumer_that_is_shut_down_leaves_its_group() -> None:
-    """The member sends LeaveGroup, so the others rejoin within a second, not after its session."""
+    """The member sends LeaveGroup, so the group need not wait for the end of its session."""
 
     async def main(runtime: VirtualRuntime) -> None:
         members = (await runtime.status()).groups[GROUP][0].members

@@ -1,9 +1,10 @@
-"""Three hosts that send one another requests, under any faults.
+"""Three hosts that send requests to one another, under random faults.
 
-The faults are those of a run (rules, pauses, crashes, resets), and one that only Ray has: the ends
-of a link get their rules at different times. A rule cuts, clogs or slows the frames between nodes;
-a host has a gate for the frames that its rules hold, and a backlog for the frames that arrive
-during a pause.
+A host gives a node its clock and network. The faults are those of a run (link rules, pauses,
+crashes, resets of connections), and one that only real machines have: the two ends of a link get
+their rules at different times. A rule cuts, clogs or slows the frames between nodes. A frame is one
+message on a connection. A host has a gate for the frames that its rules hold back, and a backlog
+for the frames that arrive during a pause.
 """
 
 from collections.abc import Callable
@@ -38,7 +39,7 @@ PURPOSES = ("coordinator", "client")
 SETUP_US = 20_000
 TIMEOUT_US = 30_000
 SETTLING_US = 1_000_000
-"""Time after which every request has an outcome: much longer than any timeout or delay here."""
+"""Time after which every request has an outcome: longer than all timeouts and delays here."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,10 @@ class Connect:
 
 @dataclass(frozen=True)
 class Send:
-    """A request on connection number `connection` (modulo the number of connections).
+    """A node sends a request on one of the connections, chosen by the number `connection`.
 
-    `finds` makes it a FindCoordinator instead of a Metadata request. A `parked` request is
-    answered late.
+    The number counts modulo the number of connections. `finds` makes the request a FindCoordinator
+    instead of a Metadata request. A `parked` request is answered late.
     """
 
     connection: int
@@ -72,7 +73,7 @@ class Close:
 
 @dataclass(frozen=True)
 class SetRules:
-    """Some nodes get other rules; a runtime in virtual time always gives all nodes the same."""
+    """Some nodes get other rules. In a run in virtual time all nodes always get the same rules."""
 
     nodes: tuple[NodeName, ...]
     rules: tuple[LinkRule, ...]
@@ -80,7 +81,7 @@ class SetRules:
 
 @dataclass(frozen=True)
 class NodeFault:
-    """A fault of one node, or its end: pause, resume, crash or restart."""
+    """A fault of one node, or the end of a fault: pause, resume, crash or restart."""
 
     node: NodeName
     kind: str
@@ -119,7 +120,7 @@ class World:
     """Three nodes, each of them client and server."""
 
     def __init__(self) -> None:
-        # Latencies of 100 to 300 us; every fifth frame takes up to 2 ms more.
+        # A latency is 100 to 300 us; one frame in five takes up to 2 ms more.
         model = LinkModel(base_us=100, jitter_us=200, tail_us=2_000, tail_one_in=5)
         self.lab = HostLab(model)
         self.incarnations = dict.fromkeys(NODES, -1)
@@ -128,15 +129,15 @@ class World:
         self.connections: list[tuple[VirtualHost, ClientConnection]] = []
         self.requests: list[SentRequest] = []
         self.served: dict[tuple[NodeName, int, int], list[int]] = {}
-        """Numbers of requests in the order in which they were served.
+        """The numbers of the served requests, in the order in which they were served.
 
-        By client, its connection id and the incarnation of the server.
+        The key is the client, the id of its connection, and the incarnation (life) of the server.
         """
         for node in NODES:
             self.start(node)
 
     def start(self, node: NodeName) -> None:
-        """Start a node that is down, with the present rules."""
+        """Start a node that is down, and give it the present rules."""
         if node in self.hosts:
             return
         self.incarnations[node] += 1
@@ -151,7 +152,7 @@ class World:
             host.crash()
 
     def connect(self, node: NodeName, peer: NodeName, purpose: str) -> None:
-        """Open a connection; a stopped node does nothing."""
+        """Open a connection; do nothing if the node is down or paused."""
         host = self.hosts.get(node)
         if host is None or host.is_paused or node == peer:
             return
@@ -160,7 +161,7 @@ class World:
         self.connections.append((host, connection))
 
     def send(self, index: int, *, finds: bool = True, parked: bool = False) -> SentRequest | None:
-        """Send a request on a connection of a node that is up."""
+        """Send a request on a connection; do nothing if its node is down or paused."""
         host, connection = self.connections[index % len(self.connections)]
         if not host.alive or host.is_paused:
             return None
@@ -172,11 +173,11 @@ class World:
             request = FindCoordinatorRequest(coordinator_keys=(name,))
 
         def on_response(outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
-            assert not host.is_paused  # a paused node takes no step
+            assert not host.is_paused  # a paused node must not run
             sent.outcomes.append(_outcome_name(outcome, name))
 
         connection.send(request, timeout_us=TIMEOUT_US, on_response=on_response)
-        assert sent.outcomes == []  # `send` never calls back before it returns
+        assert sent.outcomes == []  # `send` must return before it reports an outcome
         return sent
 
     def set_rules(self, nodes: tuple[NodeName, ...], rules: tuple[LinkRule, ...]) -> None:
@@ -187,7 +188,7 @@ class World:
                 self.hosts[node].set_link_rules(rules)
 
     def reset(self, node: NodeName, peer: NodeName, purposes: tuple[str, ...]) -> None:
-        """Reset the connections between two nodes, as the runtime does."""
+        """Reset the connections between two nodes at both ends, as the runtime does."""
         for name, other in ((node, peer), (peer, node)):
             if name in self.hosts:
                 self.hosts[name].reset_links((other,), purposes)
@@ -197,7 +198,7 @@ class World:
         self.lab.run_for(duration_us)
 
     def heal(self) -> None:
-        """Undo every fault, and let everything settle."""
+        """Undo every fault, and wait until every request has an outcome."""
         self.set_rules(NODES, ())
         for node in NODES:
             if node in self.hosts:
@@ -222,7 +223,7 @@ class World:
         answer: AnyResponse = MetadataResponse(topics=(MetadataResponseTopic(name=name),))
         if isinstance(request.envelope.body, FindCoordinatorRequest):
             answer = FindCoordinatorResponse(coordinators=(Coordinator(key=name),))
-        # 5 ms are longer than most latencies and shorter than the timeout.
+        # A parked request waits for 5 ms: longer than most latencies, shorter than the timeout.
         delay_us = 5_000 if name.startswith("parked") else 0
         host.after(delay_us, host.reply, request.request_id, answer)
 
@@ -236,7 +237,7 @@ def _name_of(request: AnyRequest) -> str:
 
 
 def _outcome_name(outcome: AnyResponse | Disconnected | RequestTimedOut, name: str) -> str:
-    """Return the outcome of the request `name`; check that an answer has the same name."""
+    """Return the name of an outcome; check that an answer is the one to this request."""
     match outcome:
         case FindCoordinatorResponse():
             assert outcome.coordinators[0].key == name
@@ -267,7 +268,7 @@ RULES = st.builds(
     st.integers(0, 3),
 )
 RULE_LISTS = st.lists(RULES, max_size=2, unique_by=lambda r: r.rule_id).map(tuple)
-# In these lists a value that stands twice is drawn twice as often as the others.
+# Of these alternatives, one that is listed twice is drawn twice as often as the others.
 SENDS = st.builds(Send, st.integers(0, 7), st.booleans(), st.booleans())
 STEPS = st.lists(
     st.one_of(
@@ -286,7 +287,7 @@ STEPS = st.lists(
             PAIR,
             st.sampled_from(((), PURPOSES[:1])),
         ),
-        # Microseconds: within an instant, about a latency, and longer than each timeout.
+        # In microseconds: no time, about a latency, and longer than each of the timeouts.
         st.builds(Wait, st.sampled_from((0, 0, 150, 400, 2_000, 12_000, 40_000))),
     ),
     max_size=60,
@@ -294,9 +295,9 @@ STEPS = st.lists(
 
 
 def play(steps: list[Step]) -> World:
-    """Carry out the steps, heal, and let everything settle."""
+    """Carry out the steps, heal all faults, and wait until every request has an outcome."""
     world = World()
-    # Some connections from the start, so that short lists of steps have an effect, too.
+    # Some connections exist from the start, so that a short list of steps has an effect, too.
     for pair in ((A, B), (B, A), (A, C), (C, B)):
         world.connect(*pair, PURPOSES[0])
     for step in steps:
@@ -322,7 +323,7 @@ def play(steps: list[Step]) -> World:
 
 
 def apply_node_fault(world: World, step: NodeFault) -> None:
-    """Carry out a fault of one node; nothing if the node is not in a state for it."""
+    """Carry out a fault of one node; do nothing if the node is in the wrong state for it."""
     host = world.hosts.get(step.node)
     faults_of_live_nodes: dict[str, Callable[[VirtualHost], None]] = {
         "pause": VirtualHost.pause,
@@ -338,9 +339,9 @@ def apply_node_fault(world: World, step: NodeFault) -> None:
 
 @given(STEPS)
 def test_every_request_of_a_live_client_has_exactly_one_outcome(steps: list[Step]) -> None:
-    """Each request is served at most once, in the order of its connection, under any faults.
+    """Each request is also served at most once, and those of a connection in their order.
 
-    A client that died may have no outcome for its last requests.
+    A client that has died may have no outcome for its last requests.
     """
     world = play(steps)
     assert world.lab.failures == []
@@ -356,17 +357,18 @@ def test_every_request_of_a_live_client_has_exactly_one_outcome(steps: list[Step
         assert numbers == sorted(numbers)
 
 
+# Only B has a rule, which cuts it off from A, and B's connections time out behind the cut.
 BEHIND_A_CUT = (SetRules((B,), (rule(Cut(), sources=(A, B), destinations=(A, B)),)), Wait(40_000))
 
 
-# A fixed case beside the drawn ones. Only B has the rule, and B's connections time out behind it.
-# The server learns of a connection's end late: after the death of B, the client.
+# The example is a fixed case beside the drawn ones. In it the server learns late that a connection
+# has ended: after the death of its client, B.
 @example([*BEHIND_A_CUT, NodeFault(B, "crash")])
 @given(STEPS)
 def test_after_healing_a_connection_works_or_is_closed_at_both_ends(steps: list[Step]) -> None:
-    """No connection is half open, no frame waits in a gate, no node has a backlog of a pause.
+    """No connection is half open, no frame waits in a gate, and no node has a backlog.
 
-    Each connection that is not closed carries one more request, a probe.
+    Each connection that is not closed must carry one more request, the probe.
     """
     world = play(steps)
     probes = [
@@ -383,7 +385,7 @@ def test_after_healing_a_connection_works_or_is_closed_at_both_ends(steps: list[
         server_has_connection = server.endpoint.purpose_of(end) is not None
         client_has_connection = host.alive and connection.is_open
         assert server_has_connection == client_has_connection, connection.connection_id
-        # A live client's connection is never half open.
+        # A connection of a live client is either open or closed, and not between the two.
         assert connection.is_open or connection.is_closed or not host.alive
 
     for host in world.hosts.values():

@@ -1,9 +1,12 @@
-"""Nodes that check their invariants in virtual time: between events, at the end, untraced.
+"""Nodes that check their own invariants in virtual time: between events, and at the end of the run.
 
-- `play(experiment, seed)` runs an experiment in virtual time. BROKEN is its result if our own
-  program failed, which is no statement about Kafka.
-- `small(CRASH)` is an experiment of three brokers and one group, whose coordinator crashes.
-- A core is the part of a node without a clock or network; it asks its host for timers by key.
+Virtual time is the run's own simulated clock.
+
+- `play(experiment, seed)` runs an experiment in virtual time. The result BROKEN says that our own
+  program has failed, which says nothing about Kafka.
+- `small(CRASH)` is an experiment with three brokers and one group, whose coordinator crashes.
+- A core is the part of a node that has no clock and no network. It asks its host for timers, each
+  with a key.
 - The tests plant bugs by patching our code.
 """
 
@@ -22,7 +25,7 @@ from tests.support.harness.virtual_hosts import HostLab
 from tests.support.worlds.planted import readers, small
 
 AT_END_ONLY = 10**9
-"""Number of events between two checks that no run reaches: nodes check themselves at the end."""
+"""A number of events between two checks that no run reaches: only the last check is made."""
 CRASH: dict[str, object] = {
     "at": "2s",
     "fault": "crash",
@@ -32,24 +35,26 @@ CRASH: dict[str, object] = {
 
 
 def test_check_runs_between_callbacks_after_every_n_of_them() -> None:
-    """The check is no event: 35 callbacks ran, and `events_run` counts 35."""
+    """A check is not an event itself: 35 callbacks are 35 events, although there were 3 checks."""
     loop = VirtualLoop()
     seen: list[int] = []
     loop.check_every(10, lambda: seen.append(loop.events_run))
     for i in range(35):
-        loop.post_at(1 + i, int)  # `int` as a callback that does nothing
+        # `int` serves as a callback without an effect.
+        loop.post_at(1 + i, int)
     loop.run_until_us(100)
-    assert (seen, loop.events_run) == ([10, 20, 30], 35)  # `seen`: at each check
+    # `seen` has the number of events at each check.
+    assert (seen, loop.events_run) == ([10, 20, 30], 35)
 
 
 def test_exception_of_a_check_leaves_the_run() -> None:
-    """The check after the first callback raises, so the second one does not run."""
+    """The check after the first callback raises, so the second callback does not run."""
     loop = VirtualLoop()
 
     def refuse() -> None:
         raise InvariantViolation("name", "evidence")
 
-    loop.check_every(1, refuse)  # after every callback
+    loop.check_every(1, refuse)  # check after every callback
     loop.post_at(1, int)
     loop.post_at(2, int)
     with pytest.raises(InvariantViolation, match="name: evidence"):
@@ -58,14 +63,14 @@ def test_exception_of_a_check_leaves_the_run() -> None:
 
 
 def test_checks_change_nothing_in_a_run() -> None:
-    """The trace is equal, however often the nodes check themselves."""
+    """A run's trace (its recorded events) is the same, however often the nodes check themselves."""
     seldom, often = (play(small(CRASH), 1, invariants_every=every) for every in (AT_END_ONLY, 20))
     assert (often.result, often.digest) == (PlayResult.PASS, seldom.digest)
     assert often.events == seldom.events
 
 
 def broken_by(monkeypatch: pytest.MonkeyPatch, every: int) -> PlayedRun:
-    """Play a run whose coordinator marks each stored commit as pending again."""
+    """Play a run with a planted bug: a commit that was stored is marked as pending again."""
     append_succeeded = GroupOffsets.append_succeeded
 
     def mark_pending_again(
@@ -83,16 +88,16 @@ def broken_by(monkeypatch: pytest.MonkeyPatch, every: int) -> PlayedRun:
 def test_broken_invariant_is_a_failure_of_the_lab(
     monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
-    """The report names node and invariant; it is never a verdict about Kafka.
+    """The report names the node and the invariant. It is never a verdict about Kafka.
 
-    With a check after every 100 events the run ends at once. With 10**9 only the check at the end
-    finds the bug; by then the offsets of the group cannot be read, which `liveness` also reports.
+    With a check after every 100 events, the run ends soon after the bug. Otherwise only the check
+    at the end of the run finds it.
     """
     played = broken_by(monkeypatch, every)
     assert played.result is PlayResult.BROKEN
     failed_checks = {finding.signature.check for finding in played.findings}
-    # A run that is not ended by a check goes on to its verification. There the group's offsets,
-    # pending for ever, cannot be read: liveness fails.
+    # A run that no check has ended goes on to its verification. There the offsets of the group
+    # cannot be read, because they stay pending, so the check `liveness` fails, too.
     assert failed_checks == ({"liveness"} if every == AT_END_ONLY else set())
     (reason,) = played.reasons
     assert "pending_commit_is_written: broker-" in reason
@@ -100,7 +105,7 @@ def test_broken_invariant_is_a_failure_of_the_lab(
 
 
 def test_timer_that_the_core_has_and_the_host_lacks_is_named() -> None:
-    """`require` names the missing keys and the superfluous ones."""
+    """`require` compares the timers with the expected keys, and names missing and other keys."""
     lab = HostLab()
     timers = KeyedTimers(lab.host("broker-0"), lambda key: None)
     timers.apply([SetTimer(key="a", delay_us=5), SetTimer(key="b", delay_us=5)])
@@ -113,9 +118,9 @@ def test_timer_that_the_core_has_and_the_host_lacks_is_named() -> None:
 
 
 def test_broker_whose_timers_were_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The patched host does not set the timers of members' sessions, with keys "heartbeat...".
+    """Planted bug: the host does not set the session timers of members, with keys "heartbeat...".
 
-    The coordinator's check compares its timers with those of the host.
+    The check of the coordinator compares its own timers with those of the host.
     """
     apply = KeyedTimers.apply
 
@@ -130,10 +135,10 @@ def test_broker_whose_timers_were_lost_is_found(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_request_that_no_core_holds_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: the coordinator reports no waiting request, as if it had lost a JoinGroup.
+    """Planted bug: the coordinator says that no request waits, as if it had lost a JoinGroup.
 
-    The broker's check finds a request that is neither answered nor held by the coordinator. Without
-    the check, the member of a lost request would wait until its timeout.
+    The check of the broker finds a request that it has not answered and the coordinator does not
+    hold. Without this check, the member of a lost request would wait until its timeout.
     """
     monkeypatch.setattr(GroupCoordinator, "waiting", lambda _self: frozenset())
     played = play(small(CRASH), 1, invariants_every=20)
@@ -144,9 +149,9 @@ def test_request_that_no_core_holds_is_found(monkeypatch: pytest.MonkeyPatch) ->
 def test_log_that_contradicts_its_broker_is_found_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Only the thorough check at the end of a run reads the logs.
+    """Only the check at the end of a run is thorough enough to read the logs.
 
-    The planted value says that an unstable transaction begins at offset 7; the log has none.
+    The planted value says that an open transaction begins at offset 7, but the log has none.
     """
     monkeypatch.setattr(ProducerStates, "first_unstable_offset", 7)
     played = play(small(CRASH), 1, invariants_every=20)
