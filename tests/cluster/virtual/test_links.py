@@ -1,7 +1,12 @@
-"""Link rules and resets on virtual hosts: their effects at both ends of a connection.
+"""Link rules and resets of connections on virtual hosts: what both ends of a connection see.
 
-A frame takes LATENCY_US in each direction: `run_for(2 * LATENCY_US)` is a round trip. The server
-answers each heartbeat at once, except those of `parked_groups`, which wait for `release()`. A
+A host gives a node its clock, network and disk. A frame is one message on a connection: an open, an
+opened (the answer to an open), a request, a response, a close or a reset. A rule holds back, slows
+or loses frames between two hosts: a cut holds them until the healing, and so does a clog. Unlike
+after a cut, after a clog also frames of a closed connection are delivered.
+
+A frame takes LATENCY_US in each direction, so `run_for(2 * LATENCY_US)` is a round trip. The server
+answers each heartbeat without delay, except those of `parked_groups`, which wait for `release()`. A
 test names a request by its group. `lab.set_rules()` without a rule is the healing.
 """
 
@@ -19,7 +24,7 @@ from tests.support.harness.virtual_hosts import LATENCY_US, EchoServer, HostLab,
 
 SERVER = NodeName("broker-0")
 CLIENT = NodeName("client")
-# Timeouts of opening a connection and of a request.
+# Timeouts of opening a connection (SETUP_US) and of a request.
 SETUP_US = 10_000
 TIMEOUT_US = 50_000
 
@@ -44,7 +49,7 @@ def to_client(
 
 
 class Client:
-    """A client host whose connections to the server keep the outcomes of their requests."""
+    """A client's host, and the outcomes of the requests on its connections."""
 
     def __init__(self, lab: HostLab) -> None:
         self.lab = lab
@@ -63,7 +68,7 @@ class Client:
         *,
         timeout_us: int = TIMEOUT_US,
     ) -> None:
-        """Send a heartbeat of `group`, or another request under that name."""
+        """Send a heartbeat of `group`, or `request`, whose outcome is stored under this name."""
 
         def on_response(outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
             failed = isinstance(outcome, Disconnected | RequestTimedOut)
@@ -83,7 +88,7 @@ class World:
         self.lab.run_for(2 * LATENCY_US)
 
     def cut(self, *, both_ways: bool = True) -> None:
-        """Cut the client off, or only its outgoing direction."""
+        """Cut the client off from the server; by default in both directions, or else only out."""
         rules = [to_server(Cut())]
         if both_ways:
             rules.append(to_client(Cut()))
@@ -91,10 +96,13 @@ class World:
 
 
 def test_a_cut_is_silent_and_at_healing_all_frames_arrive_in_order() -> None:
-    """Only a timeout reveals a cut; requests sent during it are served late."""
+    """An end of a connection learns of a cut only by a timeout.
+
+    Requests sent in it arrive later.
+    """
     world = World("parked")
     lab, client = world.lab, world.client
-    # One request waits at the server, one is on its way, and two are sent during the cut.
+    # One request waits at the server, one is on its way, and two more are sent during the cut.
     parked = client.connect("other")
     client.send(parked, "parked")
     lab.run_for(4 * LATENCY_US)
@@ -111,18 +119,19 @@ def test_a_cut_is_silent_and_at_healing_all_frames_arrive_in_order() -> None:
 
     lab.set_rules()
     lab.run_for(0)
-    # Request "in flight" waited at the server's end, so it needs no further latency.
+    # "in flight" had arrived at the server's host, which held it back, so it needs no latency more.
     assert world.server.served_groups == ["parked", "in flight"]
     lab.run_for(LATENCY_US)
     assert world.server.served_groups == ["parked", "in flight", "a", "b"]
-    # Answers to "parked" and "in flight" left at healing; those to "a" and "b" need a latency more.
+    # The answers to "parked" and "in flight" were sent at the healing. The answers to "a" and "b"
+    # need one latency more.
     assert sorted(client.outcomes) == [("in flight", "ok"), ("parked", "ok")]
     lab.run_for(LATENCY_US)
     assert client.outcomes[2:] == [("a", "ok"), ("b", "ok")]
 
 
 def test_requests_of_a_connection_that_timed_out_in_a_cut_are_never_served() -> None:
-    """Only the close of that connection arrives; the client's next request opens another one."""
+    """The close of the connection arrives, too. The client's next request opens another one."""
     world = World()
     lab, client = world.lab, world.client
     world.cut()
@@ -136,13 +145,13 @@ def test_requests_of_a_connection_that_timed_out_in_a_cut_are_never_served() -> 
     lab.run_for(4 * LATENCY_US)  # open, opened, request, response
     assert world.server.served_groups == ["after"]
     assert client.outcomes[1:] == [("after", "ok")]
-    # A reset reports every connection that the server still has: not number 0, which was closed.
+    # A reset returns the connections that the server has: number 1, but not 0, which was closed.
     (still_open,) = world.server.host.reset_links((CLIENT,), ())
     assert still_open.connection_id == 1
 
 
 def test_a_new_connection_hangs_in_a_cut_until_its_setup_timeout() -> None:
-    """No host refuses the connection, so only socket.connection.setup.timeout.ms ends it."""
+    """The cut lets no refusal through, so only socket.connection.setup.timeout.ms ends the wait."""
     world = World()
     world.cut()
     connection = world.client.connect()
@@ -159,7 +168,7 @@ def test_a_new_connection_hangs_in_a_cut_until_its_setup_timeout() -> None:
 
 
 def test_a_cut_of_the_way_back_holds_the_answers_of_served_requests() -> None:
-    """The other direction works: the server acts, and the client does not learn it."""
+    """The requests still arrive: the server acts on them, and the client does not learn of it."""
     world = World()
     lab, client = world.lab, world.client
     lab.set_rules(to_client(Cut()))
@@ -177,7 +186,7 @@ def test_a_cut_of_the_way_back_holds_the_answers_of_served_requests() -> None:
 
 
 def test_a_cut_of_one_direction_does_not_touch_the_other() -> None:
-    """The client's requests hang, the server's answers to earlier ones arrive."""
+    """The client's requests wait, and the server's answers to earlier requests arrive."""
     world = World("parked")
     lab, client = world.lab, world.client
     parked = client.connect("other")
@@ -194,7 +203,7 @@ def test_a_cut_of_one_direction_does_not_touch_the_other() -> None:
 
 
 def test_a_cut_hides_a_death_until_healing() -> None:
-    """The reset that a killed process's kernel sends is held by the cut, and arrives at healing."""
+    """The kernel of a killed process resets its connections. The cut holds this reset back."""
     world = World()
     lab, client = world.lab, world.client
     world.cut()
@@ -209,7 +218,7 @@ def test_a_cut_hides_a_death_until_healing() -> None:
 
 
 def test_a_successor_never_sees_the_held_frames_of_its_predecessor() -> None:
-    """The broker is killed and restarted before healing: its clients must connect anew."""
+    """The broker is killed and restarted before the healing, so its clients must connect again."""
     world = World()
     lab, client = world.lab, world.client
     world.cut()
@@ -217,7 +226,7 @@ def test_a_successor_never_sees_the_held_frames_of_its_predecessor() -> None:
     world.server.host.crash()
     lab.run_for(2 * LATENCY_US)
     successor = EchoServer(lab.host(SERVER, 1))
-    world.cut()  # once more, for the new host: a runtime gives the rules to each new host
+    world.cut()  # again, because a new host has no rules until it gets them
     lab.set_rules()
     lab.run_for(0)
 
@@ -229,7 +238,7 @@ def test_a_successor_never_sees_the_held_frames_of_its_predecessor() -> None:
 
 
 def test_a_request_to_a_process_whose_death_was_not_reported_is_answered_by_a_reset() -> None:
-    """After a cut a client may still use a connection that no process has any more."""
+    """A client may still use a connection that no process has any more, if it did not learn so."""
     world = World()
     # The kernel's report of the death is lost.
     world.lab.lose = lambda frame: isinstance(frame, ResetFrame)
@@ -240,7 +249,7 @@ def test_a_request_to_a_process_whose_death_was_not_reported_is_answered_by_a_re
 
 
 def test_the_answer_to_a_client_whose_death_was_not_reported_ends_the_connection() -> None:
-    """Otherwise a server would keep the connections of dead clients for ever."""
+    """If no reset answered it, a server would keep the connections of dead clients for ever."""
     world = World("p")
     world.client.send(world.connection, "p")
     world.lab.run_for(LATENCY_US)
@@ -249,12 +258,12 @@ def test_the_answer_to_a_client_whose_death_was_not_reported_ends_the_connection
     world.client.host.crash()
     world.server.release()
     world.lab.run_for(2 * LATENCY_US)
-    # The server has no connection to reset.
+    # The reset finds no connection at the server, so the answer to "p" has ended it.
     assert world.server.host.reset_links((CLIENT,), ()) == ()
 
 
 def test_after_a_clog_even_requests_without_a_waiting_client_are_served() -> None:
-    """A clog loses no frame: it delivers a request after its client has given up."""
+    """A clog loses no frame: it delivers the request although its client has given up."""
     world = World()
     world.lab.set_rules(to_server(Clog()), to_client(Clog()))
     world.client.send(world.connection, "late", timeout_us=1_000)
@@ -266,7 +275,7 @@ def test_after_a_clog_even_requests_without_a_waiting_client_are_served() -> Non
 
 
 def test_a_slow_link_adds_its_delay_to_each_frame() -> None:
-    """One direction only: the answer is as fast as before."""
+    """The rule is for one direction only, so the answer is as fast as before."""
     world = World()
     world.lab.set_rules(to_server(Slow(delay_us=700)))
     world.client.send(world.connection, "g")
@@ -277,15 +286,18 @@ def test_a_slow_link_adds_its_delay_to_each_frame() -> None:
 
 
 def test_a_rule_for_an_api_holds_it_and_later_frames_of_its_connection() -> None:
-    """Opens and other requests pass, until the first Heartbeat is held."""
+    """Opens and other requests pass the rule, until the first Heartbeat is held back.
+
+    Frames of the same connection must stay in order, so they wait behind it.
+    """
     world = World()
     lab, client = world.lab, world.client
     lab.set_rules(to_server(Cut(), apis=("Heartbeat",)))
     find = FindCoordinatorRequest(coordinator_keys=("g",))
     connections = [world.connection, client.connect("other")]
     client.send(connections[0], "find 0", find)
-    client.send(connections[0], "heartbeat 0")  # held
-    client.send(connections[0], "behind", find)  # waits behind the heartbeat, in the same stream
+    client.send(connections[0], "heartbeat 0")  # held back by the rule
+    client.send(connections[0], "behind", find)  # waits behind the heartbeat
     client.send(connections[1], "find 1", find)
     lab.run_for(10 * LATENCY_US)
     assert client.outcomes == [("find 0", "ok"), ("find 1", "ok")]
@@ -296,7 +308,7 @@ def test_a_rule_for_an_api_holds_it_and_later_frames_of_its_connection() -> None
 
 
 def test_a_rule_for_an_api_selects_its_answers_on_the_way_back() -> None:
-    """A rule for Heartbeat frames of the server holds the answers to Heartbeats."""
+    """The rule is for Heartbeats that the server sends, so it holds the answers back."""
     world = World()
     world.lab.set_rules(to_client(Cut(), apis=("Heartbeat",)))
     world.client.send(world.connection, "g")
@@ -306,7 +318,7 @@ def test_a_rule_for_an_api_selects_its_answers_on_the_way_back() -> None:
 
 
 def test_a_rule_for_a_purpose_spares_other_connections() -> None:
-    """The server's end knows the purpose of a connection, so it can hold answers by purpose."""
+    """The purpose is what a connection is used for. The server's end knows it, too."""
     world = World()
     lab, client = world.lab, world.client
     fetch = client.connect("fetch")
@@ -320,7 +332,7 @@ def test_a_rule_for_a_purpose_spares_other_connections() -> None:
 
 
 def test_a_reset_is_seen_at_both_ends_and_loses_frames_in_flight() -> None:
-    """A reset ends both ends at once; frames that are on their way are dropped on arrival."""
+    """Both ends of the connection learn of a reset. Frames on their way are dropped on arrival."""
     world = World("parked")
     lab, client = world.lab, world.client
     other = client.connect("fetch")
@@ -333,7 +345,7 @@ def test_a_reset_is_seen_at_both_ends_and_loses_frames_in_flight() -> None:
     lab.run_for(0)
     assert client.outcomes == [("parked", "Disconnected"), ("in flight", "Disconnected")]
 
-    world.server.release()  # the answer to "parked" finds no connection, and is no misuse
+    world.server.release()  # the answer to "parked" finds no connection, which is no error
     lab.run_for(10 * LATENCY_US)
     assert world.server.served_groups == ["parked"]
     assert (world.connection.is_closed, other.is_open) == (True, True)
@@ -341,7 +353,7 @@ def test_a_reset_is_seen_at_both_ends_and_loses_frames_in_flight() -> None:
 
 
 def test_a_reset_passes_a_cut_and_drops_its_held_frames() -> None:
-    """Two faults at once: the connection ends now, and healing delivers none of its frames."""
+    """A reset acts during a cut. The healing then delivers no frame of the ended connection."""
     world = World()
     lab, client = world.lab, world.client
     world.cut()
@@ -360,7 +372,7 @@ def test_a_reset_passes_a_cut_and_drops_its_held_frames() -> None:
 
 @pytest.mark.parametrize("effect", [Cut(), Clog(), Slow(delay_us=10)])
 def test_a_host_that_dies_drops_the_frames_in_its_gate(effect: LinkEffect) -> None:
-    """The send buffers of a killed process die with it; its death is reported as usual."""
+    """A killed process loses the frames that it has not sent yet. Its death itself is reported."""
     world = World()
     lab, client = world.lab, world.client
     lab.set_rules(to_server(effect))
@@ -369,23 +381,23 @@ def test_a_host_that_dies_drops_the_frames_in_its_gate(effect: LinkEffect) -> No
     lab.set_rules()
     lab.run_for(1_000)
     assert world.server.served == []
-    # The server has no connection to reset: it has learnt of the death.
+    # The reset finds no connection at the server, which has learnt of the death.
     assert world.server.host.reset_links((CLIENT,), ()) == ()
     assert lab.failures == []
 
 
 @pytest.mark.parametrize("effect", [Cut(), Clog()])
 def test_a_death_ends_connections_whose_acceptance_is_held(effect: LinkEffect) -> None:
-    """The server accepts a connection, its OpenedFrame is held, and the server dies.
+    """The server accepts a connection, a rule holds the acceptance back, and the server dies.
 
-    At healing the client learns that the connection is closed. Otherwise it would wait for its
-    connection setup timeout.
+    At the healing the client learns that the connection is closed. If it did not, it would wait
+    for its connection setup timeout. The frame of an acceptance is an OpenedFrame.
     """
     world = World()
     lab, client = world.lab, world.client
     lab.set_rules(to_client(effect))
     half_open = client.connect("other")
-    lab.run_for(2 * LATENCY_US)  # the server has accepted; its OpenedFrame waits in its gate
+    lab.run_for(2 * LATENCY_US)  # the server has accepted, and its OpenedFrame is held back
 
     world.server.host.crash()
     lab.run_for(2 * LATENCY_US)
@@ -398,7 +410,7 @@ def test_a_death_ends_connections_whose_acceptance_is_held(effect: LinkEffect) -
 
 
 def test_a_failure_behind_a_gate_is_reported_once() -> None:
-    """A callback that raises during healing is the node's failure, as at any other time."""
+    """The callback of a frame that healing delivers may raise. That is a failure of its node."""
     world = World()
     lab = world.lab
 
@@ -411,12 +423,12 @@ def test_a_failure_behind_a_gate_is_reported_once() -> None:
     lab.set_rules()
     lab.run_for(LATENCY_US)
     assert [(what, str(error)) for what, error in lab.failures] == [("client: callback", "a bug")]
-    # The runtime writes this row, and this lab has none.
+    # The trace row TASK_FAILED is written by the runtime, which this lab does not have.
     assert not [row for row in lab.rows if row.kind == TraceKind.TASK_FAILED]
 
 
 def test_request_is_carried_out_and_its_response_lost_with_the_connection() -> None:
-    """The client cannot know that the server has acted; its next connection works."""
+    """The client cannot know whether the server has acted on the request. It must connect again."""
     world = World()
     lab, client = world.lab, world.client
     lab.set_rules(to_client(LoseResponses(), apis=("Heartbeat",)))

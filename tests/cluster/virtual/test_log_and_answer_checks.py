@@ -1,7 +1,9 @@
-"""Planted bugs that the checks of answers, appends, cleanings and created topics find at once.
+"""The checks of answers, appends, cleanings and created topics find planted bugs during the run.
 
-`reason_of(...)` plays three brokers, one group and a producer, and returns the reason why the run
-is BROKEN: the violated invariant.
+The tests plant bugs by patching our code. `reason_of(...)` plays a cluster of three brokers, with
+one group and a producer. The run is BROKEN, and the function returns the reason: the violated
+invariant. The high watermark is the offset below which all in-sync replicas (the ISR) have the
+records. A cleaning removes each record whose key has a newer record.
 """
 
 from collections.abc import Sequence
@@ -38,6 +40,7 @@ from protocol.records.batch import Record, RecordBatch
 from protocol.records.metadata import ConfigRecord, PartitionRecord, TopicRecord
 from tests.support.worlds.planted import CUT, small
 
+# Settings with which the logs of offsets are cleaned often, so that a short run has cleanings.
 OFTEN_CLEANED: dict[str, object] = {
     "log.cleaner.backoff.ms": 1_000,
     "offsets.topic.segment.bytes": 2_000,
@@ -46,12 +49,12 @@ OFTEN_CLEANED: dict[str, object] = {
 
 
 def crash(broker: int) -> dict[str, object]:
-    """Return a fault that ends a broker until the end of the faults."""
+    """Return a fault that kills a broker at 2 s, for longer than the other faults of a run."""
     return {"at": "2s", "fault": "crash", "target": f"broker({broker})", "duration": "20s"}
 
 
 def idempotent(experiment: Experiment) -> Experiment:
-    """Return the experiment with producers that number their batches."""
+    """Return the experiment with producers that number their batches (idempotent producers)."""
     return structs.replace(
         experiment,
         producers=tuple(
@@ -64,6 +67,7 @@ def idempotent(experiment: Experiment) -> Experiment:
 
 
 def reason_of(experiment: Experiment) -> str:
+    """Play the experiment with seed 1, which must break an invariant, and return the reason."""
     played = play(experiment, 1, invariants_every=500)
     assert played.result is PlayResult.BROKEN, played.reasons
     return played.reasons[0]
@@ -86,7 +90,7 @@ def test_sound_run_has_no_violation(experiment: Experiment) -> None:
 def test_wrong_high_watermark_in_an_answer_to_a_consumer_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: a consumer is told of one more record than there is."""
+    """Planted bug: the high watermark in the answer to a consumer is one too high."""
     fetch = Partition.fetch
 
     def tell_more(
@@ -106,7 +110,7 @@ def test_wrong_high_watermark_in_an_answer_to_a_consumer_is_found(
 def test_append_that_is_acknowledged_by_the_leader_alone_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: no append waits for the high watermark."""
+    """Planted bug: an append is acknowledged although the high watermark has not passed it."""
     create = CoordinatorAppends.__init__
 
     def create_hasty(self: CoordinatorAppends, host: Host, *rest: object, **topic: str) -> None:
@@ -120,7 +124,7 @@ def test_append_that_is_acknowledged_by_the_leader_alone_is_found(
 def test_commit_that_is_acknowledged_and_not_written_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: a commit is answered with NONE, and never appended."""
+    """Planted bug: a commit is answered with NONE (success), and is never appended."""
 
     def answer_only(
         turn: Turn,
@@ -140,7 +144,7 @@ def test_commit_that_is_acknowledged_and_not_written_is_found(
 def test_commit_that_is_appended_with_too_small_an_isr_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: commits are appended with acks=1, and two of three replicas are dead."""
+    """Planted bug: commits are appended with acks=1 although two of the three replicas are dead."""
     monkeypatch.setattr(Turn, "acks_of_commits", ACKS_LEADER)
     reason = reason_of(small(crash(1), crash(2)))
     assert "an append with acks=all needs min.insync.replicas in sync" in reason
@@ -148,7 +152,7 @@ def test_commit_that_is_appended_with_too_small_an_isr_is_found(
 
 
 def test_cleaning_that_removes_a_last_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: the last record of a batch goes, whether its key has a later one or not."""
+    """Planted bug: a cleaning removes the last record of each batch, even if its key is unique."""
     last = Compaction._last
 
     def all_but_one(
@@ -163,7 +167,7 @@ def test_cleaning_that_removes_a_last_record_is_found(monkeypatch: pytest.Monkey
 
 
 def test_cleaning_that_removes_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: every batch stays. Such a cleaning writes nothing to the disk."""
+    """Planted bug: a cleaning keeps every batch, so that it writes nothing to the disk."""
     monkeypatch.setattr(Compaction, "_filter", lambda self, batch: self._left.append(batch))
     reason = reason_of(small(config=OFTEN_CLEANED))
     assert "a cleaning keeps the last record of each key" in reason
@@ -173,7 +177,7 @@ def test_cleaning_that_removes_nothing_is_found(monkeypatch: pytest.MonkeyPatch)
 def test_producers_states_that_a_truncation_leaves_are_found_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: a truncation keeps the sequence numbers of the batches that it removes."""
+    """Planted bug: after a truncation the leader still knows the removed sequence numbers."""
     monkeypatch.setattr(PartitionLog, "_rebuild_producers", lambda _self: None)
     reason = reason_of(idempotent(small(CUT)))
     assert not reason.startswith("at the end")
@@ -183,7 +187,10 @@ def test_producers_states_that_a_truncation_leaves_are_found_at_once(
 def test_settings_of_a_topic_that_the_replay_loses_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: no node replays the records of settings, so all nodes agree."""
+    """Planted bug: no node replays records of settings.
+
+    All nodes agree, so only a check shows it.
+    """
     monkeypatch.setattr(MetadataImage, "_replay_config", lambda _self, _record: None)
     assert "a created topic has its settings: __consumer_offsets" in reason_of(small())
 
@@ -214,6 +221,7 @@ def image_of(partitions: int, settings: Sequence[str]) -> MetadataImage:
 
 
 def created(error: ErrorCode = ErrorCode.NONE) -> CreateTopicsResponse:
+    """Return the controller's answer for the topic `archive`."""
     return CreateTopicsResponse(topics=(CreatableTopicResult(name="archive", error_code=error),))
 
 

@@ -1,8 +1,11 @@
-"""VirtualLoop: time jumps, ties are FIFO, exceptions leave the run, real input is refused.
+"""VirtualLoop, an asyncio event loop in virtual time (a simulated clock).
+
+Time jumps to the next timer. Callbacks that are due at the same time run in the order in which they
+were scheduled. Exceptions end the run. Sockets, threads and processes are refused.
 
 An instant is one microsecond of virtual time with all its callbacks. `post` schedules a callback
-for now and `post_at` for a time; neither can be cancelled, as `call_at_us` and asyncio's methods
-can.
+for now, and `post_at` for a given time; neither can be cancelled. `call_at_us` and asyncio's own
+methods return a timer that can be cancelled.
 """
 
 import asyncio
@@ -16,7 +19,7 @@ from cluster.virtual.loop_timer import LoopTimer
 
 
 def test_time_jumps_to_the_next_timer_and_is_counted_in_microseconds() -> None:
-    """A day passes at once, and times differ by single microseconds."""
+    """A day passes without waiting, and times that differ by one microsecond keep their order."""
     loop = VirtualLoop()
     seen: list[tuple[str, int]] = []
 
@@ -31,9 +34,9 @@ def test_time_jumps_to_the_next_timer_and_is_counted_in_microseconds() -> None:
 
 
 def test_equal_times_run_first_in_first_out_for_timers_and_callbacks() -> None:
-    """The order of scheduling decides, whichever method scheduled a callback.
+    """The order of scheduling decides, whichever method has scheduled a callback.
 
-    Asyncio's heap is not FIFO for equal deadlines: the removal of one timer permutes others.
+    Asyncio's own loop does not keep this order: removing one timer from its heap permutes others.
     """
     loop = VirtualLoop()
     seen: list[int] = []
@@ -50,7 +53,7 @@ def test_equal_times_run_first_in_first_out_for_timers_and_callbacks() -> None:
 
 
 def test_callbacks_added_within_an_instant_run_after_those_that_were_due() -> None:
-    """A callback for now, or for a time that has passed, waits for the timers of this instant."""
+    """A callback scheduled for now, or for the past, runs after those that are due already."""
     loop = VirtualLoop()
     seen: list[str] = []
 
@@ -68,7 +71,7 @@ def test_callbacks_added_within_an_instant_run_after_those_that_were_due() -> No
 
 
 def test_a_cancelled_timer_does_not_run_and_does_not_move_the_clock() -> None:
-    """A request's cancelled timeout must not make an idle run look alive."""
+    """Otherwise the cancelled timeout of a request would make an idle run look busy."""
     loop = VirtualLoop()
     seen: list[str] = []
     loop.call_at_us(50, seen.append, "the loop's own").cancel()
@@ -79,7 +82,7 @@ def test_a_cancelled_timer_does_not_run_and_does_not_move_the_clock() -> None:
 
 
 def test_a_timer_cancelled_at_its_own_instant_does_not_run() -> None:
-    """An answer that arrives in the microsecond of the timeout, and was scheduled first, wins."""
+    """If an answer and its timeout are due in one microsecond, the one scheduled first wins."""
     loop = VirtualLoop()
     seen: list[str] = []
     timers: list[LoopTimer] = []
@@ -94,14 +97,14 @@ def test_a_timer_cancelled_at_its_own_instant_does_not_run() -> None:
 
 
 def test_waiting_for_an_event_that_cannot_happen_is_a_deadlock() -> None:
-    """A run that would hang raises instead."""
+    """The run raises Deadlock in place of hanging."""
     loop = VirtualLoop()
     with pytest.raises(Deadlock):
         loop.run_until_complete(loop.create_future())
 
 
 def test_an_instant_that_never_ends_is_an_error_naming_the_callback() -> None:
-    """A loop of zero delays never lets time pass."""
+    """Callbacks that schedule each other without delay would never let time pass."""
     loop = VirtualLoop(max_events_per_instant=100)
 
     def again() -> None:
@@ -113,7 +116,7 @@ def test_an_instant_that_never_ends_is_an_error_naming_the_callback() -> None:
 
 
 def test_the_limit_counts_per_instant_not_per_run() -> None:
-    """A long run has more events than one instant may have."""
+    """The limit is for one instant. A long run may have more events."""
     loop = VirtualLoop(max_events_per_instant=10)
     count = 0
 
@@ -128,7 +131,7 @@ def test_the_limit_counts_per_instant_not_per_run() -> None:
 
 
 def test_an_exception_leaves_the_run_and_the_loop_can_run_on() -> None:
-    """No exception is only logged, and a broken run can still be healed and stopped."""
+    """The caller gets the exception. Afterwards the loop can still heal and stop the run."""
     loop = VirtualLoop()
     seen: list[str] = []
 
@@ -144,7 +147,10 @@ def test_an_exception_leaves_the_run_and_the_loop_can_run_on() -> None:
 
 
 def test_run_until_complete_can_be_called_again_after_an_interrupt() -> None:
-    """Ctrl-C stops the loop between two callbacks; a run then heals its faults on the same loop."""
+    """Ctrl-C stops the loop between two callbacks.
+
+    Then the run heals its faults on the same loop.
+    """
     loop = VirtualLoop()
     seen: list[str] = []
 
@@ -165,7 +171,7 @@ def test_run_until_complete_can_be_called_again_after_an_interrupt() -> None:
 
 
 def test_run_until_complete_returns_or_raises_the_futures_result() -> None:
-    """As with asyncio's own loop, the caller gets the result or the exception."""
+    """The caller gets the result or the exception, as with asyncio's own loop."""
 
     async def answer() -> int:
         await asyncio.sleep(0.5)
@@ -182,7 +188,7 @@ def test_run_until_complete_returns_or_raises_the_futures_result() -> None:
 
 
 def test_the_standard_library_runs_on_the_loop() -> None:
-    """Experiments and tenacity may use asyncio's timeout, queue, event and lock."""
+    """Experiments, and the library tenacity, may use timeouts, queues, events and locks."""
     loop = VirtualLoop()
 
     async def main() -> list[object]:
@@ -213,13 +219,13 @@ def test_the_standard_library_runs_on_the_loop() -> None:
         items.append(loop.time())
         return items
 
-    # The last item is put at 2 s, and the timeout ends 0.25 s later. The event is set at 3 s;
-    # wait_for takes until 5 s and gather until 6 s.
+    # Items 0, 1 and 2 are put at 0, 1 and 2 s. The timeout of 0.25 s ends at 2.25 s. The event is
+    # set at 3 s. `wait_for` takes until 5 s, and `gather` until 6 s.
     assert loop.run_until_complete(main()) == [0, 1, 2, 2.25, ["a", "b"], 6.0]
 
 
 def test_sockets_threads_and_processes_are_refused() -> None:
-    """Results of real input depend on the machine, so any use of it must be an error."""
+    """Their results depend on the machine, and a run must depend on its seed alone."""
     loop = VirtualLoop()
 
     async def main() -> None:
@@ -236,7 +242,10 @@ def test_sockets_threads_and_processes_are_refused() -> None:
 
 
 def test_discard_removes_only_the_ready_steps_of_one_context() -> None:
-    """The task of a node that crashes in this instant takes no further step; its neighbour does."""
+    """A node that crashes in this instant takes no further step; its neighbour does.
+
+    Each node's tasks have a context of their own, by which the loop finds their steps.
+    """
     loop = VirtualLoop()
     contexts = {"dead": contextvars.Context(), "alive": contextvars.Context()}
     seen: list[str] = []
@@ -257,12 +266,12 @@ def test_discard_removes_only_the_ready_steps_of_one_context() -> None:
     loop.discard(contexts["dead"])
     loop.run_until_us(2_000_000)
     assert seen == ["alive cleaned up"]
-    # asyncio would warn about the dead task, which never ends.
+    # asyncio would warn that the dead task never ended.
     tasks[0]._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
 def test_a_loop_refuses_to_run_inside_another_or_after_close() -> None:
-    """Either misuse raises RuntimeError at once."""
+    """Both are misuse, and raise RuntimeError."""
     loop, inner = VirtualLoop(), VirtualLoop()
 
     async def main() -> None:
@@ -276,17 +285,18 @@ def test_a_loop_refuses_to_run_inside_another_or_after_close() -> None:
 
 
 def test_cancelled_timers_are_removed_and_the_others_keep_their_order() -> None:
-    """Cancelled timeouts would fill the heap, so the loop removes them.
+    """Cancelled timeouts would fill the loop's heap, so the loop removes them from time to time.
 
-    The removal must not change the order of the others.
+    The removal must not change the order of the other timers.
     """
     loop = VirtualLoop()
     seen: list[int] = []
     count = 10 * COMPACT_ABOVE
     for number in range(count):
-        # Two instants, each with ties, which only the order of scheduling breaks: the first
-        # hundred of each two hundred is due at 1,000, the second at 1,001.
+        # The first hundred of each two hundred is due at 1,000 us, the second hundred at 1,001 us.
+        # Within each of these two instants only the order of scheduling decides.
         timer = loop.call_at_us(1_000 + number % 200 // 100, seen.append, number)
+        # One timer in a hundred is not cancelled.
         if number % 100:
             timer.cancel()
             timer.cancel()  # a second call has no effect
@@ -296,9 +306,9 @@ def test_cancelled_timers_are_removed_and_the_others_keep_their_order() -> None:
 
 
 def test_exception_of_the_awaited_task_stops_no_later_run() -> None:
-    """KeyboardInterrupt leaves the loop at once, before the end of the task is reported.
+    """KeyboardInterrupt leaves the loop before the loop can report the end of its task.
 
-    The report comes during the next run, here the one that heals, and must not stop that run.
+    The report comes during the next run, here the one that heals. It must not stop that run.
     """
     loop = VirtualLoop()
     healed: list[str] = []

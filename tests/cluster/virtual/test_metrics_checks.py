@@ -1,7 +1,9 @@
-"""Metrics in virtual time: planted bugs of counts, times and rates.
+"""The check of metrics in virtual time finds planted bugs in counts, times and rates.
 
-A node's sample must agree with the rows that the node has traced since it started. The run has
-samples every 10 s; the coordinator crashes at 12 s and another broker loads the group.
+A node writes samples of its metrics into the trace (the run's recorded rows of events). A sample
+must agree with the rows that the node has written since its start. The run has samples every 10 s.
+The coordinator crashes at 12 s, and another broker loads the group. The tests plant bugs by
+patching our code.
 """
 
 from collections.abc import Callable
@@ -23,11 +25,12 @@ CRASH: dict[str, object] = {
 
 
 def played_run() -> PlayedRun:
-    """Play a group of one member, which commits the offsets of two partitions at once."""
+    """Play a group of one member, whose commits have the offsets of two partitions each."""
     return play(small(CRASH, group=readers(members=1)), 1)
 
 
 def reason_of() -> str:
+    """Play the run, which must break an invariant, and return the reason."""
     played = played_run()
     assert played.result is PlayResult.BROKEN, played.reasons
     return played.reasons[0]
@@ -39,7 +42,7 @@ def test_sound_run_has_no_violation() -> None:
 
 
 def without(kind: TraceKind) -> Callable[[CoordinatorMetrics, TraceEvent], None]:
-    """Return an `observe` of the metrics that overlooks the events of one kind."""
+    """Return an `observe` of the metrics that ignores the events of one kind."""
     observe = CoordinatorMetrics.observe
 
     def overlook(self: CoordinatorMetrics, event: TraceEvent) -> None:
@@ -66,7 +69,7 @@ def test_event_that_is_not_counted_is_found(
 
 
 def test_offset_counted_in_place_of_its_append_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: each offset of a commit counts, as in Kafka's new coordinator."""
+    """Planted bug: a commit counts once for each of its offsets, as in Kafka's new coordinator."""
     observe = CoordinatorMetrics.observe
 
     def observe_each(self: CoordinatorMetrics, event: TraceEvent) -> None:
@@ -81,7 +84,7 @@ def test_offset_counted_in_place_of_its_append_is_found(monkeypatch: pytest.Monk
 def test_load_that_is_not_timed_or_timed_wrongly_is_found(
     monkeypatch: pytest.MonkeyPatch, factor: int
 ) -> None:
-    """Planted bug: the metric misses a load, or has twice its time."""
+    """Planted bug: the metric ignores a load (factor 0), or doubles its time (factor 2)."""
     loaded = CoordinatorMetrics.loaded
 
     def load(self: CoordinatorMetrics, took_us: int) -> None:
@@ -93,7 +96,10 @@ def test_load_that_is_not_timed_or_timed_wrongly_is_found(
 
 
 def test_meter_with_a_wrong_clock_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: the clock of the controller's meters counts nanoseconds."""
+    """Planted bug: the clock of the controller's meters runs a million times too fast.
+
+    It takes microseconds times 1,000 for milliseconds.
+    """
     monkeypatch.setattr(ControllerMetrics, "_now_ms", lambda self: self._host.now_us() * 1_000)
     assert "LeaderElectionRateAndTimeMs.MeanRate: expected" in reason_of()
 

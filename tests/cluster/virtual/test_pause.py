@@ -1,8 +1,9 @@
-"""A paused host: silent with open connections, and the order in which it catches up.
+"""A paused host: its connections stay open, and at the resume it catches up in a fixed order.
 
-`lab` has hosts on one network, with a constant latency of LATENCY_US each way. An EchoServer
-answers heartbeats at once, or keeps those of `parked_groups` until `release`. `lab.run_for(0)` runs
-what is due now.
+A host gives a node its clock and network; a pause stops it as SIGSTOP stops a process. A frame is
+one message on a connection. `lab` has hosts on one network, with a latency of LATENCY_US in each
+direction. An EchoServer answers heartbeats without delay; those of `parked_groups` it keeps until
+`release`. `lab.run_for(0)` runs what is due now.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from tests.support.harness.virtual_hosts import LATENCY_US, EchoServer, HostLab,
 
 SERVER = NodeName("broker-0")
 CLIENT = NodeName("client")
-# Timeouts of opening a connection and of a request.
+# Timeouts of opening a connection (SETUP_US) and of a request.
 SETUP_US = 10_000
 TIMEOUT_US = 50_000
 
@@ -43,9 +44,9 @@ class Calls:
 
 
 def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
-    """A process stopped by SIGSTOP neither answers nor closes its connections.
+    """A stopped process neither answers nor closes its connections.
 
-    A client waits for its own timeout, or for the resume.
+    So a client waits for its own timeout, or until the process is resumed.
     """
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
@@ -59,7 +60,7 @@ def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
     assert calls.outcomes == []
     assert calls.connection.is_open
 
-    # Sent a microsecond before the timeout of "a", so its own timeout is after the resume.
+    # "b" is sent one microsecond before the timeout of "a", so its own timeout is after the resume.
     late.send("b")
     lab.run_for(1)
     assert [(group, what) for group, _, what in calls.outcomes] == [("a", "RequestTimedOut")]
@@ -69,16 +70,16 @@ def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
     server.host.resume()
     lab.run_for(LATENCY_US)
     assert not server.host.is_paused
-    # The server cannot know that the client of "a" has given up.
+    # The server serves "a", too: it cannot know that the client has given up.
     assert server.served_groups == ["a", "b"]
     assert late.outcomes == [("b", lab.loop.now_us(), "HeartbeatResponse")]
     assert late.connection.is_open
 
 
 def test_an_open_to_a_paused_host_hangs_until_a_timeout_or_the_resume() -> None:
-    """The kernel accepts a connection to a stopped process, which does not answer on it.
+    """The kernel accepts a connection to a stopped process, but the process does not answer.
 
-    The first client waits until its setup timeout; the second one began later and is answered
+    The first client waits until its setup timeout. The second client began later, and is answered
     after the resume.
     """
     lab = HostLab()
@@ -99,9 +100,9 @@ def test_an_open_to_a_paused_host_hangs_until_a_timeout_or_the_resume() -> None:
 
 
 def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_order() -> None:
-    """A resumed node acts on its old state before it learns of later events, as in Kafka.
+    """A resumed node first acts on its old state, and then learns of later events, as in Kafka.
 
-    So a resumed coordinator may still act before it learns that it was replaced.
+    So a resumed coordinator may act once more before it learns that it was replaced.
     """
     lab = HostLab()
     host, client = lab.host(SERVER), lab.host(CLIENT)
@@ -127,7 +128,7 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
     doomed = host.after(250, seen.append, "cancelled by the timer at 100")
     host.after(100, first)
     host.after(5_000, seen.append, "timer 5000")  # not due at the resume
-    connections[1].send("g")  # gets correlation id 0 and arrives first
+    connections[1].send("g")  # it arrives first and has the correlation id 0
     lab.run_for(10)
     connections[0].send("g")
 
@@ -138,8 +139,9 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
     host.resume()
     lab.run_for(0)
 
-    # Timers come first, by their due time. The sleeper's timer, due at 200, only wakes its task,
-    # which takes its step behind the timers. The requests come last, by their arrival.
+    # Timers come first, in the order of their due times. The timer of the sleeper, due at 200, only
+    # wakes its task, which continues after the other timers. The requests come last, in the order
+    # of their arrival.
     assert seen == [
         "timer 100",
         "timer 300",
@@ -154,7 +156,7 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
     assert seen == []
     lab.run_for(1)
     assert seen == ["made for later"]
-    # 3,010 us passed before the resume and 5 since: one microsecond is left after this.
+    # 3,010 us passed before the resume and 5 us since. Wait until one microsecond is left.
     lab.run_for(5_000 - 3_010 - 5 - 1)
     assert seen == ["made for later"]
     lab.run_for(1)
@@ -162,9 +164,9 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
 
 
 def test_a_step_that_was_ready_waits_for_the_resume() -> None:
-    """The event that the task awaits is set in the callback that pauses its host.
+    """A task waits for an event, which is set in the callback that pauses the task's host.
 
-    The task is ready to run then, and takes its step only after the resume.
+    The task is then ready to run, but it continues only after the resume.
     """
     lab = HostLab()
     host = lab.host(SERVER)
@@ -190,7 +192,10 @@ def test_a_step_that_was_ready_waits_for_the_resume() -> None:
 
 
 def test_a_host_paused_again_in_the_instant_of_its_resume_has_done_nothing() -> None:
-    """Due timers and waiting frames wait for the next resume, in the same order."""
+    """A host that is paused before its first step after a resume has not acted in between.
+
+    The timers and frames wait for the next resume, in the same order.
+    """
     lab = HostLab()
     host, client = lab.host(SERVER), lab.host(CLIENT)
     server = EchoServer(host)
@@ -202,6 +207,7 @@ def test_a_host_paused_again_in_the_instant_of_its_resume_has_done_nothing() -> 
     host.pause()
     calls.send("a")
     lab.run_for(1_000)
+    # Resume and pause in the same instant.
     host.resume()
     host.pause()
     lab.run_for(1_000)
@@ -218,7 +224,7 @@ def test_a_host_paused_again_in_the_instant_of_its_resume_has_done_nothing() -> 
 
 
 def test_a_paused_host_can_be_killed() -> None:
-    """The kernel resets its connections, also those that the process has not accepted yet."""
+    """The kernel then resets the host's connections, also those that the host has not accepted."""
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
     calls = Calls(lab, client)
@@ -243,20 +249,23 @@ def test_a_paused_host_can_be_killed() -> None:
 
 
 def test_a_paused_host_has_the_link_rules_when_it_resumes() -> None:
-    """The new rules take effect before any timer fires: no frame leaves under the old rules."""
+    """Rules that change during a pause are in force before any timer of the resumed host fires.
+
+    So no frame leaves under the old rules.
+    """
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER), parked_groups=("p",)), lab.host(CLIENT)
     calls = Calls(lab, client)
     calls.send("p")
     lab.run_for(4 * LATENCY_US)
-    # The timer that answers "p" comes due during the pause; the rules change during it, too.
+    # The timer that answers "p" becomes due during the pause, in which the rules change, too.
     server.host.after(10, server.release)
     server.host.pause()
     lab.set_rules(rule(Cut(), sources=(SERVER,), destinations=(CLIENT,)))
     lab.run_for(1_000)
     server.host.resume()
     lab.run_for(1_000)
-    # The timer fired, and the answer is held by the cut.
+    # The timer has fired, and the cut holds the answer back.
     assert server.parked == []
     assert calls.outcomes == []
 
@@ -271,7 +280,10 @@ def test_a_paused_host_has_the_link_rules_when_it_resumes() -> None:
 
 
 def test_frames_held_by_a_cut_follow_the_due_timers_of_a_resumed_host() -> None:
-    """The cut is healed during the pause: its held frames then wait as if they arrived just now."""
+    """If the cut is healed during the pause, its frames wait as if they had just arrived.
+
+    So the timers that are due come before them.
+    """
     lab = HostLab()
     host, client = lab.host(SERVER), lab.host(CLIENT)
     seen: list[str] = []
@@ -296,7 +308,7 @@ def test_frames_held_by_a_cut_follow_the_due_timers_of_a_resumed_host() -> None:
     host.resume()
     lab.run_for(0)
 
-    # Request 1 waits, because the server has not answered request 0 of the same connection.
+    # Request 1 waits, because request 0 of the same connection has no answer yet.
     assert seen == ["sleeper", "request 0"]
 
     host.crash()
@@ -306,7 +318,7 @@ def test_frames_held_by_a_cut_follow_the_due_timers_of_a_resumed_host() -> None:
 
 @pytest.mark.parametrize("stopped", [SERVER, CLIENT])
 def test_a_reset_of_links_reaches_a_paused_end_when_it_resumes(stopped: str) -> None:
-    """The kernel ends the connection at once; a paused process learns of this at its resume."""
+    """The kernel ends the connection without delay. A paused process learns of it at its resume."""
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
     hosts = {SERVER: server.host, CLIENT: client}
@@ -325,5 +337,5 @@ def test_a_reset_of_links_reaches_a_paused_end_when_it_resumes(stopped: str) -> 
     lab.run_for(LATENCY_US)
     assert calls.connection.is_closed
     assert [what for _, _, what in calls.outcomes] == ["Disconnected"]
-    # A paused server loses the waiting request; a running server has served it before the reset.
+    # A paused server loses the request that waits. A server that runs has served it already.
     assert len(server.served) == (0 if stopped == SERVER else 1)

@@ -1,8 +1,9 @@
-"""Invariants between nodes in virtual time: planted bugs that no node can see alone.
+"""Invariants between nodes, in virtual time: the checks find bugs that no node can see alone.
 
-`play(small(...), seed)` plays three brokers, one group and a producer with acks=all. Each test
-plants a bug: it patches a method. A run is BROKEN if it violates an invariant; the reason, which
-`reason_of` returns, names the invariant.
+`play(small(...), seed)` plays a cluster of three brokers, with one group and a producer with
+acks=all. Each test plants a bug by patching a method. A run that violates an invariant is BROKEN.
+`reason_of` returns its reason, which names the invariant. The ISR is the set of in-sync replicas of
+a partition.
 """
 
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ CRASH: dict[str, object] = {
 
 
 def reason_of(*faults: dict[str, object]) -> str:
+    """Play with these faults until an invariant is violated, and return the reason."""
     played = play(small(*faults), 1, invariants_every=100)
     assert played.result is PlayResult.BROKEN, played.reasons
     return played.reasons[0]
@@ -46,7 +48,7 @@ def test_sound_run_has_no_violation() -> None:
 def test_leader_that_counts_sent_records_as_received_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: after a Fetch, a leader takes the follower's log to end where its own ends."""
+    """Planted bug: with each Fetch, the leader believes that the follower has its whole log."""
     update = FollowerState.update_fetch_state
 
     def count_sent_records(self: FollowerState, **state: int) -> None:
@@ -60,7 +62,7 @@ def test_leader_that_counts_sent_records_as_received_is_found(
 def test_acknowledgement_before_the_followers_have_the_batch_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: every append counts as one that was acknowledged already."""
+    """Planted bug: every append counts as a duplicate of a batch that was acknowledged already."""
     append = Partition.append_batch
 
     def as_duplicate(self: Partition, *batch: object, **how: object) -> object:
@@ -74,7 +76,11 @@ def test_acknowledgement_before_the_followers_have_the_batch_is_found(
 def test_stored_isr_with_a_replica_that_its_leader_does_not_count_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: a leader counts a replica that it adds only once the controller has answered."""
+    """Planted bug: a leader counts a replica that it adds to the ISR only after the answer.
+
+    It must count the replica from its proposal on, because the controller may accept the proposal
+    before the leader learns of it.
+    """
     propose = InSyncReplicas._propose
 
     def propose_alone(self: InSyncReplicas, *proposal: object) -> object:
@@ -87,7 +93,7 @@ def test_stored_isr_with_a_replica_that_its_leader_does_not_count_is_found(
 
 
 def test_broker_with_other_metadata_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: brokers have topic settings that are in no record of the metadata log."""
+    """Planted bug: brokers have a topic setting that no record of the metadata log contains."""
     apply = MetadataCache.apply
 
     def apply_more(self: MetadataCache, records: object) -> object:
@@ -101,7 +107,10 @@ def test_broker_with_other_metadata_is_found(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_replicas_with_other_batches_are_found_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: followers change timestamps. Only the check at a run's end reads the logs."""
+    """Planted bug: followers change timestamps.
+
+    Only the check at the end of a run reads the logs.
+    """
     append = PartitionLog.append_as_follower
 
     def append_later(self: PartitionLog, batches: Sequence[RecordBatch]) -> ErrorCode:
@@ -117,15 +126,16 @@ def test_replicas_with_other_batches_are_found_at_the_end(monkeypatch: pytest.Mo
 
 
 def test_check_soon_checks_before_the_next_callback() -> None:
-    """`check_soon` adds a check to those after every n-th callback.
+    """`check_soon` adds one check to the regular checks after every n-th callback.
 
-    It does nothing on a loop without checks, and the next n callbacks count from the added check.
+    The next n callbacks count from the added check. On a loop without checks it does nothing.
     """
     loop = VirtualLoop()
     loop.check_soon()
     seen: list[int] = []
     loop.check_every(10, lambda: seen.append(loop.events_run))
     for i in range(25):
+        # The fourth callback asks for the added check; `int` does nothing.
         loop.post_at(1 + i, loop.check_soon if i == 3 else int)
     loop.run_until_us(100)
     assert (seen, loop.events_run) == ([4, 14, 24], 25)

@@ -1,8 +1,10 @@
-"""The virtual runtime: lives of nodes, crashes, order, failures, and the network.
+"""The virtual runtime: lives of nodes, crashes, order of events, failures, and the network.
 
-`Run` plays a cluster of one controller, three fake brokers and four fake consumers, which send
-heartbeats. `HostLab` has single hosts on a network without nodes: a host is what a node may touch
-(clock, timers, connections, disk, trace). An incarnation is one process of a node.
+The virtual runtime plays a cluster in one process, in virtual time (a simulated clock). `Run` plays
+one controller, three fake brokers and four fake consumers, which send heartbeats. `HostLab` has
+single hosts on a network, without nodes: a host is all that a node can touch (clock, timers,
+connections, disk, trace). The trace is the run's recorded rows of events. An incarnation is one
+life of a node.
 """
 
 import asyncio
@@ -32,7 +34,7 @@ SECOND_US = 1_000_000
 BROKER = NodeName("broker-0")
 CONSUMER = NodeName("consumer-0")
 WORK_OF_A_SECOND = 10
-"""A fake node that runs for a second writes more rows, or batches, than this."""
+"""A fake node that runs for a second writes more rows, or batches, than this number."""
 BATCH = RecordBatch(
     base_offset=0, partition_leader_epoch=0, last_offset_delta=0, max_timestamp_ms=0, records=b""
 )
@@ -40,7 +42,7 @@ BATCH = RecordBatch(
 
 
 def test_nodes_start_in_order_run_in_virtual_time_and_stop() -> None:
-    """Ten seconds pass at once; the status and the trace show the nodes' work."""
+    """Ten seconds of virtual time pass. The status and the trace show the nodes' work."""
     run = Run()
 
     async def main() -> None:
@@ -61,12 +63,16 @@ def test_nodes_start_in_order_run_in_virtual_time_and_stop() -> None:
     ]
     assert started == [row.node for row in run.rows if row.kind == "node_stopped"]
     assert [row.time_us for row in run.rows] == sorted(row.time_us for row in run.rows)
+    # The rows of each node are numbered without a gap.
     for node in started:
         assert [row.seq for row in run.rows_of(node)] == list(range(len(run.rows_of(node))))
 
 
 def test_a_crash_is_final_for_the_incarnation_and_keeps_its_disk() -> None:
-    """After kill -9 the incarnation writes no row; the next incarnation finds its appends."""
+    """A killed incarnation writes no further row.
+
+    The next incarnation finds its appended batches.
+    """
     run = Run()
     appended_and_found: list[int] = []
 
@@ -76,6 +82,7 @@ def test_a_crash_is_final_for_the_incarnation_and_keeps_its_disk() -> None:
         assert (killed.node, killed.incarnation, killed.pid) == (BROKER, 0, None)
         status = await run.runtime.status()
         assert status.brokers_alive == {0: False, 1: True, 2: True}
+        # The group's coordinators: each fake broker that is alive reports itself.
         assert [group.coordinator for group in status.groups["g"]] == [1, 2]
         await run.runtime.sleep(SECOND_US)
         appended_and_found.append(len(run.rows_of(BROKER, TraceKind.APPEND_STARTED)))
@@ -102,7 +109,7 @@ def test_a_crash_is_final_for_the_incarnation_and_keeps_its_disk() -> None:
 
 
 def test_crash_and_restart_of_the_wrong_node_are_misuse() -> None:
-    """The runtime checks the name, then the state of the node."""
+    """The runtime refuses a name that it does not know, and a node in the wrong state."""
     run = Run()
 
     async def main() -> None:
@@ -118,12 +125,12 @@ def test_crash_and_restart_of_the_wrong_node_are_misuse() -> None:
 
 
 class LastWords(FakeConsumer):
-    """A consumer with a `finally` block, which counts its executions in `cleaned_up`."""
+    """A consumer with a `finally` block. `cleaned_up` counts the executions of the block."""
 
     cleaned_up = 0
 
     async def run(self) -> None:
-        """Wait, with cleanup that awaits and traces."""
+        """Wait for an hour; the cleanup awaits something and writes a row."""
         try:
             await self.host.sleep(3_600 * SECOND_US)
         finally:
@@ -135,9 +142,10 @@ class LastWords(FakeConsumer):
 def test_a_crashed_task_runs_no_cleanup_and_leaves_no_warning(
     recwarn: pytest.WarningsRecorder,
 ) -> None:
-    """A killed process runs no `finally` block, so a killed member cannot leave its group in one.
+    """A killed process runs no `finally` block, so a killed member must not run one either.
 
-    Python runs the blocks when the run is over, and they write no row.
+    In a `finally` block a member could leave its group. Python runs the blocks after the end of the
+    run, when they can write no row.
     """
     LastWords.cleaned_up = 0
     run = Run(LastWords)
@@ -156,9 +164,9 @@ def test_a_crashed_task_runs_no_cleanup_and_leaves_no_warning(
 
 
 def test_a_timer_due_at_the_instant_of_the_crash_does_not_wake_its_task() -> None:
-    """A crash and the end of a sleep are due at 100 us, and the crash comes first.
+    """A crash and the end of a sleep are due at 100 us. The crash was scheduled first.
 
-    The bystander's timer, due then as well, fires.
+    The timer of another node, the bystander, is due then, too, and fires.
     """
     lab = HostLab()
     host = lab.host("victim")
@@ -179,9 +187,10 @@ def test_a_timer_due_at_the_instant_of_the_crash_does_not_wake_its_task() -> Non
 
 
 def test_a_crash_in_the_middle_of_a_callback_of_the_same_node_is_safe() -> None:
-    """After the crash each call of the callback to the host or its connection raises HostDead.
+    """A callback may run on after the crash of its node, but it can no longer act.
 
-    The task that the callback wakes does not run, nor does another timer of the node.
+    Each of its calls to the host or to a connection raises HostDead. The task that the callback
+    wakes does not run, nor does another timer of the node.
     """
     lab = HostLab()
     EchoServer(lab.host("broker-0"))
@@ -213,22 +222,22 @@ def test_a_crash_in_the_middle_of_a_callback_of_the_same_node_is_safe() -> None:
             with pytest.raises(HostDead):
                 call()
             seen.append("refused")
-        host.now_us()  # raises HostDead, which ends the callback and is no failure of the node
+        host.now_us()  # HostDead ends the callback, and does not count as a failure of the node
 
     host.spawn(waiter(), name="waiter")
     host.after(10 * LATENCY_US, step)
     host.after(10 * LATENCY_US, lambda: seen.append("another timer"))
 
     lab.run_for(20 * LATENCY_US)
-    assert seen == ["refused"] * 11  # each call in the loop
+    assert seen == ["refused"] * 11  # once for each call in the loop
     assert lab.failures == []
     host.dispose()  # ends the dead host's task, so that Python does not warn
 
 
 def test_an_observer_may_kill_the_node_that_wrote_a_row() -> None:
-    """An observer is called with each row as it is written, so it can crash the node right there.
+    """An observer gets each row while the node writes it, so it can crash the node at this point.
 
-    The rest of the node's callback after the row has no effect.
+    The rest of the node's callback has no effect then.
     """
     run = Run()
     killed: list[TraceRow] = []
@@ -259,16 +268,19 @@ def test_an_observer_may_kill_the_node_that_wrote_a_row() -> None:
 
 
 class WritesAfterDeath(FakeConsumer):
-    """Appends to its disk in the `finally` block of the callback in which it is killed."""
+    """A consumer that appends to its disk once before and once after it is killed.
+
+    The second append is in the `finally` block of the callback in which it is killed.
+    """
 
     def start(self) -> None:
-        """Set a timer for `step`; a later incarnation only reads."""
+        """Set a timer for `step` in the first incarnation; later ones only read."""
         self.log = self.host.storage.log(offsets_partition(0))
         if self.host.incarnation == 0:
             self.host.after(SECOND_US, self.step)
 
     def step(self) -> None:
-        """Append one batch before the row at which an observer kills the node, and one after."""
+        """Append a batch, write the row at which an observer kills the node, and append again."""
         self.log.append(BATCH)
         try:
             self.host.trace(TraceEvent(kind=TraceKind.RUN_STAGE))
@@ -280,7 +292,7 @@ class WritesAfterDeath(FakeConsumer):
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Report the number of batches on the disk, as produced records."""
+        """Report the number of batches on the disk in place of produced records."""
         status.records_produced += len(self.log)
 
 
@@ -340,7 +352,7 @@ class FailingCallback(FakeConsumer):
 def test_a_task_or_callback_that_raises_fails_the_run(
     consumer: type[FakeConsumer], failed: str
 ) -> None:
-    """The exception is traced, reported and raised at once; the cleanup of `main` still runs."""
+    """The exception is traced, reported and raised without delay. `main` still cleans up."""
     run = Run(consumer)
     seen: list[str] = []
 
@@ -362,7 +374,7 @@ def test_a_task_or_callback_that_raises_fails_the_run(
 
 
 def test_a_node_that_cannot_start_stops_the_others() -> None:
-    """No node is left half started."""
+    """The nodes that have started already are stopped, so that none is left behind."""
 
     class Unstartable(FakeConsumer):
         def start(self) -> None:
@@ -380,7 +392,7 @@ def test_a_node_that_cannot_start_stops_the_others() -> None:
 
 
 def test_ctrl_c_ends_main_with_its_cleanup_and_the_run_can_go_on() -> None:
-    """The loop can be used afterwards, as an experiment does to stop its cluster."""
+    """After Ctrl-C the loop can be used again; an experiment then stops its cluster."""
     run = Run()
     seen: list[str] = []
 
@@ -399,18 +411,19 @@ def test_ctrl_c_ends_main_with_its_cleanup_and_the_run_can_go_on() -> None:
     assert run.runtime.now_us() < 2 * SECOND_US
     run.runtime.run(run.runtime.stop())
     assert [row for row in run.rows if row.kind == "node_stopped"]
+    # The handler of Ctrl-C is Python's own again.
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_an_experiment_that_waits_for_an_impossible_event_is_a_deadlock() -> None:
-    """With no node alive no event can happen."""
+    """No node is alive, so no event can happen that would end the wait."""
     run = Run()
     with pytest.raises(Deadlock):
         run.runtime.run(forever())
 
 
 def test_the_same_seed_gives_the_same_trace_also_through_the_codec() -> None:
-    """Messages passed by reference or as bytes (`copy_messages`) give the same run.
+    """Messages are passed by reference or, with `copy_messages`, as bytes. The run is the same.
 
     Another seed gives another run.
     """
@@ -431,7 +444,7 @@ def test_the_same_seed_gives_the_same_trace_also_through_the_codec() -> None:
 
 
 def test_message_tracing_does_not_change_a_run() -> None:
-    """A seed that failed without message tracing can be run again with it."""
+    """A seed that has failed without message tracing must fail with it, too."""
 
     def appends(*, trace_messages: bool) -> list[tuple[int, str]]:
         run = Run(trace_messages=trace_messages)
@@ -442,7 +455,7 @@ def test_message_tracing_does_not_change_a_run() -> None:
 
 
 def test_a_log_line_carries_time_and_node() -> None:
-    """Log lines are for people, and no part of the trace."""
+    """Log lines are for people to read, and are not part of the trace."""
 
     class Talker(FakeConsumer):
         def start(self) -> None:
@@ -455,7 +468,7 @@ def test_a_log_line_carries_time_and_node() -> None:
 
 
 def test_restarted_node_has_another_random_stream() -> None:
-    """With the old stream, a new incarnation would draw the member ids of the last one again."""
+    """With the same random numbers, a new incarnation would draw the same member ids again."""
     draws: list[tuple[str, float]] = []
 
     class Drawer(FakeConsumer):
@@ -469,40 +482,47 @@ def test_restarted_node_has_another_random_stream() -> None:
         await run.runtime.restart(CONSUMER)
 
     run.run(main())
-    assert len({value for _, value in draws}) == len(draws) == 5  # four consumers, one restarted
+    # Four consumers, one of which was restarted, have drawn five different numbers.
+    assert len({value for _, value in draws}) == len(draws) == 5
 
 
 # -- the network ------------------------------------------------------------------------------
 
 
 def test_a_link_is_fifo_and_its_latencies_follow_the_model() -> None:
-    """Latency is base, jitter and a rare long tail; a late frame delays those behind it."""
+    """A latency is a base, a random jitter and, for one frame in ten, a long tail.
+
+    The link keeps the order of its frames (first in, first out): a late frame delays later ones.
+    """
     model = LinkModel(base_us=100, jitter_us=50, tail_us=1_000, tail_one_in=10)
     link = Link(model, stream(3, "link"), cross_rack=False)
-    # 5,000 frames, so far apart that no frame delays the next.
+    # The 5,000 frames are so far apart that no frame delays the next.
     latencies = [link.draw_arrival_us(now_us) - now_us for now_us in range(0, 50_000_000, 10_000)]
     assert min(latencies) >= 100
     assert max(latencies) < 100 + 50 + 1_000
     assert 400 < sum(latency >= 150 for latency in latencies) < 600  # about a tenth of 5,000
 
-    # A frame in each microsecond: only the order of the link keeps late frames in line.
+    # One frame in each microsecond: without the rule of order many frames would overtake others.
     link = Link(model, stream(3, "link"), cross_rack=False)
     arrivals = [link.draw_arrival_us(now_us) for now_us in range(1_000)]
     assert arrivals == sorted(arrivals)
 
 
 def test_every_frame_takes_two_draws_whatever_happens_to_it() -> None:
-    """Each frame draws its jitter and its tail, so a link without a tail has the same jitters."""
+    """A frame draws two random numbers, jitter and tail, even if the link has no tail.
+
+    So links with and without a tail have the same jitters.
+    """
     with_tail = Link(LinkModel(tail_one_in=2, tail_us=9), stream(5, "link"), cross_rack=False)
     without = Link(LinkModel(tail_one_in=0), stream(5, "link"), cross_rack=False)
     far_apart = range(0, 10_000_000, 100_000)
     differences = [with_tail.draw_arrival_us(t) - without.draw_arrival_us(t) for t in far_apart]
-    assert min(differences) >= 0  # a frame of `with_tail` is never earlier
-    assert 0 < max(differences) < 9  # the tail is all that differs
+    assert min(differences) >= 0  # a frame of `with_tail` is never the earlier one
+    assert 0 < max(differences) < 9  # the only difference is the tail, of less than 9 us
 
 
 def test_frames_to_another_rack_take_longer() -> None:
-    """A link between racks adds `cross_rack_us`, whose default is 0."""
+    """A link between two racks adds `cross_rack_us`, which is 0 by default."""
     spec = fake_spec()
     # Without jitter and tail, only the rack makes a difference.
     near, far = (
@@ -525,7 +545,7 @@ def test_frames_of_one_link_never_overtake_each_other() -> None:
 
 
 def test_frames_of_a_node_that_died_still_arrive() -> None:
-    """The answer was sent before the death, so it arrives before the report of the death."""
+    """The answer is sent before the broker dies, so it arrives before the report of the death."""
     lab = HostLab()
     host = lab.host(BROKER)
     EchoServer(host)
@@ -533,7 +553,7 @@ def test_frames_of_a_node_that_died_still_arrive() -> None:
 
     async def main() -> str:
         connection = client.connect(BROKER, "x", setup_timeout_us=SECOND_US)
-        # After three latencies (open, opened, request) the server answers; it dies 1 us later.
+        # The server answers after three latencies (open, opened, request), and dies 1 us later.
         lab.loop.post_at(3 * LATENCY_US + 1, host.crash)
         first = await connection.call(heartbeat(), timeout_us=SECOND_US)
         with pytest.raises(Disconnected):
@@ -548,7 +568,7 @@ def test_frames_of_a_node_that_died_still_arrive() -> None:
 
 
 def test_a_drifting_clock_shows_other_times_and_fires_timers_accordingly() -> None:
-    """A clock that gains 10 % reaches its timeouts sooner in the run's time."""
+    """A node's clock that gains 10 % reaches a timeout sooner than the clock of the run does."""
     lab = HostLab()
     clock = NodeClock(lab.loop)
     host = lab.host("fast", clock=clock)
@@ -559,7 +579,7 @@ def test_a_drifting_clock_shows_other_times_and_fires_timers_accordingly() -> No
     fired: list[tuple[int, int]] = []
     host.after(1_100_000, lambda: fired.append((lab.loop.now_us(), host.now_us())))
     lab.run_for(5 * SECOND_US)
-    # With 10 % gain, 1.1 s of the node's clock are 1 s of the run, from 1 s on.
+    # From 1 s on, 1.1 s of the node's clock are 1 s of the run.
     assert fired == [(2 * SECOND_US, 2_100_000)]
 
     clock.set_drift(0)
@@ -572,7 +592,7 @@ def test_a_drifting_clock_shows_other_times_and_fires_timers_accordingly() -> No
 
 
 def test_a_timer_never_fires_before_its_time_on_the_nodes_own_clock() -> None:
-    """Rounding must not make a timeout fire before it is due."""
+    """Times are rounded to microseconds. A timeout must not fire early because of that."""
     lab = HostLab()
     clock = NodeClock(lab.loop)
     host = lab.host("odd", clock=clock)
@@ -586,11 +606,11 @@ def test_a_timer_never_fires_before_its_time_on_the_nodes_own_clock() -> None:
         for delay_us in (1, 2, 3, 999, 1_000_001):
             host.after(delay_us, fire, host.now_us() + delay_us)
         lab.run_for(3 * SECOND_US)
-    assert early_us == [0] * 15  # three drifts, five delays
+    assert early_us == [0] * 15  # three drifts times five delays
 
 
 def test_the_wall_clock_starts_at_a_fixed_epoch_and_may_jump() -> None:
-    """A run does not depend on the day on which it is made: its wall clock starts in 2025."""
+    """A run must not depend on the day on which it is made, so its wall clock starts in 2025."""
     lab = HostLab()
     clock = NodeClock(lab.loop)
     host = lab.host("n", clock=clock)
@@ -604,10 +624,10 @@ def test_the_wall_clock_starts_at_a_fixed_epoch_and_may_jump() -> None:
 
 
 def test_random_streams_are_named_and_independent() -> None:
-    """Equal seeds and labels give equal streams.
+    """Streams with the same seed and the same labels are equal, and all others differ.
 
-    Labels with the same text joined, such as "a", "bc" and "ab", "c", give other streams, as do a
-    number and its text.
+    Labels whose joined text is equal, such as "a", "bc" and "ab", "c", give different streams. So
+    do a number and its text.
     """
     assert stream(1, "link", "a", "b").random() == stream(1, "link", "a", "b").random()
     values = {
@@ -623,12 +643,15 @@ def test_random_streams_are_named_and_independent() -> None:
 
 
 def test_random_streams_are_the_same_on_every_machine() -> None:
-    """The value is pinned: another derivation would change the run of every recorded seed."""
+    """Another derivation of the streams would change the runs of all recorded seeds.
+
+    So the test compares with a recorded value.
+    """
     assert stream(7, "link", "broker-0", "consumer-1").randrange(10**9) == 867_259_941
 
 
 def test_status_and_failures_of_a_run_that_never_started_are_empty() -> None:
-    """An experiment may end before it started the cluster."""
+    """An experiment may end before it has started its cluster."""
     run = Run()
 
     async def main() -> ClusterStatus:
@@ -645,9 +668,9 @@ def test_status_and_failures_of_a_run_that_never_started_are_empty() -> None:
 def test_hosts_check_their_answers_where_nodes_check_their_invariants(
     invariants_every: int | None, checks: bool
 ) -> None:
-    """`check_answer` checks the answers that a host gets; here it is the administrator's host.
+    """A host has `check_answer`, which checks the answers that it gets, only if nodes are checked.
 
-    One function makes all hosts, so one host stands for all.
+    One function makes all hosts, so the administrator's host stands for all.
     """
     runtime = VirtualRuntime(
         fake_spec(),

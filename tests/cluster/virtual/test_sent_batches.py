@@ -1,4 +1,8 @@
-"""A sequence number of an idempotent producer belongs to one record, however often it is sent."""
+"""The check that a sequence number of an idempotent producer belongs to one record.
+
+An idempotent producer numbers its records, so that a broker recognises a batch that is sent again.
+The number must be the same, however often the record is sent.
+"""
 
 import pytest
 
@@ -10,6 +14,7 @@ from tests.support.builders.client_batches import client_batch
 
 
 def sent(*batches: RecordBatch, partition: int = 0) -> SentBatches:
+    """Feed the check with one Produce request for each batch."""
     seen = SentBatches()
     for batch in batches:
         data = PartitionProduceData(index=partition, records=batch)

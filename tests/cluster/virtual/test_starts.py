@@ -1,8 +1,8 @@
 """Start times of nodes: drawn from the seed, uniform, and independent of one another.
 
 The phase of a timer is its place within its period. If all nodes started together, all their
-periodic timers would fire together in every run, and a fault at a fixed time would always meet one
-phase. `real_spec` has three brokers, twelve consumers and a producer.
+periodic timers would fire together in every run, and a fault at a fixed time would always meet the
+same phase. `real_spec` is a cluster of three brokers, twelve consumers and a producer.
 """
 
 import pytest
@@ -27,28 +27,28 @@ from tests.support.harness.real_cluster import real_spec
 
 SECOND_US = 1_000_000
 HEARTBEAT_US = 500_000
-"""broker.heartbeat.interval.ms of `real_spec`, whose session is 2 s."""
+"""The broker.heartbeat.interval.ms of `real_spec`; a broker's session is SESSION_US."""
 SESSION_US = 2_000_000
 SEEDS = range(400)
 BROKER = NodeName("broker-1")
 LIKELY = 0.01
-"""Least probability of values that count as uniform.
+"""Values count as uniform if this probability is reached.
 
-`p_of_uniform` returns the probability that uniform values are as uneven as the given ones.
+`p_of_uniform` returns the probability that uniform values are as uneven as the given values.
 """
 CRASH_US = 5 * SECOND_US
 REGISTERED_US = 60_000
-"""Within this time after its start a broker has registered, and begins its regular heartbeats."""
+"""Within this time after its start a broker has registered; then its regular heartbeats begin."""
 
 
 def starts(seed: int, cluster: ClusterSpec | None = None) -> dict[str, int]:
-    """Return when each node starts."""
+    """Return the drawn start time of each node."""
     drawn = draw_starts(cluster or real_spec(), seed)
     return {name: start_us for start_us, name in drawn}
 
 
 def test_brokers_start_evenly_within_a_heartbeat_and_clients_after_them() -> None:
-    """A node's timers begin with the node, so their phases are as uniform as the node's start."""
+    """The timers of a node begin with the node. So their phases are as uniform as its start."""
     starts_by_seed = [starts(seed) for seed in SEEDS]
     ready_us = HEARTBEAT_US + READY_US
 
@@ -63,15 +63,15 @@ def test_brokers_start_evenly_within_a_heartbeat_and_clients_after_them() -> Non
 
 
 def test_start_of_a_node_is_independent_of_other_nodes() -> None:
-    """When a cluster is shrunk to fewer nodes, the others keep their starts and so their phases."""
+    """If a cluster loses nodes, the others must keep their starts, and so their timers' phases."""
     alone, among_others = starts(3, real_spec(consumers=1)), starts(3)
     assert {name: among_others[name] for name in alone} == alone
 
 
 def test_late_node_is_not_drawn_and_long_intervals_do_not_lengthen_the_start() -> None:
-    """Late members start when the experiment says so, not at a drawn time.
+    """A late member starts at the time that the experiment gives, so its start is not drawn.
 
-    Brokers start within a heartbeat interval, here an hour, but at most within SPAN_MAX_US.
+    Brokers start within a heartbeat interval, which is an hour here, but at most in SPAN_MAX_US.
     """
     cluster = real_spec(consumers=2)
     late, initial = (
@@ -96,9 +96,9 @@ def test_late_node_is_not_drawn_and_long_intervals_do_not_lengthen_the_start() -
 def test_wait_after_the_steady_state_covers_the_longest_period_of_a_member(
     config: ConsumerConfig, longest_us: int
 ) -> None:
-    """The members' timers start with the steady state; faults come after a drawn wait.
+    """The timers of members start with the steady state, and faults come after a drawn wait.
 
-    So the wait, up to the longest period, gives the timers any phase at a fault.
+    The wait is up to the longest period, so that a fault meets the timers in any phase.
     """
     cluster = real_spec(consumers=2)
     cluster = replace(
@@ -111,20 +111,21 @@ def test_wait_after_the_steady_state_covers_the_longest_period_of_a_member(
 
 
 def test_first_ticks_of_timers_are_independent_and_anywhere_in_their_period() -> None:
-    """The timers of a node that ran for long have any phase, independent of one another."""
+    """A timer of a node that has run for long may have any phase, whatever other timers have."""
     first, second = (
         [draw_first_tick_us(seed, BROKER, timer, SECOND_US) for seed in SEEDS]
         for timer in ("checkpoint", "log-cleaner")
     )
     assert p_of_uniform(first, 0, SECOND_US) > LIKELY
-    # The difference of two independent uniform phases is uniform; of equal phases it is 0.
+    # If two phases are uniform and independent, their difference is uniform. If they are equal, it
+    # is always 0.
     differences = [(a - b) % SECOND_US for a, b in zip(first, second, strict=True)]
     assert p_of_uniform(differences, 0, SECOND_US) > LIKELY
     assert all(1 <= tick_us <= SECOND_US for tick_us in first + second)
 
 
 def test_nodes_start_at_their_drawn_time_or_all_at_once() -> None:
-    """The default is all at once: a test that builds a cluster knows when it begins."""
+    """By default all nodes start together, so that a test knows when its cluster begins."""
     for apart in (True, False):
         rows: list[TraceRow] = []
         runtime = VirtualRuntime(
@@ -140,7 +141,7 @@ def test_nodes_start_at_their_drawn_time_or_all_at_once() -> None:
 
 
 def detect_us(seed: int) -> int:
-    """Kill a broker of a cluster without clients; return the time from the kill to its fencing."""
+    """Kill a broker and return the time until the controller fences it (counts it as dead)."""
     rows: list[TraceRow] = []
     cluster = replace(real_spec(), consumers=(), producers=())
     runtime = VirtualRuntime(
@@ -160,10 +161,10 @@ def detect_us(seed: int) -> int:
 
 
 def test_time_to_fence_a_dead_broker_follows_from_its_drawn_start() -> None:
-    """The controller fences a broker one session after its last heartbeat.
+    """The controller fences a broker one session after the broker's last heartbeat.
 
-    The broker sends heartbeats at a fixed interval from its registration on, shortly after its
-    start. So the time from the crash to the fencing is as uniform as the start.
+    A broker registers shortly after its start, and then sends heartbeats at a fixed interval. So
+    the time from the crash to the fencing is as uniform as the broker's start.
     """
     seeds = range(8)
     fencing_times_us = [detect_us(seed) for seed in seeds]
@@ -171,10 +172,10 @@ def test_time_to_fence_a_dead_broker_follows_from_its_drawn_start() -> None:
     for seed, fencing_us in zip(seeds, fencing_times_us, strict=True):
         last_heartbeat_us = CRASH_US + fencing_us - SESSION_US
         phase_us = (last_heartbeat_us - starts(seed)[BROKER]) % HEARTBEAT_US
-        # The last heartbeat is a whole number of intervals after the first one, which the broker
-        # sends shortly after its start.
+        # The last heartbeat follows the first one by a whole number of intervals, and the first one
+        # follows the start by a short time.
         assert 0 < phase_us < REGISTERED_US
     assert max(fencing_times_us) - min(fencing_times_us) > HEARTBEAT_US // 2
-    # The last heartbeat was sent at most one interval before the crash, and needs a latency.
+    # The last heartbeat was at most one interval before the crash. Its latency comes on top.
     assert min(fencing_times_us) >= SESSION_US - HEARTBEAT_US
     assert max(fencing_times_us) <= SESSION_US + 20_000

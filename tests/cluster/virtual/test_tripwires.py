@@ -1,8 +1,8 @@
-"""Tripwires: node code that reads the machine ends the run, and the error names the call.
+"""Tripwires: if the code of a node reads the machine, the run ends, and the error names the call.
 
-Reads of the machine are its clock, random numbers, threads: a run in virtual time must depend on
-its seed alone. During a run, tripwires patch these functions to raise if code of a node calls them,
-which the name of the calling module shows.
+Reads of the machine are its clock, its random numbers, its threads. A run in virtual time must
+depend on its seed alone. So during a run these functions are patched: they raise if code of a node
+calls them. The name of the calling module shows whether it is code of a node.
 """
 
 import os
@@ -40,14 +40,14 @@ CALLS = {
     "threading.Thread.start": "import threading; threading.Thread(target=print).start()",
     "threading.Thread.start ": "import concurrent.futures as f; f.ThreadPoolExecutor().submit(id)",
 }
-"""Source of a call by the name of the forbidden function; some go through a library.
+"""For each forbidden function, source that calls it; some sources call it through a library.
 
 A space at the end of a name makes a second key for the same function.
 """
 
 
 def in_module(name: str, source: str) -> Callable[[], list[str]]:
-    """Return a function of a module called `name` that executes `source`."""
+    """Return a function that executes `source` and belongs to a module called `name`."""
     scope: dict[str, object] = {"__name__": name}
     exec(f"def planted():\n    {source}\n    return []", scope)
     function = scope["planted"]
@@ -56,7 +56,7 @@ def in_module(name: str, source: str) -> Callable[[], list[str]]:
 
 
 def run_with(source: Callable[[], list[str]], observer: Callable[[TraceRow], None]) -> None:
-    """Run a small cluster for a second, with `source` called in one of its nodes."""
+    """Run a small cluster for a second; one of its nodes calls `source`."""
     runtime = VirtualRuntime(
         fake_spec(),
         seed=0,
@@ -75,7 +75,7 @@ def run_with(source: Callable[[], list[str]], observer: Callable[[TraceRow], Non
 
 @pytest.mark.parametrize("function", CALLS)
 def test_node_that_reads_the_machine_fails_and_is_named(function: str) -> None:
-    """The read is direct or through a library: the error has the place and the replacement."""
+    """The error has the place of the call, and what to call in place of it."""
     with pytest.raises(NodeTaskFailed) as caught:
         run_with(in_module(NODE_MODULE, CALLS[function]), lambda _row: None)
 
@@ -86,7 +86,7 @@ def test_node_that_reads_the_machine_fails_and_is_named(function: str) -> None:
 
 
 def test_library_through_which_a_node_reads_the_machine_is_named() -> None:
-    """The node's own source does not show the forbidden call, so the message names the library."""
+    """The node's own source does not contain the forbidden call, so the error names the library."""
     with pytest.raises(NodeTaskFailed, match=r"by way of tenacity\.wait: in virtual time"):
         run_with(in_module(NODE_MODULE, CALLS["random.random "]), lambda _row: None)
 
@@ -95,9 +95,9 @@ def test_library_through_which_a_node_reads_the_machine_is_named() -> None:
     "module", ["chaos.checkers.planted", "coordlab.views.live", "tests.planted"]
 )
 def test_tool_beside_the_nodes_may_read_the_machine(module: str) -> None:
-    """Checkers and displays run inside the node's step that writes a row, but are no nodes.
+    """Checkers and displays run inside the step of a node, but they are not nodes.
 
-    Their modules may read clocks and draw ids.
+    They are called when a node writes a row. Their modules may read clocks and draw ids.
     """
     read = in_module(module, "import time, uuid; time.time(); uuid.uuid4()")
     rows = []
@@ -111,7 +111,7 @@ def test_tool_beside_the_nodes_may_read_the_machine(module: str) -> None:
 
 
 def test_other_threads_continue_during_a_run() -> None:
-    """Threads of Ray or of a live view are no part of the run."""
+    """The machine's other threads, of Ray or of a display, are not part of the run."""
     read = in_module(NODE_MODULE, "import time; time.monotonic()")
     seen: list[list[str]] = []
     with tripwires():
@@ -124,18 +124,19 @@ def test_other_threads_continue_during_a_run() -> None:
 
 
 def test_patched_functions_are_restored_after_the_last_run() -> None:
-    """The functions are restored after an error, too, and only when no nested run is left."""
+    """Runs may be nested, and may end with an error. The outermost one restores the functions."""
     before = [getattr(owner, name) for owner, name in forbidden()]
     with pytest.raises(ZeroDivisionError), tripwires(), tripwires():
         raise ZeroDivisionError
     assert [getattr(owner, name) for owner, name in forbidden()] == before
-    in_module(NODE_MODULE, "import time; time.time()")()  # raises nothing outside a run
+    # Outside of a run the call raises nothing.
+    in_module(NODE_MODULE, "import time; time.time()")()
 
 
 def test_all_drawing_functions_of_random_trip() -> None:
-    """Among the forbidden functions are those of `random` that draw numbers or return its state.
+    """Functions of `random` that draw numbers, or return its state, are forbidden.
 
-    The names checked are a sample.
+    The test looks for a sample of the forbidden names.
     """
     names = {name for owner, name in forbidden() if owner in {time, random, uuid, os}}
     assert names >= {"time", "monotonic_ns", "random", "gauss", "seed", "getstate", "uuid1"}
@@ -144,7 +145,7 @@ def test_all_drawing_functions_of_random_trip() -> None:
 def test_node_that_trips_breaks_an_explored_run_and_is_no_finding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The failure is one of the tool, and never a verdict about Kafka."""
+    """BROKEN means that our own code has failed. It is never a verdict about Kafka."""
     read = in_module(NODE_MODULE, "import time; time.time()")
     from cluster.broker.node import BrokerNode
 

@@ -1,8 +1,8 @@
-"""Brokers of an older version of Kafka (`inter.broker.protocol.version`).
+"""Brokers with the features of an older version of Kafka (`inter.broker.protocol.version`).
 
-A static member has a group.instance.id; brokers before 2.3 do not know such members. "BEHAVIOUR
-2.0" is a section of docs/kafka/BEHAVIOUR.md. `lab` is a cluster of three brokers in virtual time;
-`lab.client.call(2, request)` returns the answer of broker 2.
+A static member has a configured group.instance.id. Brokers before version 2.3 do not know such
+members. "BEHAVIOUR 2.0" is a section of docs/kafka/BEHAVIOUR.md. `lab` is a cluster of three
+brokers in virtual time. `lab.client.call(2, request)` returns the answer of broker 2.
 """
 
 import msgspec
@@ -32,13 +32,13 @@ from tests.support.harness.brokers import BrokerLab, broker_cluster
 from tests.support.harness.controllers import NO_BALANCING
 
 COORDINATOR = partition_for(GROUP, 3)
-"""The group's offsets partition, and the broker that leads it: partition n begins on broker n."""
+"""The group's offsets partition, and also the broker that leads it: partition n is on broker n."""
 
 
 def test_static_member_is_refused_by_each_api_of_an_old_broker() -> None:
-    """Kafka's handlers check this first; only LeaveGroup's has no such check (BEHAVIOUR 2.0)."""
+    """Kafka's handlers check this first; the handler of LeaveGroup has no check (BEHAVIOUR 2.0)."""
     error = ErrorCode.UNSUPPORTED_VERSION
-    # Version 5 is the first JoinGroup with a group.instance.id.
+    # Version 5 of JoinGroup is the first with a group.instance.id.
     joined = static_member_refusal(envelope(join_group(instance="i"), version=5))
     assert isinstance(joined, JoinGroupResponse)
     assert (joined.error_code, joined.member_id, joined.generation_id) == (error, "", -1)
@@ -66,7 +66,7 @@ def test_static_member_is_refused_by_each_api_of_an_old_broker() -> None:
 
 
 def test_member_without_instance_id_is_accepted_by_an_old_broker() -> None:
-    """Only static members need version 2.3."""
+    """Only static members need version 2.3 of the brokers."""
     for body in (
         join_group(),
         sync_group("m", generation_id=1),
@@ -87,7 +87,7 @@ def test_member_without_instance_id_is_accepted_by_an_old_broker() -> None:
 def test_old_broker_refuses_static_members_before_the_coordinator(
     version: str, error: ErrorCode
 ) -> None:
-    """From 2.3 on the coordinator gets the request, and answers that it knows no such member.
+    """From 2.3 on the coordinator gets the request, and answers that it does not know the member.
 
     A member without an instance id reaches the coordinator in every version.
     """
@@ -105,6 +105,6 @@ def test_old_broker_refuses_static_members_before_the_coordinator(
 
 
 def test_version_that_kafka_does_not_have_is_no_setting() -> None:
-    """The setting is refused when the experiment is read, before any node starts."""
+    """A wrong setting is refused when the experiment is read, before any node starts."""
     with pytest.raises(msgspec.ValidationError, match=r"inter\.broker\.protocol\.version"):
         msgspec.convert({"inter.broker.protocol.version": "2.1-IV9"}, BrokerConfig)

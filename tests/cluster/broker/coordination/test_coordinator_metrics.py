@@ -1,7 +1,8 @@
-"""Metrics of the coordinator under Kafka's names, sampled into the trace.
+"""Metrics of the coordinator, which have Kafka's names and are sampled into the trace.
 
-Source: docs/kafka, BEHAVIOUR 8.3. A sample is a row METRICS, whose detail has figures by name. Ids
-such as MM-67 are scenarios of Kafka's own tests (BEHAVIOUR 10).
+The trace is the run's recorded rows of events. A sample is a row METRICS, whose detail has the
+figures by name. Kafka's metrics are in docs/kafka, BEHAVIOUR 8.3. Ids such as MM-67 are scenarios
+of Kafka's own tests (BEHAVIOUR 10).
 """
 
 import json
@@ -53,24 +54,24 @@ def first_group_row(run: VirtualRun, kind: TraceKind) -> TraceRow:
 
 
 def test_every_broker_samples_every_ten_seconds() -> None:
-    """Ten seconds are the default of the cluster's metrics interval."""
+    """The default interval of a cluster's metrics is ten seconds."""
     rows = sampled(crash())
     times = [row.time_us for row in rows if row.node == "broker-0" and row.incarnation == 0]
-    assert len(times) > 2  # so that there are two intervals or more
+    assert len(times) > 2  # or there would be no two intervals to compare
     assert {later - before for before, later in pairwise(times)} == {10_000_000}
     assert {row.node for row in rows} == {"broker-0", "broker-1", "broker-2"}
 
 
 def test_gauges_count_the_group_at_its_coordinator() -> None:
-    """At first the first coordinator counts the group, after the failover the next coordinator."""
+    """The first coordinator counts the group at first, and the next one after the failover."""
     run = crash()
     before = first_group_row(run, TraceKind.ASSIGNMENT_STORED).node
     after = first_group_row(run, TraceKind.GROUP_LOADED).node
     assert before != after
     first, last = samples(run, before)[0], samples(run, after)[-1]
 
-    # The group has twelve members and twelve partitions. Each member has a session timer, which
-    # counts as a waiting operation.
+    # The group has twelve members and twelve partitions. A member's session timer counts as a
+    # delayed operation of the kind Heartbeat.
     for sample in (first, last):
         assert sample["NumGroups"] == sample["NumGroupsStable"] == 1
         assert sample["NumOffsets"] == 12
@@ -82,9 +83,9 @@ def test_gauges_count_the_group_at_its_coordinator() -> None:
 
 
 def test_counts_equal_the_rows_of_the_trace() -> None:
-    """A commit counts once, although each of its offsets has a row.
+    """A commit counts once, although the trace has a row for each of its offsets.
 
-    The old coordinator counts the rebalance of the first generation, the new coordinator none.
+    The old coordinator counts the rebalance of the first generation, and the new one counts none.
     """
     run = crash()
     after = first_group_row(run, TraceKind.GROUP_LOADED).node
@@ -105,7 +106,7 @@ def test_counts_equal_the_rows_of_the_trace() -> None:
 
 
 def test_load_time_includes_the_wait_and_is_missing_before_the_first_load() -> None:
-    """Kafka answers NaN before the first load.
+    """Before the first load the value is missing; Kafka answers NaN.
 
     MM-67: time of a load is measured from its scheduling
     """
@@ -144,7 +145,7 @@ def test_load_time_includes_the_wait_and_is_missing_before_the_first_load() -> N
 
 
 def test_sample_interval_of_zero_disables_samples() -> None:
-    """Without samples the run still passes."""
+    """Samples can be switched off, and the run still passes."""
     experiment = load_experiment("coordinator_crash").experiment
     quiet: Experiment = replace(
         experiment, cluster=replace(experiment.cluster, metrics_interval="0s")

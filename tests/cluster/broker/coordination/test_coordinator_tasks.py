@@ -1,9 +1,12 @@
-"""Loads and unloads run one at a time and check epochs (BEHAVIOUR 5.4, 5.5).
+"""Loads and unloads of offsets partitions run one at a time, and check leader epochs.
 
-When a broker becomes the leader of an offsets partition, a load is added to its queue of tasks;
-when it loses the leadership, an unload. With `late_notices_us` each task is added three more times,
-later, when it may be outdated. BEHAVIOUR 5.4 and FO-06 are a section and a case of
-docs/kafka/BEHAVIOUR.md. A delta is a change of the cluster's metadata.
+When a broker becomes the leader of an offsets partition (one of `__consumer_offsets`), it adds a
+load to its queue of tasks: reading the partition's groups into memory. When it loses the
+leadership, it adds an unload, which drops them. A leader epoch is the number of a partition's
+leadership. With `late_notices_us`, each task is added three more times, later, when it may be
+outdated. A delta is a change of the cluster's metadata.
+
+BEHAVIOUR 5.4, 5.5 and FO-06 are sections and a case of docs/kafka/BEHAVIOUR.md.
 """
 
 import json
@@ -48,7 +51,7 @@ TASK_KINDS = (
 
 
 class TaskLab:
-    """The task queue of a broker; a test feeds it with leaderships."""
+    """The task queue of a broker. A test tells it which partitions the broker leads."""
 
     def __init__(
         self,
@@ -99,8 +102,8 @@ class TaskLab:
     ) -> Partition:
         """Return this broker's replica of an offsets partition; the first call creates it.
 
-        Its log has `commit_records` preloaded commits, and one further batch with the records
-        `more`.
+        The log begins with `commit_records` commits, in batches of `records_per_batch`. If there
+        are records `more`, they follow in one batch.
         """
         if index not in self.partitions:
             storage = MemoryLogStorage()
@@ -120,7 +123,7 @@ class TaskLab:
         return self.partitions[index]
 
     def lead(self, *indexes: int, epoch: int) -> None:
-        """Make this broker leader of offsets partitions in one delta."""
+        """Make this broker the leader of these offsets partitions, in one delta."""
         for index in indexes:
             self.partition(index).make_leader(
                 leader_epoch=epoch,
@@ -136,7 +139,7 @@ class TaskLab:
         )
 
     def follow(self, index: int, *, epoch: int) -> None:
-        """Make this broker follower of an offsets partition."""
+        """Make this broker a follower of an offsets partition."""
         partition = self.partition(index)
         partition.make_follower(
             leader_id=BrokerId(1),
@@ -164,7 +167,7 @@ class TaskLab:
 
 
 def test_loads_of_one_delta_run_one_after_the_other() -> None:
-    """Kafka has one scheduler thread: the second load waits for the first one (BEHAVIOUR 6.3)."""
+    """Kafka has one thread for the tasks, so the second load waits (BEHAVIOUR 6.3)."""
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)  # partition 1 is empty
     lab.lead(0, 1, epoch=1)
@@ -185,10 +188,10 @@ def test_loads_of_one_delta_run_one_after_the_other() -> None:
 
 
 def test_load_takes_the_time_of_the_model_and_reads_every_record() -> None:
-    """The CostModel: 300 ns a record, 4 ns a byte, and a fixed part, in virtual time.
+    """By the CostModel a load takes a fixed time, 300 ns per record and 4 ns per byte.
 
-    A load reads in turns of LOAD_TURN_BYTES, and the cost of each turn is rounded down to a
-    microsecond.
+    The time is virtual. A load reads in turns of LOAD_TURN_BYTES. The cost of each turn is rounded
+    down to a microsecond, so the load may be a little faster than the sum.
     """
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
@@ -211,10 +214,11 @@ def test_load_takes_the_time_of_the_model_and_reads_every_record() -> None:
 
 
 def test_load_delays_the_next_one_by_its_own_cost() -> None:
-    """Ten times the cost of one load delays the next ones ten times as long.
+    """If a load costs ten times as much, the next loads wait ten times as long.
 
-    1,200 ns per record is the Java coordinator's cost (docs/kafka, MEASURED_FAILOVER load-rate), so
-    20,000 records take 24 ms. Partitions 2 and 0 are empty, so 0 waits no longer than 2.
+    1,200 ns per record is the cost of the Java coordinator (docs/kafka, MEASURED_FAILOVER
+    load-rate), so 20,000 records take 24 ms. Partitions 2 and 0 are empty, so 0 waits no longer
+    than 2.
     """
     waits = []
     for load_ns_per_record in (1_200, 12_000):
