@@ -1,7 +1,8 @@
-"""Answers of brokers to requests that only Kafka clients send.
+"""Answers of brokers to requests that only clients send, and no broker.
 
-`lab` is a cluster of three brokers in virtual time; broker 0 leads orders-0, and broker 1 succeeds
-it. `lab.client.call(0, request)` returns the answer of broker 0.
+`lab` is a cluster of three brokers in virtual time. Broker 0 leads orders-0, and broker 1 is its
+next leader. `lab.client.call(0, request)` returns the answer of broker 0. A leader epoch is the
+number of a partition's leadership.
 """
 
 from protocol.api import AnyResponse
@@ -36,7 +37,7 @@ CREATED = "created"
 async def offset_of(
     lab: BrokerLab, broker_id: int, timestamp: int, *, leader_epoch: int = -1
 ) -> ListOffsetsPartitionResponse:
-    """Ask a broker for the first offset of a time in orders-0; timestamp -1 is the log's end."""
+    """Ask for the offset of the first record of orders-0 at or after a time; -1 is the log end."""
     answer = await lab.client.call(
         broker_id,
         ListOffsetsRequest(
@@ -61,9 +62,9 @@ async def offset_of(
 async def end_of_epoch(
     lab: BrokerLab, broker_id: int, leader_epoch: int, *, current: int = -1
 ) -> OffsetForLeaderPartitionResult:
-    """Ask a broker for the end of a leader epoch of orders-0.
+    """Ask a broker for the offset at which a leader epoch of orders-0 ends.
 
-    `current` is the epoch of the client's metadata; -1: the broker does not check it.
+    `current` is the leader epoch in the client's metadata; the broker does not check -1.
     """
     answer = await lab.client.call(
         broker_id,
@@ -85,13 +86,13 @@ async def end_of_epoch(
 
 
 def test_offset_of_a_time_is_that_of_the_first_record_not_older() -> None:
-    """The record may be inside a batch; -1 without an error if every record is older."""
+    """The record may be inside of a batch. If every record is older, the answer is -1, no error."""
 
     async def story(lab: BrokerLab) -> None:
         for timestamp in (10, 20, 30):
             batch = client_batch("a", "b", timestamp_ms=timestamp)
             assert (await lab.client.produce_batch(0, batch)).error_code is ErrorCode.NONE
-        # Batches of two records: times 10, 20 and 30 begin at the offsets 0, 2 and 4.
+        # The batches of two records with the times 10, 20 and 30 begin at the offsets 0, 2 and 4.
         answers = [await offset_of(lab, 0, timestamp) for timestamp in (0, 10, 11, 30, 31)]
         assert [(answer.offset, answer.timestamp) for answer in answers] == [
             (0, 10),
@@ -106,7 +107,7 @@ def test_offset_of_a_time_is_that_of_the_first_record_not_older() -> None:
 
 
 def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch() -> None:
-    """ListOffsets v4 and OffsetForLeaderEpoch v2 carry the epoch of the client's metadata."""
+    """ListOffsets (from version 4) and OffsetForLeaderEpoch (from 2) have the client's epoch."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.produce(0, b"a")
@@ -117,7 +118,7 @@ def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch
             await lab.seconds(0.1)
         await lab.client.produce(1, b"b")
 
-        # Broker 1 leads in epoch 1: a client in epoch 0 is behind, a client in epoch 2 is ahead.
+        # Broker 1 leads in epoch 1. A client in epoch 0 is behind it, a client in epoch 2 ahead.
         for epoch, error in (
             (0, ErrorCode.FENCED_LEADER_EPOCH),
             (2, ErrorCode.UNKNOWN_LEADER_EPOCH),
@@ -126,7 +127,7 @@ def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch
             assert (await offset_of(lab, 1, -1, leader_epoch=epoch)).error_code is error
             assert (await end_of_epoch(lab, 1, 0, current=epoch)).error_code is error
 
-        # Each epoch has one record; no record has epoch 5.
+        # Epochs 0 and 1 have one record each. No record has epoch 5.
         ends = [await end_of_epoch(lab, 1, epoch) for epoch in (0, 1, 5)]
         assert [(end.leader_epoch, end.end_offset) for end in ends] == [(0, 1), (1, 2), (-1, -1)]
         assert (await end_of_epoch(lab, 2, 0)).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -135,7 +136,7 @@ def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch
 
 
 def test_unknown_fetch_session_is_not_found() -> None:
-    """The client then asks for a new session, which the broker declines."""
+    """A fetch session spares repeating the partitions. This broker offers none, as Kafka may."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.call(
@@ -148,7 +149,7 @@ def test_unknown_fetch_session_is_not_found() -> None:
 
 
 def test_metadata_request_creates_its_topic_if_it_allows_it() -> None:
-    """The answer to the request that creates the topic is still UNKNOWN_TOPIC_OR_PARTITION.
+    """The request that creates the topic is still answered with UNKNOWN_TOPIC_OR_PARTITION.
 
     A request without `allow_auto_topic_creation` creates nothing.
     """
@@ -173,7 +174,7 @@ def test_metadata_request_creates_its_topic_if_it_allows_it() -> None:
 
 
 def test_creation_is_forwarded_until_the_controller_returns() -> None:
-    """A broker repeats the request for up to 60 s. Here the controller returns after 5 s."""
+    """A broker repeats the request to the controller for up to 60 s. This controller takes 5 s."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.runtime.crash(lab.controller)
@@ -199,7 +200,7 @@ def test_creation_is_forwarded_until_the_controller_returns() -> None:
 
 
 def test_creation_times_out_without_a_controller() -> None:
-    """Without a controller for a minute, each topic of the request gets REQUEST_TIMED_OUT."""
+    """If the controller stays away for a minute, each topic gets REQUEST_TIMED_OUT."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.runtime.crash(lab.controller)

@@ -240,8 +240,8 @@ def test_load_delays_the_next_one_by_its_own_cost() -> None:
 def test_offset_expiry_waits_for_the_loads_before_it() -> None:
     """Loads and the expiry of offsets share one thread.
 
-    The load takes 200 ms, 10,000 ns for each of 20,000 records. The checks that are due at 100 and
-    200 ms run at the end of the load.
+    The load takes 200 ms: 10,000 ns for each of 20,000 records. The expiry is due every 100 ms.
+    Those that are due at 100 and 200 ms run only when the load has ended.
     """
     costs = CostModel(load_ns_per_record=10_000, load_ns_per_byte=0, load_fixed_us=0)
     lab = TaskLab(costs=costs, check_interval_ms=100)
@@ -263,7 +263,7 @@ def test_offset_expiry_waits_for_the_loads_before_it() -> None:
 
 
 def test_groups_are_loading_until_the_whole_log_is_read() -> None:
-    """Requests get COORDINATOR_LOAD_IN_PROGRESS, never a part of the offsets."""
+    """Until then requests get COORDINATOR_LOAD_IN_PROGRESS, and never a part of the offsets."""
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
     lab.lead(0, epoch=1)
@@ -275,9 +275,9 @@ def test_groups_are_loading_until_the_whole_log_is_read() -> None:
 
 
 def test_queue_runs_tasks_in_the_order_of_the_leader_epochs() -> None:
-    """While the first load runs, the broker becomes a follower and the leader again.
+    """The broker becomes a follower, and then the leader again, while its first load runs.
 
-    The leader epochs are 1, 2 and 3 (FO-06, KAFKA-10614).
+    The leader epochs are 1, 2 and 3 (FO-06, KAFKA-10614). The tasks run in this order.
     """
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
@@ -298,7 +298,10 @@ def test_queue_runs_tasks_in_the_order_of_the_leader_epochs() -> None:
 
 
 def test_load_of_a_lost_leadership_stops_reading() -> None:
-    """A replica that no longer leads has no log end to read to (BEHAVIOUR 5.4 step 4)."""
+    """A replica that no longer leads does not know the log end up to which the load should read.
+
+    So the load stops (BEHAVIOUR 5.4 step 4).
+    """
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
     lab.lead(0, epoch=1)
@@ -313,7 +316,7 @@ def test_load_of_a_lost_leadership_stops_reading() -> None:
 
 
 def test_load_reads_a_batch_that_is_larger_than_its_buffer() -> None:
-    """The buffer grows to the size of the batch.
+    """A batch is read as a whole, so the buffer grows to the size of the batch.
 
     MM-20: load: record larger than the buffer
     """
@@ -327,7 +330,10 @@ def test_load_reads_a_batch_that_is_larger_than_its_buffer() -> None:
 
 
 def test_load_that_stops_early_traces_the_reason_and_serves_the_partition() -> None:
-    """The Scala coordinator serves the partition without its groups (BEHAVIOUR 5.4 step 8)."""
+    """A record without a key ends the load. The trace, the recorded events, has the reason.
+
+    The Scala coordinator then serves the partition without its groups (BEHAVIOUR 5.4 step 8).
+    """
     lab = TaskLab()
     lab.partition(0, Record(None, b"v"), commit_records=1_000)  # no coordinator writes this record
     lab.lead(0, epoch=1)
@@ -339,7 +345,10 @@ def test_load_that_stops_early_traces_the_reason_and_serves_the_partition() -> N
 
 
 def test_failed_load_refuses_the_partition_until_a_newer_epoch_in_java() -> None:
-    """The Java coordinator is FAILED then: a late notice of the same epoch loads nothing."""
+    """In the Java coordinator the partition is FAILED.
+
+    Late notices of the same epoch load nothing.
+    """
     lab = TaskLab(java=JavaSwitches(failed_load_refuses=True), late_notices_us=100_000)
     lab.partition(0, Record(None, b"v"), commit_records=1_000)
     lab.lead(0, epoch=1)
@@ -357,25 +366,26 @@ def test_failed_load_refuses_the_partition_until_a_newer_epoch_in_java() -> None
 
 
 def test_load_continues_in_a_log_that_is_cleaned_during_it() -> None:
-    """The load reads by offset, and a cleaning does not change offsets (KAFKA-19862).
+    """A cleaning removes records and keeps the offsets of the others (KAFKA-19862).
 
-    The offsets loaded are those of a load without a cleaning.
+    The load reads by offset, so it gives the same offsets as a load without a cleaning.
     """
     lab = TaskLab()
     log = lab.partition(0, commit_records=20_000).log
     lab.lead(0, epoch=1)
     lab.lab.run_for(6_000)
     assert lab.coordinator.is_loading(0)
-    # The log is cleaned now, in the middle of the load.
+    # Clean the log now, in the middle of the load.
     log.update_high_watermark(log.log_end_offset)
     compaction = Compaction(
         log,
         TransactionIndex(log),
         first_dirty_offset=0,
-        end_offset=19_500,  # all batches but the last one, of 500 records
+        end_offset=19_500,  # all batches but the last one, which has 500 records
         now_ms=0,
         delete_retention_ms=0,
     )
+    # Each step reads 2**20 bytes.
     while not compaction.step(2**20):
         pass
     assert compaction.apply() is not None
@@ -398,7 +408,7 @@ def test_load_continues_in_a_log_that_is_cleaned_during_it() -> None:
 
 
 def test_load_counts_records_of_unknown_types() -> None:
-    """A newer coordinator wrote them: no known record type has the number 16."""
+    """A coordinator of a newer version has written these records. Type 16 is not known here."""
     lab = TaskLab()
     newer = Record(b"\x00\x10\x91\xa1x", b"\x00\x00")  # the key begins with the type, 0x0010
     lab.partition(0, newer, newer, commit_records=1_000)
@@ -411,7 +421,10 @@ def test_load_counts_records_of_unknown_types() -> None:
 
 
 def test_load_of_an_owned_partition_is_ignored() -> None:
-    """The broker was elected again in a higher epoch: no reload (BEHAVIOUR 5.4 step 2)."""
+    """The broker was elected again, in a higher epoch, and has the groups already.
+
+    So it does not load them again (BEHAVIOUR 5.4 step 2).
+    """
     lab = TaskLab()
     lab.lead(0, epoch=1)
     lab.lab.run_for(100_000)
@@ -423,7 +436,7 @@ def test_load_of_an_owned_partition_is_ignored() -> None:
 
 
 def test_data_partitions_are_not_loaded() -> None:
-    """A delta that changes no offsets partition adds no task."""
+    """A delta that changes no offsets partition adds no task to the queue."""
     lab = TaskLab()
     lab.tasks.leadership_changed(LocalLeadership(became_leader=(), became_follower=()))
     lab.lab.run_for(10_000)
@@ -431,9 +444,9 @@ def test_data_partitions_are_not_loaded() -> None:
 
 
 def test_delayed_notices_of_older_epochs_are_refused() -> None:
-    """A late unload must not end the newest leadership, and a late load must load nothing.
+    """A late unload must not end the newest leadership, and a late load must not load again.
 
-    Each of the three tasks is added three more times (KAFKA-10614).
+    Each of the three tasks is added three more times, a second later (KAFKA-10614).
     """
     lab = TaskLab(late_notices_us=1_000_000)
     lab.lead(0, epoch=1)

@@ -1,8 +1,10 @@
-"""What a broker does before and after its coordinator: checks of requests, appends of records.
+"""What a broker does before and after its coordinator: checks of requests, and appends of records.
 
-Source: docs/kafka/BEHAVIOUR.md 2.0, 2.1, 5.3. A test plays a story: a coroutine that sends requests
-to a cluster of three brokers in virtual time (`lab`). `lab.client.commit(2, GROUP, 7)` commits
-offset 7 of orders-0 at broker 2, without a generation. `lab.events` returns rows of the trace.
+Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.0, 2.1 and 5.3. A test plays a story: a coroutine
+that sends requests to a cluster of three brokers in virtual time (`lab`). `lab.client.commit(2,
+GROUP, 7)` commits offset 7 of orders-0 at broker 2, as a client that is no member of the group.
+`lab.events` returns rows of the trace (the recorded events). The high watermark is the offset below
+which all in-sync replicas (the ISR) have the records.
 """
 
 from protocol.errors import ErrorCode
@@ -23,12 +25,12 @@ from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 
 GROUP = "group"
 COORDINATOR = partition_for(GROUP, 3)
-"""The group's offsets partition, and the broker that leads it: partition n begins on broker n."""
+"""The group's offsets partition, and also the broker that leads it: partition n is on broker n."""
 FOLLOWERS = [broker_id for broker_id in range(3) if broker_id != COORDINATOR]
 
 
 def test_commit_is_acknowledged_when_the_high_watermark_passed_it() -> None:
-    """The answer follows the advance of the high watermark (BEHAVIOUR 5.3).
+    """The answer comes after the high watermark has passed the commit (BEHAVIOUR 5.3).
 
     The trace has the leader epoch at the start of the append, and the ISR at its end.
     """
@@ -51,7 +53,10 @@ def test_commit_is_acknowledged_when_the_high_watermark_passed_it() -> None:
 
 
 def test_commit_of_an_unknown_partition_is_refused_for_that_partition_only() -> None:
-    """Only partitions that exist reach the coordinator (BEHAVIOUR 2.0)."""
+    """The broker refuses a partition that does not exist; the others reach the coordinator.
+
+    Source: BEHAVIOUR 2.0.
+    """
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.commit(COORDINATOR, GROUP, 7, partitions=(0, 9))
@@ -63,7 +68,7 @@ def test_commit_of_an_unknown_partition_is_refused_for_that_partition_only() -> 
 
 
 def test_commit_of_unknown_partitions_only_does_not_reach_the_coordinator() -> None:
-    """The broker is not even the coordinator, and still does not answer NOT_COORDINATOR."""
+    """A broker without the coordinator gives the same answer, and not NOT_COORDINATOR."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.commit(FOLLOWERS[0], GROUP, 7, partitions=(8, 9))
@@ -74,7 +79,7 @@ def test_commit_of_unknown_partitions_only_does_not_reach_the_coordinator() -> N
 
 
 def test_sync_group_without_protocol_names_is_inconsistent_since_version_5() -> None:
-    """The API layer checks this before the membership (BEHAVIOUR 2.0)."""
+    """The broker checks this before the coordinator checks the membership (BEHAVIOUR 2.0)."""
 
     async def story(lab: BrokerLab) -> None:
         request = SyncGroupRequest(group_id=GROUP, generation_id=1, member_id="m")
@@ -90,7 +95,10 @@ def test_sync_group_without_protocol_names_is_inconsistent_since_version_5() -> 
 
 
 def test_metadata_lists_live_brokers_and_leaders() -> None:
-    """A client starts from this list, which leaves fenced brokers out."""
+    """A client starts with this list.
+
+    It has no fenced brokers, which the controller counts as dead.
+    """
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.call(0, MetadataRequest(topics=None))
@@ -116,7 +124,7 @@ def test_metadata_lists_live_brokers_and_leaders() -> None:
 
 
 def test_broker_is_not_the_controller() -> None:
-    """A broker refuses the controller's requests with NOT_CONTROLLER."""
+    """A broker answers a request that only the controller can serve with NOT_CONTROLLER."""
 
     async def story(lab: BrokerLab) -> None:
         request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=1, current_metadata_offset=1)
@@ -128,7 +136,10 @@ def test_broker_is_not_the_controller() -> None:
 
 
 def test_commit_record_carries_the_wall_clock() -> None:
-    """After a failover the retention of an offset counts from this time (BEHAVIOUR 5.1)."""
+    """After a failover the retention of the offset counts from the time in the record.
+
+    The time is that of the wall clock (BEHAVIOUR 5.1).
+    """
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, GROUP, 7)
@@ -141,7 +152,7 @@ def test_commit_record_carries_the_wall_clock() -> None:
 
 
 def test_consumer_group_heartbeat_is_refused_while_the_protocol_is_off() -> None:
-    """Kafka 3.9 enables the classic protocol only; the recording `kip848-refused` shows it."""
+    """The newer group protocol (KIP-848) is off in Kafka 3.9 (recording `kip848-refused`)."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.call(

@@ -1,7 +1,8 @@
-"""offsets.topic.compression.codec on real brokers: written, replicated, cleaned and loaded.
+"""Groups and offsets in compressed records: written, replicated, cleaned and loaded.
 
-`lab` is a cluster of three brokers in virtual time. A preload is commit records that are in an
-offsets partition before the run.
+The setting is offsets.topic.compression.codec. `lab` is a cluster of three brokers in virtual time.
+A preload is commit records that are in an offsets partition (one of `__consumer_offsets`) before
+the run.
 """
 
 import json
@@ -23,9 +24,10 @@ from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 from tests.support.harness.controllers import NO_BALANCING
 
 COORDINATOR = partition_for(GROUP, 3)
-"""The group's offsets partition, and the broker that leads it: partition n begins on broker n."""
+"""The group's offsets partition, and also the broker that leads it: partition n is on broker n."""
 PARTITION = offsets_partition(COORDINATOR)
 NEXT = BrokerId((COORDINATOR + 1) % 3)
+# The first of these names whose offsets partition is COORDINATOR.
 OTHER = next(
     name
     for name in (f"other-{number}" for number in range(99))
@@ -36,7 +38,7 @@ OTHER = next(
 
 @pytest.mark.parametrize("codec", list(CompressionType))
 def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: CompressionType) -> None:
-    """The next coordinator loads the first one's records from a log that was cleaned.
+    """The next coordinator loads records that the first one wrote, from a log that was cleaned.
 
     Two groups share the partition: GROUP has a member with an assignment, OTHER commits offsets.
     """
@@ -61,7 +63,7 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
     )
 
     async def story(lab: BrokerLab) -> None:
-        # The first JoinGroup returns a member id, with which the second joins (KIP-394).
+        # The first JoinGroup returns a member id. The second one joins with this id (KIP-394).
         first = await lab.client.call(COORDINATOR, join_group())
         assert isinstance(first, JoinGroupResponse)
         joined = await lab.client.call(COORDINATOR, join_group(first.member_id))
@@ -74,7 +76,7 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
         for offset in range(1, 60):
             answer = await lab.client.commit(COORDINATOR, OTHER, offset, partitions=(0, 1, 2))
             assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
-        await lab.seconds(2)  # several intervals of the cleaner, 0.5 s each
+        await lab.seconds(2)  # the cleaner runs every 0.5 s
 
         log = lab.storages[broker_name(NEXT)].log(PARTITION)
         assert {log.batch(index).compression for index in range(len(log))} == {codec}
@@ -93,7 +95,7 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
 
 
 def test_preloaded_log_is_compressed_and_a_load_reads_fewer_bytes() -> None:
-    """A load costs time for each record and for each byte; the number of records is the same."""
+    """A load costs time per record and per byte. Compression saves bytes, but not records."""
     details_by_codec = {}
     for codec in (CompressionType.NONE, CompressionType.GZIP):
         config = msgspec.structs.replace(NO_BALANCING, offsets_topic_compression_codec=codec)

@@ -1,4 +1,7 @@
-"""Preloaded commit records, written once to each replica's empty disk before a run."""
+"""Preloaded commit records: they are on each replica's disk before a run.
+
+A run writes them only to an empty disk, so that a restarted broker keeps its log.
+"""
 
 from cluster.broker.coordination.preload import group_ids, preload, preloaded_batches
 from cluster.spec import PreloadSpec
@@ -14,11 +17,11 @@ from tests.support.harness.brokers import broker_cluster
 
 SPEC = PreloadSpec(partition=1, commit_records=1_234, groups=3, records_per_batch=100)
 PARTITIONS = 3
-"""Partitions of __consumer_offsets."""
+"""The number of partitions of __consumer_offsets."""
 
 
 def test_batches_are_a_log_of_epoch_0_with_every_record() -> None:
-    """The batches are contiguous and have valid CRCs, as recovery and followers demand."""
+    """Recovery and followers demand batches without gaps and with valid CRCs (checksums)."""
     batches = preloaded_batches(SPEC, PARTITIONS)
     assert all(check_batch(batch) is ErrorCode.NONE for batch in batches)
     storage = MemoryStorage()
@@ -29,9 +32,9 @@ def test_batches_are_a_log_of_epoch_0_with_every_record() -> None:
 
 
 def test_records_are_commits_of_groups_of_that_partition() -> None:
-    """The groups map to the partition, and commit in the order of `group_ids`."""
+    """A group's partition follows from its name. The groups commit in the order of `group_ids`."""
     assert all(partition_for(group, PARTITIONS) == 1 for group in group_ids(SPEC, PARTITIONS))
-    last_offsets = {}  # by group, in the order of the groups' first commits
+    last_offsets = {}  # group -> last offset, in the order of the groups' first commits
     for batch in preloaded_batches(SPEC, PARTITIONS):
         for record in decode_records(batch.records):
             assert record.key is not None
@@ -43,9 +46,9 @@ def test_records_are_commits_of_groups_of_that_partition() -> None:
 
 
 def test_deleted_offsets_end_with_a_tombstone_each() -> None:
-    """Each key ends with a tombstone, so a load of the batches must leave no offset.
+    """A tombstone is a record without a value, which deletes its key.
 
-    The five commits take the two keys in turn.
+    A load of these batches must leave no offset. The five commits take the two keys in turn.
     """
     spec = PreloadSpec(partition=1, commit_records=5, deleted=(("g", "t", 0), ("g", "t", 1)))
     batches = preloaded_batches(spec, PARTITIONS)
@@ -61,12 +64,12 @@ def test_deleted_offsets_end_with_a_tombstone_each() -> None:
 
 
 def test_preload_writes_only_to_an_empty_disk_of_a_replica() -> None:
-    """A disk with a log keeps it; a broker without the replica gets no log."""
+    """A disk with a log stays as it is. A broker without a replica of the partition gets no log."""
     cluster = broker_cluster(preload=(SPEC,))
     storage = MemoryStorage()
     preload(storage, BrokerId(0), cluster)
     length = len(storage.log(offsets_partition(1)))
-    assert length == 13  # 1,234 records in batches of 100
+    assert length == 13  # batches: 1,234 records, 100 in each
 
     preload(storage, BrokerId(0), cluster)
     assert len(storage.log(offsets_partition(1))) == length

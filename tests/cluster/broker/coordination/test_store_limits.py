@@ -1,8 +1,9 @@
-"""Limits of the store on a real broker: too large commits, expired offsets, no replica.
+"""Limits of what a broker stores for its groups: too large commits, expired offsets, no replica.
 
-`lab` is a cluster of three brokers in virtual time; `lab.client.call(2, request)` returns the
-answer of broker 2. A preload is commit records that are in an offsets partition before the run.
-Ids such as MM-36 are scenarios of Kafka's own tests (docs/kafka, BEHAVIOUR 10).
+`lab` is a cluster of three brokers in virtual time. `lab.client.call(2, request)` returns the
+answer of broker 2. A preload is commit records that are in an offsets partition (one of
+`__consumer_offsets`) before the run. Ids such as MM-36 are scenarios of Kafka's own tests
+(docs/kafka, BEHAVIOUR 10).
 """
 
 import msgspec
@@ -40,20 +41,20 @@ from tests.support.harness.controllers import NO_BALANCING
 from tests.support.harness.virtual_hosts import HostLab
 
 COORDINATOR = partition_for(GROUP, 3)
-"""The group's offsets partition, and the broker that leads it: partition n begins on broker n."""
+"""The group's offsets partition, and also the broker that leads it: partition n is on broker n."""
 
 
 def small_messages() -> BrokerConfig:
-    """Return settings of brokers whose logs accept batches of up to 500 bytes."""
+    """Return settings with which logs accept batches of up to 500 bytes."""
     return msgspec.structs.replace(
         NO_BALANCING, message_max_bytes=500, group_initial_rebalance_delay_ms=0
     )
 
 
 def test_too_large_commit_is_refused_as_a_whole() -> None:
-    """Each metadata is within its own limit; the batch of both exceeds message.max.bytes.
+    """The metadata of each partition is allowed, but the batch of both exceeds message.max.bytes.
 
-    Kafka's error for it is INVALID_COMMIT_OFFSET_SIZE.
+    Kafka's error is INVALID_COMMIT_OFFSET_SIZE.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -83,7 +84,7 @@ def test_too_large_commit_is_refused_as_a_whole() -> None:
     ids=["group", "commit"],
 )
 def test_append_without_a_replica_fails_on_the_broker(record: Record) -> None:
-    """The append fails with NOT_LEADER_OR_FOLLOWER, which clients get as NOT_COORDINATOR.
+    """The append fails with NOT_LEADER_OR_FOLLOWER. A client gets NOT_COORDINATOR in its place.
 
     MM-36: storing a group without a replica
     """
@@ -107,7 +108,7 @@ def test_append_without_a_replica_fails_on_the_broker(record: Record) -> None:
 
 
 def test_periodic_expiry_traces_only_expired_offsets() -> None:
-    """Ten checks run in 100 s; only the one that finds expired offsets writes rows.
+    """The expiry runs ten times in 100 s. Only the run that finds expired offsets writes rows.
 
     MM-01: cleanup tells only of what has expired
     """
@@ -132,7 +133,7 @@ def test_periodic_expiry_traces_only_expired_offsets() -> None:
 
 @pytest.mark.parametrize("refuses", [False, True])
 def test_unreadable_record_fails_every_load_of_its_partition(refuses: bool) -> None:
-    """The Scala coordinator serves the partition without its groups, and accepts new groups.
+    """The Scala coordinator then serves the partition without its groups, and accepts new ones.
 
     The Java coordinator refuses the partition (docs/kafka, BEHAVIOUR 6.6, recipe f).
     """
@@ -145,7 +146,7 @@ def test_unreadable_record_fails_every_load_of_its_partition(refuses: bool) -> N
         kind = TraceKind.LOAD_FAILED if refuses else TraceKind.LOAD_COMPLETED
         partition = str(offsets_partition(COORDINATOR))
         (row,) = [row for row in lab.events(kind) if row.partition == partition]
-        assert row.cause_text == "unknown group value version 99"  # the unreadable record's
+        assert row.cause_text == "unknown group value version 99"  # the record of the preload
 
         answer = await lab.client.commit(COORDINATOR, GROUP, 7)
         error = answer.topics[0].partitions[0].error_code

@@ -1,7 +1,8 @@
-"""Appends that wait for the high watermark, and timers with keys.
+"""Appends that wait for the high watermark, and timers that are named by keys.
 
-`park` makes an append wait until the high watermark has reached an offset. `check` completes the
-appends that need not wait any more; the partition's owner calls `check` after a change.
+The high watermark is the offset below which all in-sync replicas (the ISR) have the records. `park`
+makes an append wait until the high watermark has reached an offset. `check` completes the appends
+that need not wait any more; the owner of the partition calls it after a change.
 """
 
 import pytest
@@ -25,7 +26,7 @@ P0 = TopicPartition("orders", 0)
 
 
 def leader() -> Partition:
-    """Return a leader whose ISR has one follower."""
+    """Return a leader with one follower, which is in the ISR."""
     partition = Partition(P0, ME, PartitionLog(P0, MemoryLogStorage()), ReplicaConfig())
     partition.make_leader(
         leader_epoch=0, partition_epoch=0, replicas=REPLICAS, isr=REPLICAS, now_us=0
@@ -34,13 +35,13 @@ def leader() -> Partition:
 
 
 def append(partition: Partition) -> int:
-    """Append a record and return the offset that the high watermark must pass."""
+    """Append a record, and return the offset that the high watermark must reach for it."""
     info = partition.append_records((Record(None, b"a"),), required_acks=-1, now_us=0)
     return info.next_offset
 
 
 def follower_has(partition: Partition, offset: int) -> None:
-    """Let the follower fetch from `offset`, which shows that it has every record before it."""
+    """Let the follower fetch from `offset`; so the leader learns that it has the records before."""
     partition.fetch(
         FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=offset),
         replica_id=FOLLOWER,
@@ -51,7 +52,7 @@ def follower_has(partition: Partition, offset: int) -> None:
 
 
 def test_appends_complete_in_log_order_up_to_the_high_watermark() -> None:
-    """One Fetch of the follower acknowledges two appends, and not the third."""
+    """One Fetch of the follower completes the first two appends, and not the third."""
     partition, appends = leader(), DelayedAppends()
     done: list[tuple[str, ErrorCode]] = []
     for name in ("a", "b", "c"):
@@ -62,13 +63,13 @@ def test_appends_complete_in_log_order_up_to_the_high_watermark() -> None:
         appends.park(partition, append(partition), completed)
     appends.check(partition)
     assert done == []
-    follower_has(partition, 2)  # the records 0 and 1, not 2
+    follower_has(partition, 2)  # it has the records 0 and 1
     appends.check(partition)
     assert done == [("a", ErrorCode.NONE), ("b", ErrorCode.NONE)]
 
 
 def test_expired_append_is_not_completed_again() -> None:
-    """The caller has got REQUEST_TIMED_OUT, and gets no second outcome when the record commits."""
+    """The caller has got REQUEST_TIMED_OUT. The later commit of the record is no second outcome."""
     partition, appends = leader(), DelayedAppends()
     done: list[ErrorCode] = []
     delayed = appends.park(partition, append(partition), done.append)
@@ -80,7 +81,7 @@ def test_expired_append_is_not_completed_again() -> None:
 
 
 def test_lost_leadership_ends_every_delayed_operation() -> None:
-    """The new leader's log decides whether the records survive, so their outcome is an error."""
+    """The new leader's log decides whether the records survive, so the callers get an error."""
     partition, appends = leader(), DelayedAppends()
     done: list[ErrorCode] = []
     for _ in range(2):
@@ -93,7 +94,7 @@ def test_lost_leadership_ends_every_delayed_operation() -> None:
 
 
 def test_timer_with_the_same_key_replaces_the_pending_one() -> None:
-    """A heartbeat extends a member's session by setting the session's timer again."""
+    """A heartbeat sets the timer of its member's session again, and so extends the session."""
     lab = HostLab()
     fired: list[tuple[int, str]] = []
     timers = KeyedTimers(lab.host("a"), lambda key: fired.append((lab.loop.now_us(), key)))
@@ -101,15 +102,15 @@ def test_timer_with_the_same_key_replaces_the_pending_one() -> None:
     lab.run_for(50)
     timers.apply([SetTimer(key="m", delay_us=200)])
     lab.run_for(1_000)
-    assert fired == [(150, "n"), (250, "m")]  # 250 = 50 + 200
+    assert fired == [(150, "n"), (250, "m")]  # m was set again at 50, for 200 us
 
 
 def test_cancelled_timer_does_not_fire_and_may_be_set_again() -> None:
-    """Cancelling a timer that is not set is no error."""
+    """A timer that is not set may be cancelled, too."""
     lab = HostLab()
     fired: list[str] = []
     timers = KeyedTimers(lab.host("a"), fired.append)
-    # No timer has the key "x".
+    # There is no timer with the key "x".
     timers.apply([SetTimer(key="m", delay_us=100), CancelTimer(key="m"), CancelTimer(key="x")])
     lab.run_for(1_000)
     assert fired == []
@@ -119,7 +120,7 @@ def test_cancelled_timer_does_not_fire_and_may_be_set_again() -> None:
 
 
 def test_invariant_names_a_waiting_append_below_the_high_watermark() -> None:
-    """Code that moves a high watermark must complete the appends below it."""
+    """Whoever moves a high watermark must call `check`, or the appends below it would wait on."""
     partition, appends = leader(), DelayedAppends()
     appends.park(partition, append(partition), lambda error: None)
     appends.check_invariants()
@@ -131,7 +132,7 @@ def test_invariant_names_a_waiting_append_below_the_high_watermark() -> None:
 
 
 def test_invariant_names_a_waiting_append_that_is_complete() -> None:
-    """An append that is done does not expire, so its request would never be answered."""
+    """An append that is marked as done cannot expire, so its request would never be answered."""
     partition, appends = leader(), DelayedAppends()
     delayed = appends.park(partition, append(partition), lambda error: None)
     delayed.is_done = True

@@ -1,8 +1,10 @@
 """A leader changes its ISR only with the controller's consent (docs/kafka, BEHAVIOUR 6.1).
 
-Broker 0 leads orders-0, whose replicas are the brokers 0, 1 and 2. A proposal is a leader's request
-AlterPartition, for another ISR. The lag limit (replica.lag.time.max.ms) is 4 s. A follower that has
-every record does not lag, so the tests first produce one that broker 2 does not fetch.
+The ISR is the set of in-sync replicas of a partition. A proposal is the leader's request
+AlterPartition for another ISR. Broker 0 leads orders-0, whose replicas are the brokers 0, 1 and 2.
+The lag limit (replica.lag.time.max.ms) is 4 s: a follower that has not caught up for this time must
+leave the ISR. A follower that has every record does not lag. So the tests first produce a record
+that broker 2 does not fetch.
 """
 
 import json
@@ -44,7 +46,7 @@ CONFIG = BrokerConfig(
 
 
 class LossyCluster:
-    """A controller and three brokers on a network that drops the frames a test names."""
+    """A controller and three brokers on a network that drops the frames that a test selects."""
 
     def __init__(self, *, metrics_interval_us: int = 0) -> None:
         self.lab = HostLab()
@@ -60,7 +62,7 @@ class LossyCluster:
         self.lab.run_for(2_000_000)
 
     def isr(self) -> tuple[int, ...]:
-        """Return the ISR of orders-0 in the controller's image."""
+        """Return the ISR of orders-0 as the controller has it."""
         status = ClusterStatus()
         self.controller.report(status)
         return status.partitions[P0].isr
@@ -81,7 +83,7 @@ class LossyCluster:
         )
 
     def alter_partition_requests(self) -> list[AlterPartitionRequest]:
-        """Return every AlterPartition that was sent, dropped ones included."""
+        """Return every AlterPartition that was sent, also those that were dropped."""
         return [
             frame.envelope.body
             for frame in self.lab.frames
@@ -101,9 +103,9 @@ class LossyCluster:
         return metrics
 
     def produce(self, *, seconds: int, topic: str = ORDERS) -> Outcome | None:
-        """Produce a record to broker 0, advance the time, and return the answer.
+        """Produce a record to broker 0, advance the time by `seconds`, and return the answer.
 
-        None: no answer came within `seconds`.
+        None means that no answer has come in this time.
         """
         answers: list[Outcome] = []
         client = self.lab.host(f"client-{topic}-{self.lab.loop.now_us()}")
@@ -129,11 +131,11 @@ class LossyCluster:
 
 
 def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> None:
-    """A follower leaves after replica.lag.time.max.ms, and returns with a Fetch at the log end.
+    """A follower leaves after the lag limit, and returns with a Fetch from the log end.
 
-    The lag limit, 4 s, counts from the last Fetch, which was up to 0.5 s before the test begins. So
-    the follower leaves after 3.5 s at the earliest. The check runs every 2 s, half the limit: after
-    6 s and a few messages the follower has left.
+    The limit, 4 s, counts from the last Fetch, which was up to 0.5 s before the test begins. So the
+    follower leaves after 3.5 s at the earliest. The leader checks every 2 s, which is half the
+    limit. So after 6 s, and the time of a few messages, the follower has left.
     """
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_fetches_of_broker_2
@@ -158,19 +160,19 @@ def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> 
 
 
 def test_leader_counts_isr_changes_once_they_are_confirmed() -> None:
-    """A proposal without an answer counts as no change.
+    """The metrics count a change when the controller has confirmed it, and not when it is proposed.
 
-    Broker 0 has six partitions, three of orders and three of __consumer_offsets, and leads two. In
-    the second cluster one of these two, orders-0, loses broker 2 from its ISR.
+    Broker 0 has six partitions, three of orders and three of __consumer_offsets, and leads two of
+    them. In the second cluster one of these two, orders-0, loses broker 2 from its ISR.
     """
-    # The proposal does not arrive.
+    # In the first cluster the proposal never arrives.
     cluster = LossyCluster(metrics_interval_us=1_000_000)
     cluster.lab.lose = cluster.lose_alter_partition_and_fetches
     cluster.produce(seconds=9)
     assert cluster.alter_partition_requests()
     assert cluster.metrics("broker-0")["IsrShrinksPerSec.Count"] == 0
 
-    # The proposal is confirmed.
+    # In the second cluster the controller confirms the proposal.
     cluster = LossyCluster(metrics_interval_us=1_000_000)
     cluster.lab.lose = cluster.lose_fetches_of_broker_2
     cluster.produce(seconds=9)
@@ -190,33 +192,33 @@ def test_leader_counts_isr_changes_once_they_are_confirmed() -> None:
 
 
 def test_record_is_acknowledged_when_the_shrink_is_confirmed() -> None:
-    """A replica that is being removed counts for the high watermark until the controller agrees."""
+    """The high watermark waits also for a replica that is being removed, until it is confirmed."""
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_fetches_of_broker_2
-    # The shrink is confirmed within 7 s, as in the first test.
+    # The controller confirms the removal within 7 s, as in the first test.
     assert isinstance(cluster.produce(seconds=9), ProduceResponse)
 
 
 def test_leader_that_cannot_reach_the_controller_never_shrinks_its_isr() -> None:
-    """A leader that is cut off from the controller never acknowledges a record alone."""
+    """A leader that is cut off from the controller must not acknowledge records alone."""
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_alter_partition_and_fetches
     assert cluster.produce(seconds=40) is None
 
     assert cluster.isr() == (0, 1, 2)
-    # The leader repeats the request, because the dropped one timed out after 30 s.
+    # The dropped request times out after 30 s. Then the leader repeats it.
     assert len(cluster.alter_partition_requests()) >= 2
     assert cluster.lab.failures == []
 
 
 def test_one_alter_partition_request_is_in_flight_at_a_time() -> None:
-    """As in Kafka's AlterPartitionManager, later proposals wait for the next request.
+    """Two partitions of broker 0 make a proposal at the same time; the second waits for an answer.
 
-    Two partitions of broker 0 propose at the same time, and the second waits for the first answer.
+    Kafka's AlterPartitionManager does the same.
     """
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_fetches_of_broker_2
-    # Two partitions that broker 0 leads get a record each, so broker 2 lags in both.
+    # Each of the two partitions gets a record, so that broker 2 lags in both.
     cluster.produce(seconds=0)
     cluster.produce(seconds=9, topic=CONSUMER_OFFSETS)
     messages = [
@@ -237,19 +239,20 @@ def test_one_alter_partition_request_is_in_flight_at_a_time() -> None:
 
 @pytest.mark.parametrize("where", ["_pending", "_sent"])
 def test_invariant_finds_a_proposal_that_was_never_sent(where: str) -> None:
-    """Planted bug: the manager of proposals loses one, and its partition waits for ever."""
+    """Planted bug: the manager of the proposals loses one, and its partition waits for ever."""
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_alter_partition_and_fetches
     changes = cluster.brokers[0]._replicas._isr_changes
     cluster.produce(seconds=1)
-    # For 60 s at most, in steps of 10 ms: until the proposal is in the queue (`_pending`) or in
-    # flight (`_sent`). It moves between the two at each timeout.
+    # Run until the proposal is in the queue (`_pending`) or in flight (`_sent`), in steps of 10 ms,
+    # for 60 s at most. At each timeout the proposal goes from one to the other.
     for _ in range(6_000):
         cluster.lab.run_for(10_000)
         if getattr(changes, where):
             break
     cluster.brokers[0].check_invariants()
 
+    # The damage: the proposal is lost.
     setattr(changes, where, {})
 
     with pytest.raises(InvariantViolation, match=r"orders-0: .* is not waiting"):
@@ -269,9 +272,10 @@ def test_invariant_finds_a_proposal_that_was_never_sent(where: str) -> None:
 def test_invariant_finds_a_replica_that_contradicts_its_metadata(
     broker: int, changes: dict[str, int]
 ) -> None:
-    """Planted bugs: a replica has an epoch that the metadata does not have.
+    """Planted bugs: a replica has an epoch that the broker's metadata do not have.
 
-    Broker 0 leads orders-0. Only a leader may have a newer partition epoch, as the next test shows.
+    Broker 0 leads orders-0, broker 1 follows. Only a leader may have a newer partition epoch than
+    its metadata, as the next test shows.
     """
     cluster = LossyCluster()
     replicas = cluster.brokers[broker]._replicas
@@ -287,7 +291,7 @@ def test_invariant_finds_a_replica_that_contradicts_its_metadata(
 
 
 def test_leader_may_have_a_newer_partition_epoch_than_its_metadata() -> None:
-    """The answer to a leader's proposal may arrive before the metadata record."""
+    """The answer to a leader's proposal may arrive before the metadata with the change."""
     cluster = LossyCluster()
     replicas = cluster.brokers[0]._replicas
     partition = replicas.partition(P0)

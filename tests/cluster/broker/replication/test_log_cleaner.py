@@ -1,7 +1,9 @@
-"""The log cleaner on real brokers: the remaining records, their readers, the cleaner's intervals.
+"""The log cleaner on real brokers: what remains, who reads it, and how often the cleaner runs.
 
-`lab` is a cluster of three brokers in virtual time; `lab.storages` has their disks. The cleaner
-looks for dirty logs every log.cleaner.backoff.ms, and never cleans the active segment.
+A cleaning removes each record whose key has a newer record. The cleaner looks for dirty logs (logs
+with enough records that were not cleaned yet) every log.cleaner.backoff.ms. It never cleans the
+active segment, the end of the log that is still written. `lab` is a cluster of three brokers in
+virtual time; `lab.storages` has their disks.
 """
 
 import json
@@ -32,14 +34,14 @@ from tests.support.harness.controllers import NO_BALANCING
 
 GROUP = "group"
 COORDINATOR = partition_for(GROUP, 3)
-"""The group's offsets partition, and the broker that leads it: partition n begins on broker n."""
+"""The group's offsets partition, and also the broker that leads it: partition n is on broker n."""
 PARTITION = offsets_partition(COORDINATOR)
 NEXT = BrokerId((COORDINATOR + 1) % 3)
 OTHER = BrokerId((COORDINATOR + 2) % 3)
 
 
 def compacting_cluster(config: BrokerConfig | None = None, **more: object) -> ClusterSpec:
-    """Return a cluster whose offsets topic is compacted, in segments of two thousand bytes."""
+    """Return a cluster whose offsets topic is compacted, by default in segments of 2,000 bytes."""
     settings = config or msgspec.structs.replace(
         NO_BALANCING, offsets_topic_segment_bytes=2_000, log_cleaner_backoff_ms=1_000
     )
@@ -58,14 +60,14 @@ def compacting_cluster(config: BrokerConfig | None = None, **more: object) -> Cl
 
 
 async def commit(lab: BrokerLab, count: int, *, at: int = COORDINATOR) -> None:
-    """Commit the offsets 1 to `count` of orders-0, each in a request of its own."""
+    """Commit the offsets 1 to `count` of orders-0 at broker `at`, one with each request."""
     for offset in range(1, count + 1):
         answer = await lab.client.commit(at, GROUP, offset)
         assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
 
 
 async def committed(lab: BrokerLab, broker_id: int) -> int:
-    """Return the committed offset in a coordinator's answer."""
+    """Return the committed offset of orders-0 that a coordinator answers."""
     answer = await lab.client.call(broker_id, offset_fetch((ORDERS, 0), group_id=GROUP))
     assert isinstance(answer, OffsetFetchResponse)
     assert answer.groups[0].error_code is ErrorCode.NONE
@@ -73,13 +75,13 @@ async def committed(lab: BrokerLab, broker_id: int) -> int:
 
 
 def detail(row: TraceRow) -> dict[str, int]:
-    """Return a row's detail, which is JSON."""
+    """Return the numbers in a row's detail, which is JSON."""
     numbers: dict[str, int] = json.loads(row.detail or "{}")
     return numbers
 
 
 def loaded(lab: BrokerLab, broker_id: int) -> dict[str, int]:
-    """Return the detail of a broker's last load of the group's partition."""
+    """Return the detail of the row of a broker's last load of the group's partition."""
     rows = [
         row
         for row in lab.events(TraceKind.LOAD_COMPLETED, broker_name(broker_id))
@@ -89,14 +91,14 @@ def loaded(lab: BrokerLab, broker_id: int) -> dict[str, int]:
 
 
 def test_every_replica_is_cleaned_and_a_load_reads_the_remaining_records() -> None:
-    """Compaction bounds the number of records that a load reads.
+    """Compaction limits the number of records that a load must read.
 
-    All 60 commits have one key, so the newest one of the cleaned records remains.
+    All 60 commits have the same key, so only the newest of the cleaned records remains.
     """
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)
-        await lab.seconds(3)  # three intervals of the cleaner
+        await lab.seconds(3)  # the cleaner runs three times
         cleaned = lab.events(TraceKind.LOG_CLEANED)
         assert sorted({row.node for row in cleaned}) == [broker_name(i) for i in range(3)]
         assert {row.partition for row in cleaned} == {str(PARTITION)}
@@ -104,11 +106,12 @@ def test_every_replica_is_cleaned_and_a_load_reads_the_remaining_records() -> No
         counts = detail(cleaned[0])
         assert counts["records"] == 1
         assert counts["removed_records"] >= 15  # a segment of 2,000 bytes has more commits
-        # The row's offset is the end of the cleaned part, which begins at 0.
+        # The offset of the row is the end of the cleaned part, which begins at 0.
         assert (cleaned[0].offset or 0) == counts["records"] + counts["removed_records"]
 
         await lab.runtime.ask_as_admin(move_leader, PARTITION, NEXT)
         await lab.seconds(1)
+        # Two more records at most: the load also reads the records of the active segment.
         assert loaded(lab, NEXT)["records"] < 60 - counts["removed_records"] + 2
         assert await committed(lab, NEXT) == 60
 
@@ -116,11 +119,11 @@ def test_every_replica_is_cleaned_and_a_load_reads_the_remaining_records() -> No
 
 
 def test_log_within_one_segment_is_not_cleaned() -> None:
-    """The active segment is never cleaned. With 100 MB, the default, a short run never fills it."""
+    """The active segment is not cleaned. A short run does not fill one of 100 MB, the default."""
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)
-        await lab.seconds(5)  # five intervals of the cleaner
+        await lab.seconds(5)  # the cleaner runs five times
         assert lab.events(TraceKind.LOG_CLEANED) == []
 
     config = msgspec.structs.replace(NO_BALANCING, log_cleaner_backoff_ms=1_000)
@@ -129,7 +132,7 @@ def test_log_within_one_segment_is_not_cleaned() -> None:
 
 @pytest.mark.parametrize("off", ["cleaner", "policy"])
 def test_cleaner_without_compacted_topics_or_switched_off_does_nothing(off: str) -> None:
-    """The settings are log.cleaner.enable and the topic's cleanup.policy."""
+    """The two settings are log.cleaner.enable of the broker and cleanup.policy of the topic."""
     config = msgspec.structs.replace(
         NO_BALANCING,
         offsets_topic_segment_bytes=2_000,
@@ -139,7 +142,7 @@ def test_cleaner_without_compacted_topics_or_switched_off_does_nothing(off: str)
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)
-        await lab.seconds(3)  # three intervals of the cleaner
+        await lab.seconds(3)  # time for three runs of the cleaner
         assert lab.events(TraceKind.LOG_CLEANED) == []
 
     BrokerLab(
@@ -148,7 +151,7 @@ def test_cleaner_without_compacted_topics_or_switched_off_does_nothing(off: str)
 
 
 def test_restarted_follower_copies_the_holes_and_can_lead() -> None:
-    """The follower fetches from its log end, a place where the leader's records were removed."""
+    """The follower fetches from its log end. The leader's records at this offset were removed."""
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 5)
@@ -156,14 +159,14 @@ def test_restarted_follower_copies_the_holes_and_can_lead() -> None:
         await lab.until(lambda status: len(status.partitions[PARTITION].isr) == 2)
 
         await commit(lab, 80)
-        await lab.seconds(3)  # three intervals of the cleaner
+        await lab.seconds(3)  # the cleaner runs three times
         assert lab.events(TraceKind.LOG_CLEANED, broker_name(COORDINATOR))
 
         await lab.restart(NEXT)
         await lab.until(lambda status: len(status.partitions[PARTITION].isr) == 3)
         copy = lab.storages[broker_name(NEXT)].log(PARTITION)
-        assert len(copy) < 60  # of 85 batches, one for each commit
-        assert copy.batch(len(copy) - 1).next_offset == 85  # 5 commits, then 80
+        assert len(copy) < 60  # 85 batches were written, one for each commit
+        assert copy.batch(len(copy) - 1).next_offset == 85  # the sum of 5 and 80 commits
 
         await lab.runtime.ask_as_admin(move_leader, PARTITION, NEXT)
         await lab.seconds(1)
@@ -178,23 +181,23 @@ def test_restarted_follower_copies_the_holes_and_can_lead() -> None:
 
 
 def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None:
-    """The checkpoint has the first dirty offset, the end of the cleaned part.
+    """The checkpoint has the first dirty offset, which is the end of the cleaned part.
 
-    The restarted broker reads it, and finds too few dirty records to clean the log again.
+    The restarted broker reads it. It then finds too few dirty records to clean the log again.
     """
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)
-        await lab.seconds(3)  # three intervals of the cleaner
+        await lab.seconds(3)  # the cleaner runs three times
         name = broker_name(OTHER)
         content = lab.storages[name].read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
         first_dirty = decode_offset_checkpoint(content or b"")[PARTITION]
-        assert first_dirty > 15  # one segment or more is clean
+        assert first_dirty > 15  # at least one segment is clean
 
         before = len(lab.events(TraceKind.LOG_CLEANED, name))
         await lab.kill(OTHER)
         await lab.restart(OTHER)
-        await lab.seconds(15)  # the old session of 9 s ends, and the broker registers again
+        await lab.seconds(15)  # the broker's old session of 9 s ends, and it registers again
         assert len(lab.events(TraceKind.LOG_CLEANED, name)) == before
 
         await lab.runtime.ask_as_admin(move_leader, PARTITION, OTHER)
@@ -205,9 +208,9 @@ def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None
 
 
 def test_preloaded_log_is_cleaned_like_any_other() -> None:
-    """Of 20,000 commits of 1,000 keys less than a quarter remains to be loaded.
+    """Of 20,000 commits with 1,000 keys, fewer than a quarter remain to be loaded.
 
-    The keys are 20 groups with 50 partitions each.
+    The keys are those of 20 groups with 50 partitions each.
     """
     preload = PreloadSpec(partition=COORDINATOR, commit_records=20_000)
     config = msgspec.structs.replace(
@@ -217,7 +220,7 @@ def test_preloaded_log_is_cleaned_like_any_other() -> None:
     async def story(lab: BrokerLab) -> None:
         first = loaded(lab, COORDINATOR)
         assert first["records"] == 20_000
-        await lab.seconds(3)  # three intervals of the cleaner
+        await lab.seconds(3)  # the cleaner runs three times
         await lab.runtime.ask_as_admin(move_leader, PARTITION, NEXT)
         await lab.seconds(1)
         second = loaded(lab, NEXT)
@@ -229,12 +232,12 @@ def test_preloaded_log_is_cleaned_like_any_other() -> None:
 
 
 def test_deleted_topic_is_forgotten_by_the_cleaner() -> None:
-    """The cleaner creates no file of a deleted topic, even if it is deleted during a cleaning."""
+    """The cleaner must not write a deleted topic's log again, even if it was cleaning this log."""
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)
         await lab.runtime.ask_as_admin(delete_topics, [CONSUMER_OFFSETS])
-        await lab.seconds(5)  # five intervals of the cleaner
+        await lab.seconds(5)  # time for five runs of the cleaner
         assert lab.storages[NodeName("broker-0")].partitions() == tuple(
             TopicPartition(ORDERS, index) for index in range(3)
         )
@@ -243,7 +246,10 @@ def test_deleted_topic_is_forgotten_by_the_cleaner() -> None:
 
 
 def test_batch_larger_than_a_segment_is_refused() -> None:
-    """RECORD_LIST_TOO_LARGE reaches the client as INVALID_COMMIT_OFFSET_SIZE (BEHAVIOUR 5.8)."""
+    """The broker's error is RECORD_LIST_TOO_LARGE; the client gets INVALID_COMMIT_OFFSET_SIZE.
+
+    Source: BEHAVIOUR 5.8.
+    """
 
     async def story(lab: BrokerLab) -> None:
         # Three times 1,000 bytes of metadata exceed a segment of 2,000 bytes.

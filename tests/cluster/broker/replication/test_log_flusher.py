@@ -1,8 +1,10 @@
-"""Flushes of a broker's logs: Kafka's scheduler and settings, the system's write-back.
+"""Flushes of a broker's logs: Kafka's own, by its settings, and the write-back of the system.
 
-Only flushed data survives a power loss. A recovery point is the offset up to which Kafka itself has
-flushed a log; `flushed_length` also counts what the operating system has written back, in batches.
-Dirty data is not flushed yet. Kafka flushes by number of messages, by time, or, by default, never.
+Appended data are in the page cache, memory of the operating system, and are dirty until they are
+flushed to the disk. Only flushed data survive a power loss. Kafka flushes by number of messages, by
+time or, by default, never. The operating system writes dirty data to the disk by itself after some
+time (write-back). A recovery point is the offset up to which Kafka itself has flushed a log.
+`flushed_length` counts batches, and includes those of write-backs.
 """
 
 import pytest
@@ -24,7 +26,7 @@ PAYMENTS = TopicPartition("payments", 0)
 
 
 class FlusherLab:
-    """A flusher on a host of its own, with two logs; `topic` has the settings of payments."""
+    """A flusher on a host of its own, with two logs; `topic` has the settings of topic payments."""
 
     def __init__(
         self,
@@ -60,25 +62,25 @@ class FlusherLab:
 
 
 def test_system_writes_back_data_that_is_dirty_for_30_seconds() -> None:
-    """In Linux dirty data expires after 30 s, and the kernel's flusher wakes up every 5 s.
+    """In Linux dirty data are written back after 30 s; the kernel checks every 5 s.
 
-    A check first notes that a log is dirty, up to 5 s after the append. The write-back follows at
-    the first check 30 s after that: here at 42 to 47 s.
+    A check first notes that a log is dirty, which is up to 5 s after the append. The write-back is
+    at the first check that is 30 s later: here between 42 and 47 s.
     """
     lab = FlusherLab()
     lab.seconds(12)
     lab.append(lab.orders)
-    lab.seconds(29)  # at 41 s
+    lab.seconds(29)  # it is 41 s now
     assert lab.orders.storage.flushed_length == 0
-    lab.seconds(10)  # at 51 s
+    lab.seconds(10)  # it is 51 s now
     assert lab.orders.storage.flushed_length == 1
     assert lab.orders.recovery_point == 0  # Kafka itself has not flushed the log
 
 
 def test_system_writes_back_the_whole_file() -> None:
-    """The age is that of the file's first dirty page; newer pages are written back with it.
+    """The age of a file is that of its first dirty page. Newer pages are written back with it.
 
-    One record is appended each second: at 35 s the write-back takes all records so far.
+    One record is appended each second. The write-back at 35 s includes all records so far.
     """
     lab = FlusherLab()
     for _ in range(36):
@@ -88,21 +90,21 @@ def test_system_writes_back_the_whole_file() -> None:
 
 
 def test_write_back_counts_from_the_first_append_after_a_flush() -> None:
-    """A flush makes the file clean, so that its age begins anew."""
+    """After a flush the file is clean, so its age counts from the next append."""
     lab = FlusherLab()
     lab.append(lab.orders)
     lab.seconds(21)
     lab.orders.flush()
     lab.append(lab.orders)
     lab.seconds(20)
-    # 41 s after the first append, but only 20 s after the second.
+    # This is 41 s after the first append, but only 20 s after the second.
     assert lab.orders.storage.flushed_length == 1
     lab.seconds(16)
     assert lab.orders.storage.flushed_length == 2
 
 
 def test_write_back_interval_is_a_setting_of_the_cluster() -> None:
-    """An experiment with power losses sets this interval."""
+    """Experiments with power losses set shorter times, which lose fewer data."""
     lab = FlusherLab(model=StorageModel(write_back_ms=1_000, write_back_check_ms=100))
     lab.append(lab.orders)
     lab.seconds(0.9)
@@ -112,7 +114,7 @@ def test_write_back_interval_is_a_setting_of_the_cluster() -> None:
 
 
 def test_log_flush_interval_messages_applies_to_every_log() -> None:
-    """The setting of the topic takes precedence over that of the broker."""
+    """A setting of the topic has precedence over the broker's setting."""
     lab = FlusherLab(
         BrokerConfig(log_flush_interval_messages=2), topic=TopicConfig(flush_messages=3)
     )
@@ -122,9 +124,9 @@ def test_log_flush_interval_messages_applies_to_every_log() -> None:
 
 
 def test_logs_are_not_flushed_by_time_unless_the_scheduler_is_on() -> None:
-    """log.flush.interval.ms alone has no effect.
+    """log.flush.interval.ms alone has no effect, because the scheduler is off by default.
 
-    The default of log.flush.scheduler.interval.ms is Long.MAX: the scheduler never runs.
+    It runs every log.flush.scheduler.interval.ms, whose default is Long.MAX, so never.
     """
     lab = FlusherLab(BrokerConfig(log_flush_interval_ms=1))
     lab.append(lab.orders)
@@ -133,9 +135,9 @@ def test_logs_are_not_flushed_by_time_unless_the_scheduler_is_on() -> None:
 
 
 def test_scheduler_flushes_logs_whose_last_flush_is_older_than_the_interval() -> None:
-    """Kafka's kafka-log-flusher first runs after 30 s, then at its interval, which is 2 s here.
+    """Kafka's kafka-log-flusher first runs after 30 s, and then at its interval, here 2 s.
 
-    At 30 s the interval of payments, 1 s, is over. That of orders, 40 s, is over at 40 s.
+    At 30 s the interval of payments, 1 s, is over. The interval of orders, 40 s, is over at 40 s.
     """
     config = BrokerConfig(log_flush_interval_ms=40_000, log_flush_scheduler_interval_ms=2_000)
     lab = FlusherLab(config, topic=TopicConfig(flush_ms=1_000))
@@ -154,9 +156,9 @@ def test_scheduler_flushes_logs_whose_last_flush_is_older_than_the_interval() ->
 
 
 def test_flush_by_number_of_messages_delays_the_flush_by_time() -> None:
-    """The interval of 10 s counts from the last flush of either kind.
+    """The interval of 10 s counts from the last flush, by time or by number of messages.
 
-    The second message is flushed by number at 35 s, so the third one is flushed at 45 s or later.
+    The second message is flushed by number, at 35 s. So the third is flushed at 45 s or later.
     """
     config = BrokerConfig(
         log_flush_interval_messages=2,
@@ -168,18 +170,18 @@ def test_flush_by_number_of_messages_delays_the_flush_by_time() -> None:
     lab.append(lab.orders)
 
     lab.append(lab.orders)
-    assert lab.orders.recovery_point == 2  # flushed by the number of messages
+    assert lab.orders.recovery_point == 2  # the flush by number of messages
     lab.seconds(1)
     lab.append(lab.orders)
     lab.seconds(8)
-    assert lab.orders.recovery_point == 2  # 9 s after that flush, less than the interval of 10 s
+    assert lab.orders.recovery_point == 2  # 9 s have passed since that flush, fewer than 10 s
     lab.seconds(3)
     assert lab.orders.recovery_point == 3
 
 
 @pytest.mark.parametrize("interval_ms", [None, 5_000])
 def test_flush_all_flushes_every_log(interval_ms: int | None) -> None:
-    """An orderly shutdown leaves no data for the system to write back."""
+    """An orderly shutdown must leave no data to the write-back."""
     lab = FlusherLab(BrokerConfig(log_flush_interval_ms=interval_ms))
     lab.append(lab.orders)
     lab.append(lab.payments)

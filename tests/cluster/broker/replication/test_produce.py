@@ -1,8 +1,9 @@
-"""Produce of real clients: stored as sent, once for each sequence, on brokers that crash.
+"""Produce requests of real clients: stored as sent, and once each, also on brokers that crash.
 
-`lab` is a cluster of three brokers in virtual time; broker 0 leads orders-0. `lab.client` sends
-requests to the broker of its first argument. A real client's batch is in Kafka's own format. An
-idempotent producer numbers its records, so that a broker recognises a batch that is sent again.
+An idempotent producer numbers its records (sequence numbers), so that a broker recognises a batch
+that is sent again. A real client's batch is in Kafka's own format. `lab` is a cluster of three
+brokers in virtual time; broker 0 leads orders-0. The first argument of `lab.client`'s methods is
+the broker that gets the request.
 """
 
 from collections.abc import Awaitable
@@ -32,7 +33,7 @@ from tests.support.recorded_batches import recorded_batches
 P0 = TopicPartition(ORDERS, 0)
 PRODUCER = 7
 BROKERS_HEADER_BYTES = 16
-"""Base offset, length and leader epoch: the part of Kafka's batch header that a broker writes."""
+"""The broker writes this part of a batch's header: base offset, length and leader epoch."""
 
 
 def produced(*values: str, sequence: int = 0) -> RecordBatch:
@@ -43,7 +44,7 @@ def produced(*values: str, sequence: int = 0) -> RecordBatch:
 def with_settings(
     *, config: BrokerConfig = NO_BALANCING, topic_config: TopicConfig | None = None
 ) -> ClusterSpec:
-    """Return three brokers; orders has one replica of each partition, partition 0 on broker 0."""
+    """Return three brokers. Topic orders has single replicas; its partition 0 is on broker 0."""
     orders = TopicSpec(
         name=ORDERS,
         partitions=3,
@@ -54,7 +55,7 @@ def with_settings(
 
 
 def test_batches_of_a_real_client_are_fetched_byte_for_byte() -> None:
-    """The records pass the leader, its followers and a restart of all brokers."""
+    """The records pass through the leader, its followers, and a restart of all brokers."""
 
     async def story(lab: BrokerLab) -> None:
         sent = [recorded for recorded in recorded_batches() if not recorded.is_transactional]
@@ -74,7 +75,7 @@ def test_batches_of_a_real_client_are_fetched_byte_for_byte() -> None:
         assert [encode_batch(batch)[BROKERS_HEADER_BYTES:] for batch in fetched.records] == [
             recorded.data[BROKERS_HEADER_BYTES:] for recorded in sent
         ]
-        # Each batch begins at the number of records before it.
+        # The base offset of a batch is the number of records before it.
         assert [batch.base_offset for batch in fetched.records] == [
             sum(len(earlier.records) for earlier in sent[:index]) for index in range(len(sent))
         ]
@@ -86,7 +87,7 @@ def test_batches_of_a_real_client_are_fetched_byte_for_byte() -> None:
 
 
 def test_answer_has_the_offsets_and_the_errors_of_records() -> None:
-    """A compacted topic refuses records without a key."""
+    """A compacted topic refuses records without a key, and names them in its answer."""
 
     async def story(lab: BrokerLab) -> None:
         accepted = await lab.client.produce_batch(0, client_batch("a", "b"))
@@ -101,7 +102,7 @@ def test_answer_has_the_offsets_and_the_errors_of_records() -> None:
 
 @pytest.mark.parametrize("is_set_by_topic", [True, False])
 def test_topic_may_override_message_size_and_timestamp_type(is_set_by_topic: bool) -> None:
-    """max.message.bytes and message.timestamp.type override the defaults of the broker."""
+    """The topic's max.message.bytes and message.timestamp.type override the broker's defaults."""
     if is_set_by_topic:
         cluster = with_settings(
             topic_config=TopicConfig(message_timestamp_type="LogAppendTime", max_message_bytes=100)
@@ -129,7 +130,10 @@ def test_topic_may_override_message_size_and_timestamp_type(is_set_by_topic: boo
 
 @pytest.mark.parametrize("topic", INTERNAL_TOPICS)
 def test_only_coordinators_write_to_internal_topics(topic: str) -> None:
-    """Otherwise a client could forge groups. Source: Kafka ReplicaManager.appendToLocalLog."""
+    """A client that could write here could forge groups.
+
+    Source: ReplicaManager.appendToLocalLog.
+    """
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.produce(0, b"a", topic=topic)
@@ -141,9 +145,9 @@ def test_only_coordinators_write_to_internal_topics(topic: str) -> None:
 
 
 def test_duplicate_is_acknowledged_like_the_first_append() -> None:
-    """A duplicate waits as long as its first append waits; later it is answered at once.
+    """A duplicate waits as long as the first append waits. Later it is answered without a wait.
 
-    The followers are paused, so that no append is acknowledged until they resume.
+    The followers are paused, so no append is acknowledged until they resume.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -161,8 +165,7 @@ def test_duplicate_is_acknowledged_like_the_first_append() -> None:
             ("again", produced("a", "b")),
         )
         for name, batch in sent:
-            # Each request has its own connection, because the answers of one connection are in
-            # order.
+            # Each request has its own connection, because one connection answers in order.
             client = TestClient(host)
             host.spawn(keep(name, client.produce_batch(0, batch)), name=name)
             await lab.seconds(0.1)
@@ -186,11 +189,11 @@ def test_duplicate_is_acknowledged_like_the_first_append() -> None:
 
 @pytest.mark.parametrize("has_power_loss", [False, True])
 def test_next_leader_recognises_batches_sent_to_the_last_one(has_power_loss: bool) -> None:
-    """A retry after a failover or a restart is not written twice.
+    """A batch that is sent again after a failover or a restart is not written twice.
 
-    1. Broker 0 dies; the next leader knows the batch "a", "b" and refuses a gap in the sequence.
+    1. Broker 0 dies. The next leader knows the batch "a", "b", and refuses a gap in the sequence.
     2. Broker 0 restarts, and copies the batch "c".
-    3. The other brokers die; broker 0 leads again, and knows "c" as well.
+    3. The other brokers die. Broker 0 leads again, and knows the batch "c", too.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -224,7 +227,10 @@ def test_next_leader_recognises_batches_sent_to_the_last_one(has_power_loss: boo
 
 
 def test_expired_producer_may_continue_with_any_sequence() -> None:
-    """A producer expires after producer.id.expiration.ms, 2 s here; the check runs every second."""
+    """A producer is forgotten after producer.id.expiration.ms, here 2 s, and may then begin anew.
+
+    The check runs every second.
+    """
     config = BrokerConfig(
         auto_leader_rebalance_enable=False,
         producer_id_expiration_ms=2_000,
@@ -239,14 +245,14 @@ def test_expired_producer_may_continue_with_any_sequence() -> None:
         gap = produced("b", sequence=9)
         refused = await lab.client.produce_batch(0, gap)
         assert refused.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        await lab.seconds(4)  # the expiry of 2 s, and a check
+        await lab.seconds(4)  # longer than the expiry and the interval of the check
         assert (await lab.client.produce_batch(0, gap)).base_offset == 1
 
     BrokerLab(with_settings(config=config)).run(story)
 
 
 def test_every_broker_assigns_producer_ids_and_none_twice() -> None:
-    """The request has no transactional id; the cluster has no `__transaction_state`."""
+    """The producers have no transactional id, and the cluster has no topic of transactions."""
 
     async def story(lab: BrokerLab) -> None:
         ids: list[int] = []
@@ -273,18 +279,20 @@ def test_every_broker_assigns_producer_ids_and_none_twice() -> None:
         await lab.restart(1)
         await lab.runtime.crash(lab.controller)
         await lab.runtime.restart(lab.controller)
-        await lab.seconds(12)  # the old session of 9 s ends, and the broker registers again
+        await lab.seconds(12)  # broker 1's old session of 9 s ends, and it registers again
         for broker_id in (1, 0, 1):
             await ask(broker_id)
-        assert len(set(ids)) == len(ids) == 9  # six requests before the restarts, three after
+        # Six requests before the restarts and three after them got different ids.
+        assert len(set(ids)) == len(ids) == 9
 
     BrokerLab(broker_cluster()).run(story)
 
 
 def test_repeated_append_completes_with_the_first_one() -> None:
-    """A duplicate waits for the offset of its first append, so it may overtake a later append.
+    """A duplicate waits for the end offset of its first append, not for the present log end.
 
-    The follower fetches from offset 1: it has the first record, and not the second.
+    So it can complete before a later append. The follower fetches from offset 1: it has the first
+    record and not the second.
     """
     log = PartitionLog(P0, MemoryLogStorage())
     partition = Partition(P0, BrokerId(0), log, ReplicaConfig())

@@ -1,9 +1,9 @@
-"""A leader that skips quiet partitions answers and counts like one that reads everything.
+"""A leader that skips quiet partitions answers and counts as one that reads all partitions.
 
-A partition is quiet for a follower if the follower's last Fetch found nothing new there, and
-nothing has changed since. `QuietFetches` remembers quiet partitions; `NeverQuiet`, the reference,
-remembers none. A, B and C are the brokers: A leads, B and C follow. A parked Fetch waits for new
-records.
+A partition is quiet for a follower if the follower's last Fetch found nothing new in it, and if
+nothing has changed since. `QuietFetches` remembers quiet partitions and skips them. `NeverQuiet`
+remembers none; its answers are what is expected. A, B and C are the brokers: A leads, B and C
+follow. A parked Fetch waits for new records. The ISR is the set of in-sync replicas.
 """
 
 import random
@@ -32,7 +32,7 @@ STEPS = 300
 
 
 class NeverQuiet(QuietFetches):
-    """Remembers no quiet partition: every partition is read for every Fetch."""
+    """Remembers no quiet partition, so every Fetch reads every partition."""
 
     def topic(
         self, topic: FetchTopic, replica_id: int, replica_epoch: int, *, is_new: bool
@@ -42,7 +42,7 @@ class NeverQuiet(QuietFetches):
 
 
 class Leader:
-    """The partitions that a broker leads, with the change reports of a ReplicaManager."""
+    """The partitions that a broker leads; it reports their changes as a ReplicaManager does."""
 
     def __init__(self, quiet: type[QuietFetches]) -> None:
         self.eligible = {A: BrokerEpoch(100), B: BrokerEpoch(101), C: BrokerEpoch(102)}
@@ -51,7 +51,7 @@ class Leader:
         self.proposals: dict[PartitionKey, IsrProposal] = {}
         self.epoch = 1
         self.log: list[object] = []
-        """Effects of all Fetches and proposals so far."""
+        """The effects of all Fetches and proposals so far, in order."""
         for index in range(PARTITIONS):
             name = TopicPartition(TOPIC, index)
             partition = Partition(
@@ -71,7 +71,7 @@ class Leader:
         )
 
     def lead(self, index: int, isr: tuple[BrokerId, ...], *, now_us: int) -> None:
-        """Apply metadata of a partition, with a new leader epoch."""
+        """Apply metadata with a new leader epoch to a partition."""
         name = TopicPartition(TOPIC, index)
         self.quiet.changed(name)
         self.epoch += 1
@@ -90,7 +90,7 @@ class Leader:
         self.quiet.changed(name)
 
     def fetched(self, partition: Partition, result: FetchResult) -> None:
-        """Take the effects of a follower's progress, as a ReplicaManager does."""
+        """Apply what a follower's Fetch changes, as a ReplicaManager does."""
         name = partition.topic_partition
         self.log.append((name, result.new_high_watermark, result.proposal))
         if result.new_high_watermark is not None:
@@ -99,7 +99,7 @@ class Leader:
             self.proposals[name] = result.proposal
 
     def shrink(self, now_us: int) -> None:
-        """Propose the ISRs without the followers that lag."""
+        """Propose, for each partition, an ISR without the followers that lag."""
         for name, partition in self.partitions.items():
             proposal = partition.maybe_shrink_isr(now_us)
             self.log.append(proposal)
@@ -127,7 +127,7 @@ class Leader:
         self.proposals.clear()
 
     def state(self) -> list[object]:
-        """Return the state of each partition that Fetches may change."""
+        """Return what Fetches may change in each partition."""
         return [
             (partition.isr, partition.high_watermark, partition.isr_in_flight)
             for partition in self.partitions.values()
@@ -135,7 +135,7 @@ class Leader:
 
 
 class Follower:
-    """Sends equal Fetches to two leaders, which must answer equally."""
+    """A follower that sends the same Fetches to two leaders, which must give the same answers."""
 
     def __init__(self, broker: BrokerId, epoch: int) -> None:
         self.broker = broker
@@ -143,13 +143,13 @@ class Follower:
         self.ends = dict.fromkeys(range(PARTITIONS), 0)
         self.last_topic = FetchTopic(topic=TOPIC, partitions=())
         self.parked: tuple[FetchRequest, FetchResponse, FetchResponse] | None = None
-        """A Fetch that waits, with the first answers of both leaders."""
+        """A Fetch that waits, with the answers of both leaders at its arrival."""
 
     def request(self, leader: Leader) -> FetchRequest:
-        """Return a Fetch from the follower's log ends.
+        """Return a Fetch from the ends of the follower's logs.
 
-        If no position has changed, the Fetch has the same FetchTopic object as the last one, as a
-        real follower's has: QuietFetches compares objects before their values.
+        If no position has changed since the last Fetch, the request has the same FetchTopic object.
+        A real follower's has, too: QuietFetches first compares objects, and only then their values.
         """
         positions = []
         for index, end in self.ends.items():
@@ -172,14 +172,14 @@ class Follower:
         )
 
     def take(self, response: FetchResponse) -> None:
-        """Append the records of an answer, of which only the ends matter here."""
+        """Append the records of an answer; only the ends of the logs are kept."""
         for data in response.responses[0].partitions:
             for batch in data.records:
                 self.ends[data.partition_index] = batch.last_offset + 1
 
 
 def fetch_again(follower: Follower, quiet: Leader, plain: Leader, now_us: int) -> None:
-    """Read a parked Fetch again, as a broker does when one of the logs has grown."""
+    """Read a parked Fetch again, as a broker does when a log has grown."""
     if follower.parked is None:
         return
     request, quiet_answer, plain_answer = follower.parked
@@ -193,7 +193,7 @@ def fetch_again(follower: Follower, quiet: Leader, plain: Leader, now_us: int) -
 
 
 def fetch(follower: Follower, quiet: Leader, plain: Leader, now_us: int) -> None:
-    """Send a Fetch to both leaders; park the Fetch if the leaders let it wait."""
+    """Send a Fetch to both leaders. If it must wait for records, keep it in `parked`."""
     request = follower.request(quiet)
     reads: tuple[FetchRead, FetchRead] = (
         quiet.reader.read(request, now_us),
@@ -208,9 +208,9 @@ def fetch(follower: Follower, quiet: Leader, plain: Leader, now_us: int) -> None
 
 @pytest.mark.parametrize("seed", range(30))
 def test_skipping_quiet_partitions_changes_no_answer_and_no_count(seed: int) -> None:
-    """The drawn events: appends, Fetches, ISR changes, new leader epochs, restarts of followers.
+    """The events are drawn: appends, Fetches, ISR changes, leader epochs, restarts of followers.
 
-    `quiet` is a leader that skips quiet partitions, `plain` one that reads all of them.
+    `quiet` is the leader that skips quiet partitions, `plain` the one that reads all of them.
     """
     rng = random.Random(seed)
     quiet, plain = Leader(QuietFetches), Leader(NeverQuiet)
@@ -223,7 +223,7 @@ def test_skipping_quiet_partitions_changes_no_answer_and_no_count(seed: int) -> 
         index = rng.randrange(PARTITIONS)
         follower = rng.choice(followers)
 
-        # Half of the events are Fetches; a new leader epoch or a restart is rare.
+        # Half of the events are Fetches. A new leader epoch or a restart is rare.
         draw = rng.random()
         if draw < 0.25:
             for leader in (quiet, plain):
@@ -250,11 +250,12 @@ def test_skipping_quiet_partitions_changes_no_answer_and_no_count(seed: int) -> 
 
 
 def test_quiet_partition_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A follower of hundreds of partitions usually lacks records of one, which alone is read."""
+    """A follower of hundreds of partitions usually lacks records of a single one."""
     leader, follower = Leader(QuietFetches), Follower(B, 101)
-    for now_us in (1, 2):  # two Fetches with equal positions and no records: all become quiet
+    # After two Fetches with equal positions and without records, all partitions are quiet.
+    for now_us in (1, 2):
         leader.reader.read(follower.request(leader), now_us)
-    # A follower's Fetch calls `fetch_nothing` for each partition that it reads.
+    # The leader calls `fetch_nothing` for each partition that it reads.
     read_partitions: list[int] = []
     fetch_nothing = Partition.fetch_nothing
 
@@ -275,9 +276,10 @@ def test_quiet_partition_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> N
 def test_whole_run_is_unchanged_without_the_skipping(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """A space is a file from which a seed draws an experiment; `play_seed` returns its digests.
+    """`play_seed` plays the experiment that a seed draws from a space, and returns the digests.
 
-    They would differ if a broker did not report a change of a partition to QuietFetches.
+    A space is a file of experiments to draw from; a digest is a hash of the run's trace. The
+    digests would differ if a broker did not report each change of a partition to QuietFetches.
     """
     space = load_space("reference")
     with_skipping = play_seed(space, seed)

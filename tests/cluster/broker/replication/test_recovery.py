@@ -1,8 +1,9 @@
-"""Brokers that lose power: the data that is lost, the data that is kept, and the restart.
+"""Brokers that lose power: the data that are lost, the data that remain, and the restart.
 
-`lab` is a cluster of three brokers in virtual time; `lab.storages` has their disks. Only flushed
-data survives a power loss: flushed by Kafka, or written back by the operating system. A checkpoint
-is a small file with an offset for each partition, which survives a power loss.
+Only flushed data survive a power loss: data that Kafka has flushed to the disk, or that the
+operating system has written back by itself. A checkpoint is a small file with an offset for each
+partition, which survives. The high watermark is the offset below which all in-sync replicas have
+the records. `lab` is a cluster of three brokers in virtual time; `lab.storages` has their disks.
 """
 
 import json
@@ -32,12 +33,12 @@ ALL = {0, 1, 2}
 
 
 async def lose_power(lab: BrokerLab, broker_id: int) -> None:
-    """Kill a broker and its unflushed data."""
+    """End a broker by a power loss, which removes its unflushed data."""
     await lab.runtime.power_loss(broker_name(broker_id))
 
 
 def single_replica(config: BrokerConfig, *, flush_messages: int | None = None) -> ClusterSpec:
-    """Return three brokers; orders has one replica of each partition, partition 0 on broker 0."""
+    """Return three brokers. Topic orders has single replicas; its partition 0 is on broker 0."""
     orders = TopicSpec(
         name=ORDERS,
         partitions=3,
@@ -64,7 +65,7 @@ def single_replica(config: BrokerConfig, *, flush_messages: int | None = None) -
 def test_flushed_records_of_a_single_replica_survive_a_power_loss(
     config: BrokerConfig, flush_messages: int | None, kept: list[bytes]
 ) -> None:
-    """No other replica has the records, and by default no broker flushes them.
+    """By default no broker flushes its records, and here no other replica has them.
 
     With flush.messages=2 the second record flushes both.
     """
@@ -86,14 +87,14 @@ def test_flushed_records_of_a_single_replica_survive_a_power_loss(
 
 
 def test_written_back_records_of_a_single_replica_survive_a_power_loss() -> None:
-    """Linux writes back data that is dirty for 30 s; younger data is lost."""
+    """Linux writes dirty data back after 30 s. Data that are younger at the power loss are lost."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.produce(0, b"old")
-        await lab.seconds(36)  # 30 s, and up to 5 s until the next check
+        await lab.seconds(36)  # 30 s, and up to 5 s more until the next check
         await lab.client.produce(0, b"young")
         await lose_power(lab, 0)
-        await lab.seconds(10)  # the session of 9 s ends
+        await lab.seconds(10)  # the broker's session of 9 s ends
         await lab.restart(0)
         await lab.until(lambda status: status.partitions[P0].leader == 0)
         await lab.seconds(1)
@@ -105,11 +106,11 @@ def test_written_back_records_of_a_single_replica_survive_a_power_loss() -> None
 
 
 def test_high_watermark_checkpoint_beyond_the_log_end_is_lowered() -> None:
-    """The checkpoint survives the power loss, the records do not."""
+    """The checkpoint survives the power loss, but the records that it counts do not."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.produce(0, b"a", b"b")
-        await lab.seconds(6)  # the checkpoint is written every 5 s
+        await lab.seconds(6)  # longer than the interval of the checkpoint, 5 s
         await lose_power(lab, 0)
         await lab.restart(0)
         disk = lab.storages[broker_name(0)]
@@ -119,8 +120,8 @@ def test_high_watermark_checkpoint_beyond_the_log_end_is_lowered() -> None:
 
         await lab.seconds(6)
         content = disk.read_checkpoint(REPLICATION_OFFSET_CHECKPOINT) or b""
-        # The high watermark is lowered to the log's end, 0. The restarted broker has not followed a
-        # leader yet: it cannot register before its old session ends.
+        # The high watermark is lowered to the log end, 0. The broker has not followed a leader yet:
+        # it can register again only when its old session has ended.
         assert decode_offset_checkpoint(content)[P0] == 0
 
         await lab.until(lambda status: status.partitions[P0].leader == 1)
@@ -133,12 +134,12 @@ def test_high_watermark_checkpoint_beyond_the_log_end_is_lowered() -> None:
 
 
 def test_preloaded_commits_are_flushed_from_the_start() -> None:
-    """Preloaded records stand for old commits of a cluster, which were flushed long ago."""
+    """Preloaded records stand for commits from long before the run, so they count as flushed."""
 
     async def story(lab: BrokerLab) -> None:
         await lose_power(lab, 1)
         await lab.restart(1)
-        # 2,000 records in batches of 500.
+        # 2,000 records in batches of 500 are four batches.
         assert len(lab.storages[broker_name(1)].log(offsets_partition(1))) == 4
         assert lab.events(TraceKind.LOG_RECOVERED, "broker-1") == []
 
@@ -147,9 +148,9 @@ def test_preloaded_commits_are_flushed_from_the_start() -> None:
 
 
 def test_torn_tail_of_a_file_is_traced_and_logged(tmp_path: Path) -> None:
-    """A kill of a real process may interrupt a write, which leaves a part of a batch in the file.
+    """A process that is killed while it writes may leave a part of a batch in its file: a torn tail.
 
-    The next incarnation cuts this part off, and reports the number of bytes.
+    The next incarnation (life) of the broker removes this part and reports its number of bytes.
     """
     FileStorage(tmp_path).log(P0).append(batch("a"))
     path = tmp_path / f"{P0}.log"

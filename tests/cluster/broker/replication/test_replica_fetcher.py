@@ -1,8 +1,9 @@
-"""A follower's fetch loop after an error: the partitions that wait, and those that do not.
+"""A follower's fetch loop after an error: which partitions wait, and which do not.
 
-A follower has one loop for each source, a broker that leads partitions of the follower. The loop
-fetches all these partitions with one request at a time. A Fetch without new records waits at the
-source for up to 500 ms (a long poll); an error is answered at once.
+A source is a broker that leads partitions that the follower follows. The follower has a loop for
+each source. The loop sends one Fetch at a time, which is for all partitions of the source. A Fetch
+without new records waits at the source for up to 500 ms (a long poll). An error is answered without
+a wait.
 """
 
 from collections.abc import Iterator
@@ -37,15 +38,15 @@ from tests.support.harness.virtual_hosts import LATENCY_US, HostLab
 MS = 1_000
 SOURCE, FOLLOWER = BrokerId(0), BrokerId(1)
 BACKOFF_US = 1_000 * MS
-"""replica.fetch.backoff.ms"""
+"""The wait after an error: replica.fetch.backoff.ms."""
 LONG_POLL_US = 500 * MS
-"""replica.fetch.wait.max.ms"""
+"""The longest wait of a Fetch at the source: replica.fetch.wait.max.ms."""
 TRIPS_US = 4 * LATENCY_US
-"""Enough time to connect to the source and to send a Fetch; far less than a long poll."""
+"""Time to connect to the source and to send a Fetch, and far less than a long poll."""
 
 
 def ignore_result(*_: object) -> None:
-    """Ignore the result of a Fetch: these tests see the Fetches at the source."""
+    """Ignore the result of a Fetch; the tests look at the Fetches that reach the source."""
 
 
 class Lab:
@@ -54,7 +55,7 @@ class Lab:
     def __init__(self) -> None:
         self.hosts = HostLab()
         self.fetches: list[tuple[int, tuple[int, ...]]] = []
-        """Time of each Fetch at the source, in us, and its partitions."""
+        """The time of each Fetch at the source, in microseconds, and its partitions."""
         self.not_led: tuple[int, ...] = ()
         """Partitions that the source does not lead."""
         host = self.hosts.host(broker_name(FOLLOWER))
@@ -63,7 +64,7 @@ class Lab:
         self.fetchers = ReplicaFetchers(host, identity, BrokerConfig(), ignore_result)
 
     def start_source(self) -> None:
-        """Let the source accept requests."""
+        """Start the source, which then accepts requests."""
         self.source = self.hosts.host(broker_name(SOURCE))
         self.source.serve(self._serve)
 
@@ -113,18 +114,21 @@ class Lab:
             for index in indexes
         )
         answer = FetchResponse(responses=(FetchableTopicResponse(topic="orders", partitions=data),))
-        # An error is answered at once; without records the answer waits, as in a long poll.
+        # An error is answered without a wait. A Fetch without records waits, as in a long poll.
         delay_us = 0 if set(self.not_led) & set(indexes) else body.max_wait_ms * MS
         self.source.after(delay_us, self.source.reply, request.request_id, answer)
 
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    """Return a lab whose fetchers, which never end by themselves, are disposed of at the end."""
+    """Return a lab.
+
+    At the end of the test its fetchers, which never end by themselves, are ended.
+    """
     lab = Lab()
     yield lab
     for host in lab.hosts.hosts:
-        host.retire()  # ends the host's incarnation: `dispose` closes the tasks of a dead one
+        host.retire()  # `dispose` ends only the tasks of a host that is dead
         host.dispose()
 
 
@@ -133,8 +137,8 @@ def test_partition_with_an_error_is_left_out_and_delays_no_other(
 ) -> None:
     """A partition with an error is fetched again after the backoff of 1 s.
 
-    A partition that is added meanwhile is fetched at once. After the backoff the partition with the
-    error may have to wait for up to 500 ms longer, for the end of the other partition's long poll.
+    A partition that is added meanwhile is fetched without a wait. The partition with the error may
+    then wait up to 500 ms longer, because the long poll of the other partition must end first.
     """
     lab.start_source()
     lab.not_led = (0,)
@@ -150,16 +154,16 @@ def test_partition_with_an_error_is_left_out_and_delays_no_other(
     lab.run_for(2_000 * MS)
     first_us = lab.fetches[0][0]
     again_us = next(time_us for time_us, indexes in lab.fetches[1:] if 0 in indexes)
-    # The long poll for partition 1, up to 500 ms, must end before the next Fetch.
+    # The long poll for partition 1, of up to 500 ms, must end before the next Fetch is sent.
     assert BACKOFF_US <= again_us - first_us <= BACKOFF_US + LONG_POLL_US + TRIPS_US
 
 
 def test_partition_added_while_the_source_backs_off_is_fetched_at_once(
     lab: Lab,
 ) -> None:
-    """A failed request delays only the partitions that were followed when it failed."""
+    """A failed request delays only the partitions that the follower had when it failed."""
     lab.follow(0)
-    lab.run_for(300 * MS)  # the source does not run yet: the Fetch of partition 0 fails
+    lab.run_for(300 * MS)  # the source is not started yet, so the Fetch of partition 0 fails
     lab.start_source()
     lab.follow(1)
     lab.run_for(TRIPS_US)

@@ -1,6 +1,7 @@
-"""Metrics of a broker's replicas under Kafka's names (docs/kafka, BEHAVIOUR 8.3).
+"""Metrics of a broker's replicas, which have Kafka's names (docs/kafka, BEHAVIOUR 8.3).
 
-`test_isr_changes` tests the counters of ISR changes.
+The ISR is the set of a partition's in-sync replicas. The counters of ISR changes are tested in
+`test_isr_changes`.
 """
 
 import pytest
@@ -24,7 +25,10 @@ GAUGES = (
 
 
 def partition(index: int, *isr: int, leader: int = ME, checks: bool = True) -> Partition:
-    """Return this broker's replica of a partition: three replicas, min.insync.replicas of 2."""
+    """Return this broker's replica of a partition with three replicas and min.insync.replicas 2.
+
+    min.insync.replicas is the least number of in-sync replicas for a write with acks=all.
+    """
     name = TopicPartition("orders", index)
     config = ReplicaConfig(min_insync_replicas=2, min_insync_check=checks)
     replica = Partition(name, ME, PartitionLog(name, MemoryLogStorage()), config)
@@ -46,16 +50,16 @@ def partition(index: int, *isr: int, leader: int = ME, checks: bool = True) -> P
 
 @pytest.mark.parametrize("checks", [True, False])
 def test_partition_that_lacks_replicas_is_counted_by_its_leader_only(checks: bool) -> None:
-    """If the followers counted it, too, the sum over all brokers would count it several times.
+    """If followers counted such a partition, the sum over all brokers would count it repeatedly.
 
-    The guard `min_insync_check` makes no difference.
+    `min_insync_check`, a check that an experiment can switch off, makes no difference.
     """
     replicas = [
         partition(0, 0, 1, 2, checks=checks),
         partition(1, 0, 1, checks=checks),
         partition(2, 0, checks=checks),
         partition(3, 1, leader=1, checks=checks),
-        partition(4, 1, leader=-1, checks=checks),  # without a leader
+        partition(4, 1, leader=-1, checks=checks),  # -1: the partition has no leader
     ]
     metrics = ReplicaMetrics(
         HostLab().host("broker-0"),
@@ -63,13 +67,13 @@ def test_partition_that_lacks_replicas_is_counted_by_its_leader_only(checks: boo
         interval_us=0,  # no sampling: the test reads the values itself
     )
     values = metrics.values()
-    # Five partitions, of which this broker leads 0, 1 and 2. Of these, 1 and 2 lack a replica in
-    # their ISR, and the ISR of 2 is below min.insync.replicas.
+    # The broker has five partitions, and leads 0, 1 and 2. The ISRs of 1 and 2 lack replicas, and
+    # the ISR of 2 is smaller than min.insync.replicas.
     assert [values[name] for name in GAUGES] == [5, 3, 2, 1]
 
 
 def test_broker_without_partitions_reports_zero_for_each_metric() -> None:
-    """Every name exists from the start."""
+    """A reader of the metrics finds every name from the start."""
     values = ReplicaMetrics(HostLab().host("broker-0"), {}, interval_us=0).values()
     assert set(values.values()) == {0}
     assert set(GAUGES) < set(values)

@@ -1,7 +1,8 @@
-"""Brokers replicate: produce, fetch, high watermark, ISR, and the restart of a broker.
+"""Replication between brokers: produce, fetch, high watermark, and the restart of a broker.
 
-`lab` is a cluster of three brokers in virtual time. Broker 0 leads orders-0; `lab.client.produce(0,
-b"a")` sends it a record with acks=all.
+The high watermark is the offset below which all in-sync replicas have the records. `lab` is a
+cluster of three brokers in virtual time. Broker 0 leads orders-0. `lab.client.produce(0, b"a")`
+sends it a record with acks=all (the answer waits for all in-sync replicas).
 """
 
 from partition_log.checkpoints import REPLICATION_OFFSET_CHECKPOINT, decode_offset_checkpoint
@@ -23,7 +24,7 @@ P0 = TopicPartition(ORDERS, 0)
 async def list_offset(
     lab: BrokerLab, broker_id: int, timestamp: int
 ) -> ListOffsetsPartitionResponse:
-    """Ask a broker for the offset of a time in orders-0."""
+    """Ask a broker for the offset in orders-0 that belongs to a timestamp."""
     partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     response = await lab.client.call(
         broker_id,
@@ -34,9 +35,9 @@ async def list_offset(
 
 
 def test_produce_is_acknowledged_within_a_fetch_round_trip() -> None:
-    """An append ends the long polls of the followers, so that they fetch it at once.
+    """A Fetch of a follower waits for records (a long poll). An append ends this wait.
 
-    Otherwise it would be acknowledged up to 500 ms later.
+    If it did not, the append would be acknowledged up to 500 ms later.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -48,7 +49,7 @@ def test_produce_is_acknowledged_within_a_fetch_round_trip() -> None:
 
 
 def test_parked_consumer_fetch_is_answered_when_the_high_watermark_advances() -> None:
-    """The parked Fetch must not wait for the end of its max_wait_ms, 20 s here."""
+    """A parked Fetch waits for records. New records end the wait before its max_wait_ms, 20 s."""
 
     async def story(lab: BrokerLab) -> None:
         host = lab.client.host
@@ -59,12 +60,12 @@ def test_parked_consumer_fetch_is_answered_when_the_high_watermark_advances() ->
             fetched.append((lab.runtime.now_us(), values_of(data)))
 
         async def produce() -> None:
-            # On the fetch's connection the Produce would wait behind the parked Fetch.
+            # Another connection, because the Produce would wait behind the parked Fetch.
             other = type(lab.client)(host)
             await other.produce(0, b"a")
 
         host.spawn(consume(), name="consume")
-        await lab.seconds(2)  # the Fetch arrives, and is parked
+        await lab.seconds(2)  # enough for the Fetch to arrive and wait
         begun_us = lab.runtime.now_us()
         host.spawn(produce(), name="produce")
         await lab.seconds(1)
@@ -76,7 +77,7 @@ def test_parked_consumer_fetch_is_answered_when_the_high_watermark_advances() ->
 
 
 def test_replicas_have_byte_identical_logs() -> None:
-    """Followers append the leader's batches unchanged."""
+    """Followers append the leader's batches without a change."""
 
     async def story(lab: BrokerLab) -> list[tuple[RecordBatch, ...]]:
         for number in range(20):
@@ -94,17 +95,20 @@ def test_replicas_have_byte_identical_logs() -> None:
 
 
 def test_high_watermark_checkpoint_survives_a_restart_before_the_broker_registers() -> None:
-    """A restarted broker may die again before it has metadata: the checkpoint must stay right."""
+    """A restarted broker may die again before it has metadata. The checkpoint must stay right.
+
+    The checkpoint is the file in which a broker keeps its high watermarks.
+    """
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.produce(0, b"a")
-        await lab.seconds(6)  # the checkpoint is written every 5 s
+        await lab.seconds(6)  # longer than the interval of the checkpoint, 5 s
         written = lab.storages[broker_name(0)].read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
         assert decode_offset_checkpoint(written or b"")[P0] == 1
         await lab.kill(0)
         await lab.restart(0)
         await lab.seconds(6)
-        # The old session of the broker, 9 s, still lasts: it is not registered again yet.
+        # The broker's old session of 9 s has not ended yet, so the broker is not registered again.
         assert lab.events(TraceKind.BROKER_FENCED) == []
         again = lab.storages[broker_name(0)].read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
         assert decode_offset_checkpoint(again or b"")[P0] == 1
