@@ -1,8 +1,11 @@
-"""A broker stops as on SIGTERM: leaders move, then the process ends.
+"""A broker stops as after SIGTERM: its leaderships move to other brokers, then its process ends.
 
-A real cluster's times are in docs/kafka (MEASURED_FAILOVER term). `lab` is a cluster of three
-brokers in virtual time. Partition n begins on broker n, so that OLD, the number of the group's
-offsets partition, is also that of the coordinator's broker.
+In this controlled shutdown the broker asks the controller for permission to stop. The controller
+elects other leaders, and agrees when all active brokers know them. Then it fences the broker, that
+is, counts it as dead. The times of a real cluster are in docs/kafka (MEASURED_FAILOVER term).
+
+`lab` is a cluster of three brokers in virtual time. Partition n of the offsets topic is first on
+broker n. So OLD, the number of the group's offsets partition, is also the coordinator's broker.
 """
 
 import json
@@ -23,12 +26,12 @@ OFFSETS = str(offsets_partition(PARTITION))
 
 
 def is_down(status: ClusterStatus) -> bool:
-    """Return True once the stopping broker's process has ended."""
+    """Return True once the process of the stopping broker has ended."""
     return status.nodes[broker_name(OLD)] is NodeState.DOWN
 
 
 def detail(row: TraceRow) -> dict[str, object]:
-    """Return a row's detail, which is JSON."""
+    """Return the detail of a row, which is JSON."""
     assert row.detail is not None
     loaded = json.loads(row.detail)
     assert isinstance(loaded, dict)
@@ -36,7 +39,10 @@ def detail(row: TraceRow) -> dict[str, object]:
 
 
 def unloads(lab: BrokerLab) -> list[TraceRow]:
-    """Return the broker's unloads in leader epoch 1, in which the next broker leads."""
+    """Return the broker's unloads in leader epoch 1, in which the next broker leads.
+
+    An unload drops the groups of an offsets partition from memory.
+    """
     return [
         row
         for row in lab.events(TraceKind.UNLOAD_COMPLETED, broker_name(OLD))
@@ -45,14 +51,14 @@ def unloads(lab: BrokerLab) -> list[TraceRow]:
 
 
 async def shut_down(lab: BrokerLab) -> int:
-    """Shut the coordinator's broker down; return the time at which the shutdown began."""
+    """Shut the coordinator's broker down, and return the time at which the shutdown began."""
     begun_us = lab.runtime.now_us()
     await lab.runtime.shut_down(broker_name(OLD))
     return begun_us
 
 
 def test_shutdown_moves_the_coordinator_within_tens_of_milliseconds() -> None:
-    """No session has to end first; the old coordinator unloads while the new one loads."""
+    """No session has to end before the election. The old coordinator unloads, the new one loads."""
 
     async def story(lab: BrokerLab) -> tuple[int, int, int, int]:
         begun_us = await shut_down(lab)
@@ -79,17 +85,18 @@ def test_shutdown_moves_the_coordinator_within_tens_of_milliseconds() -> None:
         )
 
     decided_us, loaded_us, unload_to_load_us, fenced_us = BrokerLab(broker_cluster()).run(story)
-    # The first three bounds exclude a wait for the end of a session (9 s) or a heartbeat (2 s).
+    # The first three bounds are shorter than a session (9 s) and than a heartbeat interval (2 s).
     assert decided_us < 20_000
     assert loaded_us < 200_000
     assert unload_to_load_us < 100_000
-    # The controller fences the broker once the others have reported the new metadata offset, with
-    # their next heartbeats, due within 2 s. The broker asks after 50 ms, and then every 2 s.
+    # The controller fences the broker when the others have reported that they know the new leaders.
+    # They do so with their next heartbeats, within 2 s. The broker asks after 50 ms, and then
+    # every 2 s.
     assert 50_000 < fenced_us < 4_500_000
 
 
 def test_shutdown_of_a_starting_broker_ends_at_once() -> None:
-    """The broker leads no partition yet, so it needs no permission of the controller."""
+    """The broker leads no partition yet, so it does not need the controller's permission."""
 
     async def story(lab: BrokerLab) -> int:
         await lab.kill(OLD)
@@ -98,18 +105,18 @@ def test_shutdown_of_a_starting_broker_ends_at_once() -> None:
         await lab.until(is_down)
         return lab.runtime.now_us() - begun_us
 
-    # The time of a few messages: the shutdown does not wait for a heartbeat, due every 2 s.
+    # This is the time of a few messages, far less than the heartbeat interval of 2 s.
     assert BrokerLab(broker_cluster()).run(story) < 30_000
 
 
 def test_broker_that_exits_without_flushing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: a shutdown leaves the flush to the operating system."""
+    """Planted bug: a shutdown does not flush the logs to the disk, but leaves it to the system."""
     monkeypatch.setattr(LogFlusher, "flush_all", lambda _flusher: None)
     lab = BrokerLab(broker_cluster())
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(OLD, GROUP, 5)
-        lab.runtime._checks_invariants = True  # checks each node before its process exits
+        lab.runtime._checks_invariants = True  # each node is then checked before its process exits
         await shut_down(lab)
         await lab.until(is_down)
 

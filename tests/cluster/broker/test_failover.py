@@ -1,7 +1,8 @@
-"""The coordinator is killed: detection, election, load, discovery (BEHAVIOUR 6.3, FO-01, FO-04).
+"""The coordinator is killed: its death is detected, another is elected, loads, and is found.
 
-The section and the cases are those of docs/kafka/BEHAVIOUR.md. `lab` is a cluster of three brokers
-in virtual time.
+BEHAVIOUR 6.3 is a section, and FO-01 and FO-04 are cases, of docs/kafka/BEHAVIOUR.md. A broker is
+fenced when the controller counts it as dead: one session after its last heartbeat. `lab` is a
+cluster of three brokers in virtual time.
 """
 
 import pytest
@@ -17,21 +18,21 @@ from tests.support.harness.brokers import BrokerLab, broker_cluster
 
 GROUP = "group"
 PARTITION = partition_for(GROUP, 3)
-"""Partition of __consumer_offsets with the group's records."""
+"""The group's offsets partition: the partition of __consumer_offsets with the group's records."""
 OLD, NEW = PARTITION, (PARTITION + 1) % 3
-"""First leader of that partition, and the broker that succeeds it."""
+"""The first leader of that partition, and the broker that leads it next."""
 
 
 def moved(status: ClusterStatus) -> bool:
-    """Return True once the group's partition has its second leader."""
+    """Return True once the second leader of the group's partition is elected."""
     return status.partitions[offsets_partition(PARTITION)].leader == NEW
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_killed_broker_is_fenced_between_session_minus_heartbeat_and_session(seed: int) -> None:
-    """The session of 9 s runs from the last heartbeat, which was sent up to 2 s before the kill.
+    """The session of 9 s counts from the last heartbeat, which is up to 2 s before the kill.
 
-    Each seed kills at another phase of the heartbeats. The upper bound has half a second to spare.
+    Each seed kills at another time between two heartbeats. The upper bound has 0.5 s to spare.
     """
 
     async def story(lab: BrokerLab) -> int:
@@ -45,7 +46,10 @@ def test_killed_broker_is_fenced_between_session_minus_heartbeat_and_session(see
 
 
 def test_new_coordinator_is_named_before_it_serves() -> None:
-    """The metadata cache is updated first, so the named broker may answer NOT_COORDINATOR."""
+    """A broker first updates its metadata, and then loads its groups.
+
+    So the broker that an answer names may still answer NOT_COORDINATOR.
+    """
 
     async def story(lab: BrokerLab) -> list[ErrorCode]:
         await lab.kill(OLD)
@@ -56,7 +60,7 @@ def test_new_coordinator_is_named_before_it_serves() -> None:
             if named.node_id == NEW:
                 answer = await lab.client.commit(NEW, GROUP, 1)
                 errors.append(answer.topics[0].partitions[0].error_code)
-        # Each error once, in the order of its first answer.
+        # Each error is listed once, in the order of the first answers with it.
         return list(dict.fromkeys(errors))
 
     assert BrokerLab(broker_cluster()).run(story) == [
@@ -67,10 +71,11 @@ def test_new_coordinator_is_named_before_it_serves() -> None:
 
 
 def test_phases_of_a_failover_are_close_to_a_real_cluster() -> None:
-    """A real cluster needs 42 to 142 ms from the decision to the election's line in a broker's log.
+    """The times from the controller's decision to the election, and to the end of the load.
 
-    From this line to the end of the load it needs 8 to 142 ms (docs/kafka, MEASURED_FAILOVER kill).
-    The test's lower bounds are the CostModel's: `publish_us` is 30 ms, `load_fixed_us` 5 ms.
+    In a real cluster a broker's log shows the election 42 to 142 ms after the decision, and the end
+    of the load 8 to 142 ms after that (docs/kafka, MEASURED_FAILOVER kill). The test's lower bounds
+    are the CostModel's: `publish_us` is 30 ms, `load_fixed_us` is 5 ms.
     """
 
     async def story(lab: BrokerLab) -> tuple[int, int]:
@@ -88,7 +93,7 @@ def test_phases_of_a_failover_are_close_to_a_real_cluster() -> None:
 
 
 def test_large_log_lengthens_the_load_while_the_broker_sends_heartbeats() -> None:
-    """A load of 200,000 commit records: the broker is not fenced and answers other requests."""
+    """While it loads 200,000 commits, a broker sends heartbeats and answers other requests."""
     spec = PreloadSpec(partition=PARTITION, commit_records=200_000)
 
     async def story(lab: BrokerLab) -> int:
@@ -96,7 +101,7 @@ def test_large_log_lengthens_the_load_while_the_broker_sends_heartbeats() -> Non
         await lab.until(moved)
         # The load begins 30 ms (`publish_us`) after the election, and takes more than 60 ms.
         await lab.seconds(0.06)
-        # In the middle of the load the broker answers a commit and serves a data partition.
+        # The load is in progress: a commit is refused, and a data partition works.
         preloaded_group = group_ids(spec, 3)[0]
         answer = await lab.client.commit(NEW, preloaded_group, 1)
         assert answer.topics[0].partitions[0].error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -107,12 +112,12 @@ def test_large_log_lengthens_the_load_while_the_broker_sends_heartbeats() -> Non
         (started,) = _of_epoch_1(lab.events(TraceKind.LOAD_STARTED))
         (completed,) = _of_epoch_1(lab.events(TraceKind.LOAD_COMPLETED))
         assert completed.offset == 200_000
-        assert len(lab.events(TraceKind.BROKER_FENCED)) == 1  # the killed broker only
+        assert len(lab.events(TraceKind.BROKER_FENCED)) == 1  # only the killed broker
         status = await lab.runtime.status()
         assert [group.coordinator for group in status.groups[preloaded_group]] == [NEW]
         return completed.time_us - started.time_us
 
-    # The CostModel's 300 ns for each of 200,000 records are 60 ms.
+    # 200,000 records at 300 ns each, by the CostModel, are 60 ms.
     assert 60_000 <= BrokerLab(broker_cluster(preload=(spec,))).run(story) <= 1_000_000
 
 

@@ -1,13 +1,13 @@
 """Brokers that learn of an election at different times.
 
 `lab` is a cluster of three brokers in virtual time. Partition n of each topic has the replicas n,
-n + 1 and n + 2 (modulo 3), and broker n is its first leader.
+n + 1 and n + 2 (modulo 3), and broker n leads it first.
 
-- Broker OLD first leads the group's offsets partition, which has the number PARTITION.
-- Broker NEW leads it after a shutdown of OLD.
+- Broker OLD first leads the group's offsets partition, whose number is PARTITION.
+- Broker NEW leads this partition after a shutdown of OLD.
 - Broker OTHER follows.
 
-Election and zombie coordinators: docs/kafka, BEHAVIOUR 6.2 and 6.4.
+Kafka's elections are in docs/kafka, BEHAVIOUR 6.2, coordinators that were replaced in 6.4.
 """
 
 import msgspec
@@ -30,16 +30,16 @@ OFFSETS = offsets_partition(PARTITION)
 
 
 def error_of(response: OffsetCommitResponse) -> ErrorCode:
-    """Return the error of the only partition."""
+    """Return the error of the only partition in the answer."""
     return response.topics[0].partitions[0].error_code
 
 
 async def heal(lab: BrokerLab) -> None:
-    """Withdraw all rules of links, so that messages pass again."""
+    """Withdraw all rules of links, so that all messages pass again."""
     await lab.runtime.set_link_rules([])
 
 
-# -- follower and leader learn of an election at different times --
+# -- the follower and the leader learn of an election at different times --
 
 
 @pytest.mark.parametrize("late", [NEW, OTHER])
@@ -48,19 +48,20 @@ def test_commits_wait_a_fetch_backoff_if_the_follower_learns_of_an_election_befo
 ) -> None:
     """In a real cluster some moves of a leader take 1 s longer (docs/kafka, MEASURED_FAILOVER 5).
 
-    1. A follower fetches from the new leader, which has not applied its leadership yet.
-    2. The Fetch is refused, and the follower retries after replica.fetch.backoff.ms, a second.
-    3. Until then no record is acknowledged.
+    1. A follower fetches from the new leader, which does not know yet that it leads.
+    2. The Fetch is refused. The follower repeats it after replica.fetch.backoff.ms, a second.
+    3. Until then no record is acknowledged, because the follower does not have it.
 
-    If the leader applies the metadata first, no commit waits. The broker `late` gets the metadata
+    If the leader learns of the election first, no commit waits. The broker `late` learns of it
     last.
     """
 
     async def end_long_polls(lab: BrokerLab) -> None:
         """For 0.1 s, append records that end every long poll of the followers of broker NEW.
 
-        A follower has one Fetch at a time to each broker, for all partitions that this broker
-        leads. It adds the offsets partition with its next Fetch, so the parked Fetch has to end.
+        A long poll is a Fetch that waits for records. A follower has one Fetch at a time to each
+        broker, for all partitions that this broker leads. So the follower can add the offsets
+        partition only after its waiting Fetch has ended.
         """
         partition = NEW  # broker n leads partition n of orders
         for _ in range(10):
@@ -79,34 +80,34 @@ def test_commits_wait_a_fetch_backoff_if_the_follower_learns_of_an_election_befo
             ]
         )
         await lab.runtime.shut_down(broker_name(OLD))
-        await end_long_polls(lab)  # the election, whose metadata do not reach the broker `late`
+        await end_long_polls(lab)  # the election happens; its metadata do not reach `late`
         await heal(lab)
-        await end_long_polls(lab)  # the metadata reach the broker `late`, too
+        await end_long_polls(lab)  # now the metadata reach `late`, too
         assert error_of(await lab.client.commit(NEW, GROUP, 1)) is ErrorCode.NONE
         return lab.runtime.now_us() - begun_us
 
     waited_us = BrokerLab(broker_cluster()).run(story)
-    # 0.3 s: both rounds of `end_long_polls` take 0.2 s, all messages together less than 0.1 s.
+    # Both rounds of `end_long_polls` take 0.2 s, and all messages together less than 0.1 s.
     if late == NEW:  # NEW is the new leader, OTHER the follower
-        assert 1_000_000 < waited_us < 1_300_000  # the backoff of 1 s, too
+        assert 1_000_000 < waited_us < 1_300_000  # the backoff of 1 s comes on top
     else:
         assert waited_us < 300_000
 
 
 def test_publish_jitter_delays_metadata_by_a_different_time_on_each_broker() -> None:
-    """A real cluster needs 42 to 169 ms from the decision to the election's line in a broker's log.
+    """Metadata reach each broker after a fixed time and a random time, which each draws itself.
 
-    So the time has a fixed part and a random part. Here each broker needs 40 ms, and a random time
-    of up to 80 ms more, which it draws for itself.
+    In a real cluster a broker's log shows an election 42 to 169 ms after the controller's decision.
+    Here the fixed time is 40 ms, and the random time up to 80 ms.
     """
     publish_us, jitter_us = 40_000, 80_000
-    messages_us = 2_000  # more than the messages of the shutdown and of the metadata need
+    messages_us = 2_000  # more than the time of the messages of the shutdown and of the metadata
 
     async def story(lab: BrokerLab) -> list[int]:
         begun_us = lab.runtime.now_us()
         await lab.runtime.shut_down(broker_name(OLD))
         await lab.seconds(1)
-        applied = [  # one row of each broker
+        applied = [  # each broker has one of these rows
             row
             for kind in (TraceKind.BECAME_LEADER, TraceKind.BECAME_FOLLOWER)
             for row in lab.events(kind)
@@ -116,7 +117,7 @@ def test_publish_jitter_delays_metadata_by_a_different_time_on_each_broker() -> 
 
     costs = CostModel(publish_us=publish_us, publish_jitter_us=jitter_us)
     times_us = BrokerLab(msgspec.structs.replace(broker_cluster(), costs=costs)).run(story)
-    assert len(times_us) == 3  # the broker that stops applies the election, too
+    assert len(times_us) == 3  # the broker that stops learns of the election, too
     first_us, last_us = times_us[0], times_us[-1]
     assert publish_us <= first_us < last_us <= publish_us + jitter_us + messages_us
-    assert last_us - first_us > 5_000  # far more than the messages need: the draws differ
+    assert last_us - first_us > 5_000  # more than the time of the messages: the draws differ

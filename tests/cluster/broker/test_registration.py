@@ -1,4 +1,4 @@
-"""A broker's attempts to reach a controller that does not answer."""
+"""A broker's attempts to register while the controller does not answer."""
 
 from itertools import pairwise
 
@@ -11,11 +11,14 @@ from protocol.ids import BrokerId, NodeName
 from tests.support.harness.virtual_hosts import LATENCY_US, HostLab
 
 REFUSED_US = 2 * LATENCY_US
-"""Time from an attempt to its refusal."""
+"""The time from an attempt to connect to its refusal."""
 
 
 def test_backoff_doubles_up_to_half_the_session() -> None:
-    """Source: Kafka BrokerLifecycleManager.resendExponentialBackoff, here without its jitter."""
+    """The waits between attempts double up to a limit. Kafka also varies them at random (jitter).
+
+    Source: Kafka BrokerLifecycleManager.resendExponentialBackoff.
+    """
     lab = HostLab()
     host = lab.host("broker-0")
 
@@ -31,7 +34,7 @@ def test_backoff_doubles_up_to_half_the_session() -> None:
         lambda: 0,
         on_caught_up,
     )
-    attempts: list[int] = []  # time of each attempt to connect, exact to 10 ms
+    attempts: list[int] = []  # the time of each attempt to connect, exact to 10 ms
 
     async def main() -> None:
         host.spawn(heartbeats.run(), name="heartbeats")
@@ -42,7 +45,7 @@ def test_backoff_doubles_up_to_half_the_session() -> None:
 
     lab.run(main())
 
-    # From 100 ms (retry.backoff.ms) to 500 ms, half the session of 1 s.
+    # The waits begin at 100 ms (retry.backoff.ms). The limit is 500 ms, half the session of 1 s.
     waits = [later - earlier - REFUSED_US for earlier, later in pairwise(attempts)]
     assert [round(wait_us, -4) for wait_us in waits[:5]] == [
         100_000,

@@ -9,7 +9,7 @@ from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 
 
 def test_deletion_of_an_unknown_topic_fails_with_kafkas_error() -> None:
-    """The error names the topic."""
+    """The error of the administrator's request names the topic and Kafka's error."""
 
     async def story(lab: BrokerLab) -> None:
         with pytest.raises(TopicDeletionFailed, match="unknown: UNKNOWN_TOPIC_OR_PARTITION"):
@@ -19,7 +19,7 @@ def test_deletion_of_an_unknown_topic_fails_with_kafkas_error() -> None:
 
 
 def test_broker_forwards_a_deletion_to_the_controller() -> None:
-    """A Kafka client sends the request to any broker, and does not know the controller."""
+    """A Kafka client sends the request to any broker, because it does not know the controller."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.call(0, DeleteTopicsRequest(topic_names=(ORDERS, "b")))

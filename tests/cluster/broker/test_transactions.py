@@ -1,14 +1,16 @@
-"""Transactions over three brokers: markers, verification, crashes of either coordinator.
+"""Transactions over three brokers: markers, verification, and crashes of either coordinator.
 
 - `lab` is a cluster of three brokers in virtual time.
-- TC is the broker that is the transaction coordinator, GC the group's coordinator.
-- `tx` sends single requests of a producer. `tx.commit_offset(GC, GROUP, 41)` adds offset 41 to its
-  transaction; `tx.end(TC)` commits the transaction.
-- An offset is pending (UNSTABLE_OFFSET_COMMIT) until a marker of the transaction coordinator ends
-  the transaction in the group.
-- Verification: the group coordinator asks the transaction coordinator if a commit belongs to an
-  open transaction.
-- Clog holds messages back until the rule is withdrawn.
+- TC is the broker with the transaction coordinator, GC the broker with the group's coordinator.
+- `tx` sends single requests of a producer. `tx.commit_offset(GC, GROUP, 41)` adds offset 41 to the
+  producer's transaction; `tx.end(TC)` commits the transaction.
+- A marker is the record that ends a transaction in a partition. Until the marker of the transaction
+  coordinator arrives at the group, an offset of the transaction is pending
+  (UNSTABLE_OFFSET_COMMIT).
+- Verification is a question of the group coordinator to the transaction coordinator: does this
+  commit belong to an open transaction?
+- A fenced producer is one whose requests are refused, because its id has a newer epoch.
+- The link effect Clog holds messages back until its rule is withdrawn.
 """
 
 import msgspec
@@ -33,30 +35,30 @@ from tests.support.harness.transactional_client import (
 NONE = ErrorCode.NONE
 TX = "tx-1"
 STATE = partition_for(TX, 3)
-"""Partition of __transaction_state with the records of TX."""
+"""The partition of __transaction_state with the records of TX."""
 TC, NEXT_TC = STATE, (STATE + 1) % 3
-"""The transaction coordinator, and the broker that succeeds it."""
+"""The broker with the transaction coordinator, and the broker that has it next."""
 GROUP = next(name for name in ("a", "b", "c", "d") if partition_for(name, 3) == (STATE + 1) % 3)
 OFFSETS = partition_for(GROUP, 3)
-"""The group's offsets partition. The group is chosen so that GC is not TC."""
+"""The group's offsets partition. The group is chosen so that GC and TC are different brokers."""
 GC, NEXT_GC = OFFSETS, (OFFSETS + 1) % 3
-"""The group coordinator, and the broker that succeeds it."""
+"""The broker with the group coordinator, and the broker that has it next."""
 BROKERS = tuple(broker_name(broker_id) for broker_id in range(3))
 
 
 def producer(lab: BrokerLab) -> TransactionalClient:
-    """Return the producer of most tests; its coordinator is not the group's broker."""
+    """Return the producer of most tests; its coordinator is on another broker than the group's."""
     return TransactionalClient(lab, TX)
 
 
 def between_brokers(rule_id: str, purpose: str, effect: Cut | Clog, *sources: NodeName) -> LinkRule:
-    """Return a rule for connections of one purpose, from `sources` to every other broker."""
+    """Return a rule for connections of one purpose, from `sources` to the other brokers."""
     selector = Selector(sources=sources or BROKERS, destinations=BROKERS, purposes=(purpose,))
     return LinkRule(rule_id=rule_id, selector=selector, effect=effect)
 
 
 def test_transaction_through_the_codec_leaves_the_same_trace() -> None:
-    """On Ray every message is encoded, so no value may depend on a reference to an object."""
+    """Between processes every message is encoded. A run with encoded messages must be the same."""
 
     async def story(lab: BrokerLab) -> None:
         tx = producer(lab)
@@ -75,11 +77,11 @@ def test_transaction_through_the_codec_leaves_the_same_trace() -> None:
 
 
 def test_marker_of_a_replaced_transaction_coordinator_is_refused() -> None:
-    """A late marker must not abort the transaction that the next coordinator has begun.
+    """A marker that arrives late must not abort the transaction that the next coordinator began.
 
-    1. The coordinator decides to abort; the network holds the marker of this decision.
-    2. The next coordinator takes over, and accepts another commit in a new transaction.
-    3. The held marker arrives and is refused: the commit is still pending.
+    1. The coordinator decides to abort. The network holds the marker of this decision back.
+    2. The next coordinator takes over. A new transaction begins, with another commit.
+    3. The old marker arrives and is refused: the commit is still pending.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -96,7 +98,7 @@ def test_marker_of_a_replaced_transaction_coordinator_is_refused() -> None:
         assert await tx.add_offsets(NEXT_TC, GROUP) is NONE
         assert await tx.commit_offset(GC, GROUP, 42) is NONE
 
-        await lab.runtime.set_link_rules(())  # the old marker arrives here
+        await lab.runtime.set_link_rules(())  # the old marker arrives now
         await lab.seconds(1)
         pending = await fetched(lab, GC, GROUP)
         assert not isinstance(pending, ErrorCode)
@@ -108,9 +110,9 @@ def test_marker_of_a_replaced_transaction_coordinator_is_refused() -> None:
 
 
 def test_abandoned_transaction_is_aborted_and_its_producer_fenced_in_the_log() -> None:
-    """After transaction.timeout.ms (1 s) the coordinator aborts, and fences the producer.
+    """After transaction.timeout.ms, here 1 s, the coordinator aborts and fences the producer.
 
-    The offset becomes stable again, without a value (-1), and a late commit of the producer is
+    The group then has no offset (-1), and none is pending. A late commit of the producer is
     refused.
     """
 
@@ -119,7 +121,7 @@ def test_abandoned_transaction_is_aborted_and_its_producer_fenced_in_the_log() -
         await tx.init(TC, timeout_ms=1_000)
         await tx.add_offsets(TC, GROUP)
         await tx.commit_offset(GC, GROUP, 41)
-        # `stable_offset` waits while the offset is pending: the abort leaves no offset.
+        # `stable_offset` waits while an offset is pending. The abort leaves none.
         assert await stable_offset(lab, GC, GROUP) == -1
         assert await tx.commit_offset(GC, GROUP, 42) is ErrorCode.INVALID_PRODUCER_EPOCH
         assert await tx.end(TC) is ErrorCode.PRODUCER_FENCED
@@ -128,17 +130,17 @@ def test_abandoned_transaction_is_aborted_and_its_producer_fenced_in_the_log() -
 
 
 def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the_log() -> None:
-    """The commit would open a transaction that no marker ends (KIP-890).
+    """Such a commit would open a transaction that no marker ever ends (KIP-890).
 
-    The answer to the verification is held while the transaction is aborted.
+    The answer to the verification is held back while the transaction is aborted.
     """
 
     async def story(lab: BrokerLab) -> None:
         tx = producer(lab)
         await tx.init(TC)
 
-        # Refused, because no transaction has begun. It opens the connection for verifications,
-        # whose purpose the rule below selects.
+        # This commit is refused, because no transaction has begun. But it opens the connection for
+        # verifications, so that the rule below finds it.
         await tx.commit_offset(GC, GROUP, 40)
         await tx.add_offsets(TC, GROUP)
         answers = between_brokers("late", TRANSACTION_VERIFICATION, Clog(), broker_name(TC))
@@ -155,7 +157,7 @@ def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the
         assert await same_producer.end(TC, is_commit=False) is NONE
         await lab.seconds(0.5)
 
-        await lab.runtime.set_link_rules(())  # the commit gets its answer: "open"
+        await lab.runtime.set_link_rules(())  # the answer arrives: the transaction is "open"
         await lab.seconds(0.5)
         assert results == [ErrorCode.INVALID_TXN_STATE]
         assert await stable_offset(lab, GC, GROUP) == -1
@@ -164,10 +166,10 @@ def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the
 
 
 def test_completion_of_a_transaction_waits_behind_a_load() -> None:
-    """Completions of transactions and loads use one queue (KAFKA-10614).
+    """A broker has one queue for the completions of transactions and for loads (KAFKA-10614).
 
-    So the marker is in the log long before the group's offset is stable. The load of 300,000
-    records takes 3 s, at 10,000 ns for each.
+    So the marker is in the log long before the group's offset is committed. The load of 300,000
+    records takes 3 s, at 10,000 ns each.
     """
     other = (OFFSETS + 1) % 3  # an offsets partition that moves to GC, which has to load it
     preload = (PreloadSpec(partition=other, commit_records=300_000, groups=5),)
@@ -203,9 +205,9 @@ def test_completion_of_a_transaction_waits_behind_a_load() -> None:
 
 
 def test_producer_ids_are_never_assigned_twice() -> None:
-    """A broker gets ids in blocks from the controller; a killed broker loses the rest of its block.
+    """A broker gets ids in blocks from the controller. A kill loses the rest of its block.
 
-    Its next incarnation gets another block, so that no id is assigned twice.
+    Its next incarnation (life) gets another block, so that no id is assigned twice.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -222,14 +224,14 @@ def test_producer_ids_are_never_assigned_twice() -> None:
             await lab.kill(NEXT_GC)
             await lab.restart(NEXT_GC)
             await lab.seconds(12)  # longer than the session of the killed broker, 9 s
-        # Three of other producers, and one of TX, which keeps its producer id.
+        # Three ids of other producers, and one of TX, which keeps its producer id.
         assert len(set(assigned_ids)) == 4
 
     BrokerLab(transactional_cluster()).run(story)
 
 
 def test_cluster_without_transactions_has_no_transaction_coordinator() -> None:
-    """The topic `__transaction_state` does not exist."""
+    """Without transactional clients the topic `__transaction_state` does not exist."""
 
     async def story(lab: BrokerLab) -> None:
         tx = producer(lab)

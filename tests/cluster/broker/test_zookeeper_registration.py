@@ -1,11 +1,13 @@
-"""Brokers that register in ZooKeeper, and the effects on consumers of Kafka 0.8 to 1.1.
+"""Brokers that register in ZooKeeper, and what consumers of Kafka 0.8 to 1.1 notice of it.
 
-A broker's registration is an ephemeral node below /brokers/ids. Ids such as ZK-40 name rules of
-docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
+A broker's registration is an ephemeral znode below /brokers/ids: an entry that ZooKeeper removes
+when the broker's session ends. A watch is a notice that a client asks for. Ids such as ZK-40 name
+rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
 
 - `GroupLab(...)` is a group of consumers, brokers and ZooKeeper in virtual time.
-- `run` plays a coroutine once the members have joined; the tests then read the rows of the trace.
-- The coroutine notes times in `change_began_us` and `change_ended_us`; tests read later rows.
+- `run` plays a coroutine once the members have joined. Then the tests read rows of the trace (the
+  recorded events).
+- The coroutine stores times in `change_began_us` and `change_ended_us`; tests read later rows.
 """
 
 from protocol.ids import BrokerId, broker_name
@@ -16,9 +18,9 @@ BROKER = broker_name(BrokerId(0))
 
 
 def registrations(lab: GroupLab, after_us: int = 0) -> list[tuple[int, str, str]]:
-    """Return time, operation and path of each write of a broker's znode, once per write.
+    """Return time, operation and path of each write of a broker's registration.
 
-    Each ZooKeeper server applies each write; the first server's rows stand for all.
+    Each ZooKeeper server applies each write, so the rows of the first server are enough.
     """
     writes = [
         (row.time_us, detail_of(row))
@@ -47,7 +49,7 @@ def test_death_of_a_broker_starts_no_rebalance() -> None:
 
     assert len(registrations(lab)) == 2  # one for each broker, at its start
     (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.change_began_us)
-    # A session of 6 s whose end is rounded to ticks of 2 s, counted from the last ping.
+    # The session is 6 s. Its end counts from the last ping and is rounded to ticks of 2 s.
     assert 4 * SECOND <= expired.time_us - lab.change_began_us <= 8 * SECOND
     assert lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.change_began_us) == []
     assert lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us) == []
@@ -61,7 +63,7 @@ def test_consumer_that_finds_no_broker_waits_for_one_and_rebalances_then() -> No
 
     async def scenario(lab: GroupLab) -> None:
         await lab.runtime.crash(BROKER)
-        await lab.runtime.sleep(10 * SECOND)  # the session ends, with the broker's node
+        await lab.runtime.sleep(10 * SECOND)  # the broker's session ends, and its znode with it
 
         lab.change_began_us = lab.runtime.now_us()
         await lab.runtime.start_node(member_name(0))
@@ -102,7 +104,7 @@ def test_broker_that_restarts_at_once_registers_when_its_earlier_session_has_end
 
     lab = GroupLab(members=1, partitions=4, brokers_register=True).run(scenario)
 
-    # The old session ends within 8 s; the broker's next attempt to register follows within 1 s.
+    # The old session ends within 8 s. The broker then registers within 1 s.
     (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.change_began_us)
     (registered,) = registrations(lab, lab.change_began_us)
     assert expired.time_us < registered[0] < expired.time_us + SECOND

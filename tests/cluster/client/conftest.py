@@ -1,4 +1,4 @@
-"""A lab of scripted brokers for each test, whose coroutines are freed at its end."""
+"""Fixture `make_lab`: labs of scripted brokers, whose coroutines are ended after each test."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from tests.support.harness.scripted_broker import ClientLab, LabMaker
 
 @pytest.fixture
 def make_lab() -> Iterator[LabMaker]:
-    """Make labs that end with the test."""
+    """Return a function that makes labs; the labs end with the test."""
     labs: list[ClientLab] = []
 
     def make(brokers: int = 2, *, partitions: int = 2) -> ClientLab:

@@ -1,8 +1,9 @@
 """An administrator of groups, on real brokers and consumers in virtual time.
 
-`lab` is a running cluster of one controller and brokers 0, 1 and 2; `lab.client` sends single
-requests, to the broker of its first argument. Two groups occur: `tool` has no members. `readers`,
-which is GROUP, has two members, and exists only on the cluster of `with_members`.
+`lab` is a running cluster of one controller and the brokers 0, 1 and 2. `lab.client` sends single
+requests; the first argument is the broker. There are two groups. `tool` (SIMPLE) has committed
+offsets and no members. `readers` (GROUP) has two members, and exists only in tests that use
+`with_members`.
 
 Names such as DescribeConsumerGroupsHandler are classes of Kafka's AdminClient.
 """
@@ -25,21 +26,21 @@ from tests.support.harness.real_cluster import GROUP, TOPIC, real_spec
 T = TypeVar("T")
 
 SIMPLE = "tool"
-"""A group without members, with commits of a simple consumer."""
+"""A group without members; a simple consumer, which is no member, has committed its offsets."""
 COORDINATOR = partition_for(SIMPLE, 3)
-"""Coordinator of `tool`: offsets partition i of the three has the preferred leader i."""
+"""The coordinator of `tool`: partition i of the three offsets partitions is on broker i."""
 P0, P1, P2 = (TopicPartition(ORDERS, index) for index in range(3))
 
 
 def admin_of(
     lab: BrokerLab, timeout_ms: int = 15_000, broker: BrokerId | None = None
 ) -> AdminClient:
-    """Return an administrator; a `with` block closes its connections."""
+    """Return an administrator. A `with` block closes its connections at its end."""
     return AdminClient(lab.runtime.admin_host(), lab.cluster, timeout_ms=timeout_ms, broker=broker)
 
 
 def with_simple_group(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
-    """Run `ask` on a cluster on which `tool` has committed 5 for the first two partitions.
+    """Run `ask` on a cluster in which `tool` has committed 5 for the first two partitions.
 
     The first partition has nine records, the others have none.
     """
@@ -55,7 +56,7 @@ def with_simple_group(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> 
 
 
 def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
-    """Run `ask` on a cluster on which `readers` has two members, and `tool` has committed 0."""
+    """Run `ask` on a cluster in which `readers` has two members, and `tool` has committed 0."""
 
     async def story(lab: BrokerLab) -> T:
         await lab.until(
@@ -73,9 +74,10 @@ def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
 
 
 def test_groups_of_every_broker_are_listed_with_their_state_and_broker() -> None:
-    """A broker lists only the groups that it coordinates, so every broker is asked.
+    """A broker lists only the groups that it coordinates, so the administrator asks every broker.
 
-    The state filter ignores case. The type "consumer" is that of KIP-848, which no group here has.
+    The filter by state ignores the case of letters. The type "consumer" is the newer kind of group
+    (KIP-848), which no group here has.
     """
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
@@ -96,7 +98,10 @@ def test_groups_of_every_broker_are_listed_with_their_state_and_broker() -> None
 
 
 def test_broker_that_does_not_answer_is_named_beside_the_groups_of_the_others() -> None:
-    """A paused broker is not fenced before 9 s: within 900 ms only its own list is missing."""
+    """Only the paused broker's own list is missing. A broker is fenced after 9 s, not in 0.9 s.
+
+    A fenced broker is one that the controller counts as dead.
+    """
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, SIMPLE, 5)
@@ -115,7 +120,10 @@ def test_broker_that_does_not_answer_is_named_beside_the_groups_of_the_others() 
 
 
 def test_described_group_has_coordinator_protocol_and_assignments() -> None:
-    """DescribeConsumerGroupsHandler: the assignment bytes of the members are decoded."""
+    """The assignments of the members arrive as bytes and are decoded.
+
+    Kafka: DescribeConsumerGroupsHandler.
+    """
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         group, gone = (await admin.describe_groups((GROUP, "missing"))).values()
@@ -135,7 +143,11 @@ def test_described_group_has_coordinator_protocol_and_assignments() -> None:
 
 
 def test_committed_offsets_and_log_ends_are_read_for_the_lag() -> None:
-    """The requests are OffsetFetch of all partitions, and ListOffsets at the leaders."""
+    """The lag is the log end minus the committed offset.
+
+    The administrator fetches the offsets of all partitions from the coordinator, and lists the log
+    ends at the leaders.
+    """
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         assert await admin.list_consumer_group_offsets((SIMPLE, "missing")) == {
@@ -151,7 +163,7 @@ def test_committed_offsets_and_log_ends_are_read_for_the_lag() -> None:
 
 
 def test_missing_topic_or_group_is_answered_at_once() -> None:
-    """UNKNOWN_TOPIC_OR_PARTITION is not retried: the user waits for the answer."""
+    """A user waits for the answer, so UNKNOWN_TOPIC_OR_PARTITION is not repeated."""
 
     async def ask(admin: AdminClient, lab: BrokerLab) -> None:
         began_us = lab.runtime.now_us()
@@ -161,13 +173,13 @@ def test_missing_topic_or_group_is_answered_at_once() -> None:
         for error in (*ends.values(), *topics.values()):
             assert isinstance(error, ClientError)
             assert error.name == "UNKNOWN_TOPIC_OR_PARTITION"
-        assert lab.runtime.now_us() - began_us < 100_000  # no retry: the first backoff is 100 ms
+        assert lab.runtime.now_us() - began_us < 100_000  # less than the first backoff: no retry
 
     with_simple_group(ask)
 
 
 def test_group_with_members_is_not_deleted_and_an_empty_one_is_with_its_offsets() -> None:
-    """DeleteGroups has an answer for each group: Kafka's error, or None for a deleted group."""
+    """DeleteGroups has an outcome for each group: an error, or None if it is deleted."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         outcomes = await admin.delete_groups((GROUP, SIMPLE, "missing"))
@@ -183,7 +195,7 @@ def test_group_with_members_is_not_deleted_and_an_empty_one_is_with_its_offsets(
 
 
 def test_offsets_of_a_topic_that_a_group_reads_are_not_deleted() -> None:
-    """GROUP_SUBSCRIBED_TO_TOPIC for each partition; missing partitions are named, too."""
+    """Each partition has an error of its own, also one that does not exist."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         nowhere = TopicPartition("no", 3)
@@ -198,7 +210,7 @@ def test_offsets_of_a_topic_that_a_group_reads_are_not_deleted() -> None:
 
 
 def test_offset_of_a_group_without_members_is_deleted() -> None:
-    """The other partitions keep their offsets."""
+    """The other partition keeps its offset."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         assert await admin.delete_consumer_group_offsets(SIMPLE, (P0,)) == {P0: ErrorCode.NONE}
@@ -208,9 +220,9 @@ def test_offset_of_a_group_without_members_is_deleted() -> None:
 
 
 def test_offsets_of_a_group_without_members_are_set_and_survive_a_load() -> None:
-    """An administrator's commit, which has no generation, also creates a group.
+    """An administrator commits without being a member; the commit also creates a group.
 
-    The coordinator then shuts down, so another broker answers from the log that it has loaded.
+    Then the coordinator shuts down, and another broker answers from the log that it has loaded.
     """
 
     async def ask(admin: AdminClient, lab: BrokerLab) -> None:
@@ -230,7 +242,7 @@ def test_offsets_of_a_group_without_members_are_set_and_survive_a_load() -> None
 
 
 def test_offsets_of_a_group_with_members_are_refused_by_its_coordinator() -> None:
-    """A commit without a member id gets UNKNOWN_MEMBER_ID for every partition."""
+    """In a group with members, a commit without a member id gets UNKNOWN_MEMBER_ID."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         assert await admin.alter_consumer_group_offsets(GROUP, {P0: 0}) == {
@@ -241,7 +253,7 @@ def test_offsets_of_a_group_with_members_are_refused_by_its_coordinator() -> Non
 
 
 def test_request_is_repeated_after_the_death_of_the_coordinator() -> None:
-    """The next coordinator answers the request once it has loaded the group."""
+    """The administrator repeats its request until the next coordinator has loaded the group."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, SIMPLE, 5)
@@ -256,9 +268,9 @@ def test_request_is_repeated_after_the_death_of_the_coordinator() -> None:
 
 
 def test_request_that_times_out_names_the_last_error() -> None:
-    """Brokers name a dead coordinator until the controller fences it, here after 9 s.
+    """A dead coordinator is named by all brokers until the controller fences it, after 9 s.
 
-    The timeout of 2 s ends first.
+    The administrator's timeout, 2 s, ends before.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -275,7 +287,7 @@ def test_request_that_times_out_names_the_last_error() -> None:
 
 
 def test_request_to_a_given_broker_is_not_redirected() -> None:
-    """A user names a broker to see that broker's view, so NOT_COORDINATOR is an answer."""
+    """A user who names a broker wants that broker's own view, so NOT_COORDINATOR is the answer."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, SIMPLE, 5)
@@ -292,6 +304,6 @@ def test_request_to_a_given_broker_is_not_redirected() -> None:
             assert [group.group_id for group in (await admin.list_groups()).groups] == [SIMPLE]
             assert await admin.list_consumer_group_offsets((SIMPLE,)) == {SIMPLE: {P0: 5}}
 
-        assert lab.runtime.now_us() - began_us < 100_000  # no retry: the first backoff is 100 ms
+        assert lab.runtime.now_us() - began_us < 100_000  # less than the first backoff: no retry
 
     BrokerLab(broker_cluster()).run(story)

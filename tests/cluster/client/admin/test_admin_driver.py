@@ -1,10 +1,10 @@
-"""Requests about many groups: the broker that gets each group's request, lookups and retries.
+"""An administrator's requests about many groups: where each is sent, lookups and retries.
 
 - `make_lab(n)` makes `lab`, with `n` scripted brokers.
-- `broker.answer(Request, a, b)` scripts the answers to its next requests of that type; None leaves
-  a request unanswered.
+- `broker.answer(Request, a, b)` scripts the answers to the broker's next requests of that type;
+  None leaves a request unanswered.
 - Without a script a broker answers without errors, and names broker 0 as the coordinator of GROUP.
-- A lookup is a FindCoordinator; it goes to any broker.
+- A lookup is the request FindCoordinator, which any broker answers.
 """
 
 import pytest
@@ -72,9 +72,9 @@ def state(outcome: GroupDescription | ClientError) -> str:
 
 
 def test_loading_coordinator_is_asked_again_without_another_lookup(make_lab: LabMaker) -> None:
-    """COORDINATOR_LOAD_IN_PROGRESS keeps the group's broker.
+    """A group whose coordinator is loading keeps its broker: the request goes there again.
 
-    So does DescribeConsumerGroupsHandler of Kafka's AdminClient.
+    DescribeConsumerGroupsHandler of Kafka's AdminClient does the same.
     """
     lab = make_lab(1)
     loading = answer(GROUP, error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -82,7 +82,7 @@ def test_loading_coordinator_is_asked_again_without_another_lookup(make_lab: Lab
     (outcome,) = describe(lab, GROUP).values()
     assert state(outcome) == "Empty"
     assert len(lab.brokers[0].of_type(FindCoordinatorRequest)) == 1
-    # Backoffs of 100 ms and 200 ms, each a fifth more or less.
+    # The two backoffs are 100 ms and 200 ms, each up to a fifth shorter or longer.
     assert 160_000 < lab.hosts.loop.now_us() < 400_000
 
 
@@ -90,10 +90,10 @@ def test_loading_coordinator_is_asked_again_without_another_lookup(make_lab: Lab
     "error", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE], ids=str
 )
 def test_group_that_moved_is_looked_up_again(make_lab: LabMaker, error: ErrorCode) -> None:
-    """Either error drops the group's broker, so that the next request needs another lookup."""
+    """With either error the administrator forgets the group's broker, and does another lookup."""
     lab = make_lab(2)
-    # A lookup goes to any broker. If the first two go to different brokers, both are answered with
-    # broker 0, which then refuses twice.
+    # A lookup goes to a random broker. The two first lookups may reach different brokers, and then
+    # both name broker 0. So broker 0 must be ready to refuse twice.
     for broker in lab.brokers:
         broker.answer(FindCoordinatorRequest, coordinator_is(0), coordinator_is(1))
     lab.brokers[0].answer(DescribeGroupsRequest, *[answer(GROUP, error=error)] * 2)
@@ -104,7 +104,7 @@ def test_group_that_moved_is_looked_up_again(make_lab: LabMaker, error: ErrorCod
 
 
 def test_fatal_error_belongs_to_its_group_only(make_lab: LabMaker) -> None:
-    """The other group of the same request is answered."""
+    """The other group of the same request gets its answer."""
     lab = make_lab(1)
     lab.brokers[0].answer(FindCoordinatorRequest, coordinators({GROUP: 0, OTHER: 0}))
     refused = DescribedGroup(group_id=OTHER, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -120,10 +120,10 @@ def test_fatal_error_belongs_to_its_group_only(make_lab: LabMaker) -> None:
 
 
 def test_silent_coordinator_does_not_delay_another_group(make_lab: LabMaker) -> None:
-    """Each group's request is repeated independently of the other's.
+    """The requests of different groups are repeated independently of each other.
 
-    One coordinator is silent: each request to it waits for a third of the 3 s. The coordinator of
-    the other group is loading, and answers soon.
+    The coordinator of one group is silent: each request to it waits for a third of the 3 s. The
+    coordinator of the other group is loading, and answers soon.
     """
     lab = make_lab(2)
     places = coordinators({GROUP: 0, OTHER: 1})
@@ -141,15 +141,15 @@ def test_silent_coordinator_does_not_delay_another_group(make_lab: LabMaker) -> 
 
 
 def test_loading_broker_lists_its_loaded_groups_until_the_timeout(make_lab: LabMaker) -> None:
-    """A loading broker is asked until the timeout; the result has the groups of its answers.
+    """A broker that is loading is asked until the timeout. The groups of its answers are listed.
 
-    A group that two brokers list appears twice, so that a split brain is visible.
+    A group that two brokers list appears twice, so that a user sees it (a split brain).
     """
     lab = make_lab(2)
     listed = (ListedGroup(group_id=GROUP, protocol_type="", group_state="x", group_type="classic"),)
     lab.brokers[0].answer(ListGroupsRequest, ListGroupsResponse(groups=listed))
     loading = ListGroupsResponse(groups=listed, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    lab.brokers[1].answer(ListGroupsRequest, *[loading] * 50)  # more than fit into 2 s
+    lab.brokers[1].answer(ListGroupsRequest, *[loading] * 50)  # more requests than fit into 2 s
 
     admin = AdminClient(lab.client_host("admin-0"), lab.cluster, timeout_ms=2_000)
     listings = lab.hosts.run(admin.list_groups())
@@ -158,14 +158,15 @@ def test_loading_broker_lists_its_loaded_groups_until_the_timeout(make_lab: LabM
 
 
 def test_commit_is_repeated_while_the_group_rebalances(make_lab: LabMaker) -> None:
-    """REBALANCE_IN_PROGRESS is retried: members may have left when the rebalance is over.
+    """After a rebalance the group may have no members any more, so the commit is repeated.
 
     Any other error is the outcome (Kafka's AlterConsumerGroupOffsetsHandler).
     """
     lab = make_lab(1)
     lab.brokers[0].answer(
         OffsetCommitRequest,
-        commit_error(ErrorCode.REBALANCE_IN_PROGRESS, 1),  # 1: number of partitions
+        # The answers are for one partition.
+        commit_error(ErrorCode.REBALANCE_IN_PROGRESS, 1),
         commit_error(ErrorCode.OFFSET_METADATA_TOO_LARGE, 1),
     )
     admin = AdminClient(lab.client_host("admin-0"), lab.cluster, timeout_ms=2_000)
@@ -176,7 +177,7 @@ def test_commit_is_repeated_while_the_group_rebalances(make_lab: LabMaker) -> No
 
 
 def test_absence_of_all_brokers_is_reported_at_the_timeout(make_lab: LabMaker) -> None:
-    """Each lookup is refused until the timeout of 2 s, then the last error is reported."""
+    """The administrator repeats the lookup until its timeout of 2 s, and reports the last error."""
     lab = make_lab(1)
     lab.brokers[0].host.crash()
     (outcome,) = describe(lab, GROUP, timeout_ms=2_000).values()

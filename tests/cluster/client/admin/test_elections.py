@@ -1,7 +1,10 @@
 """An administrator elects and moves leaders, on real controllers and brokers.
 
-- `lab` is a running cluster of one controller and brokers 0, 1 and 2.
-- Its topic `orders` has three partitions, of three replicas each.
+The preferred leader of a partition is the first of its replicas. The ISR is the set of its in-sync
+replicas. The leader epoch is the number of its leadership; each election increases it.
+
+- `lab` is a running cluster of one controller and the brokers 0, 1 and 2.
+- Its topic `orders` has three partitions with three replicas each.
 - Broker i is the preferred leader of partition i, and leads it at first, in leader epoch 0.
 - `ask_as_admin(function, ...)` calls the function on an administrator's host.
 """
@@ -29,9 +32,9 @@ def leader(status: ClusterStatus, name: TopicPartition) -> int:
 
 
 def test_moved_leader_is_the_first_replica_and_leads_when_the_call_returns() -> None:
-    """A move puts the broker first among the replicas, then elects the preferred leader.
+    """A move first puts the broker in front of the other replicas, and then elects it.
 
-    Kafka has two tools for that: kafka-reassign-partitions and kafka-leader-election.
+    Kafka has two tools for these steps: kafka-reassign-partitions and kafka-leader-election.
     """
 
     async def story(lab: BrokerLab) -> ClusterStatus:
@@ -44,7 +47,7 @@ def test_moved_leader_is_the_first_replica_and_leads_when_the_call_returns() -> 
 
 
 def test_leader_move_fences_no_broker_and_loses_no_record() -> None:
-    """The old leader becomes a follower in the ISR, and its acknowledged records remain."""
+    """The old leader becomes a follower in the ISR. The records that it acknowledged remain."""
 
     async def story(lab: BrokerLab) -> tuple[ErrorCode, ErrorCode]:
         await lab.client.produce(0, b"before")
@@ -52,7 +55,7 @@ def test_leader_move_fences_no_broker_and_loses_no_record() -> None:
         await lab.seconds(2)  # broker 0 learns that it no longer leads
         late = await lab.client.produce(0, b"to the old leader")
         after = await lab.client.produce(2, b"after")
-        assert after.base_offset == 1  # behind the record `before`, at offset 0
+        assert after.base_offset == 1  # the record `before` has offset 0
         assert lab.events(TraceKind.BROKER_FENCED) == []
         return late.error_code, after.error_code
 
@@ -63,10 +66,10 @@ def test_leader_move_fences_no_broker_and_loses_no_record() -> None:
 
 
 def test_second_leader_move_before_the_first_is_known_succeeds() -> None:
-    """Metadata reaches the brokers 1 s late, so no broker knows the first move during the second.
+    """Metadata reach the brokers 1 s late, so no broker knows of the first move during the second.
 
-    The second call therefore reads that broker 0 is still the preferred leader, and sends its move
-    all the same.
+    The second call then reads that broker 0 is still the preferred leader, and must move the
+    leadership nevertheless.
     """
 
     async def story(lab: BrokerLab) -> tuple[int, tuple[BrokerId, ...]]:
@@ -89,11 +92,11 @@ def test_second_leader_move_before_the_first_is_known_succeeds() -> None:
 
 
 def test_move_to_the_present_leader_succeeds_and_changes_nothing() -> None:
-    """The controller answers ELECTION_NOT_NEEDED: the leader epoch stays at 0."""
+    """The controller answers ELECTION_NOT_NEEDED, and the leader epoch stays 0."""
 
     async def story(lab: BrokerLab) -> int:
         await lab.runtime.ask_as_admin(move_leader, P0, BrokerId(0))
-        # Two partitions whose preferred leaders lead.
+        # The preferred leaders of these two partitions lead already.
         await lab.runtime.ask_as_admin(elect_preferred_leaders, [P0, offsets_partition(1)])
         return (await lab.runtime.status()).partitions[P0].leader_epoch
 
@@ -101,9 +104,9 @@ def test_move_to_the_present_leader_succeeds_and_changes_nothing() -> None:
 
 
 def test_preferred_leaders_of_all_partitions_are_elected_on_request() -> None:
-    """A rolling restart needs this before the automatic check of 300 s.
+    """After a restart broker 0 leads nothing until the automatic check, which runs every 300 s.
 
-    Broker 0 leads no partition when it is back. None asks for an election of every partition.
+    So a rolling restart asks for an election. None as the argument means every partition.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -120,9 +123,9 @@ def test_preferred_leaders_of_all_partitions_are_elected_on_request() -> None:
 
 
 def test_election_of_a_replica_that_is_down_names_the_partition_and_kafkas_error() -> None:
-    """The controller answers PREFERRED_LEADER_NOT_AVAILABLE at once, for each such partition.
+    """The controller answers with an error for each partition whose preferred leader is down.
 
-    orders-1, whose preferred leader is up, is no part of the message.
+    The preferred leader of orders-1 is up, so the message does not name orders-1.
     """
 
     async def story(lab: BrokerLab) -> str:
@@ -151,7 +154,7 @@ def test_election_of_a_replica_that_is_down_names_the_partition_and_kafkas_error
 def test_move_to_an_unknown_partition_or_broker_is_refused(
     name: TopicPartition, broker: BrokerId, message: str
 ) -> None:
-    """The error names the part of the target that does not exist."""
+    """The error names what does not exist: the partition, or the broker's replica of it."""
 
     async def story(lab: BrokerLab) -> None:
         with pytest.raises(ElectionFailed, match=message):
@@ -161,7 +164,7 @@ def test_move_to_an_unknown_partition_or_broker_is_refused(
 
 
 def test_election_is_repeated_until_the_controller_has_restarted() -> None:
-    """The administrator retries as clients do, and reaches the controller after its restart."""
+    """The administrator repeats the request, as clients do, and reaches the restarted controller."""
 
     async def story(lab: BrokerLab) -> int:
         await lab.runtime.crash(lab.controller)
@@ -177,7 +180,7 @@ def test_election_is_repeated_until_the_controller_has_restarted() -> None:
 
 
 def test_election_without_a_controller_times_out_after_a_minute() -> None:
-    """After default.api.timeout.ms (60 s) the outcome of the election is unknown."""
+    """After default.api.timeout.ms (60 s) the administrator gives up; the outcome is unknown."""
 
     async def story(lab: BrokerLab) -> int:
         await lab.runtime.crash(lab.controller)
@@ -190,7 +193,7 @@ def test_election_without_a_controller_times_out_after_a_minute() -> None:
 
 
 def test_election_asked_of_a_broker_is_refused_as_not_controller() -> None:
-    """DEVIATION from Kafka, whose brokers would forward the request to the controller."""
+    """DEVIATION: Kafka's brokers would forward the request to the controller."""
 
     async def story(lab: BrokerLab) -> ErrorCode:
         response = await lab.client.call(1, ElectLeadersRequest())
@@ -201,7 +204,7 @@ def test_election_asked_of_a_broker_is_refused_as_not_controller() -> None:
 
 
 def test_messages_of_an_administrator_pass_through_the_codec() -> None:
-    """With `copy_messages` every message is encoded and decoded, as between Ray's processes."""
+    """With `copy_messages` every message is encoded and decoded, as between processes on Ray."""
 
     async def story(lab: BrokerLab) -> int:
         await lab.runtime.ask_as_admin(move_leader, P0, TWO)

@@ -1,7 +1,8 @@
-"""The plan of a reset: the new offset of each partition, and impossible resets.
+"""The plan of an offset reset: the new offset of each partition, and resets that are impossible.
 
-`plan_reset(target, bounds, committed)` takes the committed offsets of the group. A row of the plan
-has `asked_for` only if the target is outside of the log: then it is the offset of the target.
+`plan_reset(target, bounds, committed)` gets the group's committed offsets as its last argument. If
+the target is outside of the log, the new offset is the nearer end of the log. Only then the row of
+the plan has `asked_for`, the offset that the target asked for.
 """
 
 import pytest
@@ -34,7 +35,10 @@ BOUNDS = {P0: LogBounds(earliest=3, latest=10), P1: LogBounds(earliest=0, latest
     ids=lambda value: type(value).__name__,
 )
 def test_plan_has_each_partition_within_its_own_log(target: ResetTarget, new: list[int]) -> None:
-    """The second partition has no commit: `current` is then the log end, as in Kafka."""
+    """The second partition has no committed offset.
+
+    `ToCurrent` then takes the log end, as Kafka.
+    """
     plan = plan_reset(target, BOUNDS, {P0: 7})
     assert [(each.partition, each.current, each.new) for each in plan] == [
         (P0, 7, new[0]),
@@ -56,14 +60,14 @@ def test_plan_has_each_partition_within_its_own_log(target: ResetTarget, new: li
 def test_offset_outside_of_the_log_is_moved_to_the_nearer_end_with_a_warning(
     target: ResetTarget, new: list[int], asked_for: list[int | None]
 ) -> None:
-    """Kafka's tool warns and continues."""
+    """Kafka's tool continues with the nearer end of the log, too, and prints a warning."""
     plan = plan_reset(target, BOUNDS, {P0: 7, P1: 2})
     assert [each.new for each in plan] == new
     assert [each.asked_for for each in plan] == asked_for
 
 
 def test_shift_without_a_committed_offset_cannot_be_planned() -> None:
-    """A shift needs an offset to start from; the error names the partitions."""
+    """A shift starts from the committed offset. The error names the partitions without one."""
     with pytest.raises(CannotShift, match="t-1") as refused:
         plan_reset(ShiftBy(records=1), BOUNDS, {P0: 7})
     assert refused.value.partitions == (P1,)

@@ -1,8 +1,8 @@
-"""Orders about a group, on real brokers and consumers in virtual time.
+"""Orders about a group, carried out on real brokers and consumers in virtual time.
 
-An order is a change of a group that an experiment's plan of faults contains: the removal of its
-members, its deletion, a reset of its offsets. `ask_as_admin(function, ...)` calls the function on
-an administrator's host. Each answer is the name of an error, "NONE" for a success.
+An order is a change of a group that a plan of faults contains: to remove its members, to delete it,
+to reset its offsets. `ask_as_admin(function, ...)` calls the function on an administrator's host.
+In each answer "NONE" stands for success; other names are errors.
 """
 
 import json
@@ -31,14 +31,14 @@ from protocol.trace import TraceKind
 from tests.support.harness.brokers import BrokerLab
 from tests.support.harness.real_cluster import GROUP, TOPIC, real_spec
 
-# Offsets partition i of the three has the preferred leader i, which coordinates its groups.
+# Partition i of the three offsets partitions is first on broker i, which coordinates its groups.
 COORDINATOR_ID = BrokerId(partition_for(GROUP, 3))
 COORDINATOR = broker_name(COORDINATOR_ID)
 Story = Callable[[BrokerLab], Awaitable[None]]
 
 
 def until_stable(lab: BrokerLab, members: int = 2) -> Awaitable[object]:
-    """Wait until the group has `members` members and an assignment."""
+    """Wait until the group is Stable with `members` members."""
     return lab.until(
         lambda status: any(
             group.state == "Stable" and len(group.members) == members
@@ -48,7 +48,7 @@ def until_stable(lab: BrokerLab, members: int = 2) -> Awaitable[object]:
 
 
 def with_members(story: Story) -> BrokerLab:
-    """Play `story` on a cluster on which two consumers read."""
+    """Play `story` on a cluster with two consumers in a group; return the lab afterwards."""
     lab = BrokerLab(real_spec(consumers=2))
 
     async def play(lab: BrokerLab) -> None:
@@ -61,7 +61,7 @@ def with_members(story: Story) -> BrokerLab:
 
 
 async def all_members_leave(lab: BrokerLab) -> None:
-    """Stop both consumers, and wait until the group is empty."""
+    """Stop both consumers, and wait until the group is Empty."""
     for node in (await lab.runtime.status()).members:
         await lab.runtime.shut_down(node)
     await lab.until(
@@ -70,16 +70,16 @@ async def all_members_leave(lab: BrokerLab) -> None:
 
 
 def test_removed_members_get_unknown_member_id_and_join_again() -> None:
-    """An admin removes both members at once, and they join again with new ids.
+    """The administrator removes both members with one request. They join again with new ids.
 
-    Each member learns of its removal from its next heartbeat.
+    Each member learns of its removal from the answer to its next heartbeat.
     """
     before: list[str] = []
 
     async def story(lab: BrokerLab) -> None:
         before.extend((await lab.runtime.status()).groups[GROUP][0].members)
         answers = await lab.runtime.ask_as_admin(partial(remove_members, group_id=GROUP))
-        # The answer has one error name for each member id.
+        # Each member id has the name of an error.
         assert answers == dict.fromkeys(before, "NONE")
 
         await until_stable(lab)
@@ -96,21 +96,22 @@ def test_removed_members_get_unknown_member_id_and_join_again() -> None:
 
 
 def test_group_with_members_is_not_deleted() -> None:
-    """NON_EMPTY_GROUP is an answer, so the request is not repeated."""
+    """NON_EMPTY_GROUP is a final answer, so the request is not repeated."""
 
     async def story(lab: BrokerLab) -> None:
         with pytest.raises(GroupOrderRefused, match=f"{GROUP}: NON_EMPTY_GROUP") as refused:
             await lab.runtime.ask_as_admin(partial(delete_group, group_id=GROUP))
-        # On Ray the exception comes from another process.
+        # On Ray the exception comes from another process, so it must survive pickling.
         assert pickle.loads(pickle.dumps(refused.value)).error == "NON_EMPTY_GROUP"
 
     with_members(story)
 
 
 def test_empty_group_can_be_reset_then_deleted() -> None:
-    """An empty group accepts a reset, a deletion of its offsets, and its own deletion.
+    """An Empty group accepts a reset, a deletion of its offsets, and its own deletion.
 
-    The trace has the commits of the administrator: without a member, in generation -1.
+    The trace (the recorded events) has the administrator's commits, without a member and with
+    generation -1.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -128,7 +129,7 @@ def test_empty_group_can_be_reset_then_deleted() -> None:
         assert await lab.runtime.ask_as_admin(fetch_committed_offsets, GROUP) == {}
 
         await lab.runtime.ask_as_admin(partial(reset, to="latest"))
-        # The broker answers for the unknown partition, and the coordinator for the others.
+        # The broker itself answers for the unknown partition, the coordinator for the others.
         with_unknown = partial(delete, unknown_partitions=True)
         assert await lab.runtime.ask_as_admin(with_unknown) == deleted
         assert await lab.runtime.ask_as_admin(fetch_committed_offsets, GROUP) == {}
@@ -143,13 +144,13 @@ def test_empty_group_can_be_reset_then_deleted() -> None:
     assert {(row.peer, row.error, row.member, row.generation) for row in commits} == {
         (COORDINATOR, "NONE", "", -1)
     }
-    assert {row.offset for row in commits} >= {0}  # of the reset to the earliest offset
+    assert {row.offset for row in commits} >= {0}  # from the reset to the earliest offset
 
 
 def test_unanswered_order_is_given_up() -> None:
-    """All brokers are paused: the order is given up after GROUP_ORDER_TIMEOUT_MS, 2 s.
+    """All brokers are paused. The order ends with an error after GROUP_ORDER_TIMEOUT_MS, 2 s.
 
-    The plan of faults can then continue.
+    So the plan of faults can continue.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -164,9 +165,9 @@ def test_unanswered_order_is_given_up() -> None:
 
 
 def test_commit_of_an_order_that_was_given_up_may_still_be_applied() -> None:
-    """The paused coordinator may handle the request later, so a checker must know the offset.
+    """The coordinator may handle the request after its pause, so a checker must know the offset.
 
-    The trace therefore has a commit row, with TIMED_OUT, for each request that got no answer.
+    So the trace has a commit row with TIMED_OUT for each request without an answer.
     """
     new_offsets = {TopicPartition(TOPIC, 0): 3}
 

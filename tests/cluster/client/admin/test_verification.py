@@ -1,11 +1,11 @@
-"""The verification at a run's end reads the committed offsets of a group.
+"""The verification at the end of a run: it reads the committed offsets of a group.
 
-A checker compares them with the commits that were acknowledged.
+A checker compares these offsets with the commits that were acknowledged during the run.
 
 - `make_lab(n)` makes `lab`, with `n` scripted brokers.
-- `lab.coordinator` is the group's coordinator, at first broker 0.
-- `lab.committed` maps a partition of `t`, which has two, to its committed offset.
-- `broker.answer(Request, a, b)` scripts its next answers.
+- `lab.coordinator` is the broker that coordinates the group, at first broker 0.
+- `lab.committed` has the committed offsets, by partition number of the topic `t`, which has two.
+- `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type.
 """
 
 import pytest
@@ -24,7 +24,7 @@ from tests.support.harness.scripted_broker import GROUP, SECOND, ClientLab, LabM
 
 
 def ask(lab: ClientLab) -> dict[TopicPartition, int]:
-    """Return the committed offsets that an administrator reads."""
+    """Return the committed offsets that an administrator reads, by partition."""
     host = lab.client_host("admin-0")
     return dict(lab.hosts.run(fetch_committed_offsets(host, lab.cluster, GROUP)))
 
@@ -34,9 +34,9 @@ def group_error(code: ErrorCode) -> OffsetFetchResponse:
 
 
 def test_committed_offsets_are_read_stable_and_traced_as_verification(make_lab: LabMaker) -> None:
-    """The answer leaves out partitions without an offset; the trace has -1 for them.
+    """A partition without an offset is not in the result; its row in the trace has -1.
 
-    `require_stable`: offsets of an open transaction are not read.
+    `require_stable` is set, so that no offset of an open transaction is read.
     """
     lab = make_lab(2)
     lab.coordinator = 1
@@ -45,7 +45,7 @@ def test_committed_offsets_are_read_stable_and_traced_as_verification(make_lab: 
     (request,) = lab.brokers[1].of_type(OffsetFetchRequest)
     assert isinstance(request, OffsetFetchRequest)
     assert request.require_stable
-    assert request.groups[0].topics is None  # all topics
+    assert request.groups[0].topics is None  # None asks for all topics
     assert [
         (row.partition, row.offset, row.cause, row.peer) for row in lab.of_kind("offsets_fetched")
     ] == [
@@ -55,7 +55,7 @@ def test_committed_offsets_are_read_stable_and_traced_as_verification(make_lab: 
 
 
 def test_named_partitions_are_fetched_by_name(make_lab: LabMaker) -> None:
-    """If the caller names the partitions, the request names them, too."""
+    """If the caller names partitions, the request names the same ones."""
     lab = make_lab(2)
     lab.coordinator = 1
     host = lab.client_host("admin-0")
@@ -73,9 +73,9 @@ def test_named_partitions_are_fetched_by_name(make_lab: LabMaker) -> None:
 def test_committed_offsets_are_requested_until_the_coordinator_has_loaded(
     make_lab: LabMaker,
 ) -> None:
-    """A loading coordinator is asked again; NOT_COORDINATOR needs a new lookup first.
+    """A coordinator that is loading is asked again. After NOT_COORDINATOR comes a new lookup.
 
-    Five answers are errors, the sixth has the offsets.
+    Five answers have errors, and the sixth has the offsets.
     """
     lab = make_lab(1)
     lab.committed = {0: 1}
@@ -90,9 +90,9 @@ def test_committed_offsets_are_requested_until_the_coordinator_has_loaded(
 
 
 def test_committed_offsets_without_any_broker_time_out_after_a_minute(make_lab: LabMaker) -> None:
-    """After default.api.timeout.ms the fetch raises; the checker's verdict is then UNKNOWN.
+    """After default.api.timeout.ms the fetch raises, and the checker's verdict is UNKNOWN.
 
-    A missing answer is no proof of a lost commit.
+    A missing answer does not prove that a commit is lost.
     """
     lab = make_lab(2)
     for broker in lab.brokers:
@@ -103,7 +103,7 @@ def test_committed_offsets_without_any_broker_time_out_after_a_minute(make_lab: 
 
 
 def test_committed_offsets_without_authorization_are_an_error_at_once(make_lab: LabMaker) -> None:
-    """A retry cannot help: the error itself is raised."""
+    """This error is raised without a retry, because a retry cannot help."""
     lab = make_lab(1)
     lab.brokers[0].answer(OffsetFetchRequest, group_error(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     with pytest.raises(ClientError, match="GROUP_AUTHORIZATION_FAILED"):
@@ -111,9 +111,9 @@ def test_committed_offsets_without_authorization_are_an_error_at_once(make_lab: 
 
 
 def test_committed_offsets_can_be_requested_twice_on_one_host(make_lab: LabMaker) -> None:
-    """Each call closes its connections, because the runtime has one host `admin-0` for all calls.
+    """All calls share one host, `admin-0`, so each call must close its connections.
 
-    For the next 400 s no task of the host fails.
+    Then no task of the host fails during the next 400 s.
     """
     lab = make_lab(1)
     lab.committed = {0: 1}

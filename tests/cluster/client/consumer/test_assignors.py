@@ -1,7 +1,8 @@
-"""The assignors against Kafka's RangeAssignorTest and RoundRobinAssignorTest.
+"""The assignors, which distribute partitions over a group's members, against Kafka's own tests.
 
-`RANGE.assign(counts, members)` takes the number of partitions of each topic, and returns the
-partitions of each member. Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 7.8 and its case AS-01.
+These are RangeAssignorTest and RoundRobinAssignorTest. `RANGE.assign(counts, members)` gets the
+number of partitions of each topic, and returns the partitions of each member. Kafka's behaviour is
+in docs/kafka/BEHAVIOUR.md 7.8, with its case AS-01.
 """
 
 from hypothesis import given
@@ -27,7 +28,10 @@ def partitions(topic: str, *indexes: int) -> tuple[TopicPartition, ...]:
 
 
 def test_range_with_uneven_partitions_gives_the_first_members_one_more() -> None:
-    """7 partitions over 3 members: 3, 2, 2, consecutive, in the order of the member ids."""
+    """Each member gets consecutive partitions. Of 7, the 3 members get 3, 2 and 2.
+
+    The order is that of the member ids.
+    """
     assigned = RANGE.assign({"t": 7}, (member("c", "t"), member("a", "t"), member("b", "t")))
     assert assigned == {
         "a": partitions("t", 0, 1, 2),
@@ -37,13 +41,19 @@ def test_range_with_uneven_partitions_gives_the_first_members_one_more() -> None
 
 
 def test_range_with_more_members_than_partitions_leaves_the_last_member_idle() -> None:
-    """Kafka: testTwoConsumersOneTopicOnePartition."""
+    """The second of two members gets nothing of one partition.
+
+    Kafka: testTwoConsumersOneTopicOnePartition.
+    """
     assigned = RANGE.assign({"t": 1}, (member("a", "t"), member("b", "t")))
     assert assigned == {"a": partitions("t", 0), "b": ()}
 
 
 def test_range_with_mixed_subscriptions_assigns_each_topic_to_its_subscribers() -> None:
-    """Kafka: testMultipleConsumersMixedTopicSubscriptions."""
+    """Each topic is divided among its own subscribers only.
+
+    Kafka: testMultipleConsumersMixedTopicSubscriptions.
+    """
     assigned = RANGE.assign(
         {"t1": 3, "t2": 2}, (member("a", "t1"), member("b", "t1", "t2"), member("c", "t1"))
     )
@@ -55,9 +65,10 @@ def test_range_with_mixed_subscriptions_assigns_each_topic_to_its_subscribers() 
 
 
 def test_static_members_keep_their_range_when_member_ids_change() -> None:
-    """Static members are sorted first, by instance id: a restart leaves their partitions the same.
+    """A static member has a configured instance id, and is sorted by it before all other members.
 
-    The first static member restarts: its member id changes from z to b, its instance id stays i1.
+    So its partitions stay the same after a restart. Here the first static member restarts: its
+    member id changes from z to b, and its instance id stays i1.
     """
     before = RANGE.assign(
         {"t": 3},
@@ -80,7 +91,10 @@ def test_static_members_keep_their_range_when_member_ids_change() -> None:
 
 
 def test_range_with_an_unknown_topic_assigns_nothing_of_it() -> None:
-    """Kafka: testOneConsumerNonexistentTopic."""
+    """A topic without metadata has no partitions to assign.
+
+    Kafka: testOneConsumerNonexistentTopic.
+    """
     assert RANGE.assign({}, (member("a", "gone"),)) == {"a": ()}
 
 
@@ -88,9 +102,9 @@ def test_range_with_an_unknown_topic_assigns_nothing_of_it() -> None:
 def test_range_with_equal_subscriptions_is_complete_and_balanced(
     counts: dict[str, int], members: int
 ) -> None:
-    """Each partition has one owner; members' shares of a topic differ by at most one partition.
+    """Each partition has one owner. The shares of a topic differ by at most one partition.
 
-    (BEHAVIOUR 7.8)
+    Source: BEHAVIOUR 7.8.
     """
     group = tuple(member(f"m{i}", *counts) for i in range(members))
     assigned = RANGE.assign(counts, group)
@@ -105,7 +119,10 @@ def test_range_with_equal_subscriptions_is_complete_and_balanced(
 
 
 def test_round_robin_assigns_all_partitions_in_turn() -> None:
-    """Kafka: testTwoConsumersTwoTopicsSixPartitions. The turns of t2 continue those of t1."""
+    """The turns go on from topic t1 to topic t2.
+
+    Kafka: testTwoConsumersTwoTopicsSixPartitions.
+    """
     assigned = ROUND_ROBIN.assign(
         {"t2": 3, "t1": 3}, (member("b", "t1", "t2"), member("a", "t1", "t2"))
     )
@@ -116,7 +133,10 @@ def test_round_robin_assigns_all_partitions_in_turn() -> None:
 
 
 def test_round_robin_passes_over_members_without_the_topic() -> None:
-    """Kafka: testMultipleConsumersMixedTopicSubscriptions. No member reads t3."""
+    """A member that does not read the topic is skipped. No member reads t3.
+
+    Kafka: testMultipleConsumersMixedTopicSubscriptions.
+    """
     assigned = ROUND_ROBIN.assign(
         {"t1": 3, "t2": 2, "t3": 1},
         (member("a", "t1"), member("b", "t1", "t2"), member("c", "t1")),
@@ -129,7 +149,7 @@ def test_round_robin_passes_over_members_without_the_topic() -> None:
 
 
 def test_round_robin_begins_with_static_members() -> None:
-    """As with range, the order of static members is that of their instance ids."""
+    """Static members come first, in the order of their instance ids, as with range."""
     assigned = ROUND_ROBIN.assign(
         {"t": 3}, (member("a", "t"), member("z", "t", group_instance_id="i1"))
     )

@@ -1,10 +1,13 @@
-"""Positions and fetches: the first position, the returned records, changes of the leader.
+"""Positions and fetches of a consumer: first positions, returned records, changes of the leader.
+
+A position is the offset of the next record that the consumer will read.
 
 - `make_lab(n)` makes `lab`, with `n` scripted brokers, which answer without errors by default.
-- The topic `t` has two partitions unless a test names another number.
+- `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type.
+- The topic `t` has two partitions unless a test gives another number.
 - `lab.leader` leads all partitions; `lab.high_watermark` is the number of records in each.
 - `lab.committed` has the committed offsets.
-- A consumer commits every 200 ms; with `commit_interval_ms=None`, never.
+- A consumer commits every 200 ms; with `commit_interval_ms=None` it never commits.
 
 A test changes the cluster by assigning to these attributes.
 """
@@ -30,8 +33,8 @@ from tests.support.harness.scripted_broker import (
 def ranges(lab: ClientLab) -> list[tuple[str | None, int | None, str | None]]:
     """Return partition, first offset and detail of every RECORDS_CONSUMED row of the trace.
 
-    The detail has the number of records, the last offset, and `work_us`, the time of processing,
-    which is left out if it is 0.
+    The detail has the number of records, the last offset, and the processing time `work_us`, unless
+    it is 0.
     """
     return [(row.partition, row.offset, row.detail) for row in lab.of_kind("records_consumed")]
 
@@ -40,7 +43,7 @@ def ranges(lab: ClientLab) -> list[tuple[str | None, int | None, str | None]]:
 def test_partition_without_a_committed_offset_is_reset(
     make_lab: LabMaker, reset: str, offset: int
 ) -> None:
-    """auto.offset.reset decides the first position of a group without offsets."""
+    """auto.offset.reset decides where a group without committed offsets begins."""
     lab = make_lab(1)
     lab.high_watermark = 5
     config = ConsumerConfig(
@@ -57,7 +60,7 @@ def test_partition_without_a_committed_offset_is_reset(
 def test_partition_without_a_committed_offset_and_reset_none_ends_the_application(
     make_lab: LabMaker,
 ) -> None:
-    """Kafka throws NoOffsetForPartitionException to the application, which closes its consumer."""
+    """The application gets NoOffsetForPartitionException, as in Kafka, and closes its consumer."""
     lab = make_lab(1)
     node = lab.consumer(ConsumerConfig(enable_auto_commit=False, auto_offset_reset="none"))
     lab.run_for(2 * SECOND)
@@ -66,9 +69,9 @@ def test_partition_without_a_committed_offset_and_reset_none_ends_the_applicatio
 
 
 def test_reset_that_fails_is_repeated(make_lab: LabMaker) -> None:
-    """Two answers lack the partitions, as when the leader has moved.
+    """Two answers do not have the partitions, as after a move of the leader.
 
-    The consumer refreshes its metadata and repeats the reset.
+    After each, the consumer requests new metadata and repeats the reset.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(ListOffsetsRequest, ListOffsetsResponse(), ListOffsetsResponse())
@@ -79,7 +82,7 @@ def test_reset_that_fails_is_repeated(make_lab: LabMaker) -> None:
 
 
 def test_consumed_ranges_name_first_last_and_count(make_lab: LabMaker) -> None:
-    """Checkers count duplicates and gaps from these rows."""
+    """Checkers find duplicates and gaps from these rows, so each row must have all three."""
     lab = make_lab(1, partitions=1)
     lab.high_watermark = 3
     lab.consumer()
@@ -93,7 +96,7 @@ def test_consumed_ranges_name_first_last_and_count(make_lab: LabMaker) -> None:
 
 
 def test_poll_returns_at_most_max_poll_records(make_lab: LabMaker) -> None:
-    """A fetch is returned by several polls; positions follow the returned records."""
+    """The records of one Fetch are returned by several polls. The position follows each poll."""
     lab = make_lab(1, partitions=1)
     lab.high_watermark = 25
     config = ConsumerConfig(
@@ -110,7 +113,10 @@ def test_poll_returns_at_most_max_poll_records(make_lab: LabMaker) -> None:
 
 
 def test_one_fetch_is_in_flight_per_leader(make_lab: LabMaker) -> None:
-    """One long poll of fetch.max.wait.ms (500 ms) contains all partitions: 10 Fetches in 5 s."""
+    """One Fetch contains all partitions.
+
+    It waits up to 500 ms (fetch.max.wait.ms), so 5 s have 10.
+    """
     lab = make_lab(1, partitions=6)
     lab.consumer(commit_interval_ms=None)
     lab.run_for(SECOND)
@@ -136,13 +142,13 @@ def test_one_fetch_is_in_flight_per_leader(make_lab: LabMaker) -> None:
 def test_fetch_from_the_wrong_leader_refreshes_metadata_and_continues_at_the_right_one(
     make_lab: LabMaker, code: ErrorCode
 ) -> None:
-    """The records of the moved partitions, 4 in each of 2, are read from the new leader."""
+    """Each of the two partitions has 4 records, which are read from the new leader."""
     lab = make_lab(2)
     node = lab.consumer(commit_interval_ms=None)
     lab.run_for(SECOND)
 
     metadata_requests = sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers)
-    lab.brokers[0].answer(FetchRequest, *[fetch_error(code)] * 2)  # for two Fetches
+    lab.brokers[0].answer(FetchRequest, *[fetch_error(code)] * 2)  # for the next two Fetches
     lab.leader, lab.leader_epoch, lab.high_watermark = 1, 1, 4
     lab.run_for(2 * SECOND)
 
@@ -154,10 +160,10 @@ def test_fetch_from_the_wrong_leader_refreshes_metadata_and_continues_at_the_rig
 
 
 def test_fetch_continues_at_the_next_leader_after_a_death(make_lab: LabMaker) -> None:
-    """The closed connection triggers a metadata request.
+    """The closed connection makes the consumer request new metadata.
 
-    Each of two partitions has 4 records in the end, and no record is read twice. Broker 1
-    coordinates the group, so that only the leader dies.
+    At the end each of two partitions has 4 records, and none was read twice. Broker 1 coordinates
+    the group, so that only the leader dies.
     """
     lab = make_lab(2)
     lab.coordinator = 1
@@ -174,9 +180,10 @@ def test_fetch_continues_at_the_next_leader_after_a_death(make_lab: LabMaker) ->
 
 
 def test_fetch_ignores_metadata_with_an_older_leader_epoch(make_lab: LabMaker) -> None:
-    """Kafka's client keeps the newest leader epoch that it has seen, here 5.
+    """Kafka's client keeps the newest leader epoch (number of a leadership) that it has seen.
 
-    Later metadata names leader 0 in epoch 4, which is older: the consumer does not fetch there.
+    This is 5 here. Later metadata name broker 0 as the leader in epoch 4, which is older. So the
+    consumer does not fetch from broker 0.
     """
     lab = make_lab(2)
     lab.leader, lab.leader_epoch = 1, 5
@@ -193,12 +200,15 @@ def test_fetch_ignores_metadata_with_an_older_leader_epoch(make_lab: LabMaker) -
 
 
 def test_fetch_out_of_range_resets_the_position(make_lab: LabMaker) -> None:
-    """A committed offset beyond the log end (unclean election) falls back to auto.offset.reset."""
+    """After an unclean election the committed offset may be beyond the log end.
+
+    The position is then decided by auto.offset.reset.
+    """
     lab = make_lab(1, partitions=1)
     lab.committed = {0: 100}
     lab.high_watermark = 2
-    # A scripted broker does not check offsets by itself.
-    out_of_range = fetch_error(ErrorCode.OFFSET_OUT_OF_RANGE, 1)  # of one partition
+    # A scripted broker does not check offsets itself, so the test scripts the error.
+    out_of_range = fetch_error(ErrorCode.OFFSET_OUT_OF_RANGE, 1)  # 1 is the number of partitions
     lab.brokers[0].answer(FetchRequest, out_of_range)
     lab.consumer(commit_interval_ms=None)
     lab.run_for(2 * SECOND)
@@ -210,10 +220,10 @@ def test_fetch_out_of_range_resets_the_position(make_lab: LabMaker) -> None:
 
 
 def test_late_out_of_range_of_a_former_leader_resets_no_position(make_lab: LabMaker) -> None:
-    """The new leader has answered the same offset with records, which the consumer still holds.
+    """The new leader has answered this offset with records, which the consumer has not used yet.
 
-    Each poll returns one record, so the records of `t-1` wait while those of `t-0` are processed.
-    A reset of `t-1` would process its records, and then return to offset 0.
+    A poll returns one record, so the records of `t-1` wait while those of `t-0` are processed. A
+    reset of `t-1` would process its records, and then begin again at offset 0.
     """
     lab = make_lab(2, partitions=2)
     lab.leader = 1
@@ -225,12 +235,13 @@ def test_late_out_of_range_of_a_former_leader_resets_no_position(make_lab: LabMa
     )
     lab.consumer(config, commit_interval_ms=None, process_us=300 * MS)
     lab.run_for(SECOND)
-    lab.brokers[0].answer(FetchRequest, None)  # is answered below
+    lab.brokers[0].answer(FetchRequest, None)  # the test answers this Fetch later
     lab.brokers[1].answer(FetchRequest, fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER))
     lab.leader, lab.leader_epoch = 0, 1
     lab.run_for(2 * SECOND)
     lab.leader, lab.leader_epoch, lab.high_watermark = 1, 2, 5
-    while not ranges(lab):  # until the first record of `t-0` is processed
+    # Wait until the first record of `t-0` is processed.
+    while not ranges(lab):
         lab.run_for(50 * MS)
     (late,) = lab.brokers[0].unanswered
     lab.brokers[0].host.reply(
@@ -243,9 +254,9 @@ def test_late_out_of_range_of_a_former_leader_resets_no_position(make_lab: LabMa
 
 
 def test_records_count_as_processed_after_the_processing_time(make_lab: LabMaker) -> None:
-    """Ten records of 100 ms each count as processed after a second, and not when they arrive.
+    """Ten records with 100 ms each count as processed after a second, not when they arrive.
 
-    A consumer that dies within this second has processed none of them.
+    So a consumer that dies within this second has processed none of them.
     """
     lab = make_lab(1, partitions=1)
     lab.high_watermark = 10
@@ -257,9 +268,10 @@ def test_records_count_as_processed_after_the_processing_time(make_lab: LabMaker
 
 
 def test_processing_time_counts_from_the_poll_that_returned_the_records(make_lab: LabMaker) -> None:
-    """One poll returns ten records of each of two partitions, and each record takes 10 ms.
+    """A poll returns ten records of each of two partitions. Each record takes 10 ms.
 
-    The second partition is processed after the first, so its `work_us` has both: 2 * 10 * 10 ms.
+    The second partition is processed after the first one, so its `work_us` includes both: 2 * 10 *
+    10 ms.
     """
     lab = make_lab(1, partitions=2)
     lab.high_watermark = 10
@@ -272,9 +284,9 @@ def test_processing_time_counts_from_the_poll_that_returned_the_records(make_lab
 
 
 def test_pause_is_no_processing(make_lab: LabMaker) -> None:
-    """A member paused in the middle of a batch does not process it during the pause.
+    """A member that is paused in the middle of a batch does not process during the pause.
 
-    So the 5 s of the pause are no work: ten records take 1 s.
+    So the 5 s of the pause do not count as work: ten records take 1 s.
     """
     lab = make_lab(1, partitions=1)
     lab.high_watermark = 10
@@ -289,7 +301,7 @@ def test_pause_is_no_processing(make_lab: LabMaker) -> None:
 
 
 def test_processing_time_of_each_record_is_drawn_between_its_bounds(make_lab: LabMaker) -> None:
-    """Each record takes 10 ms plus up to 20 ms, drawn from the node's own random stream."""
+    """Each record takes 10 ms and a random part of up to 20 ms, from the node's random stream."""
     lab = make_lab(1, partitions=1)
     lab.high_watermark = 10
     lab.consumer(process_us=10 * MS, process_spread_us=20 * MS)
@@ -298,4 +310,4 @@ def test_processing_time_of_each_record_is_drawn_between_its_bounds(make_lab: La
     assert detail is not None
     work_us = json.loads(detail)["work_us"]
     assert 10 * 10 * MS < work_us < 10 * 30 * MS
-    assert work_us % (10 * MS) != 0  # the draws are in microseconds
+    assert work_us % (10 * MS) != 0  # the random parts are in microseconds

@@ -1,8 +1,9 @@
 """Groups of real consumers on real brokers in virtual time: a killed coordinator, a killed member.
 
-Bounds come from measurements of a real cluster: docs/kafka/MEASURED_FAILOVER.md. As there, three
-brokers have the topic `t` with 12 partitions of three replicas, and a broker that sends no
-heartbeat is fenced after 9 s. "BEHAVIOUR 3.6" is a section of docs/kafka/BEHAVIOUR.md.
+The bounds come from measurements of a real cluster (docs/kafka/MEASURED_FAILOVER.md). As there,
+three brokers have the topic `t`, with 12 partitions of three replicas. A broker without heartbeats
+is fenced (counted as dead) after 9 s. "BEHAVIOUR 3.6" is a section of docs/kafka/BEHAVIOUR.md. A
+generation is the number of a group's rebalance.
 """
 
 import json
@@ -22,7 +23,7 @@ from tests.support.worlds.measured_cluster import MS, SECOND, cluster
 
 @dataclass
 class Story:
-    """Results of a run: its rows, cluster status before and after, and the time of the fault."""
+    """What a test knows of a run: rows, the status before and after the fault, the fault's time."""
 
     rows: list[TraceRow] = field(default_factory=list)
     before: ClusterStatus = field(default_factory=ClusterStatus)
@@ -31,14 +32,15 @@ class Story:
     hit_at_us: int = 0
 
     def since_hit(self, kind: str) -> list[TraceRow]:
-        """Return the rows of a kind after the fault."""
+        """Return the rows of a kind since the fault."""
         return [row for row in self.rows if row.kind == kind and row.time_us >= self.hit_at_us]
 
 
 def play(spec: ClusterSpec, *, crash_coordinator: bool, after_us: int) -> Story:
-    """Let the group become stable, kill the coordinator or the leading member, and wait `after_us`.
+    """Wait until the group is stable, kill a node, wait for `after_us`, and return the story.
 
-    Without `crash_coordinator` the victim is the member that leads generation 1.
+    The killed node is the coordinator or, without `crash_coordinator`, the member that is the
+    leader of generation 1.
     """
     story = Story()
     runtime = VirtualRuntime(
@@ -73,19 +75,22 @@ def play(spec: ClusterSpec, *, crash_coordinator: bool, after_us: int) -> Story:
 
 @pytest.fixture(scope="module")
 def kill() -> Story:
-    """Kill the coordinator of a group of 12."""
+    """Kill the coordinator of a group of 12 members."""
     return play(cluster(12), crash_coordinator=True, after_us=15 * SECOND)
 
 
 @pytest.fixture(scope="module")
 def member_crash() -> Story:
-    """Kill the leading member of a group of 4 with a session of 10 s."""
+    """Kill the leading member of a group of 4 members, whose sessions are 10 s."""
     spec = cluster(4, session_timeout_ms=10_000)
     return play(spec, crash_coordinator=False, after_us=25 * SECOND)
 
 
 def test_group_of_twelve_becomes_stable_in_one_generation(kill: Story) -> None:
-    """The initial rebalance delay collects all members; each gets one of the 12 partitions."""
+    """The initial rebalance delay is long enough for all members.
+
+    Each gets one of 12 partitions.
+    """
     (group,) = kill.before.groups["g"]
     assert (group.state, group.generation, len(group.members)) == ("Stable", 1, 12)
     members = kill.before.members.values()
@@ -98,9 +103,9 @@ def test_group_of_twelve_becomes_stable_in_one_generation(kill: Story) -> None:
 
 
 def test_every_member_notices_the_killed_coordinator_within_tens_of_ms(kill: Story) -> None:
-    """A kill ends the connections, so that members notice it at once.
+    """A kill closes the connections of the coordinator, so its members need no timeout to notice.
 
-    Real members noticed it after 27 ms in the median, 58 ms at most (MEASURED_FAILOVER kill).
+    Real members noticed it after 27 ms (median) to 58 ms (MEASURED_FAILOVER kill).
     """
     first: dict[str, int] = {}
     for row in kill.since_hit("coordinator_unknown"):
@@ -110,20 +115,20 @@ def test_every_member_notices_the_killed_coordinator_within_tens_of_ms(kill: Sto
 
 
 def test_killed_coordinator_is_named_until_it_is_fenced(kill: Story) -> None:
-    """Until the fencing every broker's metadata, and so every lookup's answer, names the broker."""
+    """Each broker answers lookups from its metadata, which name the killed broker until then."""
     (fenced,) = kill.since_hit("broker_fenced")
     stale = [row for row in kill.since_hit("coordinator_found") if row.time_us < fenced.time_us]
     assert {row.peer for row in stale} == {fenced.peer}
     lookups_by_member = Counter(row.node for row in stale)
     assert len(lookups_by_member) == 12
-    # In 9 s, with backoffs of at most about a second.
+    # In the 9 s until the fencing, with backoffs of about a second at most.
     assert min(lookups_by_member.values()) >= 5
 
 
 def test_every_member_commits_again_soon_after_the_load(kill: Story) -> None:
-    """Real members committed 124 ms (median) to 251 ms after the load (MEASURED_FAILOVER kill).
+    """Real members commit 124 ms (median) to 251 ms after the load (MEASURED_FAILOVER kill).
 
-    The bound here, 1.5 s, covers the backoff of the client.
+    The bound here, 1.5 s, allows for the backoff of a client.
     """
     (group,) = kill.after.groups["g"]
     loaded = next(
@@ -141,7 +146,7 @@ def test_every_member_commits_again_soon_after_the_load(kill: Story) -> None:
 
 
 def test_killed_coordinator_causes_no_rebalance(kill: Story) -> None:
-    """Member ids, generation and partitions are kept."""
+    """The members keep their ids, their generation and their partitions."""
     for name, before in kill.before.members.items():
         after = kill.after.members[name]
         assert (after.member_id, after.generation, after.state, after.assigned) == (
@@ -155,7 +160,7 @@ def test_killed_coordinator_causes_no_rebalance(kill: Story) -> None:
 
 
 def test_no_acknowledged_commit_is_lost_with_the_coordinator(kill: Story) -> None:
-    """The verification reads the newest acknowledged commit of each partition, or a newer one."""
+    """Each partition's committed offset is that of its newest acknowledged commit, or later."""
     acknowledged: dict[str, int] = {}
     for row in kill.rows:
         if row.kind == "offsets_committed" and row.partition is not None:
@@ -168,12 +173,12 @@ def test_no_acknowledged_commit_is_lost_with_the_coordinator(kill: Story) -> Non
 def test_members_continue_processing_without_a_coordinator(kill: Story) -> None:
     """Every partition is read on, those of the dead leader after an election.
 
-    No record is read twice or left out. 10 s after the kill, members still process.
+    No record is read twice or left out. Members still process 10 s after the kill.
     """
     consumed = [row for row in kill.rows if row.kind == "records_consumed"]
     next_offset: dict[str | None, int] = {}
     for row in consumed:
-        assert row.offset == next_offset.get(row.partition, 0)  # neither a gap nor a duplicate
+        assert row.offset == next_offset.get(row.partition, 0)  # no gap, and no duplicate
         count = json.loads(row.detail or "")["count"]
         next_offset[row.partition] = (row.offset or 0) + count
     assert len(next_offset) == 12
@@ -182,10 +187,10 @@ def test_members_continue_processing_without_a_coordinator(kill: Story) -> None:
 
 @pytest.mark.slow
 def test_crash_of_the_leading_member_causes_one_rebalance(member_crash: Story) -> None:
-    """The dead member is removed when its session ends; the others learn it by heartbeat.
+    """The dead member is removed when its session ends. The others learn of it by heartbeats.
 
-    That takes the session of 10 s less a heartbeat interval of 3 s at least, and 10 s plus this
-    interval and the join at most (BEHAVIOUR 3.6).
+    A heartbeat interval is 3 s. So it takes at least the session of 10 s less one interval, and at
+    most 10 s plus one interval and the time of the join (BEHAVIOUR 3.6).
     """
     generations = member_crash.since_hit("generation_started")
     assert len(generations) == 1
@@ -199,7 +204,11 @@ def test_crash_of_the_leading_member_causes_one_rebalance(member_crash: Story) -
 
 
 def test_survivors_of_a_rebalance_keep_their_ids_and_revoke_first(member_crash: Story) -> None:
-    """Members of the eager protocol revoke in generation 1, before they join; they lose nothing."""
+    """In the eager protocol each member revokes all its partitions before it joins again.
+
+    So it revokes them in generation 1. It loses none, which would mean that it had to give them up
+    without a commit.
+    """
     revoked = member_crash.since_hit("partitions_revoked")
     assigned = member_crash.since_hit("partitions_assigned")
     assert {row.generation for row in revoked} == {1}
@@ -211,12 +220,12 @@ def test_survivors_of_a_rebalance_keep_their_ids_and_revoke_first(member_crash: 
 
 
 def test_positions_after_the_rejoin_are_the_committed_offsets(member_crash: Story) -> None:
-    """Each partition continues at its last acknowledged commit: no record is skipped.
+    """Each partition continues at its last acknowledged commit, so no record is skipped.
 
-    Survivors commit before they revoke, so only records that the dead member had processed and not
+    Survivors commit before they revoke. So only records that the dead member has processed and not
     committed are processed twice.
     """
-    # The trace is in order of time: at a reset, both dicts hold the last offsets before it.
+    # The rows are in order of time, so at a reset both dicts have the last offsets before it.
     reset = [row for row in member_crash.since_hit("position_reset")]
     assert {row.cause for row in reset} == {"committed"}
     assert len(reset) == 12

@@ -1,11 +1,14 @@
-"""Heartbeats: their interval, and every error that an answer may have.
+"""Heartbeats of a member: their interval, and every error that an answer can have.
 
-The table of these errors is in docs/kafka/BEHAVIOUR.md 7.4; ids such as CL-17 are cases there.
+Kafka's table of these errors is in docs/kafka/BEHAVIOUR.md 7.4; ids such as CL-17 are its cases. A
+generation is the number of a group's rebalance; a member sends it with each request. A member that
+revokes its partitions commits their offsets first; a member that loses them cannot.
 
 - `make_lab(n)` makes `lab`, with `n` scripted brokers.
 - `lab.coordinator` coordinates the group, and `lab.leader` leads all partitions: broker 0 at first.
-- `broker.answer(Request, a, b)` scripts its next answers; None leaves a request unanswered.
-- A member joins twice: without an id, then with the id that it got, `m-1`.
+- `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type; None
+  leaves a request unanswered.
+- A member joins twice: first without an id, and then with the id that it got, `m-1`.
 """
 
 import pytest
@@ -26,13 +29,13 @@ def heartbeat_error(code: ErrorCode) -> HeartbeatResponse:
 
 
 def member_ids(lab: ClientLab, broker: int = 0) -> list[str]:
-    """Return the member ids of the JoinGroups that a broker received."""
+    """Return the member ids in the JoinGroups that a broker has received, in order."""
     requests = lab.brokers[broker].of_type(JoinGroupRequest)
     return [request.member_id for request in requests if isinstance(request, JoinGroupRequest)]
 
 
 def test_heartbeats_are_sent_every_interval_with_the_generation(make_lab: LabMaker) -> None:
-    """heartbeat.interval.ms is 3000, counted from the join: 10 heartbeats in 31 s."""
+    """The interval heartbeat.interval.ms, 3 s, counts from the join, so 31 s have 10 heartbeats."""
     lab = make_lab(1)
     lab.consumer(commit_interval_ms=None)
     lab.run_for(31 * SECOND)
@@ -54,15 +57,15 @@ def test_heartbeats_are_sent_every_interval_with_the_generation(make_lab: LabMak
 def test_heartbeat_error_makes_the_member_rejoin_as_in_the_table(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, end_of_ownership: str
 ) -> None:
-    """A rebalance revokes the partitions; an error that resets the generation loses them.
+    """A rebalance revokes the member's partitions. An error that resets its generation loses them.
 
-    UNKNOWN_MEMBER_ID also drops the member id (BEHAVIOUR 7.4, CL-17).
+    After UNKNOWN_MEMBER_ID the member also drops its id (BEHAVIOUR 7.4, CL-17).
     """
     lab = make_lab(1)
     lab.brokers[0].answer(HeartbeatRequest, heartbeat_error(code))
     node = lab.consumer()
     lab.run_for(5 * SECOND)
-    assert member_ids(lab)[2] == next_member_id  # behind the two JoinGroups of the first join
+    assert member_ids(lab)[2] == next_member_id  # the first two JoinGroups are of the first join
     (ended,) = [*lab.of_kind("partitions_revoked"), *lab.of_kind("partitions_lost")]
     assert ended.kind == end_of_ownership
     assert (ended.member, ended.generation) == ("m-1", 1)
@@ -73,7 +76,10 @@ def test_heartbeat_error_makes_the_member_rejoin_as_in_the_table(
 def test_heartbeat_refused_as_not_coordinator_is_repeated_to_the_new_coordinator(
     make_lab: LabMaker, code: ErrorCode
 ) -> None:
-    """The coordinator becomes unknown, the heartbeat is repeated, no rejoin (BEHAVIOUR 7.4)."""
+    """The member looks for its coordinator and repeats the heartbeat; it does not join again.
+
+    Source: BEHAVIOUR 7.4.
+    """
     lab = make_lab(2)
     lab.brokers[0].answer(HeartbeatRequest, heartbeat_error(code))
     node = lab.consumer(commit_interval_ms=None)
@@ -81,7 +87,7 @@ def test_heartbeat_refused_as_not_coordinator_is_repeated_to_the_new_coordinator
     lab.coordinator = 1
     lab.run_for(2 * SECOND)
     assert [row.cause for row in lab.of_kind("coordinator_unknown")] == [code.name]
-    # The heartbeat is repeated after retry.backoff.ms, not after an interval of 3 s.
+    # The repetition follows after retry.backoff.ms, and not after the heartbeat interval of 3 s.
     assert len(lab.brokers[1].of_type(HeartbeatRequest)) == 1
     assert member_ids(lab) == ["", "m-1"]
     assert member_status(node).generation == 1
@@ -98,7 +104,7 @@ def test_heartbeat_refused_as_not_coordinator_is_repeated_to_the_new_coordinator
 def test_fatal_heartbeat_error_is_raised_by_the_next_poll(
     make_lab: LabMaker, code: ErrorCode
 ) -> None:
-    """The application receives the error and closes its consumer, whose state is then UNJOINED."""
+    """The application gets the error and closes its consumer, which is then in state UNJOINED."""
     lab = make_lab(1)
     lab.brokers[0].answer(HeartbeatRequest, heartbeat_error(code))
     node = lab.consumer(commit_interval_ms=None)
@@ -108,18 +114,18 @@ def test_fatal_heartbeat_error_is_raised_by_the_next_poll(
 
 
 def test_heartbeat_error_for_an_older_generation_is_ignored(make_lab: LabMaker) -> None:
-    """A late answer must not undo the effect of an earlier one (CL-07).
+    """A late answer about a generation that has ended must not change the member (CL-07).
 
-    1. The coordinator hangs with three heartbeats of generation 1 in flight.
-    2. It answers the first with ILLEGAL_GENERATION: the member rejoins under its id.
-    3. The second answer is UNKNOWN_MEMBER_ID, for a generation that has ended: the member keeps its
-       id.
+    1. The coordinator hangs, with three heartbeats of generation 1 in flight.
+    2. It answers the first one with ILLEGAL_GENERATION. The member joins again with its id.
+    3. It answers the second one with UNKNOWN_MEMBER_ID. This is about generation 1, which has
+       ended, so the member keeps its id.
     """
     lab = make_lab(2)
-    lab.leader = 1  # so that broker 0 gets no Fetch, only requests of the group
+    lab.leader = 1  # so that broker 0 gets only requests about the group, and no Fetch
     broker = lab.brokers[0]
-    # A broker takes the requests of a connection one at a time: the second and third heartbeat wait
-    # until the first, which the test answers below, has its answer.
+    # A broker handles the requests of a connection one after the other. So the second and third
+    # heartbeat wait until the test has answered the first one.
     broker.answer(
         HeartbeatRequest,
         None,
@@ -141,9 +147,9 @@ def test_heartbeat_error_for_an_older_generation_is_ignored(make_lab: LabMaker) 
 def test_unanswered_heartbeats_make_the_coordinator_unknown_after_the_session(
     make_lab: LabMaker,
 ) -> None:
-    """A client without any answer for the session timeout, 10 s, looks for another coordinator.
+    """A member that gets no answer for its session timeout, 10 s, looks for its coordinator again.
 
-    (BEHAVIOUR 7.4)
+    Source: BEHAVIOUR 7.4.
     """
     lab = make_lab(1)
     config = ConsumerConfig(
@@ -160,9 +166,10 @@ def test_unanswered_heartbeats_make_the_coordinator_unknown_after_the_session(
 def test_application_that_does_not_poll_leaves_the_group_and_loses_its_partitions(
     make_lab: LabMaker,
 ) -> None:
-    """After max.poll.interval.ms the next poll finds no partitions and rejoins (BEHAVIOUR 7.4).
+    """After max.poll.interval.ms without a poll the member leaves; its next poll joins again.
 
-    A poll returns a record of each of 2 partitions: 2 * 4 s of work exceed the interval of 5 s.
+    A poll returns one record of each of 2 partitions. The work of 2 * 4 s exceeds the interval of
+    5 s (BEHAVIOUR 7.4).
     """
     lab = make_lab(1)
     config = ConsumerConfig(
@@ -184,9 +191,9 @@ def test_application_that_does_not_poll_leaves_the_group_and_loses_its_partition
 
 
 def test_application_that_polls_without_records_remains_in_the_group(make_lab: LabMaker) -> None:
-    """An idle consumer polls every 50 ms, so max.poll.interval.ms never passes.
+    """An idle consumer polls every 50 ms, so max.poll.interval.ms never passes without a poll.
 
-    The host skips polls that would do nothing; these must count as polls.
+    The host skips polls that would do nothing. Skipped polls must count as polls.
     """
     lab = make_lab(1)
     config = ConsumerConfig(

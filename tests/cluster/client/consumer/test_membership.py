@@ -1,12 +1,15 @@
-"""JoinGroup, SyncGroup, LeaveGroup: the requests in order, and every error that an answer may have.
+"""JoinGroup, SyncGroup and LeaveGroup of a member: their order, and all errors of their answers.
 
-The tables of these errors are in docs/kafka/BEHAVIOUR.md 7.3; ids such as CL-03 are cases there.
+Kafka's tables of these errors are in docs/kafka/BEHAVIOUR.md 7.3; ids such as CL-03 are its cases.
+A generation is the number of a group's rebalance. A member that revokes its partitions commits
+their offsets first; a member that loses them cannot.
 
 - `make_lab(n)` makes `lab`, with `n` scripted brokers, which answer without errors by default.
-- `broker.answer(Request, a, b)` scripts its next answers; None leaves a request unanswered.
+- `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type; None
+  leaves a request unanswered.
 - `lab.coordinator` coordinates the group, and `lab.leader` leads all partitions: broker 0 at first.
 - `lab.high_watermark` is the number of records in each of the two partitions of `t`.
-- A member joins twice: without an id, then with the id of the first answer, `m-1`.
+- A member joins twice: first without an id, and then with the id of the first answer, `m-1`.
 
 A test changes the cluster by assigning to these attributes.
 """
@@ -31,6 +34,7 @@ from protocol.messages.group import (
 from protocol.messages.offset import OffsetCommitRequest
 from tests.support.harness.scripted_broker import MS, SECOND, LabMaker, member_status
 
+# Errors of JoinGroup, and below of SyncGroup, after which the application closes its consumer.
 JOIN_FATAL = [
     ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
@@ -54,19 +58,19 @@ def join_error(code: ErrorCode) -> JoinGroupResponse:
 
 
 def joins_of(requests: Iterable[object]) -> list[JoinGroupRequest]:
-    """Return the JoinGroups among the requests that a broker received, in order."""
+    """Return the JoinGroups among these requests, in order."""
     return [request for request in requests if isinstance(request, JoinGroupRequest)]
 
 
 def last_position(requests: Iterable[object], kind: type) -> int:
-    """Return the position of the last request of a kind among those that a broker received."""
+    """Return the position of the last request of a kind among these requests."""
     return max(index for index, request in enumerate(requests) if isinstance(request, kind))
 
 
 def test_second_join_sends_the_member_id_of_the_first_answer(
     make_lab: LabMaker,
 ) -> None:
-    """The first answer, MEMBER_ID_REQUIRED, has the id (CL-03, KIP-394).
+    """The first answer is MEMBER_ID_REQUIRED, and has the id (CL-03, KIP-394).
 
     The second join follows without a backoff.
     """
@@ -83,7 +87,7 @@ def test_second_join_sends_the_member_id_of_the_first_answer(
 
 
 def test_member_states_are_traced_in_kafkas_order(make_lab: LabMaker) -> None:
-    """BEHAVIOUR 7.1: UNJOINED, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE."""
+    """The order is that of BEHAVIOUR 7.1: UNJOINED, the two phases of a rebalance, and STABLE."""
     lab = make_lab(1)
     lab.consumer()
     lab.run_for(SECOND)
