@@ -1,7 +1,8 @@
-"""The controller ends and returns: groups and data continue, as in KRaft.
+"""The controller ends and returns: groups and data continue, as in KRaft (Kafka's controllers).
 
-Three brokers and a group of three members; a broker sends heartbeats to the controller every 2 s,
-and is fenced after a session of 9 s without one. Kafka's behaviour: docs/kafka/BEHAVIOUR.md 6.2.
+The cluster has three brokers and a group of three members. A broker sends heartbeats to the
+controller every 2 s. After a session of 9 s without one it is fenced: the controller counts it as
+dead. Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 6.2.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,15 +20,15 @@ pytestmark = pytest.mark.slow
 CONTROLLER = controller_name(100)
 BROKER_EVENTS = ("broker_fenced", "broker_registered", "leader_elected", "isr_changed")
 GAP_US_MAX = 600_000
-"""Longer than any pause between two commits of an undisturbed member."""
+"""Longer than the time between two commits of a member that nothing disturbs."""
 
 Action = Callable[[VirtualRuntime], Awaitable[None]]
 
 
 def play(action: Action, *, after_s: int) -> tuple[list[TraceRow], ClusterStatus]:
-    """Let a group of three become stable, carry out `action`, and wait `after_s` seconds.
+    """Wait until a group of three is stable, carry out `action`, and wait `after_s` seconds more.
 
-    Return the trace rows from the beginning of the action on, and the status at the end.
+    Return the trace rows since the beginning of the action, and the status at the end.
     """
     rows: list[TraceRow] = []
     runtime = VirtualRuntime(
@@ -54,7 +55,7 @@ def of_kinds(rows: list[TraceRow], *kinds: str) -> list[TraceRow]:
 
 
 def largest_commit_gap_us(rows: list[TraceRow]) -> int:
-    """Return the longest time between two acknowledged commits of a member."""
+    """Return the longest time between two acknowledged commits of any member."""
     gaps = [0]
     last: dict[str, int] = {}
     for row in of_kinds(rows, "offsets_committed"):
@@ -69,10 +70,10 @@ def largest_commit_gap_us(rows: list[TraceRow]) -> int:
 def test_restarted_controller_fences_no_broker_and_moves_no_leader(
     away_s: int, loses_power: bool
 ) -> None:
-    """A new incarnation of the controller does not know which brokers are alive.
+    """A new incarnation (life) of the controller does not know which brokers are alive.
 
-    So it gives every broker a full session of 9 s, in which the brokers send heartbeats. The length
-    of the absence does not matter: 5 s are shorter than a session, 20 s are longer.
+    So it gives every broker a full session of 9 s, in which the brokers send heartbeats. It does
+    not matter how long the controller was away: 5 s are less than a session, 20 s are more.
     """
 
     async def lose(runtime: VirtualRuntime) -> None:
@@ -88,7 +89,7 @@ def test_restarted_controller_fences_no_broker_and_moves_no_leader(
 
 
 def test_groups_continue_without_a_controller() -> None:
-    """No broker can be fenced or elected, but the present leaders remain leaders."""
+    """Without a controller no broker is fenced and no leader elected. Present leaders stay."""
 
     async def lose(runtime: VirtualRuntime) -> None:
         await runtime.crash(CONTROLLER)
@@ -100,7 +101,7 @@ def test_groups_continue_without_a_controller() -> None:
 
 
 def test_broker_that_died_without_a_controller_is_fenced_a_session_after_its_restart() -> None:
-    """The new incarnation has no heartbeat of the dead broker, and detects its death anew."""
+    """The new controller has no heartbeat of the dead broker, and waits for a full session."""
     restarted_us = 0
 
     async def lose_both(runtime: VirtualRuntime) -> None:
@@ -114,16 +115,16 @@ def test_broker_that_died_without_a_controller_is_fenced_a_session_after_its_res
 
     rows, status = play(lose_both, after_s=20)
     (fenced,) = of_kinds(rows, "broker_fenced")
-    assert 9 * SECOND <= fenced.time_us - restarted_us <= 9 * SECOND + 1_000  # 1 ms
+    assert 9 * SECOND <= fenced.time_us - restarted_us <= 9 * SECOND + 1_000  # at most 1 ms late
     assert of_kinds(rows, "rebalance_started") == []
     (group,) = status.groups["g"]
     assert (group.state, group.generation) == ("Stable", 1)
 
 
 def test_broker_restarted_without_a_controller_is_unfenced_when_there_is_one() -> None:
-    """The broker first gets DUPLICATE_BROKER_REGISTRATION, until its former session ends.
+    """The broker gets DUPLICATE_BROKER_REGISTRATION until its former session ends.
 
-    A restarted controller begins that session anew, so the broker registers 9 s after the
+    A restarted controller begins this session again. So the broker registers 9 s after the
     controller's restart.
     """
 
@@ -141,7 +142,7 @@ def test_broker_restarted_without_a_controller_is_unfenced_when_there_is_one() -
 
 
 def test_resumed_controller_fences_all_brokers_and_unfences_them_at_once() -> None:
-    """A resumed controller fires its due session timers before it handles waiting heartbeats.
+    """A resumed controller first handles timers that are due, and then heartbeats that wait.
 
     So it first fences all brokers, one after the other (Kafka 3.9's maybeFenceReplicas). Then their
     heartbeats unfence them. Leaderships move without need, but no group rebalances.
@@ -166,7 +167,7 @@ def test_resumed_controller_fences_all_brokers_and_unfences_them_at_once() -> No
 
 
 def test_controller_paused_for_less_than_a_session_fences_no_broker() -> None:
-    """After 5 s of the session's 9 s the check of a resumed controller finds all sessions alive."""
+    """After 5 s, less than the session of 9 s, the controller finds all sessions alive."""
 
     async def stop_for_5_s(runtime: VirtualRuntime) -> None:
         await runtime.pause(CONTROLLER)

@@ -1,6 +1,6 @@
-"""A consumer group that reads a deleted topic, on real brokers in virtual time.
+"""A topic is deleted while a consumer group reads it, on real brokers in virtual time.
 
-`cluster(2)` has the group `g` of two members, which read the topic `t` of 12 partitions.
+`cluster(2)` has the group `g` with two members, which read the topic `t` with 12 partitions.
 """
 
 import json
@@ -18,10 +18,10 @@ GONE = "gone"
 
 
 def test_group_continues_with_the_remaining_topics() -> None:
-    """The leading member sees the change of metadata, and causes a rebalance.
+    """The leading member notices the change in its metadata, and causes a rebalance.
 
-    Its members commit nothing: a commit before the rebalance would wait for default.api.timeout.ms
-    (60 s), because UNKNOWN_TOPIC_OR_PARTITION is retriable.
+    The members commit nothing. A commit before the rebalance would wait for default.api.timeout.ms,
+    60 s, because UNKNOWN_TOPIC_OR_PARTITION is retriable.
     """
     base = cluster(2)
     spec = msgspec.structs.replace(
@@ -71,5 +71,5 @@ def test_group_continues_with_the_remaining_topics() -> None:
 
 
 def topics_of(status: ClusterStatus) -> list[str]:
-    """Return the topics of the members' partitions."""
+    """Return the topics of the partitions that the members have, in order."""
     return sorted({p.topic for member in status.members.values() for p in member.assigned})

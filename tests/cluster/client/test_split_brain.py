@@ -1,14 +1,15 @@
-"""Two coordinators serve one group, as was measured on Kafka 3.9.1.
+"""Two coordinators serve one group at the same time, as was measured on Kafka 3.9.1.
 
 1. A group has six members that do not commit.
 2. The group's coordinator is cut off from the controller and from the other brokers, but not from
    the members. It is the *old side*. The controller elects another coordinator, the *new side*.
-3. JOIN_S seconds after the cut two more consumers, the joiners, start. Each finds the coordinator
-   that its bootstrap servers name.
-4. HEAL_S seconds after the cut, the network heals.
+3. JOIN_S seconds after the cut two more consumers start, the joiners. Each joiner finds the
+   coordinator on the side of its bootstrap servers.
+4. HEAL_S seconds after the cut the network heals.
 
-Source: docs/kafka/MEASURED_FAILOVER.md (two owners), docs/kafka/BEHAVIOUR.md 6.4. The bounds in
-seconds come from that measurement and from the broker's settings.
+A generation is the number of a group's rebalance. Sources: docs/kafka/MEASURED_FAILOVER.md (two
+owners) and docs/kafka/BEHAVIOUR.md 6.4. The bounds in seconds come from that measurement and from
+the settings of the brokers.
 """
 
 import itertools
@@ -29,22 +30,22 @@ from tests.support.worlds.measured_cluster import SECOND, cluster
 pytestmark = pytest.mark.slow
 
 OLD = NodeName("broker-1")
-"""The coordinator of the group before the cut."""
+"""The broker that coordinates the group before the cut."""
 OTHERS = (NodeName("broker-0"), NodeName("broker-2"))
 NEW = NodeName("broker-2")
-"""Coordinates the group on the new side: the next replica of its offsets partition."""
+"""The coordinator on the new side: the next replica of the group's offsets partition."""
 STEADY_S = 15
-"""Time after which the group of a new cluster is stable."""
+"""The time in which the group of a new cluster becomes stable."""
 JOIN_S = 15
 HEAL_S = 80
 AFTER_S = 8
-"""Time after the healing in which the old members learn that they are no longer in the group."""
+"""The time after the healing in which the old members learn that the group removed them."""
 SESSION_S = 45
 """The default session.timeout.ms, after which the new side removes the old members."""
 
 
 def consumer(index: int, servers: tuple[str, ...] = ()) -> ConsumerSpec:
-    """Return a member that never commits; with `servers`, a joiner with these bootstrap servers."""
+    """Return a member that never commits. With `servers` it is a joiner with these servers."""
     return ConsumerSpec(
         name=NodeName(f"consumer-g-{index}"),
         group_id="g",
@@ -59,9 +60,10 @@ def consumer(index: int, servers: tuple[str, ...] = ()) -> ConsumerSpec:
 
 
 def play(*servers: tuple[str, ...]) -> tuple[list[TraceRow], ClusterStatus]:
-    """Run the steps 1 to 4; each argument is the bootstrap servers of one joiner.
+    """Run the steps 1 to 4; each argument has the bootstrap servers of one joiner.
 
-    Return the trace from the cut on, with times counted from the cut, and the status at the end.
+    Return the rows of the trace since the cut, with times that count from the cut, and the status
+    at the end.
     """
     joiners = [consumer(6 + index, named) for index, named in enumerate(servers)]
     spec: ClusterSpec = msgspec.structs.replace(
@@ -117,7 +119,7 @@ def play(*servers: tuple[str, ...]) -> tuple[list[TraceRow], ClusterStatus]:
 def at_s(
     rows: list[TraceRow], kind: str, node: NodeName, generation: int | None = None
 ) -> list[float]:
-    """Return when a node wrote trace rows of one kind, in seconds after the cut."""
+    """Return the times at which a node wrote rows of one kind, in seconds after the cut."""
     return [
         row.time_us / SECOND
         for row in rows
@@ -128,18 +130,18 @@ def at_s(
 
 
 def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
-    """The old side starts a rebalance every 5 s and never distributes an assignment.
+    """The old side begins a rebalance every 5 s, and never distributes an assignment.
 
-    Its SyncGroups wait for an append that no follower acknowledges; after
-    offsets.commit.timeout.ms, 5 s, all are answered REBALANCE_IN_PROGRESS and the members join
-    again.
+    The assignment must be appended, and no follower acknowledges the append. After
+    offsets.commit.timeout.ms, 5 s, all SyncGroups are answered with REBALANCE_IN_PROGRESS, and the
+    members join again.
     """
-    # The first joiner's bootstrap server is the old side, the second one's are on the new side.
+    # The first joiner has a bootstrap server on the old side, the second has two on the new side.
     rows, status = play((OLD,), OTHERS)
     old = at_s(rows, "generation_started", OLD)
     assert JOIN_S < old[0] < JOIN_S + 1.5
     gaps = [later - earlier for earlier, later in itertools.pairwise(old)]
-    assert len(old) >= 13  # 65 s between JOIN_S and HEAL_S, one every 5 s
+    assert len(old) >= 13  # the 65 s from JOIN_S to HEAL_S have one every 5 s
     assert all(5.0 <= gap < 5.2 for gap in gaps)
     assert at_s(rows, "assignment_stored", OLD) == []
 
@@ -148,13 +150,14 @@ def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
         (row.cause, row.error) for row in started
     }
 
-    # The new side loads the six members, gets no heartbeats, and removes them after their sessions.
+    # The new side loads the six members. It gets no heartbeats of them, and removes them when their
+    # sessions end.
     (loaded,) = at_s(rows, "group_loaded", NEW)
     without_old_members, healed = at_s(rows, "generation_started", NEW)
     assert SESSION_S <= without_old_members - loaded < SESSION_S + 0.1
 
     (group,) = status.groups["g"]
-    # Generation 1 is from before the cut, 2 without the old members, 3 with all eight.
+    # Generation 1 is that before the cut, 2 the one without the old members, 3 has all eight.
     assert (group.generation, len(group.members), group.state) == (3, 8, "Stable")
     assert HEAL_S < healed < HEAL_S + 5
 
@@ -163,12 +166,12 @@ def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
         for row in rows
         if row.kind == "log_truncated" and row.partition == "__consumer_offsets-1"
     ]
-    # Offset 0 has the assignment from before the cut. What the old side appended is truncated.
+    # Offset 0 is the assignment from before the cut. The later records of the old side are removed.
     assert [row.offset for row in truncated] == [1]
 
 
 def test_joiners_on_the_new_side_own_partitions_that_old_members_still_process() -> None:
-    """Every partition has two owners from the end of the old sessions until the cut heals."""
+    """From the end of the old members' sessions to the healing, each partition has two owners."""
     rows, status = play(OTHERS, OTHERS)
     assert at_s(rows, "generation_started", OLD) == []
     (loaded,) = at_s(rows, "group_loaded", NEW)
@@ -178,13 +181,13 @@ def test_joiners_on_the_new_side_own_partitions_that_old_members_still_process()
 
     old_members = [NodeName(f"consumer-g-{index}") for index in range(6)]
     # No rebalance takes partitions from the old members. After the healing the new side answers
-    # that it does not know these members, and so they lose their partitions.
+    # that it does not know them. Then they lose their partitions.
     for member in old_members:
         assert at_s(rows, "partitions_revoked", member) == []
         (lost,) = at_s(rows, "partitions_lost", member)
         assert HEAL_S < lost < HEAL_S + 3.5
 
-    # Old members read on from the partitions that the cut broker does not lead: 8 of 12.
+    # The cut broker leads 4 of 12 partitions. The old members can still read the other 8.
     read_by_old_members = {
         row.partition
         for row in rows

@@ -1,8 +1,12 @@
-"""ElectLeaders and AlterPartitionReassignments, as the controller answers an administrator.
+"""Elections and reassignments that an administrator asks the controller for.
 
-`lab` passes requests to a controller, without brokers and network; its topic `orders` has three
-partitions, and broker i is the preferred leader of orders-i. `lab.records()` is the metadata log.
-Source: Kafka's ReplicationControlManagerTest.
+The requests are ElectLeaders and AlterPartitionReassignments. The preferred leader of a partition
+is the first of its replicas; the ISR is the set of its in-sync replicas. The leader epoch is the
+number of its leadership, the partition epoch counts all its changes.
+
+`lab` passes requests to a controller, without brokers and network. Its topic `orders` has three
+partitions; broker i is the preferred leader of orders-i. `lab.records()` returns the records of the
+metadata log. Source: Kafka's ReplicationControlManagerTest.
 """
 
 import pytest
@@ -25,13 +29,13 @@ def running_lab() -> ControllerLab:
 
 
 def elect(lab: ControllerLab, name: TopicPartition) -> ErrorCode:
-    """Return the error of one election."""
+    """Return the error of an election for one partition."""
     (result,) = lab.elect_leaders(name).replica_election_results
     return result.partition_result[0].error_code
 
 
 def test_election_makes_the_first_replica_lead_in_a_new_epoch() -> None:
-    """The ISR stays as it is: the former leader is a follower that has every record."""
+    """The ISR does not change: the former leader becomes a follower that has every record."""
     lab = running_lab()
     lab.reassign(P0, (2, 0, 1))  # changes the preferred leader, not the leader
     assert elect(lab, P0) is ErrorCode.NONE
@@ -43,7 +47,7 @@ def test_election_makes_the_first_replica_lead_in_a_new_epoch() -> None:
 
 
 def test_election_of_the_present_leader_is_not_needed_and_changes_nothing() -> None:
-    """Clients take ELECTION_NOT_NEEDED as success: the preferred replica leads."""
+    """For clients ELECTION_NOT_NEEDED is a success, because the preferred replica leads already."""
     lab = running_lab()
     before = lab.records()
     assert elect(lab, P0) is ErrorCode.ELECTION_NOT_NEEDED
@@ -52,7 +56,7 @@ def test_election_of_the_present_leader_is_not_needed_and_changes_nothing() -> N
 
 @pytest.mark.parametrize("name", [UNKNOWN, TopicPartition("no such topic", 0)])
 def test_election_of_an_unknown_partition_fails_alone(name: TopicPartition) -> None:
-    """The other partition of the request gets its election."""
+    """The other partition of the request is elected."""
     lab = running_lab()
     lab.reassign(P0, (1, 0, 2))
     response = lab.elect_leaders(name, P0)
@@ -61,7 +65,7 @@ def test_election_of_an_unknown_partition_fails_alone(name: TopicPartition) -> N
 
 
 def test_election_of_a_replica_outside_the_isr_is_refused() -> None:
-    """A leader from outside the ISR would lose the records that only the ISR has."""
+    """A leader from outside of the ISR would lose records that only members of the ISR have."""
     lab = running_lab()
     lab.reassign(P0, (2, 0, 1))
     lab.alter_partition(P0, (0, 1), by=0)  # the leader, 0, removes broker 2 from the ISR
@@ -71,9 +75,9 @@ def test_election_of_a_replica_outside_the_isr_is_refused() -> None:
 
 
 def test_election_of_every_partition_leaves_out_those_that_need_none() -> None:
-    """A request with null for its partitions means every partition of the cluster.
+    """A request without partitions (null) means every partition of the cluster.
 
-    The response names those with an election or an error, and not all the others.
+    The response names only partitions with an election or an error.
     """
     lab = running_lab()
     lab.reassign(P0, (1, 0, 2))
@@ -85,7 +89,7 @@ def test_election_of_every_partition_leaves_out_those_that_need_none() -> None:
 
 
 def test_unclean_election_is_refused_as_a_whole() -> None:
-    """DEVIATION from Kafka: an administrator cannot request data loss here."""
+    """DEVIATION: in Kafka an administrator can request such an election, which may lose data."""
     lab = running_lab()
     unclean, no_such_type = 1, 7
     response = lab.elect_leaders(P0, election_type=unclean)
@@ -95,7 +99,7 @@ def test_unclean_election_is_refused_as_a_whole() -> None:
 
 
 def test_reassignment_to_another_order_applies_at_once_and_moves_no_leader() -> None:
-    """Only the preferred leader changes; leader, epoch and ISR wait for an election."""
+    """Only the preferred leader changes. The leader, its epoch and the ISR wait for an election."""
     lab = running_lab()
     before = lab.partition(P0)
     assert lab.reassign(P0, (2, 1, 0)).error_code is ErrorCode.NONE
@@ -107,7 +111,7 @@ def test_reassignment_to_another_order_applies_at_once_and_moves_no_leader() -> 
 
 
 def test_reassignment_to_the_order_in_force_writes_nothing() -> None:
-    """An administrator whose response was lost repeats the request, and gets NONE."""
+    """An administrator that has not got the answer repeats the request, and gets NONE (success)."""
     lab = running_lab()
     before = lab.records()
     assert lab.reassign(P0, (0, 1, 2)).error_code is ErrorCode.NONE
@@ -120,16 +124,16 @@ def test_reassignment_to_the_order_in_force_writes_nothing() -> None:
         ((), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ((0, 1, 1), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ((0, 1, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        # DEVIATION from Kafka: this controller changes the order of replicas, and moves none.
+        # DEVIATION: Kafka can also move replicas. This controller only changes their order.
         ((0, 1), ErrorCode.UNSUPPORTED_VERSION),
-        # null cancels a reassignment that is under way, and none is.
+        # None (null) cancels a reassignment in progress, and none is in progress.
         (None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
     ],
 )
 def test_refused_reassignment_changes_nothing(
     replicas: tuple[int, ...] | None, error: ErrorCode
 ) -> None:
-    """No record is written, also if the partition is unknown (the last line)."""
+    """A refusal writes no record. An unknown partition is refused, too (the last line)."""
     lab = running_lab()
     before = lab.records()
     answer = lab.reassign(P0, replicas)
@@ -140,7 +144,7 @@ def test_refused_reassignment_changes_nothing(
 
 
 def test_reassigned_order_survives_a_restart_of_the_controller() -> None:
-    """The order is a record of the metadata log."""
+    """The order of the replicas is a record of the metadata log."""
     lab = running_lab()
     lab.reassign(P0, (1, 2, 0))
     assert ControllerLab(cluster_of(topic()), lab.storage).partition(P0).replicas == (1, 2, 0)

@@ -1,9 +1,13 @@
-"""AlterPartition: the controller accepts a leader's proposal of an ISR, or refuses it.
+"""AlterPartition: the controller accepts a leader's proposal of another ISR, or refuses it.
+
+The ISR is the set of a partition's in-sync replicas. The leader epoch is the number of its
+leadership, the partition epoch counts all its changes. The broker epoch is the number of a broker's
+registration, and an incarnation is one life of a broker. A fenced broker counts as dead.
 
 - `lab` passes requests to a controller, without brokers and network.
-- `by` is the proposing broker.
-- An epoch that a test does not name is the present one; all epochs are 0 at first.
-- `lab.records()` is the metadata log.
+- `by` is the broker that makes the proposal.
+- A test names an epoch only if it is not the present one; leader and partition epochs begin at 0.
+- `lab.records()` returns the records of the metadata log.
 
 Source: Kafka ReplicationControlManagerTest.testAlterPartition...; docs/kafka, BEHAVIOUR 6.1.
 """
@@ -21,14 +25,14 @@ P0 = TopicPartition("orders", 0)
 
 @pytest.fixture
 def lab() -> ControllerLab:
-    """Return a controller with three live brokers; orders-0 is led by 0, ISR 0, 1, 2."""
+    """Return a controller with three live brokers. Broker 0 leads orders-0; the ISR is 0, 1, 2."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     return lab
 
 
 def test_shrink_by_the_leader_is_accepted_with_a_new_partition_epoch(lab: ControllerLab) -> None:
-    """The leader epoch is unchanged, because a lagging follower must not make others refetch."""
+    """The leader epoch stays: a lagging follower must not make the others fetch anew."""
     answer = lab.alter_partition(P0, (0, 2), by=0)
     assert answer.error_code is ErrorCode.NONE
     assert (answer.leader_id, answer.leader_epoch) == (0, 0)
@@ -39,7 +43,7 @@ def test_shrink_by_the_leader_is_accepted_with_a_new_partition_epoch(lab: Contro
 
 
 def test_proposal_of_the_present_isr_is_accepted_without_a_record(lab: ControllerLab) -> None:
-    """The proposal may be the retry of one whose answer was lost."""
+    """The proposal may be the repetition of one whose answer was lost."""
     before = lab.records()
     answer = lab.alter_partition(P0, (0, 1, 2), by=0)
     assert answer.error_code is ErrorCode.NONE
@@ -50,12 +54,12 @@ def test_proposal_of_the_present_isr_is_accepted_without_a_record(lab: Controlle
 @pytest.mark.parametrize(
     ("new_isr", "by", "leader_epoch", "partition_epoch", "error"),
     [
-        # A leader or partition epoch newer than the controller's 0 comes from a newer controller.
+        # The controller's epochs are 0. A newer one must come from a newer controller.
         ((0, 2), 0, 1, 0, ErrorCode.NOT_CONTROLLER),
         ((0, 2), 0, 0, 1, ErrorCode.NOT_CONTROLLER),
-        # The proposer, broker 1, does not lead.
+        # Broker 1 makes the proposal, but does not lead.
         ((1, 2), 1, 0, 0, ErrorCode.INVALID_REQUEST),
-        # The ISR lacks the leader, has a broker twice, has a broker without a replica, is empty.
+        # The four ISRs: without the leader; a broker twice; a broker without a replica; empty.
         ((1, 2), 0, 0, 0, ErrorCode.INVALID_REQUEST),
         ((0, 0, 1), 0, 0, 0, ErrorCode.INVALID_REQUEST),
         ((0, 7), 0, 0, 0, ErrorCode.INVALID_REQUEST),
@@ -70,7 +74,7 @@ def test_impossible_proposal_is_refused_and_changes_nothing(
     partition_epoch: int,
     error: ErrorCode,
 ) -> None:
-    """A refused proposal writes no record."""
+    """A refusal writes no record."""
     before = lab.records()
     answer = lab.alter_partition(
         P0, new_isr, by=by, leader_epoch=leader_epoch, partition_epoch=partition_epoch
@@ -80,7 +84,7 @@ def test_impossible_proposal_is_refused_and_changes_nothing(
 
 
 def test_proposal_of_an_older_leader_epoch_is_fenced(lab: ControllerLab) -> None:
-    """A former leader returns after an election: it must not change the ISR."""
+    """A former leader that returns after an election must not change the ISR."""
     # Broker 0 is silent for 10 s, longer than its session of 9 s.
     for _ in range(5):
         lab.advance_ms(2_000)
@@ -92,14 +96,14 @@ def test_proposal_of_an_older_leader_epoch_is_fenced(lab: ControllerLab) -> None
 
 
 def test_proposal_with_an_older_partition_epoch_is_out_of_date(lab: ControllerLab) -> None:
-    """The leader proposed a change of an ISR that is no longer the current one."""
+    """The leader has proposed a change of an ISR that is no longer the present one."""
     lab.alter_partition(P0, (0, 2), by=0)
     answer = lab.alter_partition(P0, (0,), by=0, partition_epoch=0)
     assert answer.error_code is ErrorCode.INVALID_UPDATE_VERSION
 
 
 def test_fenced_replica_is_ineligible(lab: ControllerLab) -> None:
-    """A broker that counts as dead must neither delay nor acknowledge commits."""
+    """A broker that counts as dead must not delay commits, and must not acknowledge them."""
     # Broker 2 is silent for 10 s, longer than its session of 9 s.
     for _ in range(5):
         lab.advance_ms(2_000)
@@ -111,9 +115,9 @@ def test_fenced_replica_is_ineligible(lab: ControllerLab) -> None:
 
 
 def test_replica_of_a_former_incarnation_is_ineligible(lab: ControllerLab) -> None:
-    """The leader's proposal rests on Fetches of an incarnation that has ended (KIP-903).
+    """The leader has counted Fetches of an incarnation that has ended (KIP-903).
 
-    The proposal names each member's broker epoch, and that of broker 2 is too small.
+    The proposal has the broker epoch of each member. That of broker 2 is a former one.
     """
     lab.alter_partition(P0, (0, 1), by=0)
     stale = {2: lab.broker_epochs[2] - 1}
@@ -124,13 +128,13 @@ def test_replica_of_a_former_incarnation_is_ineligible(lab: ControllerLab) -> No
 
 
 def test_unknown_partition_is_refused(lab: ControllerLab) -> None:
-    """The leader's topic was deleted, or our code has a bug."""
+    """This happens if the topic was deleted, or if our code has a bug."""
     answer = lab.alter_partition(TopicPartition("orders", 9), (0,), by=0)
     assert answer.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_stale_broker_epoch_refuses_the_whole_request(lab: ControllerLab) -> None:
-    """The request comes from a former incarnation of the leader: no broker has epoch 999."""
+    """A former incarnation of the leader sends the request: the present one has not epoch 999."""
     response = lab.replies[
         lab.send(AlterPartitionRequest(broker_id=0, broker_epoch=999, topics=()))
     ]

@@ -1,13 +1,16 @@
 """Registration, heartbeats and fencing of brokers.
 
-- `lab` passes requests to a controller without brokers and network, and keeps the time, the replies
-  and the trace.
-- An incarnation is one process of a broker.
-- The session of a broker ends 9 s after its last heartbeat, and the controller fences it: a fenced
-  broker leads no partition.
+- An incarnation is one life (process) of a broker. The broker epoch is the number of its
+  registration.
+- The session of a broker ends 9 s after its last heartbeat. Then the controller fences the broker:
+  it counts as dead, and leads no partition.
 - A registered broker is fenced until its first heartbeat, which unfences it.
-- A heartbeat reports the whole metadata log as read, unless it names an offset.
-- `lab.records()` are the records of the metadata log, `lab.storage` its batches.
+- The ISR is the set of a partition's in-sync replicas. The leader epoch is the number of its
+  leadership, the partition epoch counts all its changes.
+- `lab` passes requests to a controller without brokers and network, and keeps the time, the replies
+  and the trace (the recorded events).
+- A heartbeat says that the broker has read the whole metadata log, unless a test gives an offset.
+- `lab.records()` returns the records of the metadata log; `lab.storage` has its batches.
 
 Source: Kafka ClusterControlManagerTest; docs/kafka, BEHAVIOUR 6.2.
 """
@@ -20,7 +23,7 @@ from protocol.trace import TraceKind
 from tests.support.harness.controllers import ControllerLab, cluster_of, topic
 
 SESSION_MS = 9_000
-"""Session of a broker."""
+"""The session of a broker."""
 P0 = TopicPartition("orders", 0)
 
 
@@ -33,7 +36,7 @@ def running_lab(*, config: BrokerConfig | None = None) -> ControllerLab:
 
 
 def keep_alive(lab: ControllerLab, *brokers: int, duration_ms: int) -> None:
-    """Advance the time while only `brokers` send heartbeats, every two seconds."""
+    """Advance the time. Only `brokers` send heartbeats, every two seconds."""
     for _ in range(duration_ms // 2_000):
         lab.advance_ms(2_000)
         for broker_id in brokers:
@@ -42,7 +45,7 @@ def keep_alive(lab: ControllerLab, *brokers: int, duration_ms: int) -> None:
 
 
 def test_register_gives_the_offset_of_the_record_as_broker_epoch() -> None:
-    """Broker epochs grow with every registration because the log grows."""
+    """The metadata log grows with each registration, so broker epochs grow, too."""
     lab = ControllerLab(cluster_of())
     assert lab.register(0).broker_epoch == 0
     assert lab.register(1).broker_epoch == 1
@@ -53,7 +56,7 @@ def test_register_gives_the_offset_of_the_record_as_broker_epoch() -> None:
 
 
 def test_register_again_by_the_same_incarnation_is_idempotent() -> None:
-    """The first answer may have been lost: the same broker asks again."""
+    """The broker repeats its request if the first answer was lost."""
     lab = ControllerLab(cluster_of())
     lab.register(0)
     assert lab.register(0).broker_epoch == 0
@@ -61,7 +64,10 @@ def test_register_again_by_the_same_incarnation_is_idempotent() -> None:
 
 
 def test_register_of_another_incarnation_is_refused_while_the_session_runs() -> None:
-    """Two processes have one node id, and the first may be alive. Source: ClusterControlManager."""
+    """Two processes have the same broker id, and the first may be alive.
+
+    Source: Kafka ClusterControlManager.
+    """
     lab = running_lab()
     before = lab.records()
     response = lab.register(0, incarnation_id=1)
@@ -70,7 +76,7 @@ def test_register_of_another_incarnation_is_refused_while_the_session_runs() -> 
 
 
 def test_register_of_another_incarnation_succeeds_once_the_old_one_is_fenced() -> None:
-    """A restarted broker registers once the old session has ended: fenced, with a new epoch."""
+    """After the end of the old session a restarted broker registers. It is fenced at first."""
     lab = running_lab()
     old_epoch = lab.broker_epochs[0]
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
@@ -82,9 +88,9 @@ def test_register_of_another_incarnation_succeeds_once_the_old_one_is_fenced() -
 
 
 def test_register_at_the_end_of_the_session_first_moves_the_leaders() -> None:
-    """The request arrives when the session ends, before the timer of the same instant fires.
+    """The request arrives in the instant in which the session ends, before the timer fires.
 
-    So the registration itself fences the old incarnation, which moves its leaderships.
+    So the registration itself fences the old incarnation, and its leaderships move.
     """
     lab = running_lab()
     keep_alive(lab, 1, 2, duration_ms=8_000)
@@ -96,7 +102,7 @@ def test_register_at_the_end_of_the_session_first_moves_the_leaders() -> None:
 
 
 def test_heartbeat_of_a_broker_that_has_not_read_its_registration_leaves_it_fenced() -> None:
-    """With older metadata the broker would not know the partitions that it has to lead."""
+    """A broker with older metadata would not know which partitions it has to lead."""
     lab = ControllerLab(cluster_of())
     lab.register(0)
     lab.register(1)  # the record at offset 1
@@ -108,7 +114,7 @@ def test_heartbeat_of_a_broker_that_has_not_read_its_registration_leaves_it_fenc
 
 
 def test_heartbeat_that_wants_the_fence_keeps_it() -> None:
-    """With `want_fence` a starting broker asks only whether it has caught up."""
+    """With `want_fence` a starting broker only asks whether it has read the metadata log."""
     lab = ControllerLab(cluster_of())
     lab.register(0)
     response = lab.heartbeat(0, want_fence=True)
@@ -117,7 +123,7 @@ def test_heartbeat_that_wants_the_fence_keeps_it() -> None:
 
 
 def test_heartbeat_with_another_broker_epoch_is_stale_and_changes_nothing() -> None:
-    """A former incarnation must not extend the session of the present one."""
+    """A former incarnation must not extend the session of the present incarnation."""
     lab = running_lab()
     before = lab.records()
     keep_alive(lab, 1, 2, duration_ms=8_000)
@@ -132,7 +138,7 @@ def test_heartbeat_with_another_broker_epoch_is_stale_and_changes_nothing() -> N
 
 
 def test_silent_broker_is_fenced_exactly_when_its_session_ends() -> None:
-    """The session runs from the last heartbeat; the check is exact to the millisecond."""
+    """The session counts from the last heartbeat, exactly to the millisecond."""
     lab = running_lab()
     keep_alive(lab, 0, 1, 2, duration_ms=4_000)
     last_heartbeat_us = lab.now_us
@@ -147,9 +153,10 @@ def test_silent_broker_is_fenced_exactly_when_its_session_ends() -> None:
 
 
 def test_brokers_that_heartbeat_are_never_fenced() -> None:
-    """The timer of the controller is set to the end of a session.
+    """The controller has one timer, set to the end of a session.
 
-    A heartbeat extends the session, but not the timer. So the timer fires several times here, and
+    A heartbeat extends the session and leaves the timer as it is. So the timer fires several times
+    here, and must then find no session that has ended.
     must then find no ended session.
     """
     lab = running_lab()
@@ -158,10 +165,10 @@ def test_brokers_that_heartbeat_are_never_fenced() -> None:
 
 
 def test_fencing_takes_the_broker_out_of_every_isr_and_moves_its_leaders() -> None:
-    """The first replica in assignment order that is in the ISR and alive leads (BEHAVIOUR 6.2).
+    """The new leader is the first replica in assignment order that is in the ISR and alive.
 
-    Broker 0 led orders-0 and followed in orders-1. Each change adds 1 to the partition epoch, only
-    a new leader adds 1 to the leader epoch.
+    Broker 0 led orders-0 and followed in orders-1. Each change adds 1 to the partition epoch. Only
+    a new leader adds 1 to the leader epoch. Source: BEHAVIOUR 6.2.
     """
     lab = running_lab()
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
@@ -170,7 +177,7 @@ def test_fencing_takes_the_broker_out_of_every_isr_and_moves_its_leaders() -> No
     assert led.isr == (1, 2)
     assert (followed.leader, followed.leader_epoch, followed.partition_epoch) == (1, 0, 1)
     assert followed.isr == (1, 2)
-    # Leaders in epoch 0 are those of the topic's creation.
+    # Leader epoch 0 is that of the topic's creation, so the new leader has epoch 1.
     elected = [e for e in lab.events(TraceKind.LEADER_ELECTED) if e.leader_epoch == 1]
     assert [(e.partition, e.peer) for e in elected] == [("orders-0", "broker-1")]
     assert elected[0].detail == {"isr": [1, 2], "reason": "broker fenced"}
@@ -182,7 +189,7 @@ def test_fencing_takes_the_broker_out_of_every_isr_and_moves_its_leaders() -> No
 
 
 def test_fencing_is_one_batch_of_the_log() -> None:
-    """A reader of the log must never see a fenced broker that still leads."""
+    """A reader of the log sees a batch as a whole, so it never sees a fenced broker that leads."""
     lab = running_lab()
     batches = len(lab.storage)
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
@@ -190,20 +197,20 @@ def test_fencing_is_one_batch_of_the_log() -> None:
 
 
 def test_last_member_of_an_isr_remains_in_it_without_a_leader() -> None:
-    """Without a live member of the ISR there is no clean leader.
+    """Without a live member of the ISR there can be no leader, unless records may be lost.
 
-    The partition waits for the last member, which has every acknowledged record.
+    The partition waits for the last member of its ISR, which has every acknowledged record.
     """
     lab = running_lab()
-    # All three sessions end at once; the controller fences one broker after the other, from 0 on.
+    # All three sessions end together. The controller fences the brokers one by one, from 0 on.
     lab.advance_ms(SESSION_MS)
     assert lab.partition(P0).leader == NO_LEADER
     assert lab.partition(P0).isr == (2,)
-    assert lab.events(TraceKind.LEADER_ELECTED)[-1].peer == ""  # the new leader: none
+    assert lab.events(TraceKind.LEADER_ELECTED)[-1].peer == ""  # there is no new leader
 
 
 def test_unfenced_broker_leads_partitions_without_a_leader() -> None:
-    """The last ISR member returns: it is elected, in a new leader epoch."""
+    """The last member of the ISR returns and is elected, in a new leader epoch."""
     lab = running_lab()
     lab.advance_ms(SESSION_MS)
     epoch = lab.partition(P0).leader_epoch
@@ -217,11 +224,11 @@ def test_unfenced_broker_leads_partitions_without_a_leader() -> None:
 
 
 def test_unclean_election_takes_an_alive_replica_from_outside_the_isr() -> None:
-    """With unclean.leader.election.enable, data may be lost.
+    """The setting unclean.leader.election.enable allows this, although records may be lost.
 
-    The ISR becomes the elected replica alone.
+    The elected replica becomes the only member of the ISR.
     """
-    # As in the other tests, there is no automatic return to preferred leaders.
+    # As in the other tests, leaderships do not return to preferred leaders by themselves.
     config = BrokerConfig(auto_leader_rebalance_enable=False, unclean_leader_election_enable=True)
     lab = running_lab(config=config)
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)  # broker 1 leads now
@@ -232,7 +239,7 @@ def test_unclean_election_takes_an_alive_replica_from_outside_the_isr() -> None:
 
 
 def test_clean_election_leaves_a_partition_without_leader_instead_of_losing_data() -> None:
-    """The default setting, in the situation of the test above: the whole ISR is fenced."""
+    """As in the test above the whole ISR is fenced, but with the default of the setting."""
     lab = running_lab()
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
     lab.alter_partition(P0, (1,), by=1)

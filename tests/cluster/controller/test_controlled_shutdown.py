@@ -1,8 +1,11 @@
-"""Controlled shutdown: the controller moves a broker's leaderships and permits it to stop.
+"""Controlled shutdown: the controller moves a broker's leaderships, and then lets it stop.
 
-A broker asks to stop by a heartbeat with `want_shut_down`. `lab` passes requests to a controller,
-without brokers and network. Broker i leads orders-i. A heartbeat of these tests reports the whole
-metadata log as applied, unless it names an offset.
+A broker asks for permission to stop by heartbeats with `want_shut_down`. The controller permits it,
+and fences the broker (counts it as dead), when all other active brokers have applied the records of
+the moved leaderships. The ISR is the set of a partition's in-sync replicas.
+
+`lab` passes requests to a controller, without brokers and network. Broker i leads orders-i. A
+heartbeat says that the broker has applied the whole metadata log, unless a test gives an offset.
 Source: Kafka BrokerHeartbeatManagerTest.
 """
 
@@ -33,7 +36,7 @@ def heartbeat_all(lab: ControllerLab, *brokers: int) -> None:
 
 
 def test_shutdown_moves_leaders_and_isrs_at_once_while_the_broker_stays_unfenced() -> None:
-    """The broker serves until all others have the metadata, so clients always find a leader."""
+    """The broker serves until all others have the new metadata, so clients always find a leader."""
     lab = running_lab()
     batches = len(lab.storage)
     response = lab.heartbeat(0, want_shut_down=True)
@@ -44,7 +47,7 @@ def test_shutdown_moves_leaders_and_isrs_at_once_while_the_broker_stays_unfenced
     assert [lab.partition(name).isr for name in (P0, P1, P2)] == [(1, 2), (1, 2), (2, 1)]
 
     assert len(lab.storage) == batches + 1
-    # One record for the broker, and one for each partition, whose ISR has changed.
+    # There is one record for the broker, and one for each partition whose ISR has changed.
     written = [type(record) for record in lab.records()[-4:]]
     assert written == [BrokerRegistrationChangeRecord] + [PartitionChangeRecord] * 3
 
@@ -54,12 +57,12 @@ def test_shutdown_moves_leaders_and_isrs_at_once_while_the_broker_stays_unfenced
 
 
 def test_shutdown_waits_until_every_active_broker_has_applied_the_move() -> None:
-    """Until then a broker with older metadata names the old leader to clients."""
+    """A broker that has older metadata still names the old leader to clients."""
     lab = running_lab()
     behind = lab.log.log_end_offset - 1
     lab.heartbeat(0, want_shut_down=True)
     lab.heartbeat(1)
-    lab.heartbeat(2, offset=behind)  # has not applied the move
+    lab.heartbeat(2, offset=behind)  # broker 2 has not applied the move
     assert not lab.heartbeat(0, want_shut_down=True).should_shut_down
 
     lab.heartbeat(2)
@@ -73,19 +76,19 @@ def test_shutdown_waits_until_every_active_broker_has_applied_the_move() -> None
 
 
 def test_shutdown_waits_for_the_first_offset_not_for_later_ones() -> None:
-    """The controller waits until the others have applied the records of the moves.
+    """The controller waits only for the records of the moved leaderships.
 
     Later records must not delay the shutdown.
     """
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     heartbeat_all(lab, 1, 2)
-    lab.alter_partition(P1, (1,), by=1)  # a record that brokers 1 and 2 have not applied
+    lab.alter_partition(P1, (1,), by=1)  # writes a record that brokers 1 and 2 have not applied
     assert lab.heartbeat(0, want_shut_down=True).should_shut_down
 
 
 def test_shutdown_does_not_wait_for_brokers_that_shut_down_too() -> None:
-    """Two stopping brokers would otherwise wait for each other's heartbeats."""
+    """Otherwise two brokers that stop together would wait for each other."""
     lab = running_lab()
     behind = lab.log.log_end_offset - 1
     lab.heartbeat(0, want_shut_down=True)
@@ -96,17 +99,20 @@ def test_shutdown_does_not_wait_for_brokers_that_shut_down_too() -> None:
 
 
 def test_shutdown_of_a_broker_that_leads_nothing_is_granted_at_once() -> None:
-    """No leadership moves, so the controller waits for no broker. The broker leaves its ISRs."""
+    """No leadership moves, so the controller waits for no other broker.
+
+    Its ISRs lose the broker.
+    """
     lab = running_lab()
     lab.reassign(P0, (1, 0, 2))
-    lab.elect_leaders(P0)  # broker 0 led this partition only
+    lab.elect_leaders(P0)  # this was the only partition that broker 0 led
     assert lab.heartbeat(0, want_shut_down=True).should_shut_down
     assert lab.broker(0).fenced
     assert lab.partition(P0).isr == (1, 2)
 
 
 def test_shutdown_of_the_last_isr_member_leaves_the_partition_without_a_leader() -> None:
-    """Kafka stops the broker all the same: the ISR keeps it, but no broker may lead."""
+    """As in Kafka the broker may stop. The ISR keeps it, but the partition has no leader."""
     lab = running_lab(replication_factor=1)
     lab.heartbeat(0, want_shut_down=True)
     assert lab.partition(P0).leader == NO_LEADER
@@ -116,7 +122,7 @@ def test_shutdown_of_the_last_isr_member_leaves_the_partition_without_a_leader()
 
 
 def test_shutdown_of_a_fenced_broker_is_granted_at_once_and_writes_nothing() -> None:
-    """A fenced broker leads nothing and is in no ISR with other members."""
+    """A fenced broker leads nothing, and is in no ISR that has other members."""
     lab = running_lab()
     # Broker 0 is silent for 10 s, longer than its session of 9 s.
     for _ in range(5):
@@ -130,7 +136,7 @@ def test_shutdown_of_a_fenced_broker_is_granted_at_once_and_writes_nothing() -> 
 
 
 def test_silent_broker_in_shutdown_is_fenced_like_any_other() -> None:
-    """The process may die during the shutdown; its session of 9 s still runs."""
+    """The process may die during its shutdown, so its session of 9 s must still end."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     for _ in range(5):
@@ -142,7 +148,7 @@ def test_silent_broker_in_shutdown_is_fenced_like_any_other() -> None:
 
 
 def test_broker_in_shutdown_may_neither_lead_nor_join_an_isr() -> None:
-    """New leaderships of this broker would have to move again before it stops."""
+    """New leaderships of this broker would have to move again when it stops."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     answer = lab.alter_partition(P1, (1, 2, 0), by=1)
@@ -152,7 +158,7 @@ def test_broker_in_shutdown_may_neither_lead_nor_join_an_isr() -> None:
 
 
 def test_register_after_a_controlled_shutdown_succeeds_at_once() -> None:
-    """The shutdown fenced the broker. After a crash, its session would have to end first."""
+    """The broker is fenced already. After a crash its session would have to end first."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     heartbeat_all(lab, 1, 2)
@@ -164,7 +170,7 @@ def test_register_after_a_controlled_shutdown_succeeds_at_once() -> None:
 
 
 def test_shutdown_continues_under_a_restarted_controller() -> None:
-    """The new controller has no offset to wait for. The broker leads nothing, so it may stop."""
+    """The new controller has no records to wait for. The broker leads nothing, so it may stop."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     restarted = ControllerLab(cluster_of(topic()), lab.storage)

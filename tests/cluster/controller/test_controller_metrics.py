@@ -1,7 +1,7 @@
-"""Metrics of the controller under Kafka's names (docs/kafka, BEHAVIOUR 8.3).
+"""Metrics of the controller, which have Kafka's names (docs/kafka, BEHAVIOUR 8.3).
 
 `lab` passes requests to a controller without brokers and network. `start_brokers` registers brokers
-and unfences them. A broker without a heartbeat for a session of 9 s is fenced.
+and unfences them. A broker without a heartbeat for a session of 9 s is fenced: it counts as dead.
 """
 
 import pytest
@@ -18,7 +18,7 @@ P0 = TopicPartition("orders", 0)
 
 
 def values(lab: ControllerLab) -> dict[str, float]:
-    """Return the metrics after all rows that the controller has traced."""
+    """Return the metrics after all trace rows that the controller has written."""
     metrics = ControllerMetrics(HostLab().host("controller-100"), lab.image, interval_us=0)
     for event in lab.trace:
         if event.kind in COUNTED_CONTROLLER_EVENTS:
@@ -27,7 +27,7 @@ def values(lab: ControllerLab) -> dict[str, float]:
 
 
 def end_other_sessions(lab: ControllerLab, *alive: int) -> None:
-    """Let the sessions of all brokers but `alive` end."""
+    """Let the sessions of all brokers end except those of `alive`."""
     for _ in range(SESSION_MS // 3_000):
         lab.advance_ms(3_000)
         for broker_id in alive:
@@ -47,15 +47,16 @@ def test_brokers_are_counted_as_fenced_or_active() -> None:
     end_other_sessions(lab, 1, 2)
     metrics = values(lab)
     assert (metrics["FencedBrokerCount"], metrics["ActiveBrokerCount"]) == (1, 2)
-    # Three brokers were unfenced, one was fenced.
+    # Each of these counts: three brokers were unfenced, and one was fenced.
     assert metrics["LeaderElectionRateAndTimeMs.Count"] == 4
 
 
 @pytest.mark.parametrize("unclean", [True, False])
 def test_election_of_a_replica_outside_the_isr_counts_as_unclean(unclean: bool) -> None:
-    """Unclean elections count once for each partition.
+    """Only unclean elections count, once for each partition.
 
-    Creations, clean elections and elections that leave no leader do not count.
+    An election is unclean if the new leader was outside of the ISR (the in-sync replicas).
+    Creations, clean elections and elections without a new leader do not count.
     """
     config = BrokerConfig(
         auto_leader_rebalance_enable=False, unclean_leader_election_enable=unclean
@@ -63,7 +64,7 @@ def test_election_of_a_replica_outside_the_isr_counts_as_unclean(unclean: bool) 
     lab = ControllerLab(cluster_of(topic(), config=config))
     lab.start_brokers(0, 1, 2)
     end_other_sessions(lab, 1, 2)
-    # The ISR shrinks to broker 1, whose session ends next.
+    # The ISR shrinks to broker 1, and then the session of broker 1 ends.
     lab.alter_partition(P0, (1,), by=1)
     assert lab.partition(P0).leader == 1
     assert values(lab)["UncleanLeaderElectionsPerSec.Count"] == 0

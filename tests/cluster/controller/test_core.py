@@ -1,12 +1,14 @@
-"""The controller as a whole: its log, waiting Fetches, topics, and preferred leaders.
+"""The controller as a whole: its log, Fetches that wait, topics, and preferred leaders.
 
 - `lab` passes requests to a controller, without brokers and network, and keeps the time, the timers
   and the replies.
-- `cluster_of(topic())` is a plan of three brokers and the topic `orders` with three partitions;
-  `cluster_of()` has no topic.
-- `start_brokers` registers brokers and unfences them. A broker is fenced after 9 s without a
-  heartbeat.
-- `lab.image` is the state that the metadata log gives, `lab.records()` are the log's records.
+- `cluster_of(topic())` is the plan of a cluster: three brokers, and the topic `orders` with three
+  partitions. `cluster_of()` has no topic.
+- `start_brokers` registers brokers and unfences them. A broker is fenced (counts as dead) after 9 s
+  without a heartbeat.
+- The preferred leader of a partition is the first of its replicas; the ISR is the set of its
+  in-sync replicas.
+- `lab.image` is the state that follows from the metadata log, whose records are `lab.records()`.
 
 Sections are those of docs/kafka/BEHAVIOUR.md.
 """
@@ -34,7 +36,7 @@ P0 = TopicPartition("orders", 0)
 
 
 def answer_of(lab: ControllerLab, request_id: RequestId) -> PartitionData | None:
-    """Return the answer of a Fetch of the metadata log; None while it is parked."""
+    """Return the answer to a Fetch of the metadata log, or None while the Fetch waits."""
     response = lab.replies.get(request_id)
     if response is None:
         return None
@@ -43,7 +45,7 @@ def answer_of(lab: ControllerLab, request_id: RequestId) -> PartitionData | None
 
 
 def test_topics_are_created_when_the_last_broker_of_the_plan_is_unfenced() -> None:
-    """A partition begins with all its replicas in the ISR, so all their brokers must serve."""
+    """All replicas of a new partition are in its ISR, so all brokers of the plan must serve."""
     lab = ControllerLab(cluster_of(topic(partitions=4)))
     lab.start_brokers(0, 1)
     assert lab.image.topics == {}
@@ -57,7 +59,7 @@ def test_topics_are_created_when_the_last_broker_of_the_plan_is_unfenced() -> No
 
 
 def test_topics_of_the_plan_have_their_settings_and_assignments() -> None:
-    """Brokers learn a topic's min.insync.replicas from the metadata log."""
+    """Brokers learn a topic's settings, such as min.insync.replicas, from the metadata log."""
     plan = topic(
         partitions=1,
         config=TopicConfig(min_insync_replicas=2, unclean_leader_election_enable=True),
@@ -70,7 +72,7 @@ def test_topics_of_the_plan_have_their_settings_and_assignments() -> None:
 
 
 def test_topics_are_created_once() -> None:
-    """The topics must not be created again when the last broker is unfenced once more."""
+    """The topics are not created again when the brokers are fenced and then unfenced again."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     lab.advance_ms(9_000)  # all sessions end
@@ -81,7 +83,7 @@ def test_topics_are_created_once() -> None:
 
 
 def test_fetch_below_the_end_is_answered_at_once() -> None:
-    """A starting broker reads the log from its first record; no new record must arrive first."""
+    """A starting broker reads the log from its first record, and must not wait for a new one."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     data = answer_of(lab, lab.fetch(0))
@@ -91,7 +93,7 @@ def test_fetch_below_the_end_is_answered_at_once() -> None:
 
 
 def test_fetch_at_the_end_waits_for_the_next_record() -> None:
-    """Brokers must receive a record when it is written, not at their next poll."""
+    """A broker must get a record when it is written, and not at its next poll."""
     lab = ControllerLab(cluster_of())
     request_id = lab.fetch(0)
     assert answer_of(lab, request_id) is None
@@ -99,11 +101,11 @@ def test_fetch_at_the_end_waits_for_the_next_record() -> None:
     data = answer_of(lab, request_id)
     assert data is not None
     assert len(data.records) == 1
-    assert not any(key.startswith("fetch-") for key in lab.timers)  # the wait's timer is cancelled
+    assert not any(key.startswith("fetch-") for key in lab.timers)  # the timer of the wait is off
 
 
 def test_fetch_at_the_end_is_answered_empty_after_max_wait() -> None:
-    """A long poll ends before the broker's request timeout."""
+    """The answer comes before the broker's own request timeout ends the Fetch."""
     lab = ControllerLab(cluster_of())
     request_id = lab.fetch(0, max_wait_ms=500)
     lab.advance_ms(499)
@@ -115,7 +117,7 @@ def test_fetch_at_the_end_is_answered_empty_after_max_wait() -> None:
 
 
 def test_fetch_beyond_the_end_is_out_of_range() -> None:
-    """A broker with a longer log than this controller's must not wait for ever."""
+    """A broker whose log is longer than the controller's must get an error, and not wait."""
     lab = ControllerLab(cluster_of())
     data = answer_of(lab, lab.fetch(5, max_wait_ms=0))
     assert data is not None
@@ -123,7 +125,7 @@ def test_fetch_beyond_the_end_is_out_of_range() -> None:
 
 
 def test_fetch_of_any_other_partition_is_unknown() -> None:
-    """A controller has only the metadata log."""
+    """A controller has no other partition than the metadata log."""
     lab = ControllerLab(cluster_of())
     position = FetchPartition(partition=0, fetch_offset=0)
     request = FetchRequest(
@@ -135,14 +137,14 @@ def test_fetch_of_any_other_partition_is_unknown() -> None:
 
 
 def test_request_for_another_role_is_misuse() -> None:
-    """No node sends a group request to a controller, so this is our bug and raises."""
+    """No node sends a group's request to a controller, so it is a bug of ours, and raises."""
     lab = ControllerLab(cluster_of())
     with pytest.raises(SimulationError, match="HeartbeatRequest"):
         lab.send(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"))
 
 
 def test_image_equals_a_replay_of_the_log() -> None:
-    """Brokers, and the controller's next incarnation, know only the log."""
+    """Brokers, and the next life of the controller, know only the log."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     lab.alter_partition(P0, (0, 1), by=0)
@@ -156,7 +158,7 @@ def test_image_equals_a_replay_of_the_log() -> None:
 
 
 def test_restarted_controller_continues_its_log_and_gives_full_sessions() -> None:
-    """The controller has no heartbeats yet. Its own absence must not fence a broker."""
+    """The new controller has no heartbeats yet. Its own absence must not fence a broker."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     again = ControllerLab(cluster_of(topic()), lab.storage)
@@ -168,11 +170,14 @@ def test_restarted_controller_continues_its_log_and_gives_full_sessions() -> Non
 
 
 def test_preferred_leaders_are_elected_at_the_next_check_if_enabled() -> None:
-    """Leadership moves back leader.imbalance.check.interval.seconds later (BEHAVIOUR 6.2)."""
+    """Leaderships return to preferred leaders at a regular check, here every 20 s.
+
+    The setting is leader.imbalance.check.interval.seconds (BEHAVIOUR 6.2).
+    """
     config = BrokerConfig(leader_imbalance_check_interval_seconds=20)
     lab = ControllerLab(cluster_of(topic(), config=config))
     lab.start_brokers(0, 1, 2)
-    # Up to 10 s: broker 0 is silent and is fenced.
+    # For 10 s broker 0 is silent, and is fenced.
     for _ in range(5):
         lab.advance_ms(2_000)
         lab.heartbeat(1)
@@ -181,28 +186,28 @@ def test_preferred_leaders_are_elected_at_the_next_check_if_enabled() -> None:
 
     lab.register(0, incarnation_id=1)
     lab.heartbeat(0)
-    lab.alter_partition(P0, (1, 2, 0), by=1)  # broker 0 is in the ISR again, so it may lead
+    lab.alter_partition(P0, (1, 2, 0), by=1)  # broker 0 may lead again, because it is in the ISR
 
-    # Up to 20 s, the time of the check.
+    # Another 10 s later is the time of the check.
     for _ in range(5):
         lab.advance_ms(2_000)
         for broker_id in range(3):
             lab.heartbeat(broker_id)
 
     assert lab.partition(P0).leader == 0
-    assert lab.partition(P0).leader_epoch == 2  # the second of two elections
+    assert lab.partition(P0).leader_epoch == 2  # each of the two elections has increased it
     event = lab.events(TraceKind.LEADER_ELECTED)[-1]
     assert event.detail == {"isr": [1, 2, 0], "reason": "preferred leader"}
 
 
 def test_metadata_record_without_a_value_is_no_record() -> None:
-    """A tombstone has no meaning in the metadata log."""
+    """A tombstone (a record without a value) has no meaning in the metadata log."""
     with pytest.raises(ValueError, match="value"):
         decode_metadata_record(Record(key=None, value=None))
 
 
 def test_change_of_an_unknown_partition_is_misuse() -> None:
-    """A replay checks each record against the image so far; here the image is empty."""
+    """A replay checks each record against the image so far, which is empty here."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     lab.alter_partition(P0, (0, 1), by=0)
@@ -212,7 +217,7 @@ def test_change_of_an_unknown_partition_is_misuse() -> None:
 
 @pytest.mark.parametrize("next_producer_id", [1000, 0])
 def test_assigned_producer_ids_are_not_assigned_again_after_a_replay(next_producer_id: int) -> None:
-    """A record that does not advance the next id is refused."""
+    """The next id must grow with each record, so this record is refused."""
     image = MetadataImage()
     image.replay(ProducerIdsRecord(broker_id=0, broker_epoch=1, next_producer_id=1000))
     with pytest.raises(SimulationError, match="a next producer id above 1000, got"):

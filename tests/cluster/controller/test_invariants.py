@@ -1,7 +1,8 @@
-"""Each invariant check of a controller finds its kind of damage and names it.
+"""Each invariant check of a controller finds the damage that it is for, and names it.
 
-Tests damage the image (the state that the metadata log gives) or the core's private state, because
-no sequence of requests should reach a broken one.
+No sequence of requests should reach a broken state. So the tests damage the image (the state that
+follows from the metadata log), or the private state of the controller. The ISR is the set of a
+partition's in-sync replicas.
 """
 
 from dataclasses import replace
@@ -14,17 +15,17 @@ from tests.support.harness.controllers import ControllerLab, cluster_of, topic
 
 
 def lab() -> ControllerLab:
-    """Return a controller of three brokers and a topic of three partitions, three replicas each."""
+    """Return a controller of three brokers, and a topic of three partitions with three replicas."""
     controller = ControllerLab(cluster_of(topic()))
     controller.start_brokers(0, 1, 2)
     return controller
 
 
 def damage(controller: ControllerLab, **changes: object) -> None:
-    """Change the first partition's registration without a record of the log."""
+    """Change the registration of the first partition without a record in the log."""
     partitions = controller.image.topics["orders"]
     partitions[0] = replace(partitions[0], **changes)  # type: ignore[arg-type]
-    controller.core._checked_up_to = 0  # the core checks an image only after a new record
+    controller.core._checked_up_to = 0  # or the core would check only after a new record
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ def damage(controller: ControllerLab, **changes: object) -> None:
     ],
 )
 def test_check_image_names_the_damage(changes: dict[str, object], name: str) -> None:
-    """The image passes the check before the damage and fails it afterwards."""
+    """The image passes the check before the damage, and fails it after the damage."""
     controller = lab()
     controller.core.check_invariants()
     damage(controller, **changes)
@@ -65,10 +66,11 @@ def test_check_image_accepts_a_partition_without_a_leader() -> None:
 def test_check_image_refuses_an_inactive_leader_or_isr_member(
     state: str, isr: tuple[int, ...], name: str
 ) -> None:
-    """An inactive broker may only be the last member of an ISR without a leader.
+    """A broker that is fenced, or in a controlled shutdown, may not lead or be in an ISR.
 
-    Broker 0 becomes inactive without a record: fenced, or in a controlled shutdown. First all
-    partitions move to broker 1, so that only the damaged partition can fail.
+    The only exception is the last member of an ISR without a leader. Broker 0 gets such a state
+    without a record. First all partitions move to broker 1, so that only the damaged partition can
+    fail.
     """
     controller = lab()
     broker = controller.image.brokers[BrokerId(0)]
@@ -82,7 +84,7 @@ def test_check_image_refuses_an_inactive_leader_or_isr_member(
 
 
 def test_check_finds_an_unfenced_broker_without_a_session() -> None:
-    """A controller that takes over must start the session, or the broker is never fenced."""
+    """A controller that takes over must begin the session, or it never fences the broker."""
     controller = lab()
     controller.core._liveness.remove(BrokerId(1))
     with pytest.raises(InvariantViolation, match="session_of_each_unfenced"):
@@ -90,7 +92,7 @@ def test_check_finds_an_unfenced_broker_without_a_session() -> None:
 
 
 def test_check_finds_sessions_without_a_timer() -> None:
-    """Without the timer no silent broker would ever be fenced."""
+    """Without the timer the controller would never fence a silent broker."""
     controller = lab()
     controller.core._fence_timer_set = False
     with pytest.raises(InvariantViolation, match=r"no timer is set to fence \[0, 1, 2\]"):
@@ -98,16 +100,16 @@ def test_check_finds_sessions_without_a_timer() -> None:
 
 
 def test_check_finds_a_shutdown_without_a_record() -> None:
-    """The broker could be elected again while it waits to stop."""
+    """Without the record the broker could be elected again while it waits to stop."""
     controller = lab()
-    # Broker 1 may stop when the others have applied offset 5. Any offset would do here.
+    # Broker 1 may stop when the others have applied offset 5, which is an arbitrary number here.
     controller.core._liveness.begin_controlled_shutdown(BrokerId(1), 5)
     with pytest.raises(InvariantViolation, match=r"lacks the controlled shutdown of \[1\]"):
         controller.core.check_invariants()
 
 
 def test_check_names_a_controller_that_writes_in_a_past_epoch() -> None:
-    """The new records would have the same epoch as those of an earlier incarnation."""
+    """The records of two lives of the controller must not have the same epoch."""
     controller = lab()
     controller.core.controller_epoch = controller.core._epoch_before
     with pytest.raises(InvariantViolation, match="epoch is above those in its log"):

@@ -1,7 +1,7 @@
-"""Each incarnation of a controller has a higher epoch, and its log survives a power loss.
+"""Each incarnation (life) of a controller has a higher epoch; its log survives a power loss.
 
-`ControllerLab(cluster, storage)` passes requests to a controller without brokers and network;
-another lab on the same storage is the next incarnation.
+`ControllerLab(cluster, storage)` passes requests to a controller without brokers and network.
+Another lab on the same storage is the next incarnation.
 """
 
 from cluster.controller.quorum_state import begin_controller_epoch
@@ -13,15 +13,16 @@ from tests.support.harness.controllers import CONTROLLER, ControllerLab, cluster
 
 
 def begin(storage: MemoryStorage) -> int:
-    """Begin an incarnation on a disk; return its epoch."""
+    """Begin an incarnation on a disk, and return its epoch."""
     log = PartitionLog(METADATA_PARTITION, storage.log(METADATA_PARTITION))
     return begin_controller_epoch(storage, log, CONTROLLER)
 
 
 def test_controller_epoch_grows_with_every_incarnation_even_without_a_write() -> None:
-    """Two incarnations must never write in one epoch, also after a power loss.
+    """Two incarnations must never write in the same epoch, also after a power loss.
 
-    So an incarnation syncs its epoch to disk before the first write, as KRaft syncs a vote.
+    So an incarnation flushes its epoch to the disk before its first write. KRaft does the same with
+    a vote.
     """
     storage = MemoryStorage()
     assert [begin(storage) for _ in range(3)] == [1, 2, 3]
@@ -30,10 +31,10 @@ def test_controller_epoch_grows_with_every_incarnation_even_without_a_write() ->
 
 
 def test_controller_epoch_exceeds_the_log_when_its_file_is_lost() -> None:
-    """An append in an epoch below the log's last one would be refused."""
+    """Without its file the epoch comes from the log; a lower one could not append."""
     storage = MemoryStorage()
     lab = ControllerLab(cluster_of(topic()), storage.log(METADATA_PARTITION))
-    lab.start_brokers(0, 1, 2)  # records in epoch 1; the lab writes no quorum-state file
+    lab.start_brokers(0, 1, 2)  # writes records in epoch 1, but no file quorum-state
     assert begin(storage) == 2
 
 
@@ -44,7 +45,7 @@ def test_restarted_controller_writes_and_answers_in_its_new_epoch() -> None:
     restarted = ControllerLab(cluster_of(topic()), lab.storage)
     restarted.broker_epochs = lab.broker_epochs
     before = restarted.log.log_end_offset
-    restarted.heartbeat(0, want_shut_down=True)  # makes the controller write a record
+    restarted.heartbeat(0, want_shut_down=True)  # the controller writes a record for this
     assert [epoch.epoch for epoch in restarted.log.epochs.entries()] == [1, 2]
     response = restarted.replies[restarted.fetch(before)]
     assert isinstance(response, FetchResponse)
@@ -52,7 +53,10 @@ def test_restarted_controller_writes_and_answers_in_its_new_epoch() -> None:
 
 
 def test_answered_records_of_a_controller_survive_a_power_loss() -> None:
-    """KRaft syncs its log: a broker never has more records than the restarted controller."""
+    """KRaft flushes its log before it answers.
+
+    So a broker never has more records than the restarted controller.
+    """
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     records = lab.records()
@@ -62,7 +66,7 @@ def test_answered_records_of_a_controller_survive_a_power_loss() -> None:
 
 
 def test_metadata_log_is_flushed_with_every_append() -> None:
-    """The flush is part of the append: no broker has fetched the record yet."""
+    """The flush is a part of the append, so no broker can fetch the record before."""
     storage = MemoryLogStorage()
     lab = ControllerLab(cluster_of(), storage)
     lab.register(0)

@@ -1,7 +1,8 @@
-"""CreateTopics: the created topics, and the errors of the others.
+"""CreateTopics: the topics that the controller creates, and the errors of the others.
 
-`lab` passes requests to a controller, without brokers and network; `lab.image` is the state that
-the metadata log gives.
+`lab` passes requests to a controller, without brokers and network. `lab.image` is the state that
+follows from the metadata log. A fenced broker counts as dead. The ISR is the set of a partition's
+in-sync replicas.
 """
 
 import pytest
@@ -22,7 +23,7 @@ from tests.support.harness.controllers import ControllerLab, cluster_of, topic
 CONFIG = BrokerConfig(
     auto_leader_rebalance_enable=False, num_partitions=4, default_replication_factor=2
 )
-"""A topic has four partitions with two replicas each, unless the request has other numbers."""
+"""A topic has four partitions with two replicas each, unless the request gives other numbers."""
 
 
 def running_lab() -> ControllerLab:
@@ -43,7 +44,7 @@ def create(
 
 
 def with_replicas(*replicas: tuple[int, ...], first_index: int = 0) -> CreatableTopic:
-    """Return a topic `t` whose replicas the request names, one tuple for each partition."""
+    """Return a topic `t` whose request assigns replicas: one tuple for each partition."""
     return CreatableTopic(
         name="t",
         assignments=tuple(
@@ -54,16 +55,19 @@ def with_replicas(*replicas: tuple[int, ...], first_index: int = 0) -> Creatable
 
 
 def with_config(name: str, value: str | None) -> CreatableTopic:
-    """Return a topic with one setting."""
+    """Return a topic `t` with one setting."""
     return CreatableTopic(name="t", configs=(CreatableTopicConfig(name=name, value=value),))
 
 
 def test_topic_gets_the_brokers_defaults_and_its_own_settings() -> None:
-    """Numbers of -1, the default, stand for num.partitions and default.replication.factor."""
+    """-1 partitions or replicas, the default, stand for the broker's own default numbers.
+
+    These are num.partitions and default.replication.factor.
+    """
     lab = running_lab()
     assert create(lab, with_config("min.insync.replicas", "2")) == (CreatableTopicResult(name="t"),)
     partitions = lab.image.topics["t"]
-    # One topic exists: the replicas of partition p begin at broker 1 + p.
+    # One topic exists already, so the replicas of partition p begin at broker 1 + p.
     assert [p.replicas for p in partitions] == [(1, 2), (2, 0), (0, 1), (1, 2)]
     assert all(p.isr == p.replicas and p.leader == p.isr[0] for p in partitions)
     assert lab.image.topic_config("t") == TopicConfig(min_insync_replicas=2)
@@ -74,7 +78,7 @@ def test_topic_gets_the_brokers_defaults_and_its_own_settings() -> None:
 
 
 def test_fenced_broker_is_a_replica_only_if_needed_and_never_in_the_isr() -> None:
-    """Kafka's placer prefers unfenced brokers."""
+    """A fenced broker gets a replica only if there are too few others, as in Kafka."""
     lab = running_lab()
     lab.advance_ms(8_000)
     for broker_id in (0, 1):
@@ -92,14 +96,14 @@ def test_fenced_broker_is_a_replica_only_if_needed_and_never_in_the_isr() -> Non
 
 
 def test_replicas_named_by_the_request_are_kept_in_order() -> None:
-    """The first replica is the preferred leader."""
+    """The first replica of the request is the preferred leader."""
     lab = running_lab()
     assert create(lab, with_replicas((2, 0), (0, 1))) == (CreatableTopicResult(name="t"),)
     assert [p.replicas for p in lab.image.topics["t"]] == [(2, 0), (0, 1)]
 
 
 def test_validate_only_answers_equally_and_changes_nothing() -> None:
-    """The answers are those of a real creation: topic `t` is valid, topic `u` is not."""
+    """The answers are the same as without `validate_only`: `t` is valid, and `u` is not."""
     lab = running_lab()
     before = lab.image.end_offset
     answers = create(
@@ -149,7 +153,7 @@ def test_validate_only_answers_equally_and_changes_nothing() -> None:
 def test_refused_topic_has_kafkas_error_and_changes_nothing(
     invalid_topic: CreatableTopic, error: ErrorCode, message: str
 ) -> None:
-    """The other topic of the request, `beside`, is created."""
+    """The other topic of the request, `beside`, is created nevertheless."""
     lab = running_lab()
     refused, created = create(lab, invalid_topic, CreatableTopic(name="beside"))
     assert refused.error_code is error
@@ -159,7 +163,7 @@ def test_refused_topic_has_kafkas_error_and_changes_nothing(
 
 
 def test_replicas_named_beside_numbers_are_an_invalid_request() -> None:
-    """Beside an assignment, partition count and replication factor must be -1, their default."""
+    """If a request assigns replicas, it must leave both numbers at their default, -1."""
     lab = running_lab()
     assignments = with_replicas((0,)).assignments
     for contradictory in (
@@ -171,7 +175,7 @@ def test_replicas_named_beside_numbers_are_an_invalid_request() -> None:
 
 
 def test_topic_that_is_named_twice_is_refused_once() -> None:
-    """As in Kafka, the two mentions get one answer, and no topic is created."""
+    """As in Kafka the topic has one answer, and is not created."""
     lab = running_lab()
     (answer,) = create(lab, CreatableTopic(name="t"), CreatableTopic(name="t"))
     assert (answer.error_code, answer.error_message) == (
@@ -182,9 +186,9 @@ def test_topic_that_is_named_twice_is_refused_once() -> None:
 
 
 def test_no_topic_is_created_while_all_brokers_are_fenced() -> None:
-    """No broker could lead the topic's partitions."""
+    """No broker could lead the partitions of the topic."""
     lab = ControllerLab(cluster_of(config=CONFIG))
-    lab.register(0)  # without a heartbeat, so that it stays fenced
+    lab.register(0)  # it sends no heartbeat, and so stays fenced
     (answer,) = create(lab, CreatableTopic(name="t", replication_factor=1))
     assert answer.error_code is ErrorCode.INVALID_REPLICATION_FACTOR
     assert "All brokers are currently fenced." in (answer.error_message or "")

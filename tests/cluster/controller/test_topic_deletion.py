@@ -1,8 +1,8 @@
-"""DeleteTopics: the controller's decision. A deleted topic of the cluster's plan stays deleted.
+"""DeleteTopics: what the controller decides, and that a deleted topic is not created again.
 
-`lab` passes requests to a controller, without brokers and network; `lab.image` is the state that
-the metadata log gives, `lab.records()` are the log's records. The plan is the list of topics that a
-controller creates by itself.
+The plan of a cluster has topics that the controller creates by itself. `lab` passes requests to a
+controller, without brokers and network. `lab.image` is the state that follows from the metadata
+log, whose records are `lab.records()`.
 """
 
 import pytest
@@ -18,7 +18,7 @@ from tests.support.harness.controllers import ControllerLab, cluster_of, topic
 
 
 def running_lab() -> ControllerLab:
-    """Return a controller with three brokers, `orders` of three partitions and `bills` of two."""
+    """Return a controller with 3 brokers and the topics `orders` (3 partitions) and `bills` (2)."""
     config = TopicConfig(min_insync_replicas=2)
     lab = ControllerLab(cluster_of(topic("orders", config=config), topic("bills", partitions=2)))
     lab.start_brokers(0, 1, 2)
@@ -33,7 +33,7 @@ def delete(lab: ControllerLab, *names: str) -> tuple[DeletableTopicResult, ...]:
 
 
 def test_deleted_topic_loses_its_partitions_and_settings() -> None:
-    """One record deletes the topic; other topics remain."""
+    """One record deletes the topic. The other topic remains."""
     lab = running_lab()
     assert delete(lab, "orders") == (DeletableTopicResult(name="orders"),)
     assert list(lab.image.topics) == ["bills"]
@@ -45,10 +45,13 @@ def test_deleted_topic_loses_its_partitions_and_settings() -> None:
 
 
 def test_deleted_topic_of_the_plan_is_not_created_again() -> None:
-    """Missing topics are created when a broker is unfenced, also by the next controller."""
+    """The controller creates missing topics of the plan when a broker is unfenced.
+
+    Neither this controller nor the next one may create a deleted topic.
+    """
     lab = running_lab()
     delete(lab, "orders")
-    lab.advance_ms(20_000)  # all sessions end, so that the brokers are unfenced once more
+    lab.advance_ms(20_000)  # all sessions end, so the brokers are fenced and then unfenced again
     lab.start_brokers(0, 1, 2)
     assert list(lab.image.topics) == ["bills"]
 
@@ -59,7 +62,7 @@ def test_deleted_topic_of_the_plan_is_not_created_again() -> None:
 
 
 def test_deletion_names_missing_topics_and_deletes_the_others() -> None:
-    """Each topic has its own outcome."""
+    """Each topic of the request has its own outcome."""
     lab = running_lab()
     first, second = delete(lab, "unknown", "orders")
     assert first.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -69,7 +72,10 @@ def test_deletion_names_missing_topics_and_deletes_the_others() -> None:
 
 
 def test_topic_named_twice_is_refused_and_kept() -> None:
-    """Source: ControllerApis.deleteTopics."""
+    """The topic named twice gets an error, the other is deleted.
+
+    Source: ControllerApis.deleteTopics.
+    """
     lab = running_lab()
     before = lab.log.log_end_offset
     results = delete(lab, "orders", "bills", "orders")
@@ -78,7 +84,7 @@ def test_topic_named_twice_is_refused_and_kept() -> None:
         DeletableTopicResult(name="bills"),
     )
     assert list(lab.image.topics) == ["orders"]
-    assert lab.log.log_end_offset == before + 1  # the record that removes bills
+    assert lab.log.log_end_offset == before + 1  # one new record, which removes bills
 
 
 def test_broker_learns_the_deleted_partitions() -> None:
@@ -95,6 +101,6 @@ def test_broker_learns_the_deleted_partitions() -> None:
 
 
 def test_removal_of_an_unknown_topic_is_misuse() -> None:
-    """A controller never writes this record, so a log that has it is our bug."""
+    """A controller never writes such a record. If a log has one, our code has a bug."""
     with pytest.raises(SimulationError, match="does not exist"):
         running_lab().image.replay(RemoveTopicRecord(name="unknown"))

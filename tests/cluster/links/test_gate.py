@@ -1,10 +1,13 @@
 """The link gate applies link rules to the frames of one host.
 
-- A frame is one message of a connection.
-- A rule selects frames between nodes and holds (`Cut`, `Clog`), delays (`Slow`) or loses them.
-- Healing is the withdrawal of all rules: held frames move on.
-- Node `a` has the gate; it sends with `gate.send`, and frames for it arrive at `gate.receive`.
-- Builders such as `request(1)` number their frames; `a` is by default the client of connection 1.
+- A frame is one message of a connection: an open, an opened (its answer), a request, a response, a
+  close or a reset.
+- A rule selects frames between nodes and holds them back (`Cut`, `Clog`), delays them (`Slow`) or
+  loses them.
+- Healing is the withdrawal of all rules. Then the frames that were held back move on.
+- Node `a` has the gate. It sends with `gate.send`, and frames for it arrive at `gate.receive`.
+- Builders such as `request(1)` number their frames. By default `a` is the client of connection 1.
+- A connection has a purpose, which its open frame names.
 """
 
 import pytest
@@ -34,9 +37,9 @@ SECOND_US = 1_000_000
 
 
 class GateLab:
-    """A gate of node `a`, with the frames that it transmitted and those that it delivered to `a`.
+    """A gate of node `a`, the frames that it has transmitted, and those that it delivered to `a`.
 
-    `order` has one word for each frame of both kinds, in the order of the gate's calls.
+    `order` has "transmitted" or "delivered" for each of these frames, in order.
     """
 
     def __init__(self) -> None:
@@ -46,7 +49,7 @@ class GateLab:
         self.order: list[str] = []
         self.purposes: dict[ConnectionEnd, str] = {}
         self.closes_at_death: tuple[CloseFrame, ...] = ()
-        """Close frames of the connections that end when the process of their peer dies."""
+        """The close frames of connections that end when the process of their peer dies."""
         self.lost_responses: list[ResponseFrame] = []
         self.gate = LinkGate(
             A,
@@ -59,7 +62,7 @@ class GateLab:
         )
 
     def purpose_of(self, end: ConnectionEnd) -> str | None:
-        """Return the purpose that the test has set."""
+        """Return the purpose that the test has set for a connection."""
         return self.purposes.get(end)
 
     def close_frames_of_lost_peer(
@@ -82,14 +85,14 @@ class GateLab:
 
 
 HOLDING = [Cut(), Clog()]
-"""The effects that hold frames until the rules change."""
+"""The effects that hold frames back until the rules change."""
 
 
 # -- selection -----------------------------------------------------------------------------------
 
 
 def test_without_rules_every_frame_passes_at_once() -> None:
-    """A rule about two other nodes changes nothing: the gate of `a` stays idle."""
+    """The rule is about two other nodes, so it changes nothing, and the gate of `a` stays idle."""
     lab = GateLab()
     frames: list[Frame] = [open_frame(), request(), close()]
     for frame in frames:
@@ -102,7 +105,7 @@ def test_without_rules_every_frame_passes_at_once() -> None:
 
 @pytest.mark.parametrize("effect", HOLDING)
 def test_a_rule_selects_its_nodes_in_one_direction(effect: LinkEffect) -> None:
-    """A rule from `a` to `b` selects no frame to `c` or back to `a`, nor `a` to itself."""
+    """A rule from `a` to `b` selects no frame from `b` to `a`, to `c`, or from `a` to itself."""
     lab = GateLab()
     lab.gate.set_rules([rule(effect, sources=(A, C), destinations=(A, B))])
     assert not lab.gate.is_idle
@@ -110,7 +113,7 @@ def test_a_rule_selects_its_nodes_in_one_direction(effect: LinkEffect) -> None:
     lab.gate.send(request(2, destination=C))
     lab.gate.send(request(3, destination=A))
     lab.gate.receive(response(4))
-    # A frame that was in flight when the rule was set is held at the receiver's end.
+    # This frame was on its way when the rule was set, so the receiver's gate holds it back.
     lab.gate.receive(request(5, source=C))
     lab.run_for(SECOND_US)
     assert lab.transmitted == [request(2, destination=C), request(3, destination=A)]
@@ -118,30 +121,34 @@ def test_a_rule_selects_its_nodes_in_one_direction(effect: LinkEffect) -> None:
 
 
 def test_a_rule_with_purposes_selects_connections_of_those_purposes() -> None:
-    """An open frame names its purpose; of later frames the endpoint knows the purpose."""
+    """An open frame names the purpose. For later frames the gate asks the host's endpoint."""
     lab = GateLab()
     lab.purposes = {
         ConnectionEnd(B, 1, True): "coordinator",
         ConnectionEnd(B, 2, True): "fetch",
-        ConnectionEnd(B, 1, False): "fetch",  # opened by `b`, with the same id as one of `a`
+        ConnectionEnd(B, 1, False): "fetch",  # `b` has opened it; `a` has one with the same id
     }
     lab.gate.set_rules([both_ways(Cut(), purposes=("coordinator",))])
     passing: list[Frame] = [
         request(1, connection=2),
         open_frame(4, purpose="fetch"),
         response(3, connection=1, source=A, destination=B),
-        close(9),  # of an unknown connection
+        close(9),  # nobody knows this connection
     ]
-    # Held: a request of connection 1, and an open of purpose "coordinator", its default.
+    # The request is of connection 1, and the open has the purpose "coordinator" by default, so both
+    # are held back.
     for frame in (request(0), open_frame(3), *passing):
         lab.gate.send(frame)
-    lab.gate.receive(response(7))  # held as well: it arrives on connection 1
+    lab.gate.receive(response(7))  # held back, too, because it arrives on connection 1
     assert lab.transmitted == passing
     assert lab.delivered == []
 
 
 def test_a_purpose_is_remembered_when_the_rules_change() -> None:
-    """A new rule must not release the close of a connection that the endpoint has forgotten."""
+    """The endpoint may forget a connection while its close is held back.
+
+    A change of the rules must not release the close because of that.
+    """
     lab = GateLab()
     lab.purposes = {ConnectionEnd(B, 1, True): "coordinator"}
     lab.gate.set_rules([rule(Cut(), purposes=("coordinator",))])
@@ -153,7 +160,7 @@ def test_a_purpose_is_remembered_when_the_rules_change() -> None:
 
 
 def test_a_frame_behind_a_held_open_has_its_purpose() -> None:
-    """The endpoint does not know the connection yet, so the open gives the close its purpose."""
+    """The endpoint does not know the connection yet, so the purpose comes from its open frame."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut(), purposes=("coordinator",))])
     lab.gate.receive(open_frame(source=B, destination=A))
@@ -162,7 +169,7 @@ def test_a_frame_behind_a_held_open_has_its_purpose() -> None:
 
 
 def test_a_rule_with_apis_passes_opens_and_closes_and_delays_later_frames() -> None:
-    """A connection is a TCP stream: an unselected frame waits behind a held one."""
+    """The frames of a connection keep their order, so frames wait behind one that is held back."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut(), apis=("Heartbeat",))])
     opened = OpenedFrame(
@@ -172,14 +179,14 @@ def test_a_rule_with_apis_passes_opens_and_closes_and_delays_later_frames() -> N
         lab.gate.send(frame)
     assert len(lab.transmitted) == 4
     lab.gate.send(request(3))  # a Heartbeat
-    lab.gate.send(request(4, find=True))  # behind request 3
-    lab.gate.send(request(5, connection=2, find=True))  # on another connection
+    lab.gate.send(request(4, find=True))  # must wait behind request 3
+    lab.gate.send(request(5, connection=2, find=True))  # need not wait: another connection
     lab.gate.send(close(3))
     assert lab.transmitted[4:] == [request(5, connection=2, find=True), close(3)]
 
 
 def test_a_response_is_selected_by_the_api_of_its_request() -> None:
-    """Otherwise a rule for Heartbeat would select only one direction."""
+    """A response has no API of its own. A rule for Heartbeat must select both directions."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut(), apis=("Heartbeat",))])
     lab.gate.receive(response(1, find=True))
@@ -195,7 +202,7 @@ def test_a_response_is_selected_by_the_api_of_its_request() -> None:
 
 
 def test_the_first_rule_that_holds_or_delays_a_frame_decides_at_both_ends() -> None:
-    """A frame that a slow rule has passed is not held by a later rule on arrival."""
+    """A frame that a slow rule has selected at one end is not held back by a later rule."""
     slow, cut = both_ways(Slow(delay_us=100)), both_ways(Cut())
     lab = GateLab()
     lab.gate.set_rules([slow, cut])
@@ -209,7 +216,7 @@ def test_the_first_rule_that_holds_or_delays_a_frame_decides_at_both_ends() -> N
     lab.gate.send(request(3))
     lab.gate.receive(response(4))
     lab.run_for(SECOND_US)
-    # Frames 1 and 2 have passed. The cut, which now comes first, holds frames 3 and 4.
+    # Frames 1 and 2 have passed. Now the cut comes first, so frames 3 and 4 are held back.
     assert lab.transmitted == [request(1)]
     assert lab.delivered == [response(2)]
 

@@ -164,7 +164,7 @@ def test_move_to_an_unknown_partition_or_broker_is_refused(
 
 
 def test_election_is_repeated_until_the_controller_has_restarted() -> None:
-    """The administrator repeats the request, as clients do, and reaches the restarted controller."""
+    """The administrator repeats its request, as clients do, and reaches the next controller."""
 
     async def story(lab: BrokerLab) -> int:
         await lab.runtime.crash(lab.controller)

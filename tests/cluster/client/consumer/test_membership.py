@@ -111,13 +111,13 @@ def test_member_states_are_traced_in_kafkas_order(make_lab: LabMaker) -> None:
 def test_join_group_error_is_retried_as_in_the_table(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, marks_unknown: bool
 ) -> None:
-    """Kafka's table states whether the id is kept, and whether the coordinator becomes unknown.
+    """Whether the id is kept, and whether the coordinator becomes unknown, is in Kafka's table.
 
-    (BEHAVIOUR 7.3)
+    Source: BEHAVIOUR 7.3.
     """
     lab = make_lab(1)
     broker = lab.brokers[0]
-    # The second JoinGroup, which has the id, gets the error; the third shows its effect.
+    # The second JoinGroup, which has the id, gets the error. The third JoinGroup shows its effect.
     demanded = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-1")
     broker.answer(JoinGroupRequest, demanded, join_error(code))
     node = lab.consumer()
@@ -130,7 +130,7 @@ def test_join_group_error_is_retried_as_in_the_table(
 
 @pytest.mark.parametrize("code", JOIN_FATAL)
 def test_join_group_fatal_error_ends_the_application(make_lab: LabMaker, code: ErrorCode) -> None:
-    """The error is thrown to the application, which closes its consumer (BEHAVIOUR 7.3)."""
+    """The application gets the error and closes its consumer (BEHAVIOUR 7.3)."""
     lab = make_lab(1)
     lab.brokers[0].answer(JoinGroupRequest, join_error(code))
     node = lab.consumer()
@@ -142,8 +142,8 @@ def test_join_group_fatal_error_ends_the_application(make_lab: LabMaker, code: E
 def test_join_group_times_out_later_than_other_requests(make_lab: LabMaker) -> None:
     """A JoinGroup waits for the rebalance, so its timeout is the rebalance timeout plus 5 s.
 
-    The rebalance timeout is max.poll.interval.ms, here 40 s. A longer request timeout would count
-    instead (CL-02). At the timeout the connection is closed.
+    The rebalance timeout is max.poll.interval.ms, here 40 s. Only a request timeout that is longer
+    would count in its place (CL-02). After the timeout the connection is closed.
     """
     lab = make_lab(1)
     config = ConsumerConfig(
@@ -161,11 +161,11 @@ def test_join_group_times_out_later_than_other_requests(make_lab: LabMaker) -> N
 
 
 def test_join_group_after_a_lost_connection_keeps_the_member_id(make_lab: LabMaker) -> None:
-    """The coordinator dies with a JoinGroup parked; the next JoinGroup has the same id (CL-04)."""
+    """The coordinator dies while a JoinGroup waits; the next JoinGroup has the same id (CL-04)."""
     lab = make_lab(2)
     demanded = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-7")
     lab.brokers[0].answer(JoinGroupRequest, demanded, None)
-    lab.leader = 1  # so that the death of broker 0 ends only the coordinator
+    lab.leader = 1  # so that broker 0, which dies, is only the coordinator
     lab.consumer()
     lab.run_for(SECOND)
     lab.coordinator = 1
@@ -187,9 +187,9 @@ def test_join_group_after_a_lost_connection_keeps_the_member_id(make_lab: LabMak
 def test_sync_group_error_leads_to_the_next_join_as_in_the_table(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, marks_unknown: bool
 ) -> None:
-    """Every error leads to another JoinGroup (BEHAVIOUR 7.3, SyncGroup).
+    """Every error leads to another JoinGroup. Only UNKNOWN_MEMBER_ID drops the member id.
 
-    Only UNKNOWN_MEMBER_ID drops the member id.
+    Source: BEHAVIOUR 7.3, SyncGroup.
     """
     lab = make_lab(1)
     broker = lab.brokers[0]
@@ -204,10 +204,10 @@ def test_sync_group_error_leads_to_the_next_join_as_in_the_table(
 
 @pytest.mark.parametrize("code", SYNC_FATAL)
 def test_sync_group_fatal_error_ends_the_application(make_lab: LabMaker, code: ErrorCode) -> None:
-    """A fatal error ends the application, so no third JoinGroup is sent (BEHAVIOUR 7.3).
+    """After a fatal error the application closes, so no third JoinGroup is sent (BEHAVIOUR 7.3).
 
-    Among the fatal errors is COORDINATOR_LOAD_IN_PROGRESS. A broker must therefore not answer
-    SyncGroup with it, and none does.
+    COORDINATOR_LOAD_IN_PROGRESS is one of the fatal errors. So a broker must not answer SyncGroup
+    with it, and none does.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(SyncGroupRequest, SyncGroupResponse(error_code=code))
@@ -218,7 +218,7 @@ def test_sync_group_fatal_error_ends_the_application(make_lab: LabMaker, code: E
 
 
 def test_sync_group_answer_with_another_protocol_is_inconsistent(make_lab: LabMaker) -> None:
-    """An answer with a protocol that the join did not select is a fatal error (CL-06)."""
+    """The answer must have the protocol that the join selected; otherwise it is fatal (CL-06)."""
     lab = make_lab(1)
     lab.brokers[0].answer(
         SyncGroupRequest, SyncGroupResponse(protocol_type="consumer", protocol_name="sticky")
@@ -230,19 +230,19 @@ def test_sync_group_answer_with_another_protocol_is_inconsistent(make_lab: LabMa
 
 
 def test_sync_group_and_heartbeat_that_fail_together_cause_one_rejoin(make_lab: LabMaker) -> None:
-    """A member sends heartbeats also while its SyncGroup is parked, on the same connection.
+    """A member sends heartbeats also while its SyncGroup waits, on the same connection.
 
-    Both requests fail with errors that ask for a rejoin: the member rejoins once, with its id
-    (CL-08).
+    Both requests fail with errors that ask for another join. The member must join only once, and
+    with its id (CL-08).
     """
     lab = make_lab(2)
-    lab.leader = 1  # so that broker 0 gets no Fetch, only requests of the group
+    lab.leader = 1  # so that broker 0 gets only requests about the group, and no Fetch
     broker = lab.brokers[0]
     broker.answer(SyncGroupRequest, None)
     broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
     lab.consumer()
     lab.run_for(4 * SECOND)
-    # The heartbeat was answered after 3 s; now the SyncGroup fails, too.
+    # The heartbeat got its error after 3 s. Now the SyncGroup fails, too.
     (parked,) = broker.unanswered
     broker.host.reply(
         parked.request_id, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
@@ -257,12 +257,12 @@ def test_sync_group_and_heartbeat_that_fail_together_cause_one_rejoin(make_lab: 
 def test_assignment_of_a_topic_that_is_not_subscribed_makes_the_member_rejoin(
     make_lab: LabMaker,
 ) -> None:
-    """An assignment of topic `u` belongs to an older subscription, and assigns nothing (CL-14).
+    """The topic `u` is from an older subscription, so the assignment is not used (CL-14).
 
-    The member, subscribed to `t`, joins a third time.
+    The member, which is subscribed to `t`, joins a third time.
     """
     lab = make_lab(1)
-    # Version 0; one topic, `u`, with one partition, 0; user data null.
+    # The bytes: version 0, one topic `u` with one partition 0, and no user data.
     assignment_of_u = (
         b"\x00\x00\x00\x00\x00\x01\x00\x01u\x00\x00\x00\x01\x00\x00\x00\x00\xff\xff\xff\xff"
     )
@@ -274,7 +274,10 @@ def test_assignment_of_a_topic_that_is_not_subscribed_makes_the_member_rejoin(
 
 
 def test_leader_without_metadata_waits_for_it_before_it_assigns(make_lab: LabMaker) -> None:
-    """Two answers without the topic delay the assignment until the third has it (CL-12)."""
+    """Two answers do not have the topic. The leader assigns only after the third, which has it.
+
+    Source: CL-12.
+    """
     lab = make_lab(1)
     lab.brokers[0].answer(MetadataRequest, MetadataResponse(), MetadataResponse())
     node = lab.consumer()
@@ -283,7 +286,7 @@ def test_leader_without_metadata_waits_for_it_before_it_assigns(make_lab: LabMak
 
 
 def test_leader_that_sees_new_partitions_rejoins_and_assigns_them(make_lab: LabMaker) -> None:
-    """The group's leader rejoins when the number of partitions is not that of its last assignment.
+    """The leader joins again when the number of partitions differs from its last assignment's.
 
     Here it refreshes its metadata every second (CL-13, BEHAVIOUR 7.7).
     """
@@ -299,16 +302,16 @@ def test_leader_that_sees_new_partitions_rejoins_and_assigns_them(make_lab: LabM
     causes = [row.cause_text for row in lab.of_kind("member_state") if row.cause == "rebalance"]
     assert "cached metadata has changed" in causes
     lab.run_for(3 * SECOND)
-    # The rejoin has refreshed the number of partitions, so the member does not rejoin again.
+    # The join has updated the number of partitions, so the leader does not join again.
     assert len(lab.of_kind("partitions_assigned")) == 2
 
 
 def test_revoked_partitions_are_committed_synchronously_before_the_join(
     make_lab: LabMaker,
 ) -> None:
-    """A member of the eager protocol commits what it has processed before it gives partitions up.
+    """In the eager protocol a member gives up all partitions before it joins again.
 
-    The commit is acknowledged before JoinGroup is sent (BEHAVIOUR 7.6).
+    Before that it commits what it has processed, and waits for the answer (BEHAVIOUR 7.6).
     """
     lab = make_lab(1)
     broker = lab.brokers[0]
@@ -331,7 +334,10 @@ def test_revoked_partitions_are_committed_synchronously_before_the_join(
 
 
 def test_closing_a_dynamic_member_commits_and_leaves_the_group(make_lab: LabMaker) -> None:
-    """A member that leaves spares the others the wait for its session timeout (CL-09, CL-22)."""
+    """The member leaves, so that the others need not wait for the end of its session.
+
+    Source: CL-09, CL-22.
+    """
     lab = make_lab(1)
     node = lab.consumer(commit_interval_ms=60_000)
     lab.run_for(SECOND)
@@ -352,7 +358,7 @@ def test_closing_a_dynamic_member_commits_and_leaves_the_group(make_lab: LabMake
 
 
 def test_closing_a_static_member_sends_no_leave_group(make_lab: LabMaker) -> None:
-    """A static member that returns before its session ends gets its partitions again (CL-09)."""
+    """A static member that returns before its session ends gets the same partitions (CL-09)."""
     lab = make_lab(1)
     config = ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", group_instance_id="i"
@@ -366,14 +372,17 @@ def test_closing_a_static_member_sends_no_leave_group(make_lab: LabMaker) -> Non
 
 
 def test_closing_without_a_coordinator_returns(make_lab: LabMaker) -> None:
-    """Without a coordinator LeaveGroup cannot be sent; close() returns within a second (CL-22)."""
+    """LeaveGroup cannot be sent without a coordinator. close() must return within a second.
+
+    Source: CL-22.
+    """
     lab = make_lab(2)
     lab.coordinator = 1
     node = lab.consumer(commit_interval_ms=None)
     lab.run_for(SECOND)
 
     lab.brokers[1].host.crash()
-    lab.run_for(10 * MS)  # the client has seen the connection end, and has no coordinator
+    lab.run_for(10 * MS)  # the client has noticed the end of its connection
     node.close()
     lab.run_for(SECOND)
     assert member_status(node).assigned == ()
@@ -384,6 +393,6 @@ def test_closing_without_a_coordinator_returns(make_lab: LabMaker) -> None:
 
 
 def test_reason_is_truncated_to_255_bytes_between_characters() -> None:
-    """The limit counts bytes: 127 letters of two bytes are 254, a 128th would be split (CL-05)."""
+    """The limit is 255 bytes. 127 letters of two bytes have 254; a 128th would be cut (CL-05)."""
     assert truncate_reason("x" * 300) == "x" * 255
     assert truncate_reason("é" * 200) == "é" * 127

@@ -1,13 +1,16 @@
-"""OffsetCommit and OffsetFetch: their contents, and every error that an answer may have.
+"""OffsetCommit and OffsetFetch of a member: their contents, and all errors of their answers.
 
-The tables of these errors are in docs/kafka/BEHAVIOUR.md 7.5; ids such as CL-19 are cases there.
+Kafka's tables of these errors are in docs/kafka/BEHAVIOUR.md 7.5; ids such as CL-19 are its cases.
+A generation is the number of a group's rebalance. A member that revokes its partitions commits
+their offsets first; a member that loses them cannot.
 
 - `make_lab(n)` makes `lab`, with `n` scripted brokers, which answer without errors by default.
-- `broker.answer(Request, a, b)` scripts its next answers; None leaves a request unanswered.
+- `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type; None
+  leaves a request unanswered.
 - `lab.high_watermark` is the number of records in each of the two partitions of `t`.
 - `lab.committed` has the committed offsets of the partitions.
-- The consumer commits every 200 ms unless a test names another interval. With
-  `commit_interval_ms=None` the application itself commits nothing.
+- The application of the consumer commits every 200 ms unless a test sets another interval. With
+  `commit_interval_ms=None` it never commits.
 """
 
 import pytest
@@ -40,9 +43,9 @@ def last_join(lab: ClientLab) -> JoinGroupRequest:
 
 
 def test_commit_carries_generation_and_every_position(make_lab: LabMaker) -> None:
-    """Each acknowledged commit has a trace row, OFFSETS_COMMITTED, for each partition.
+    """Each acknowledged commit has a row OFFSETS_COMMITTED for each partition in the trace.
 
-    The row's `peer` is the coordinator that has acknowledged the commit.
+    The `peer` of the row is the coordinator that has acknowledged the commit.
     """
     lab = make_lab(1)
     lab.high_watermark = 4
@@ -54,14 +57,14 @@ def test_commit_carries_generation_and_every_position(make_lab: LabMaker) -> Non
         ("t-0", 4, "broker-0", "m-1", 1),
         ("t-1", 4, "broker-0", "m-1", 1),
     ]
-    # The status counts requests, the trace has a row for each of the two partitions.
+    # The status counts requests. The trace has a row for each of the two partitions.
     assert member_status(node).commits_acknowledged == len(lab.of_kind("offsets_committed")) // 2
 
 
 def test_commits_carry_the_texts_of_the_application_in_turn(make_lab: LabMaker) -> None:
-    """Each commit has one text, as the metadata of every offset.
+    """Each commit has one of the texts, as the metadata of each of its offsets.
 
-    A text that the broker refuses does not end the application.
+    The application continues although the broker refuses a text.
     """
     lab = make_lab(1)
     lab.consumer(commit_metadata=("", "\U0001f989"))
@@ -79,9 +82,9 @@ def test_commits_carry_the_texts_of_the_application_in_turn(make_lab: LabMaker) 
 
 
 def test_application_has_one_commit_in_flight(make_lab: LabMaker) -> None:
-    """The application commits again only after the answer.
+    """The application sends the next commit only after the answer to the one before.
 
-    So did the application of the measured cluster (docs/kafka/MEASURED_FAILOVER.md, set-up).
+    The application of the measured cluster did the same (docs/kafka/MEASURED_FAILOVER.md, set-up).
     """
     lab = make_lab(1)
     broker = lab.brokers[0]
@@ -106,15 +109,15 @@ def test_application_has_one_commit_in_flight(make_lab: LabMaker) -> None:
 def test_commit_with_a_retriable_error_fails_once_and_the_next_one_succeeds(
     make_lab: LabMaker, code: ErrorCode, marks_unknown: bool
 ) -> None:
-    """An asynchronous commit is never retried; the next one of the application succeeds.
+    """An asynchronous commit is never repeated, but the application's next commit succeeds.
 
-    The generation is kept. Some errors make the coordinator unknown.
+    The generation stays. Some of the errors make the coordinator unknown.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(OffsetCommitRequest, commit_error(code))
     node = lab.consumer()
     lab.run_for(2 * SECOND)
-    # Rows without a peer are commits that were not sent, because the coordinator was unknown.
+    # A row without a peer is a commit that was not sent, because the coordinator was unknown.
     failed = [row for row in lab.of_kind("commit_failed") if row.peer is not None]
     assert [(row.error, row.partition) for row in failed] == [
         (code.name, "t-0"),
@@ -137,7 +140,7 @@ def test_commit_with_a_retriable_error_fails_once_and_the_next_one_succeeds(
 def test_commit_that_is_fenced_makes_the_member_rejoin(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, end_of_ownership: str
 ) -> None:
-    """The member joins a third time: only UNKNOWN_MEMBER_ID drops its id (CL-19)."""
+    """The member joins a third time. Only UNKNOWN_MEMBER_ID drops its id (CL-19)."""
     lab = make_lab(1)
     lab.brokers[0].answer(OffsetCommitRequest, commit_error(code))
     lab.consumer()
@@ -150,7 +153,10 @@ def test_commit_that_is_fenced_makes_the_member_rejoin(
 
 
 def test_commit_while_rebalancing_fails_without_being_sent(make_lab: LabMaker) -> None:
-    """Only a STABLE member has a generation to commit with, so it sends nothing (BEHAVIOUR 7.5)."""
+    """Outside of STABLE a member has no generation to commit with, so it sends no commit.
+
+    Source: BEHAVIOUR 7.5.
+    """
     lab = make_lab(1)
     broker = lab.brokers[0]
     node = lab.consumer(
@@ -163,7 +169,7 @@ def test_commit_while_rebalancing_fails_without_being_sent(make_lab: LabMaker) -
         commit_interval_ms=None,
     )
     lab.run_for(SECOND)
-    # The member learns of a rebalance, and its JoinGroup stays without an answer.
+    # The member learns of a rebalance, and gets no answer to its JoinGroup.
     broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     broker.answer(JoinGroupRequest, None)
     lab.run_for(4 * SECOND)
@@ -177,7 +183,7 @@ def test_commit_while_rebalancing_fails_without_being_sent(make_lab: LabMaker) -
 def test_sync_commit_before_revocation_is_retried_until_it_is_acknowledged(
     make_lab: LabMaker,
 ) -> None:
-    """A synchronous commit is retried, and the revocation and JoinGroup wait for it (CL-18)."""
+    """A synchronous commit is repeated. The revocation and the JoinGroup wait for it (CL-18)."""
     lab = make_lab(1)
     broker = lab.brokers[0]
     lab.consumer(commit_interval_ms=60_000)
@@ -193,7 +199,7 @@ def test_sync_commit_before_revocation_is_retried_until_it_is_acknowledged(
     )
     lab.run_for(4 * SECOND)
 
-    assert len(lab.of_kind("commit_failed")) == 4 * 2  # four failures of two partitions
+    assert len(lab.of_kind("commit_failed")) == 4 * 2  # four failures, each of two partitions
     assert lab.committed == {0: 2, 1: 2}
     (revoked,) = lab.of_kind("partitions_revoked")
     acknowledged = [row.time_us for row in lab.of_kind("offsets_committed") if row.offset == 2]
@@ -201,7 +207,7 @@ def test_sync_commit_before_revocation_is_retried_until_it_is_acknowledged(
 
 
 def test_fenced_sync_commit_does_not_delay_the_rejoin(make_lab: LabMaker) -> None:
-    """A commit that can never succeed is given up, and the rebalance continues (CL-15)."""
+    """A commit that can never succeed is not repeated, and the rebalance continues (CL-15)."""
     lab = make_lab(1)
     broker = lab.brokers[0]
     lab.consumer(commit_interval_ms=60_000)
@@ -211,7 +217,7 @@ def test_fenced_sync_commit_does_not_delay_the_rejoin(make_lab: LabMaker) -> Non
     lab.run_for(4 * SECOND)
 
     joins = broker.of_type(JoinGroupRequest)
-    # UNKNOWN_MEMBER_ID has dropped the id m-1, so the member joins twice once more.
+    # After UNKNOWN_MEMBER_ID the member has no id, so it joins twice again.
     assert [join.member_id for join in joins if isinstance(join, JoinGroupRequest)][2:] == [
         "",
         "m-2",
@@ -219,7 +225,7 @@ def test_fenced_sync_commit_does_not_delay_the_rejoin(make_lab: LabMaker) -> Non
 
 
 def test_auto_commit_is_sent_every_interval(make_lab: LabMaker) -> None:
-    """poll() commits after every auto.commit.interval.ms, also without new records (CL-20)."""
+    """poll() commits after each auto.commit.interval.ms, also if there is no new record (CL-20)."""
     lab = make_lab(1)
     lab.high_watermark = 1
     config = ConsumerConfig(auto_offset_reset="earliest", auto_commit_interval_ms=1_000)
@@ -230,7 +236,7 @@ def test_auto_commit_is_sent_every_interval(make_lab: LabMaker) -> None:
 
 
 def test_auto_commit_after_a_retriable_failure_is_repeated_soon(make_lab: LabMaker) -> None:
-    """A failed automatic commit is repeated after retry.backoff.ms, not an interval (CL-20)."""
+    """It is repeated after retry.backoff.ms, and not after the interval of 3 s (CL-20)."""
     lab = make_lab(1)
     config = ConsumerConfig(auto_offset_reset="earliest", auto_commit_interval_ms=3_000)
     lab.brokers[0].answer(OffsetCommitRequest, commit_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
@@ -245,9 +251,9 @@ def test_auto_commit_after_a_retriable_failure_is_repeated_soon(make_lab: LabMak
 
 
 def test_position_is_the_committed_offset(make_lab: LabMaker) -> None:
-    """The trace row POSITION_RESET has the cause "committed".
+    """A position that comes from a commit has the cause "committed" in its trace row.
 
-    OffsetFetch always has requireStable, because offsets may be of an open transaction.
+    OffsetFetch always has requireStable: offsets of an open transaction must not be read.
     """
     lab = make_lab(1)
     lab.committed = {0: 7, 1: 9}
@@ -279,7 +285,7 @@ def group_error(code: ErrorCode) -> OffsetFetchResponse:
 def test_offset_fetch_with_a_retriable_error_is_repeated(
     make_lab: LabMaker, code: ErrorCode, marks_unknown: bool
 ) -> None:
-    """A loading coordinator is asked again; NOT_COORDINATOR needs a lookup first (CL-21)."""
+    """A loading coordinator is asked again. After the other errors comes a lookup first (CL-21)."""
     lab = make_lab(1)
     lab.brokers[0].answer(OffsetFetchRequest, group_error(code), group_error(code))
     lab.committed = {0: 1, 1: 1}
@@ -292,7 +298,10 @@ def test_offset_fetch_with_a_retriable_error_is_repeated(
 
 
 def test_offset_fetch_of_unstable_offsets_waits_for_them(make_lab: LabMaker) -> None:
-    """UNSTABLE_OFFSET_COMMIT of one partition repeats the request for all of them (CL-21)."""
+    """An offset is unstable while a transaction with it is open.
+
+    If one partition has UNSTABLE_OFFSET_COMMIT, the request is repeated for all (CL-21).
+    """
     lab = make_lab(1)
     unstable = lab.fetched_offsets(range(2), ErrorCode.UNSTABLE_OFFSET_COMMIT)
     lab.brokers[0].answer(OffsetFetchRequest, *[unstable] * 3)
@@ -303,7 +312,10 @@ def test_offset_fetch_of_unstable_offsets_waits_for_them(make_lab: LabMaker) -> 
 
 
 def test_offset_fetch_of_an_unknown_topic_ends_the_application(make_lab: LabMaker) -> None:
-    """UNKNOWN_TOPIC_OR_PARTITION, retriable elsewhere, is fatal in OffsetFetch (BEHAVIOUR 7.5)."""
+    """In OffsetFetch UNKNOWN_TOPIC_OR_PARTITION is fatal; elsewhere it is retriable.
+
+    Source: BEHAVIOUR 7.5.
+    """
     lab = make_lab(1)
     unknown = lab.fetched_offsets(range(2), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     lab.brokers[0].answer(OffsetFetchRequest, unknown)

@@ -1,9 +1,13 @@
-"""A member that commits in transactions, one request at a time (KIP-98, KIP-447).
+"""A member that commits its offsets in transactions, one request at a time (KIP-98, KIP-447).
+
+A producer epoch fences: when a producer has got a newer epoch, requests with the old one are
+refused.
 
 - `make_lab(1)` makes `lab`, with one scripted broker, which coordinates the group and transactions.
-- The broker gives the producer the id 7, in epoch 0 first.
-- `broker.answer(Request, a, b)` scripts its next answers; None leaves a request unanswered.
-- `lab.committed` has the offsets of committed transactions.
+- The broker gives the member's producer the id 7, with epoch 0 at first.
+- `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type; None
+  leaves a request unanswered.
+- `lab.committed` has the offsets of the transactions that were committed.
 """
 
 import pytest
@@ -36,7 +40,7 @@ TIMEOUT_MS = 3_000
 
 
 def started(lab: ClientLab) -> ConsumerNode:
-    """Start a transactional consumer of two partitions, with four records each, and return it."""
+    """Start a transactional consumer of two partitions with four records each, and return it."""
     lab.high_watermark = 4
     return lab.consumer(transaction_timeout_ms=TIMEOUT_MS)
 
@@ -44,9 +48,9 @@ def started(lab: ClientLab) -> ConsumerNode:
 def failures(lab: ClientLab) -> list[tuple[str | None, str | None, str | None]]:
     """Return error, reason and peer of each failed commit.
 
-    Each commit has a row for each of two partitions; those of the first are taken. Commits that
-    were not sent, with the error COMMIT_FAILED, are left out. The peer is None unless the outcome
-    is unknown.
+    A failed commit has a row for each of the two partitions; the rows of the first are enough.
+    Commits that were not sent, with the error COMMIT_FAILED, are left out. The peer is the
+    coordinator if the outcome is unknown, and None otherwise.
     """
     return [
         (row.error, row.cause_text, row.peer)
@@ -56,7 +60,7 @@ def failures(lab: ClientLab) -> list[tuple[str | None, str | None, str | None]]:
 
 
 def ends(lab: ClientLab) -> list[bool]:
-    """Return the requested ends of transactions; True is a commit."""
+    """Return the ends of transactions that were requested: True for commit, False for abort."""
     return [
         request.committed
         for request in lab.brokers[0].of_type(EndTxnRequest)
@@ -65,14 +69,14 @@ def ends(lab: ClientLab) -> list[bool]:
 
 
 def test_commit_is_a_transaction_with_kafkas_order_of_requests(make_lab: LabMaker) -> None:
-    """InitProducerId once; then AddOffsetsToTxn, TxnOffsetCommit with the member, EndTxn."""
+    """The order: InitProducerId, which is sent once; AddOffsetsToTxn; TxnOffsetCommit; EndTxn."""
     lab = make_lab(1)
     node = started(lab)
     lab.run_for(2 * SECOND)
     broker = lab.brokers[0]
     kinds = (InitProducerIdRequest, AddOffsetsToTxnRequest, TxnOffsetCommitRequest, EndTxnRequest)
     sent = [type(each) for each in broker.requests if isinstance(each, kinds)]
-    assert sent[:7] == [*kinds, *kinds[1:]]  # two transactions of one producer
+    assert sent[:7] == [*kinds, *kinds[1:]]  # two transactions of the same producer
     assert broker.of_type(OffsetCommitRequest) == []
 
     (init,) = broker.of_type(InitProducerIdRequest)
@@ -95,7 +99,7 @@ def test_commit_is_a_transaction_with_kafkas_order_of_requests(make_lab: LabMake
 
 
 def test_transaction_with_too_much_metadata_is_aborted(make_lab: LabMaker) -> None:
-    """The texts come in turn, so the next transaction commits."""
+    """The texts of the application take turns, so the next one is allowed and commits."""
     lab = make_lab(1)
     lab.high_watermark = 4
     too_large = txn_commit_error(ErrorCode.OFFSET_METADATA_TOO_LARGE)
@@ -112,7 +116,7 @@ def test_transaction_with_too_much_metadata_is_aborted(make_lab: LabMaker) -> No
 
 
 def test_transaction_coordinator_is_looked_up_by_the_transactional_id(make_lab: LabMaker) -> None:
-    """The lookup has the key type of transactions, and is sent once."""
+    """The lookup is of the kind for transactions, and only one is sent."""
     lab = make_lab(1)
     started(lab)
     lab.run_for(2 * SECOND)
@@ -151,7 +155,7 @@ def test_transaction_coordinator_is_looked_up_by_the_transactional_id(make_lab: 
 def test_retriable_errors_repeat_the_request(
     make_lab: LabMaker, request_type: type, answer: AnyResponse
 ) -> None:
-    """The transaction continues and commits; the producer keeps its epoch."""
+    """The transaction continues and commits. Its producer keeps its epoch."""
     lab = make_lab(1)
     lab.brokers[0].answer(request_type, answer, answer)
     started(lab)
@@ -172,7 +176,7 @@ def test_retriable_errors_repeat_the_request(
     ],
 )
 def test_refused_commit_aborts_the_transaction(make_lab: LabMaker, code: ErrorCode) -> None:
-    """A refused commit is aborted (False), and the next transaction commits the same positions."""
+    """The transaction is aborted. The next transaction commits the same positions."""
     lab = make_lab(1)
     lab.brokers[0].answer(TxnOffsetCommitRequest, txn_commit_error(code))
     started(lab)
@@ -183,13 +187,13 @@ def test_refused_commit_aborts_the_transaction(make_lab: LabMaker, code: ErrorCo
 
 
 def test_commit_without_an_answer_in_time_aborts_the_transaction(make_lab: LabMaker) -> None:
-    """A member does not repeat a commit for longer than transaction.timeout.ms, here 3 s.
+    """A member repeats a commit for transaction.timeout.ms at most, here 3 s.
 
-    After this time the transaction coordinator would abort the transaction itself.
+    After that time the transaction coordinator would abort the transaction anyway.
     """
     lab = make_lab(1)
     loading = txn_commit_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    lab.brokers[0].answer(TxnOffsetCommitRequest, *[loading] * 12)  # more than are sent in 3 s
+    lab.brokers[0].answer(TxnOffsetCommitRequest, *[loading] * 12)  # enough for more than 3 s
     started(lab)
     lab.run_for(12 * SECOND)
     assert failures(lab)[0] == ("TRANSACTION_ABORTED", "COORDINATOR_LOAD_IN_PROGRESS", None)
@@ -212,7 +216,7 @@ def test_commit_without_an_answer_in_time_aborts_the_transaction(make_lab: LabMa
 def test_fenced_producer_is_replaced_by_a_new_one(
     make_lab: LabMaker, request_type: type, answer: AnyResponse
 ) -> None:
-    """A fenced producer sends no more requests; the application gets a new one, in epoch 1."""
+    """A fenced producer must not send again. The application gets a new one, with epoch 1."""
     lab = make_lab(1)
     lab.brokers[0].answer(request_type, answer)
     started(lab)
@@ -227,7 +231,7 @@ def test_fenced_producer_is_replaced_by_a_new_one(
 
 
 def test_end_of_a_transaction_is_repeated_until_it_is_answered(make_lab: LabMaker) -> None:
-    """No other transaction can begin before the end is answered; the member continues to poll."""
+    """The next transaction cannot begin before. Meanwhile the member continues to poll."""
     lab = make_lab(1)
     not_available = EndTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     lab.brokers[0].answer(EndTxnRequest, *[not_available] * 20)
@@ -241,12 +245,12 @@ def test_end_of_a_transaction_is_repeated_until_it_is_answered(make_lab: LabMake
 
 
 def test_closed_consumer_first_commits_its_processed_records(make_lab: LabMaker) -> None:
-    """Records processed just before the shutdown are committed in the last transaction."""
+    """Records that were processed just before the shutdown are in the last transaction."""
     lab = make_lab(1)
     node = started(lab)
     lab.run_for(2 * SECOND)
     lab.high_watermark = 9
-    lab.run_for(SECOND // 20)  # records are processed, and not yet committed
+    lab.run_for(SECOND // 20)  # enough to process the records, and not to commit them
 
     done: list[bool] = []
     node.shut_down(lambda: done.append(True))
@@ -258,12 +262,12 @@ def test_closed_consumer_first_commits_its_processed_records(make_lab: LabMaker)
 def test_closed_consumer_with_an_unanswered_end_has_an_unknown_outcome(
     make_lab: LabMaker,
 ) -> None:
-    """The coordinator has the offsets and may commit them at any time, so the outcome is unknown.
+    """The coordinator has the offsets and may still commit them, so the outcome is unknown.
 
-    The trace then has TIMED_OUT with the coordinator as the peer.
+    The trace then has the error TIMED_OUT, with the coordinator as the peer.
     """
     lab = make_lab(1)
-    lab.brokers[0].answer(EndTxnRequest, *[None] * 40)  # more than are sent in the test
+    lab.brokers[0].answer(EndTxnRequest, *[None] * 40)  # more requests than the test has
     node = started(lab)
     lab.run_for(3 * SECOND)
     node.shut_down(lambda: None)

@@ -1,8 +1,9 @@
-"""`bootstrap.servers`: the first brokers that a client asks.
+"""The setting `bootstrap.servers`: the first brokers that a client asks.
 
-`make_lab(3)` makes `lab`, with scripted brokers 0, 1 and 2, whose metadata names all of them.
-`lab.coordinator` coordinates the group and `lab.leader` leads all partitions (broker 0 at first).
-In a COORDINATOR_FOUND row, `cause` is the broker that answered the lookup.
+`make_lab(3)` makes `lab`, with the scripted brokers 0, 1 and 2, whose metadata name all of them.
+`lab.coordinator` coordinates the group, and `lab.leader` leads all partitions: broker 0 at first. A
+lookup is the request FindCoordinator. In a row COORDINATOR_FOUND of the trace, `cause` is the
+broker that has answered the lookup.
 """
 
 import pytest
@@ -17,7 +18,7 @@ from tests.support.harness.scripted_broker import MS, SECOND, LabMaker, member_s
 
 
 def only(*servers: str) -> ConsumerConfig:
-    """Return a consumer's settings with only these servers."""
+    """Return settings of a consumer that has only these bootstrap servers."""
     return ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", bootstrap_servers=servers
     )
@@ -25,10 +26,10 @@ def only(*servers: str) -> ConsumerConfig:
 
 @pytest.mark.parametrize("server", ["broker-1", "broker-1:9092"])
 def test_first_lookup_goes_to_a_bootstrap_server(make_lab: LabMaker, server: str) -> None:
-    """Kafka's consumer looks up its coordinator while it knows only the bootstrap servers.
+    """Kafka's consumer looks up its coordinator before it knows more brokers than these.
 
-    So a member that joins while the network is split gets the coordinator of its bootstrap
-    server's side.
+    So a member that joins while the network is split finds the coordinator of the side on which its
+    bootstrap server is.
     """
     lab = make_lab(3)
     lab.coordinator = 2
@@ -41,9 +42,9 @@ def test_first_lookup_goes_to_a_bootstrap_server(make_lab: LabMaker, server: str
 
 
 def test_all_brokers_are_known_after_the_first_metadata(make_lab: LabMaker) -> None:
-    """The list is only for the start: later, the client also asks brokers outside the list.
+    """The list is only for the start. Later the client also asks other brokers.
 
-    Both the listed broker and the coordinator crash; broker 0 then answers the lookup.
+    Both the broker of the list and the coordinator crash. Broker 0 then answers the lookup.
     """
     lab = make_lab(3)
     lab.coordinator = 2
@@ -62,10 +63,10 @@ def test_all_brokers_are_known_after_the_first_metadata(make_lab: LabMaker) -> N
 def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
     make_lab: LabMaker,
 ) -> None:
-    """Kafka's client opens this connection for telemetry; afterwards only lookups use it.
+    """Kafka's client opens this connection for telemetry. Afterwards only lookups use it.
 
-    Without it the member would have only the connection to the leader that it fetches from. Each
-    lookup would wait there behind the parked Fetch, for up to fetch.max.wait.ms.
+    Without it, the member's only connection would be that to the leader from which it fetches.
+    There each lookup would wait behind a Fetch that waits for records, up to fetch.max.wait.ms.
     """
     lab = make_lab(3)
     lab.leader = 1

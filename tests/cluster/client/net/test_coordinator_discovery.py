@@ -1,11 +1,12 @@
-"""Finding the coordinator, also while brokers still name a dead one.
+"""How a member finds its coordinator, also while brokers still name a dead one.
 
 - `make_lab(n)` makes `lab`, with `n` scripted brokers. At first broker 0 is the coordinator, which
   every broker names (`lab.coordinator`), and the leader of all partitions (`lab.leader`).
-- `broker.answer(Request, a, b)` sets the answers to the next requests of this type. The answer None
-  leaves a request unanswered. A request without a scripted answer gets a healthy broker's answer.
+- `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type; None
+  leaves a request unanswered. Without a script a broker answers as a healthy broker does.
 - The consumer commits every 200 ms and sends a heartbeat every 3 s.
-- A lookup is a FindCoordinator request.
+- A lookup is the request FindCoordinator. An answer that names a broker which is no longer the
+  coordinator is stale.
 
 CL-01 is a case and BEHAVIOUR 7.4 a section of docs/kafka/BEHAVIOUR.md.
 """
@@ -28,15 +29,15 @@ from tests.support.harness.scripted_broker import (
 
 COMMIT_INTERVAL_MS = 200
 BACKOFF_MAX_MS = 1_000
-"""Default of retry.backoff.max.ms and of reconnect.backoff.max.ms."""
+"""The default of retry.backoff.max.ms and of reconnect.backoff.max.ms."""
 LOOKUPS_PER_SECOND_MAX = 25
-"""The shortest wait is reconnect.backoff.ms, 50 ms, less 20 % jitter: 40 ms."""
+"""The shortest wait is 40 ms: reconnect.backoff.ms, 50 ms, less 20 % of random variation."""
 
 
 def test_discovery_traces_the_coordinator_and_the_broker_that_named_it(
     make_lab: LabMaker,
 ) -> None:
-    """COORDINATOR_FOUND: peer is the coordinator, cause the broker that answered."""
+    """In the trace row the peer is the coordinator, and the cause is the broker that answered."""
     lab = make_lab(1)
     node = lab.consumer()
     lab.run_for(SECOND)
@@ -51,7 +52,7 @@ def test_discovery_traces_the_coordinator_and_the_broker_that_named_it(
 def test_discovery_with_a_retriable_error_asks_again_after_a_backoff(
     make_lab: LabMaker, error: ErrorCode
 ) -> None:
-    """The two errors are temporary, for example until __consumer_offsets exists (CL-01)."""
+    """Both errors are temporary; for example, __consumer_offsets may not exist yet (CL-01)."""
     failures = 3
     lab = make_lab(1)
     lab.brokers[0].answer(FindCoordinatorRequest, *[no_coordinator(error)] * failures)
@@ -65,7 +66,7 @@ def test_discovery_with_a_retriable_error_asks_again_after_a_backoff(
 
 
 def test_discovery_with_a_fatal_error_stops_the_application(make_lab: LabMaker) -> None:
-    """GROUP_AUTHORIZATION_FAILED ends the application, so no further request is sent (CL-01)."""
+    """GROUP_AUTHORIZATION_FAILED ends the application, so no other request is sent (CL-01)."""
     lab = make_lab(1)
     lab.brokers[0].answer(
         FindCoordinatorRequest, no_coordinator(ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -77,7 +78,7 @@ def test_discovery_with_a_fatal_error_stops_the_application(make_lab: LabMaker) 
 
 
 def test_concurrent_lookups_share_one_request(make_lab: LabMaker) -> None:
-    """Commits, heartbeats and poll() all need the coordinator, and share one lookup (CL-01)."""
+    """Commits, heartbeats and poll() all need the coordinator, and wait for one lookup (CL-01)."""
     lab = make_lab(1)
     lab.consumer(commit_interval_ms=20)  # so that commits need the coordinator, too
     lab.run_for(2 * SECOND)
@@ -85,7 +86,7 @@ def test_concurrent_lookups_share_one_request(make_lab: LabMaker) -> None:
     before = len(broker.of_type(FindCoordinatorRequest))
     broker.answer(FindCoordinatorRequest, None)  # so that the lookup stays in flight
     broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR))
-    lab.run_for(4 * SECOND)  # includes a heartbeat
+    lab.run_for(4 * SECOND)  # longer than the heartbeat interval, so that a heartbeat is sent
     assert len(lab.of_kind("commit_failed")) == 0  # commits wait for the lookup
     assert len(broker.of_type(FindCoordinatorRequest)) == before + 1
 
@@ -93,11 +94,11 @@ def test_concurrent_lookups_share_one_request(make_lab: LabMaker) -> None:
 def test_dead_coordinator_is_noticed_at_once_and_named_until_metadata_changes(
     make_lab: LabMaker,
 ) -> None:
-    """After a kill, stale answers name the dead broker until the metadata changes.
+    """After a kill, brokers name the dead coordinator until their metadata change.
 
-    A member believes a stale answer, until its connection to the named broker is refused, or is
-    held back by the backoff of reconnects. It then looks the coordinator up again. It keeps member
-    id and generation, and sends no JoinGroup.
+    The member believes such an answer until its connection to the named broker is refused, or is
+    delayed by the backoff after earlier refusals. Then it looks the coordinator up again. It keeps
+    its member id and its generation, and sends no JoinGroup.
     """
     lab = make_lab(3)
     lab.coordinator = 2
@@ -116,9 +117,9 @@ def test_dead_coordinator_is_noticed_at_once_and_named_until_metadata_changes(
     found = [row for row in lab.of_kind("coordinator_found") if row.time_us > killed_us]
     assert {row.peer for row in found} == {"broker-2"}
     assert "broker-2" not in {row.cause for row in found}
-    # At least one lookup per longest backoff, which is a second.
+    # There is at least one lookup in each second, which is the longest backoff.
     assert dead_s <= len(found) <= dead_s * LOOKUPS_PER_SECOND_MAX
-    # Which of both causes occur depends on when the connection fails.
+    # Either or both of these causes occur, depending on when the connection fails.
     assert {row.cause for row in unknown} <= {"coordinator unavailable", "DISCONNECTED"}
 
     lab.coordinator = 1
@@ -138,7 +139,10 @@ def test_dead_coordinator_is_noticed_at_once_and_named_until_metadata_changes(
 
 
 def test_consumer_without_a_coordinator_continues_to_fetch_and_process(make_lab: LabMaker) -> None:
-    """A member's ownership does not expire at the client; only its commits fail (BEHAVIOUR 7.4)."""
+    """At the client the ownership of partitions does not expire. Only commits fail.
+
+    Source: BEHAVIOUR 7.4.
+    """
     lab = make_lab(2)
     lab.coordinator = 1
     node = lab.consumer()
@@ -161,9 +165,10 @@ def test_consumer_without_a_coordinator_continues_to_fetch_and_process(make_lab:
 
 
 def test_stale_coordinator_that_refuses_is_replaced_by_the_named_one(make_lab: LabMaker) -> None:
-    """NOT_COORDINATOR makes the coordinator unknown; the second lookup's answer names the new one.
+    """NOT_COORDINATOR makes the coordinator unknown, and the member looks it up again.
 
-    The answer to the first lookup is stale: it names the old coordinator again, which refuses.
+    The answer to the first lookup is stale: it names the old coordinator, which refuses again. The
+    second answer names the new one.
     """
     lab = make_lab(2)
     node = lab.consumer()
@@ -184,11 +189,10 @@ def test_stale_coordinator_that_refuses_is_replaced_by_the_named_one(make_lab: L
 def test_coordinator_marked_unknown_by_the_client_causes_no_metadata_request(
     make_lab: LabMaker,
 ) -> None:
-    """Only a connection that the peer closes causes a metadata request, as in Kafka.
+    """As in Kafka, only a connection that the peer closes causes a metadata request.
 
-    Here the client itself closes its connection to the coordinator. A metadata request in flight
-    would also make its broker a busier node, so that the lookup would go to a node that Kafka would
-    not ask.
+    Here the client itself closes the connection to its coordinator. A needless metadata request
+    would keep a broker busy, so that the lookup would go to another broker than in Kafka.
     """
     lab = make_lab(2)
     lab.consumer()
@@ -203,16 +207,16 @@ def test_coordinator_marked_unknown_by_the_client_causes_no_metadata_request(
 
 
 def test_lookup_sent_to_a_silent_broker_is_cleared(make_lab: LabMaker) -> None:
-    """A lookup that gets no answer is given up long before its request timeout, which is 30 s.
+    """A lookup without an answer is given up long before its request timeout of 30 s.
 
-    The broker is stopped, not killed, so its connections stay open and no error ends the lookup.
+    The broker is paused, not killed, so its connections stay open and no error ends the lookup.
 
-    1. The member has fetched from broker 1, which no longer leads. Its connection is open and idle,
-       so broker 1 is the least loaded node.
-    2. Broker 1 is stopped.
-    3. The coordinator becomes unknown, and broker 1 gets the lookup.
-    4. Kafka's heartbeat thread clears that lookup after retry.backoff.ms and begins another: broker
-       1 now has as much in flight as broker 0, and soon more.
+    1. The member has fetched from broker 1, which no longer leads. The connection to it is open and
+       idle, so broker 1 is the broker with the fewest requests in flight.
+    2. Broker 1 is paused.
+    3. The coordinator becomes unknown, and the lookup goes to broker 1.
+    4. Kafka's heartbeat thread gives this lookup up after retry.backoff.ms and begins another. Now
+       broker 1 has as many requests in flight as broker 0, and soon more, so broker 0 is asked.
     """
     lab = make_lab(2)
     lab.leader = 1
@@ -235,6 +239,6 @@ def test_lookup_sent_to_a_silent_broker_is_cleared(make_lab: LabMaker) -> None:
         if row.api == "FindCoordinator" and row.time_us >= marked_unknown.time_us
     )
     assert lookup.peer == "broker-1"
-    _, found, *_ = lab.of_kind("coordinator_found")  # the first one belongs to the start
+    _, found, *_ = lab.of_kind("coordinator_found")  # the first row is from the start of the member
     assert found.cause == "broker-0"
     assert found.time_us - marked_unknown.time_us < SECOND

@@ -1,9 +1,12 @@
 """NetworkClient: the choice of the least loaded node, and the backoff of connections.
 
-- `lab` has hosts on one network, with a constant latency of 100 us each way; its times are in us.
-- An EchoServer answers heartbeats at once, but keeps those of the group `parked` waiting.
+The least loaded node is the broker to which a request goes that any broker can answer.
+
+- `lab` has hosts on one network, with a constant latency of 100 us in each direction. Its times are
+  in microseconds.
+- An EchoServer answers heartbeats without delay, but never those of the group `parked`.
 - A host that a test does not create refuses connections.
-- A connection has a purpose, because a client may have several connections to a node. Here all
+- A connection has a purpose, because a client may have several connections to a broker. Here all
   have the purpose GENERAL.
 """
 
@@ -37,23 +40,24 @@ def ask(
 
 
 def picks(network: NetworkClient, times: int = 60) -> list[str]:
-    """Return the least loaded node for many random starts."""
+    """Return the nodes that are chosen in many searches; each search begins at a random node."""
     chosen = [network.least_loaded_node() for _ in range(times)]
     return sorted({node.name for node in chosen if node is not None})
 
 
 def test_least_loaded_node_without_connections_is_any_node_from_a_random_start() -> None:
-    """The search begins at a random node, so that members spread their first lookups.
+    """The search begins at a random node, so that the first lookups of members are spread.
 
-    (Case CL-01 of docs/kafka/BEHAVIOUR.md)
+    Source: case CL-01 of docs/kafka/BEHAVIOUR.md.
     """
     assert picks(client(HostLab())) == list(SERVERS)
 
 
 def test_least_loaded_node_prefers_connected_and_idle_over_busy_and_unconnected() -> None:
-    """A node that is connected and has no request in flight is the best choice.
+    """The best choice is a connected node without a request in flight.
 
-    s0 has a parked request, s1 is idle, s2 has no connection (Kafka NetworkClient.leastLoadedNode).
+    s0 has a request that waits, s1 has none, and s2 has no connection.
+    Source: Kafka NetworkClient.leastLoadedNode.
     """
     lab = HostLab()
     for name in SERVERS:
@@ -61,12 +65,12 @@ def test_least_loaded_node_prefers_connected_and_idle_over_busy_and_unconnected(
     network = client(lab)
     ask(network, SERVERS[0], "parked")
     ask(network, SERVERS[1])
-    lab.run_for(10_000)  # s1 has answered, and s0 has not
+    lab.run_for(10_000)  # enough for the answer of s1; s0 does not answer
     assert picks(network) == [SERVERS[1]]
 
 
 def test_unanswered_requests_are_listed() -> None:
-    """Each has its node, its API and its age, here 10 ms, for the message about a stuck run."""
+    """The message about a run that is stuck names node, API and age of each such request."""
     lab = HostLab()
     for name in SERVERS:
         EchoServer(lab.host(name), parked_groups=("parked",))
@@ -79,7 +83,7 @@ def test_unanswered_requests_are_listed() -> None:
 
 
 def test_least_loaded_node_prefers_fewest_in_flight_over_an_unconnected_one() -> None:
-    """Kafka queues behind a parked Fetch rather than open another connection."""
+    """Kafka lets a request wait behind a Fetch rather than open another connection."""
     lab = HostLab()
     for name in SERVERS:
         EchoServer(lab.host(name), parked_groups=("parked",))
@@ -92,7 +96,7 @@ def test_least_loaded_node_prefers_fewest_in_flight_over_an_unconnected_one() ->
 
 
 def test_least_loaded_node_prefers_a_connection_in_progress() -> None:
-    """Kafka waits for a connection in progress rather than open another one."""
+    """Kafka waits for a connection that is being opened rather than open another one."""
     lab = HostLab()
     network = client(lab)
     network.try_connect(SERVERS[2], GENERAL)
@@ -100,7 +104,10 @@ def test_least_loaded_node_prefers_a_connection_in_progress() -> None:
 
 
 def test_least_loaded_node_skips_nodes_that_back_off() -> None:
-    """A refused connection is not tried again at once: s0 and s2 have no server, only s1 has."""
+    """A node whose connection was refused is not tried again for some time (the backoff).
+
+    Only s1 has a server.
+    """
     lab = HostLab()
     EchoServer(lab.host(SERVERS[1]))
     network = client(lab)
@@ -113,9 +120,9 @@ def test_least_loaded_node_skips_nodes_that_back_off() -> None:
 
 
 def test_reconnect_backoff_of_a_refusing_node_grows_to_its_maximum() -> None:
-    """reconnect.backoff.ms, 50, doubles up to reconnect.backoff.max.ms, 1000, with 20 % jitter.
+    """The wait doubles from reconnect.backoff.ms, 50, up to reconnect.backoff.max.ms, 1000.
 
-    The test looks every 5 ms, so that a wait may seem 5 ms longer.
+    Each wait varies by 20 %. The test looks every 5 ms, so a wait may seem up to 5 ms longer.
     """
     lab = HostLab()
     network = client(lab)
@@ -130,14 +137,14 @@ def test_reconnect_backoff_of_a_refusing_node_grows_to_its_maximum() -> None:
     assert 40_000 <= waits[0] <= 65_000
     assert 80_000 <= waits[1] <= 125_000
     assert all(800_000 <= wait <= 1_005_000 for wait in waits[5:])
-    assert len(waits) > 15  # in 15 s: 3,000 steps of 5 ms
+    assert len(waits) > 15  # the test runs for 15 s, which are 3,000 steps of 5 ms
 
 
 def test_reconnect_backoff_is_reset_by_an_open_connection() -> None:
-    """Kafka resets the backoff when a connection is ready."""
+    """When a connection is ready, the next backoff is the first one again, as in Kafka."""
     lab = HostLab()
     network = client(lab)
-    # Without a server four attempts fail, and the backoff grows to several times its 50 ms.
+    # There is no server, so four attempts fail, and the backoff grows to several times 50 ms.
     for _ in range(4):
         lab.run_for(1_100_000)
         network.try_connect(SERVERS[0], GENERAL)
@@ -151,12 +158,12 @@ def test_reconnect_backoff_is_reset_by_an_open_connection() -> None:
     server.crash()
     lab.run_for(200)  # the end of the connection arrives
     assert network.is_unavailable(SERVERS[0], GENERAL)
-    lab.run_for(60_000)  # the first backoff of 50 ms, and a fifth of it
+    lab.run_for(60_000)  # the first backoff: 50 ms and a fifth more
     assert not network.is_unavailable(SERVERS[0], GENERAL)
 
 
 def test_send_to_a_node_that_backs_off_fails_without_a_connection() -> None:
-    """Kafka fails unsent requests to a node whose connection failed."""
+    """Kafka fails requests that wait for a connection to such a node."""
     lab = HostLab()
     network = client(lab)
     ask(network, SERVERS[0])
@@ -171,7 +178,7 @@ def test_send_to_a_node_that_backs_off_fails_without_a_connection() -> None:
 
 
 def test_send_without_an_answer_times_out_and_closes_the_connection() -> None:
-    """Kafka's client disconnects after a request timeout: the next request reconnects."""
+    """After a request timeout Kafka's client closes the connection. The next request opens one."""
     lab = HostLab()
     EchoServer(lab.host(SERVERS[0]), parked_groups=("parked",))
     ended: list[int] = []
@@ -185,7 +192,7 @@ def test_send_without_an_answer_times_out_and_closes_the_connection() -> None:
 
 
 def test_connection_closed_by_the_client_is_no_sign_of_stale_metadata() -> None:
-    """Kafka's NetworkClient.disconnect requests no metadata; a close by the peer does."""
+    """Kafka requests metadata after a close by the peer, but not after NetworkClient.disconnect."""
     lab = HostLab()
     EchoServer(lab.host(SERVERS[0]), parked_groups=("parked",))
     ended: list[int] = []

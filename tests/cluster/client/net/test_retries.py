@@ -1,7 +1,7 @@
-"""Backoff and retries on the host's clock.
+"""The waits between attempts (backoff), and retries until a deadline on the host's clock.
 
-A backoff is made of its initial and its longest wait, in ms; `delay_us(n)` draws the wait after
-n failures.
+A backoff is made with its first and its longest wait, in milliseconds. `delay_us(n)` draws the wait
+after n failures.
 """
 
 from itertools import pairwise
@@ -15,26 +15,29 @@ from tests.support.harness.virtual_hosts import HostLab
 
 
 def test_backoff_doubles_with_a_fifth_of_jitter_up_to_the_maximum() -> None:
-    """Kafka ExponentialBackoff: the maximum is applied after the jitter, so no wait exceeds it."""
+    """Each wait varies at random by a fifth. Then it is cut to the maximum, as in Kafka.
+
+    Source: Kafka ExponentialBackoff.
+    """
     backoff = ExponentialBackoff(HostLab().host("c"), 100, 1_000)
     for attempts, term_us in ((0, 100_000), (1, 200_000), (2, 400_000), (3, 800_000)):
         delays = [backoff.delay_us(attempts) for _ in range(200)]
         assert min(delays) >= term_us * 8 // 10
         assert max(delays) <= min(term_us * 12 // 10, 1_000_000)
-        assert len(set(delays)) > 50  # of 200 drawn waits
+        assert len(set(delays)) > 50  # most of 200 drawn waits are different
     late = [backoff.delay_us(70) for _ in range(200)]
     assert 800_000 <= min(late) < max(late) == 1_000_000
 
 
 def test_backoff_with_an_initial_wait_at_the_maximum_is_constant() -> None:
-    """Kafka adds no jitter where the backoff cannot grow."""
+    """If the first wait is the longest one, Kafka does not vary it."""
     backoff = ExponentialBackoff(HostLab().host("c"), 1_000, 1_000)
     assert {backoff.delay_us(attempts) for attempts in range(5)} == {1_000_000}
 
 
 @pytest.mark.parametrize("retriable", [True, False])
 def test_retrying_repeats_only_retriable_errors_until_the_deadline(retriable: bool) -> None:
-    """The deadline is on the host's clock: the machine's clock does not advance in virtual time."""
+    """The deadline is on the host's clock, because the machine's clock stands in virtual time."""
     lab = HostLab()
     host = lab.host("c")
     attempts: list[int] = []
@@ -52,14 +55,14 @@ def test_retrying_repeats_only_retriable_errors_until_the_deadline(retriable: bo
         waits = [later - earlier for earlier, later in pairwise(attempts)]
         assert 80_000 <= waits[0] <= 120_000
         assert 160_000 <= waits[1] <= 240_000
-        # The last attempt is made at the deadline.
+        # The last attempt is at the deadline itself.
         assert attempts[-1] == 3_000_000
     else:
         assert attempts == [0]
 
 
 def test_wakeup_before_the_wait_ends_it_at_once() -> None:
-    """An answer that arrived while the application was busy must not be missed."""
+    """A wakeup before `wait` counts: an answer may arrive while the application is busy."""
     lab = HostLab()
     host = lab.host("c")
     wakeup = Wakeup(host)
@@ -74,7 +77,7 @@ def test_wakeup_before_the_wait_ends_it_at_once() -> None:
 
 
 def test_request_future_calls_its_listeners_in_order_and_later_ones_at_once() -> None:
-    """Kafka: many commits may wait for one lookup and must be sent in order."""
+    """Many commits may wait for one lookup, and must then be sent in order, as in Kafka."""
     future: RequestFuture[int] = RequestFuture()
     seen: list[str] = []
     future.add_listener(lambda done: seen.append(f"a{done.value}"))

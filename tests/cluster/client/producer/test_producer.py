@@ -1,10 +1,10 @@
-"""The producer: its rate, its partitions, and failed batches.
+"""The producer: its rate, its partitions, and its failed batches.
 
-- The value of a record is its number.
 - `make_lab(n)` makes `lab`, with `n` scripted brokers.
-- `lab.leader`, broker 0 at first, leads the partitions of `t`, two by default.
-- `broker.answer(Request, a, b)` scripts its next answers.
-- `lab.producer(10.0)` starts a producer of 10 records a second.
+- `lab.leader`, at first broker 0, leads the partitions of `t`, which has two by default.
+- `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type.
+- `lab.producer(10.0)` starts a producer of 10 records a second. The value of a record is its
+  number.
 """
 
 import pytest
@@ -25,7 +25,7 @@ from tests.support.harness.scripted_broker import MS, SECOND, TOPIC, ClientLab, 
 
 
 def sent(lab: ClientLab, broker: int = 0) -> list[tuple[int, list[int]]]:
-    """Return partition and record numbers of every batch that a broker received, in order."""
+    """Return partition and record numbers of each batch that a broker has received, in order."""
     return [
         (data.index, [int(record.value or b"") for record in decode_records(data.records.records)])
         for request in lab.brokers[broker].of_type(ProduceRequest)
@@ -53,7 +53,7 @@ def acknowledged(node: ProducerNode) -> int:
 
 
 def test_producer_numbers_its_records_and_uses_the_partitions_in_turn(make_lab: LabMaker) -> None:
-    """Numbered records at a fixed rate allow a run to count duplicates and gaps."""
+    """Numbers and a fixed rate allow checkers to find duplicates and gaps."""
     lab = make_lab(1, partitions=3)
     node = lab.producer(10.0)
     lab.run_for(10 * SECOND)
@@ -61,24 +61,24 @@ def test_producer_numbers_its_records_and_uses_the_partitions_in_turn(make_lab: 
     assert 99 <= len(batches) <= 101
     assert [numbers for _partition, numbers in batches[:4]] == [[0], [1], [2], [3]]
     assert [partition for partition, _numbers in batches[:4]] == [0, 1, 2, 0]
-    # Each batch has one record and one trace row.
+    # Each batch has one record here, and the trace has one row for each batch.
     assert acknowledged(node) == len(lab.of_kind("records_produced"))
 
 
 def test_producer_lingers_to_fill_a_batch(make_lab: LabMaker) -> None:
-    """At 1,000 records a second, 10 or 11 records come while a batch waits for 10 ms."""
+    """A batch waits for 10 ms. At 1,000 records a second, 10 or 11 records come in this time."""
     lab = make_lab(1, partitions=1)
     lab.producer(1_000.0, ProducerConfig(linger_ms=10))
     lab.run_for(SECOND)
-    # Without the last batch, which may still be filling.
+    # The last batch is left out, because it may still be filling.
     sizes = [len(numbers) for _partition, numbers in sent(lab)[:-1]]
     assert set(sizes) <= {10, 11}
 
 
 def test_producer_waits_for_the_topic_before_its_first_record(make_lab: LabMaker) -> None:
-    """Kafka's send blocks until the partitions are known, so no record precedes that.
+    """Kafka's `send` waits until the partitions are known, so no record is made before.
 
-    100 records a second for 2 s less the wait for metadata are fewer than 190.
+    At 100 records a second, 2 s less the wait for metadata have fewer than 190 records.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(MetadataRequest, *[MetadataResponse()] * 3)
@@ -92,7 +92,7 @@ def test_producer_waits_for_the_topic_before_its_first_record(make_lab: LabMaker
 def test_producer_resends_a_failed_batch_before_later_ones(
     make_lab: LabMaker, code: ErrorCode
 ) -> None:
-    """One batch of a partition is in flight, so the order survives retries."""
+    """Only one batch of a partition is in flight, so the records stay in order."""
     lab = make_lab(1, partitions=1)
     lab.brokers[0].answer(ProduceRequest, error(0, code), error(0, code))
     lab.producer(20.0)
@@ -105,7 +105,7 @@ def test_producer_resends_a_failed_batch_before_later_ones(
 
 
 def test_producer_follows_a_leader_that_moved(make_lab: LabMaker) -> None:
-    """A retriable error refreshes the metadata, and the batch is sent to the new leader."""
+    """After a retriable error the producer gets new metadata, and sends to the new leader."""
     lab = make_lab(2, partitions=1)
     lab.producer(10.0)
     lab.run_for(SECOND)
@@ -114,12 +114,12 @@ def test_producer_follows_a_leader_that_moved(make_lab: LabMaker) -> None:
     lab.run_for(2 * SECOND)
     before = [numbers for _partition, numbers in sent(lab)]
     after = [numbers for _partition, numbers in sent(lab, 1)]
-    assert after[0][0] == before[-1][0]  # the refused batch comes first
-    assert after[-1][-1] > 20  # 10 records a second for 3 s, less the time of the retries
+    assert after[0][0] == before[-1][0]  # the refused batch is sent first
+    assert after[-1][-1] > 20  # 3 s at 10 records a second, less the time of the retries
 
 
 def test_producer_gives_up_after_the_delivery_timeout(make_lab: LabMaker) -> None:
-    """delivery.timeout.ms counts from the batch's first record; PRODUCE_FAILED has the reason."""
+    """delivery.timeout.ms counts from the first record of the batch. The trace has the reason."""
     lab = make_lab(1, partitions=1)
     lab.brokers[0].answer(ProduceRequest, *[error(0, ErrorCode.NOT_ENOUGH_REPLICAS)] * 100)
     lab.producer(1.0, ProducerConfig(delivery_timeout_ms=2_000))
@@ -127,12 +127,12 @@ def test_producer_gives_up_after_the_delivery_timeout(make_lab: LabMaker) -> Non
     failed = lab.of_kind("produce_failed")
     assert [row.error for row in failed[:1]] == ["TIMED_OUT"]
     assert failed[0].partition == "t-0"
-    # The first record is produced within the first second; the last retry takes some time more.
+    # The first record is made within the first second. The last retry takes some time, too.
     assert 2 * SECOND <= failed[0].time_us <= 3_200 * MS
 
 
 def test_producer_does_not_retry_a_definite_error(make_lab: LabMaker) -> None:
-    """After MESSAGE_TOO_LARGE the batch is dropped, and the next one is sent."""
+    """A batch that is too large is dropped, and the next batch is sent."""
     lab = make_lab(1, partitions=1)
     lab.brokers[0].answer(ProduceRequest, error(0, ErrorCode.MESSAGE_TOO_LARGE))
     lab.producer(10.0)
@@ -144,7 +144,7 @@ def test_producer_does_not_retry_a_definite_error(make_lab: LabMaker) -> None:
 
 @pytest.mark.parametrize(("acks", "wire"), [("all", -1), ("1", 1), ("0", 0)])
 def test_producer_sends_the_configured_acks(make_lab: LabMaker, acks: str, wire: int) -> None:
-    """acks=all is -1 on the wire."""
+    """In a request acks=all is -1."""
     lab = make_lab(1)
     configs = {
         "all": ProducerConfig(),

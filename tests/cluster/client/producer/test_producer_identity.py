@@ -1,11 +1,12 @@
-"""A producer with enable.idempotence: sequences, retries, epochs.
+"""A producer with enable.idempotence: sequence numbers, retries, epochs.
 
-A batch has the producer's id and epoch, and the sequence of its first record. A leader writes each
-sequence of a partition once.
+Such a producer numbers the records of each partition. A batch has the producer's id and epoch, and
+the sequence number of its first record. A leader writes each sequence number once. A producer that
+begins a new epoch numbers its records from 0 again.
 
 - `make_lab(1)` makes a scripted broker, which gives a producer the id 7 and the epoch 0.
-- `broker.answer(Request, a, b)` scripts its next answers.
-- A `BatchIdentity` has id, epoch and sequence, in this order.
+- `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type.
+- The arguments of `BatchIdentity` are id, epoch and sequence number.
 """
 
 import pytest
@@ -32,7 +33,7 @@ IDEMPOTENT = ProducerConfig(enable_idempotence=True)
 
 
 def sent(lab: ClientLab) -> list[tuple[int, int, int, int]]:
-    """Return id, epoch, sequence and record count of each batch that broker 0 received."""
+    """Return id, epoch, sequence number and record count of each batch that broker 0 received."""
     return [
         (batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.record_count)
         for request in lab.brokers[0].of_type(ProduceRequest)
@@ -43,9 +44,9 @@ def sent(lab: ClientLab) -> list[tuple[int, int, int, int]]:
 
 
 def test_each_partition_has_its_own_sequences() -> None:
-    """A sequence counts records: after a batch of 3 records at 0 comes 3.
+    """Sequence numbers count records: a batch of 3 records at 0 is followed by a batch at 3.
 
-    The sequence after 2**31 - 1 is 0.
+    The number after 2**31 - 1 is 0.
     """
     identity = ProducerIdentity()
     assert identity.producer_id == NO_PRODUCER_ID
@@ -53,12 +54,12 @@ def test_each_partition_has_its_own_sequences() -> None:
     assert identity.identify(P0, 3) == BatchIdentity(5, 0, 0)
     assert identity.identify(P1, 1) == BatchIdentity(5, 0, 0)
     assert identity.identify(P0, 1) == BatchIdentity(5, 0, 3)
-    assert identity.identify(P0, 2**31 - 4) == BatchIdentity(5, 0, 4)  # up to 2**31 - 1
+    assert identity.identify(P0, 2**31 - 4) == BatchIdentity(5, 0, 4)  # its last is 2**31 - 1
     assert identity.identify(P0, 1) == BatchIdentity(5, 0, 0)
 
 
 def test_new_epoch_resets_all_sequences_and_the_last_epoch_needs_a_new_id() -> None:
-    """32,767 is the last epoch of an id. After it the producer needs another id."""
+    """The last epoch of an id is 32,767. After it the producer must get another id."""
     identity = ProducerIdentity()
     identity.begin(5, 32_766)
     identity.identify(P0, 3)
@@ -72,9 +73,9 @@ def test_new_epoch_resets_all_sequences_and_the_last_epoch_needs_a_new_id() -> N
 
 
 def test_resent_batch_keeps_its_sequence(make_lab: LabMaker) -> None:
-    """The leader recognises a resent batch as a duplicate by its sequence.
+    """By the sequence number the leader recognises a batch that is sent again.
 
-    The first batch fails twice, so that it is sent three times.
+    The first batch fails twice, so it is sent three times.
     """
     lab = make_lab(1, partitions=1)
     lab.brokers[0].answer(ProduceRequest, *[error(0, ErrorCode.NOT_ENOUGH_REPLICAS)] * 2)
@@ -86,11 +87,11 @@ def test_resent_batch_keeps_its_sequence(make_lab: LabMaker) -> None:
     for producer_id, epoch, sequence, count in batches[3:]:
         assert (producer_id, epoch, sequence) == (7, 0, following)
         following += count
-    assert following > 20  # 20 records a second for 2 s, less the time of the retries
+    assert following > 20  # 2 s at 20 records a second, less the time of the retries
 
 
 def test_nothing_is_sent_before_a_broker_has_assigned_an_id(make_lab: LabMaker) -> None:
-    """A broker without ids to assign answers COORDINATOR_LOAD_IN_PROGRESS, here three times."""
+    """A broker without free ids answers COORDINATOR_LOAD_IN_PROGRESS, here three times."""
     lab = make_lab(1, partitions=1)
     loading = InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     lab.brokers[0].answer(InitProducerIdRequest, loading, loading, loading)
@@ -103,7 +104,10 @@ def test_nothing_is_sent_before_a_broker_has_assigned_an_id(make_lab: LabMaker) 
 
 
 def test_batch_that_is_given_up_raises_the_epoch(make_lab: LabMaker) -> None:
-    """The batch may have been written, so later batches have sequences from 0 again."""
+    """The broker may have written the batch, so its sequence number cannot be used again.
+
+    In a new epoch the numbers begin at 0.
+    """
     lab = make_lab(1, partitions=1)
     lab.producer(10.0, IDEMPOTENT)
     lab.run_for(SECOND)
@@ -115,13 +119,13 @@ def test_batch_that_is_given_up_raises_the_epoch(make_lab: LabMaker) -> None:
     (failed,) = lab.of_kind("produce_failed")
     assert failed.error == "OUT_OF_ORDER_SEQUENCE_NUMBER"
     after = sent(lab)[before + 1 :]
-    # Behind the batch that was given up: id 7, epoch 1, sequence 0, one record.
+    # The batch after the one that was given up: id 7, epoch 1, sequence number 0, one record.
     assert after[0] == (7, 1, 0, 1)
     assert after[1][:3] == (7, 1, 1)
 
 
 def test_idempotence_without_all_acks_is_an_error() -> None:
-    """Kafka throws ConfigException."""
+    """Kafka throws ConfigException for this combination of settings."""
     (problem,) = errors(
         experiment(
             producers=[
@@ -138,7 +142,7 @@ def test_idempotence_without_all_acks_is_an_error() -> None:
 
 
 class ProducerLab(BrokerLab):
-    """Three brokers and a real producer in place of the lab's test client; it writes to orders."""
+    """Three brokers, and a real producer for topic orders in place of the lab's test client."""
 
     def __init__(self, *, is_idempotent: bool) -> None:
         cluster = broker_cluster()
@@ -154,9 +158,10 @@ class ProducerLab(BrokerLab):
 
 @pytest.mark.parametrize("is_idempotent", [True, False])
 def test_records_are_written_once_although_answers_are_lost(is_idempotent: bool) -> None:
-    """A leader that is paused for 3 s writes waiting batches, and the producer resends them.
+    """A leader that is paused for 3 s later writes the batches that wait, and their repetition.
 
-    The request timeout is 1 s. Without idempotence the resent batches are written twice.
+    The producer repeats them after its request timeout of 1 s. Without idempotence they are then
+    written twice.
     """
 
     async def story(lab: BrokerLab) -> list[bytes]:
@@ -175,7 +180,7 @@ def test_records_are_written_once_although_answers_are_lost(is_idempotent: bool)
         ]
 
     written = ProducerLab(is_idempotent=is_idempotent).run(story)
-    assert len(written) > 100  # 50 records a second for 17 s, to three partitions
+    assert len(written) > 100  # 17 s at 50 records a second, of which a third go to orders-0
     assert (len(set(written)) == len(written)) is is_idempotent
-    # First copies are in the order of their numbers.
+    # The first copies of the records are in the order of their numbers.
     assert sorted(set(written), key=int) == list(dict.fromkeys(written))

@@ -1,7 +1,8 @@
-"""The assignment that a consumer computes from its view: the data of its group that it has read.
+"""The assignment that each consumer on ZooKeeper computes for itself.
 
-A member has one thread for each stream of a topic that it consumes; here mostly one. `{"t": 1}` are
-the streams of a member: one, of the topic t. Docstrings quote rules of
+It is computed from the consumer's view: the data of its group that it has read. A member has one
+thread for each stream of a topic that it consumes, and mostly one stream here. `{"t": 1}` says that
+a member has one stream of the topic t. Docstrings quote rules of
 docs/kafka/ZOOKEEPER_CONSUMER.md; ids such as ZK-51 name the rules.
 """
 
@@ -14,7 +15,7 @@ from protocol.ids import TopicPartition
 
 
 def view(members: dict[str, dict[str, int]], partitions: dict[str, int]) -> GroupView:
-    """Return a view of members, with their streams by topic, and of partitions by topic."""
+    """Return a view with these members, their streams by topic, and partition counts by topic."""
     return GroupView(
         streams=members,
         partitions={
@@ -25,7 +26,7 @@ def view(members: dict[str, dict[str, int]], partitions: dict[str, int]) -> Grou
 
 
 def shares(strategy: str, view: GroupView) -> dict[str, list[str]]:
-    """Return the share that each member computes for itself."""
+    """Return the partitions that each member computes for itself."""
     return {
         member: [str(partition) for partition in assign(strategy, view, member)]
         for member in view.streams
@@ -62,7 +63,7 @@ def test_round_robin_sorts_by_the_java_hash_and_skips_threads_of_other_topics() 
     Threads that do not consume the topic are skipped: `a` does not consume `u`, so `b` gets both of
     `u`.
     """
-    # Java's own values; the second is the lowest that a hash can have.
+    # These are Java's own values; the second is the lowest possible hash.
     assert [java_hash(text) for text in ("hello", "polygenelubricants", "")] == [
         99_162_322,
         -2_147_483_648,
@@ -88,7 +89,7 @@ def test_one_more_member_moves_the_bounds_of_all_ranges() -> None:
     after = view({name: {"t": 1} for name in names}, {"t": 64})
     shares_before, shares_after = shares("range", before), shares("range", after)
 
-    # 64 / 8 are 8 for each; 64 / 9 are 8 for the first and 7 for the others.
+    # Eight members have 8 of 64 partitions each. Of nine, the first has 8 and the others have 7.
     unchanged = [name for name in names[:8] if shares_before[name] == shares_after[name]]
     assert unchanged == ["c0"]
 
@@ -122,7 +123,8 @@ def test_equal_views_give_every_partition_one_reader_of_its_topic(
 def test_registration_and_partition_map_are_read_back() -> None:
     """`{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"..."}` (section 2).
 
-    A subscription has the number of streams by topic; a topic's znode the replicas by partition.
+    A znode is an entry in ZooKeeper. A member's znode has the number of its streams by topic. A
+    topic's znode has the replicas by partition.
     """
     assert registration({"t": 1}, 1_795_353_795_563) == (
         '{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1795353795563"}'

@@ -1,7 +1,7 @@
-"""Commits to Kafka that fail, and the number of attempts of each part of a consumer.
+"""How often each part of a consumer on ZooKeeper tries a commit to Kafka that fails.
 
-Three parts commit: the auto-commit thread at its interval; R3, the step of a rebalance that stops
-the fetchers; and the shutdown. ZK-65 is a rule of docs/kafka/ZOOKEEPER_CONSUMER.md.
+Three parts commit: the auto-commit thread at its interval, the step of a rebalance that stops the
+fetchers (R3), and the shutdown. ZK-65 is a rule of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 import pytest

@@ -1,18 +1,19 @@
-"""Rebalances of a group on ZooKeeper: counts, conflicts, and failures.
+"""Rebalances of a group of consumers on ZooKeeper: their cost, conflicts, and failures.
 
 Docstrings quote rules of docs/kafka/ZOOKEEPER_CONSUMER.md; ids such as ZK-90 name the rules. The
 formulas are in section 13 of that page.
 
-- An attempt is one try of a member to own its share of the partitions. After a failed attempt a
-  member sleeps 2 s.
-- Steps of an attempt: R3 stops the fetchers, R5 releases all partitions, R6 reads the view (members
-  and partitions), R8 reads offsets, R9 claims, by one znode for each partition.
-- A claim of a partition that another member still holds is a conflict.
+- A znode is an entry in ZooKeeper. An ephemeral znode is removed when its owner's session ends. A
+  watch is a request for one notification when a znode changes.
+- An attempt is one try of a member to own its share of the partitions. After a failed attempt the
+  member sleeps for 2 s.
+- The steps of an attempt: R3 stops the fetchers, R5 releases all partitions, R6 reads the view
+  (members and partitions), R8 reads offsets, R9 claims the share, with one znode per partition.
+- A conflict is a claim of a partition that another member still holds.
 - In formulas C, T, B and P are the numbers of consumers, topics, brokers and partitions.
-- `GroupLab(..., late_from=n)` leaves the start of members from `n` on to the scenario.
-- `lab.change_began_us` and `lab.change_ended_us` are times that a scenario notes: its change, such
-  as a join, began and ended then.
-- A watch makes ZooKeeper send one notification when a znode changes.
+- With `GroupLab(..., late_from=n)` the members from `n` on are started by the scenario.
+- A scenario stores in `lab.change_began_us` and `lab.change_ended_us` when its change, such as a
+  join, began and ended.
 """
 
 from collections.abc import Awaitable, Callable
@@ -36,13 +37,13 @@ from tests.support.harness.zookeeper_group import (
 Scenario = Callable[[GroupLab], Awaitable[None]]
 FIDELITY = Path(__file__).parents[4] / "docs" / "FIDELITY.md"
 LARGE = 17
-"""Smallest group whose join takes a test more than a second."""
+"""The smallest group whose join takes a test more than a second."""
 
 
 def newcomer_that_waits(members: int) -> Scenario:
-    """Return a scenario in which the last member joins without a conflict.
+    """Return a scenario in which the last member joins, without a conflict.
 
-    Its claims are delayed until the others have released their partitions.
+    Its claims are delayed until the other members have released their partitions.
     """
 
     async def scenario(lab: GroupLab) -> None:
@@ -51,16 +52,16 @@ def newcomer_that_waits(members: int) -> Scenario:
         await lab.rule(Slow(delay_us=SECOND // 4), [newcomer], lab.servers, apis=("Create",))
         await lab.runtime.start_node(newcomer)
         await lab.runtime.sleep(SECOND)
-        await lab.settled(lab.names)  # waits until every member has an assignment
+        await lab.settled(lab.names)  # wait until every member has an assignment
         await lab.runtime.sleep(SECOND)
 
     return scenario
 
 
 def rows_of_fidelity() -> list[Any]:
-    """Return C, T, B, P, reads and notifications of each row of the table in docs/FIDELITY.md.
+    """Return C, T, B, P, reads and notifications of each row of a table in docs/FIDELITY.md.
 
-    The page shows what a join costs; the test checks the numbers.
+    That page shows what a join costs; the test below checks its numbers.
     """
     text = FIDELITY.read_text(encoding="utf-8")
     rows = text.split("| C | T | B | P | reads | notifications |\n")[1].split("\n\n")[0]
@@ -95,6 +96,7 @@ def test_reads_of_an_undisturbed_join_equal_the_formula(
     c, t, b = members, topics, brokers
     views = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.change_began_us)
     idle = sum(not detail_of(row)["partitions"] for row in views)
+    # `idle` is the number of members without a partition.
     assert idle == max(0, members - partitions)
     assert reads == c * (c + t + 3 * b + 9) + partitions + 1 + t - idle * (1 + b)
     assert [attempt["done"] for attempt in lab.attempts(lab.change_began_us)] == [True] * members
@@ -107,8 +109,8 @@ def test_reads_of_an_undisturbed_join_equal_the_formula(
 def test_newcomer_of_a_small_group_conflicts_and_pays_a_back_off(seed: int) -> None:
     """On a join a conflict is most likely for small C: the newcomer waits for no one (ZK-81).
 
-    The failed attempt adds C + T + 2B + 6 + a reads + 1 per conflict (section 13), where a is the
-    number of its claims.
+    The failed attempt adds C + T + 2B + 6 + a reads + 1 per conflict (section 13). Here a is the
+    number of claims in the attempt.
     """
 
     async def scenario(lab: GroupLab) -> None:
@@ -146,7 +148,7 @@ def test_failed_attempt_adds_the_reads_of_the_formula(seed: int) -> None:
 
     async def scenario(lab: GroupLab) -> None:
         lab.change_began_us = lab.runtime.now_us()
-        # The newcomer's share belongs to member 2, which is slow to release it.
+        # The newcomer's share belongs to member 2, which releases it slowly.
         await lab.rule(Slow(delay_us=SECOND // 100), [member_name(2)], lab.servers)
         await lab.runtime.start_node(member_name(3))
         await lab.runtime.sleep(SECOND)
@@ -167,8 +169,8 @@ def test_failed_attempt_adds_the_reads_of_the_formula(seed: int) -> None:
 
     requests = lab.requests(lab.change_began_us)
     undone = sum(share - attempt["conflicts"] for attempt in failed)
-    assert requests["Delete"] == p + undone  # each partition is released once
-    # Registration, claims of all shares, and those of the attempts that failed.
+    assert requests["Delete"] == p + undone  # each partition is released once, claims are undone
+    # The creates are a registration, the claims of all shares, and those of failed attempts.
     assert requests["Create"] >= 1 + p + share * len(failed)
 
 
@@ -205,7 +207,7 @@ def test_all_partitions_are_released_before_the_view_is_read() -> None:
             for row in lab.of(TraceKind.REQUEST_SENT, after_us=lab.change_began_us, node=name)
             if row.api == "Delete"
         ]
-        # Of 16 partitions, three members have 5 or 6 each.
+        # Each of these three members had 5 or 6 of the 16 partitions.
         assert len(deletes) == len(detail_of(revoked)["partitions"])
         assert len(deletes) > 4
         assert revoked.time_us < deletes[0].time_us
@@ -222,8 +224,8 @@ def test_offsets_are_read_before_the_claim() -> None:
         for row in lab.of(TraceKind.REQUEST_SENT, after_us=lab.change_began_us, node=member_name(1))
         if row.api in ("GetData", "Create")
     ]
-    share = 4  # of the newcomer: half of 8 partitions
-    # The newcomer's last creates are its claims.
+    share = 4  # the newcomer gets half of the 8 partitions
+    # The newcomer's last creates are its claims, so look for the last create from the end.
     first_claim = len(sent) - sent[::-1].index("Create") - share
     assert sent[first_claim : first_claim + share] == ["Create"] * share
     assert sent[first_claim - share : first_claim] == ["GetData"] * share
@@ -255,7 +257,7 @@ def test_notifications_during_a_rebalance_cause_one_further_rebalance() -> None:
         )
         if detail_of(row)["attempt"] == 0
     ]
-    # Four members have joined, one a second; member 0 needs longer than that for a rebalance.
+    # Four members have joined, one each second. Member 0 needs longer for a rebalance.
     assert 1 < len(rebalances) < 4
     assert len(notifications) >= len(rebalances)
 
@@ -271,15 +273,15 @@ def test_owner_that_never_releases_makes_a_starting_newcomer_give_up() -> None:
 
     async def scenario(lab: GroupLab) -> None:
         lab.change_began_us = lab.runtime.now_us()
-        # The owner's deletes never arrive: it keeps the partitions that the newcomer claims.
+        # The owner's deletes never arrive, so it keeps the partitions that the newcomer claims.
         await lab.rule(Clog(), [member_name(0)], lab.servers, apis=("Delete", "SetData"))
         await lab.runtime.start_node(member_name(1))
-        # The newcomer makes four attempts. Meanwhile the owner's pings wait behind its deletes, so
-        # it needs a new connection to keep its session.
+        # Meanwhile the newcomer makes four attempts. The pings of the owner wait behind its
+        # deletes, so it must open a new connection to keep its session.
         await lab.runtime.sleep(11 * SECOND)
         gave_up.extend((row.time_us, detail_of(row)) for row in lab.of(TraceKind.ZOOKEEPER_GAVE_UP))
         await lab.heal()
-        await lab.runtime.sleep(10 * SECOND)  # the newcomer starts once more, and gets its share
+        await lab.runtime.sleep(10 * SECOND)  # the newcomer starts again, and gets its share
         await lab.settled(lab.names)
 
     lab = GroupLab(members=2, partitions=8, late_from=1).run(scenario)
@@ -287,7 +289,7 @@ def test_owner_that_never_releases_makes_a_starting_newcomer_give_up() -> None:
     ((at_us, detail),) = gave_up
     assert detail == {"attempts": 4, "during": "starting"}
     assert 8 * SECOND <= at_us - lab.change_began_us <= 9 * SECOND
-    # Two consumer ids: the program closed its connector, and started another a second later.
+    # There are two consumer ids: the program closed its connector, and opened another 1 s later.
     started = {
         row.member for row in lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, node=member_name(1))
     }
@@ -303,14 +305,14 @@ def test_two_strategies_in_one_group_conflict_until_members_give_up() -> None:
 
     async def scenario(lab: GroupLab) -> None:
         await lab.runtime.start_node(member_name(1))
-        await lab.runtime.sleep(30 * SECOND)  # several rounds of four attempts, of about 2 s each
+        await lab.runtime.sleep(30 * SECOND)  # enough for several rounds of four attempts of 2 s
 
     other = ZooKeeperConsumerConfig(partition_assignment_strategy="roundrobin")
     lab = GroupLab(members=2, partitions=8, late_from=1, configs={1: other}).run(scenario)
 
     during = [detail_of(row)["during"] for row in lab.of(TraceKind.ZOOKEEPER_GAVE_UP)]
     assert during.count("starting") >= 1
-    assert len(lab.of(TraceKind.ZOOKEEPER_CLAIM_CONFLICT)) > 8  # more than one per partition
+    assert len(lab.of(TraceKind.ZOOKEEPER_CLAIM_CONFLICT)) > 8  # more than one for each partition
 
 
 def test_claim_is_exclusive_during_the_session_of_its_holder() -> None:
@@ -333,7 +335,7 @@ def test_claim_is_exclusive_during_the_session_of_its_holder() -> None:
     for _row, detail in lab.writes_of("owners"):
         path = detail["path"]
         if path.count("/") < 5:
-            continue  # /consumers/g/owners/t0, the node above the claims of a topic
+            continue  # /consumers/g/owners/t0 is only the parent of a topic's claims
         if detail["op"] == "create":
             # The claims of the crashed member end with its session, without a delete.
             assert path not in owners or member_name(0) in owners[path]
@@ -362,7 +364,7 @@ def test_shutdown_commits_and_removes_all_ephemerals_in_one_step() -> None:
         TraceKind.ZOOKEEPER_OFFSET_COMMITTED, after_us=lab.change_began_us, node=member_name(1)
     )
     fired = lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.change_began_us)
-    assert len(commits) == 4  # one for each partition of member 1
+    assert len(commits) == 4  # member 1 had four of the partitions
     assert [row.peer for row in fired if row.peer != member_name(1)] == [member_name(0)]
     assert commits[-1].time_us < fired[0].time_us < lab.change_began_us + SECOND // 2
     closing = [
@@ -384,7 +386,7 @@ def test_member_that_vanishes_between_two_reads_fails_the_attempt_of_another() -
     for seed in range(12):
 
         async def scenario(lab: GroupLab, seed: int = seed) -> None:
-            # Member 2 reads slowly. With each seed member 1 vanishes at another point of its reads.
+            # Member 2 reads slowly. Each seed lets member 1 vanish at another point of these reads.
             await lab.rule(Slow(delay_us=SECOND // 20), [member_name(2)], lab.servers)
             await lab.runtime.start_node(member_name(2))
             await lab.runtime.sleep(SECOND // 2 + seed * SECOND // 20)
@@ -404,7 +406,7 @@ def test_members_without_a_partition_are_settled() -> None:
         status = await lab.status()
         assert sorted(len(member.assigned) for member in status.values()) == [0, 1, 1]
 
-    # `run` returns only if each member has become STABLE.
+    # `run` returns only when each member has become STABLE.
     GroupLab(members=3, partitions=2).run(scenario)
 
 
@@ -413,7 +415,7 @@ def test_members_in_conflict_sleep_the_same_time() -> None:
 
     async def scenario(lab: GroupLab) -> None:
         await lab.runtime.start_node(member_name(1))
-        await lab.runtime.sleep(15 * SECOND)  # four attempts, of about 2 s each, and more
+        await lab.runtime.sleep(15 * SECOND)  # enough for four attempts, of about 2 s each
 
     other = ZooKeeperConsumerConfig(partition_assignment_strategy="roundrobin")
 
@@ -423,7 +425,7 @@ def test_members_in_conflict_sleep_the_same_time() -> None:
             scenario
         )
         for name in lab.names:
-            # From the end of an attempt to the next attempt of the same rebalance.
+            # A pause is the time from the end of an attempt to the next one of the same rebalance.
             ended_us = 0
             for row in lab.rows:
                 if row.node != name:
@@ -443,7 +445,7 @@ def test_member_may_finish_before_another_has_begun() -> None:
 
     async def scenario(lab: GroupLab) -> None:
         lab.change_began_us = lab.runtime.now_us()
-        # Member 1 gets nothing from ZooKeeper, so it does not learn that member 2 is gone.
+        # Nothing from ZooKeeper reaches member 1, so it does not learn that member 2 has died.
         await lab.rule(Clog(), lab.servers, [member_name(1)])
         await lab.runtime.crash(member_name(2))
         await lab.runtime.sleep(9 * SECOND)  # the session of member 2 ends within 8 s
@@ -485,11 +487,11 @@ def test_each_member_claims_in_another_order() -> None:
             order = orders.setdefault(detail["data"], [])
             if number not in order:
                 order.append(number)
-    # Members 0 and 2 each own all partitions at some time.
+    # Each of the members 0 and 2 owns all partitions at some time.
     whole = [order for order in orders.values() if sorted(order) == list(range(16))]
     assert len(whole) == 2
     assert whole[0] != whole[1]
-    assert sorted(whole[0]) not in whole  # no member claims in the order of the numbers
+    assert sorted(whole[0]) not in whole  # neither of them claims in the order of the numbers
 
 
 def test_automatic_commit_does_not_wait_for_a_rebalance() -> None:
@@ -529,7 +531,7 @@ def test_automatic_commit_does_not_wait_for_a_rebalance() -> None:
         if started.time_us + SECOND < row.time_us < lab.change_ended_us
     ]
     assert registries == [4]
-    assert len({row.time_us for row in during}) >= 2  # commits at two times or more
+    assert len({row.time_us for row in during}) >= 2  # there were commits at two or more times
 
 
 def test_member_that_is_notified_late_still_holds_partitions_that_others_claim() -> None:

@@ -1,16 +1,18 @@
-"""Registration of a consumer: its id, its znode, its watches, and the notification of others.
+"""Registration of a consumer on ZooKeeper: its id, its znode, its watches, and who is notified.
 
 Docstrings quote rules of docs/kafka/ZOOKEEPER_CONSUMER.md; ids such as ZK-25 name the rules.
 
-- C is the number of consumers, T of topics.
-- A rebalance attempt has the steps R0 to R11: R3 stops the fetchers, R9 claims partitions, each by
-  an ephemeral node under `owners`.
+- A znode is an entry in ZooKeeper. An ephemeral znode is removed when its owner's session ends. A
+  watch is a request for one notification when a znode changes.
+- A session ends 6 s after its last ping; a member sends a ping every 2 s.
+- C is the number of consumers, T the number of topics.
+- A rebalance attempt has the steps R0 to R11. R3 stops the fetchers. R9 claims partitions, each by
+  an ephemeral znode under `owners`.
 - A *visitor* is a client of ZooKeeper that is no consumer.
-- `GroupLab(members=2, partitions=4)` is a group `g` with a topic `t0`, on one ZooKeeper server;
-  `late_from=1` leaves the start of member 1 to the test.
-- A scenario notes in `lab.change_began_us` and `lab.change_ended_us` when its change, such as a
+- `GroupLab(members=2, partitions=4)` is a group `g` with a topic `t0`, on one ZooKeeper server.
+  With `late_from=1` the test itself starts member 1.
+- A scenario stores in `lab.change_began_us` and `lab.change_ended_us` when its change, such as a
   cut, began and ended.
-- A session ends 6 s after its last ping, of which a member sends one every 2 s.
 """
 
 import json
@@ -32,11 +34,11 @@ from tests.support.harness.zookeeper_group import (
 )
 
 NAMED = ZooKeeperConsumerConfig(consumer_id="c{index}")
-"""Fixed consumer ids: g_c0 for member 0, g_c1 for member 1."""
+"""Consumers with fixed ids: g_c0 for member 0, g_c1 for member 1."""
 
 
 async def start_member_1(lab: GroupLab) -> None:
-    """Start member 1 and wait until it is settled."""
+    """Start member 1, and wait until every member has an assignment."""
     lab.change_began_us = lab.runtime.now_us()
     await lab.runtime.start_node(member_name(1))
     await lab.runtime.sleep(SECOND)
@@ -69,7 +71,7 @@ def test_start_registers_then_subscribes_then_rebalances() -> None:
     """
     lab = GroupLab(members=2, partitions=4, late_from=1, topics=2).run(start_member_1)
 
-    quiet = (Api.PING.label, Api.CONNECT.label)  # requests of the session, not of the consumer
+    quiet = (Api.PING.label, Api.CONNECT.label)  # these requests belong to the session
     sent = [
         (row.api, row.time_us)
         for row in lab.of(TraceKind.REQUEST_SENT, after_us=lab.change_began_us, node=member_name(1))
@@ -79,8 +81,8 @@ def test_start_registers_then_subscribes_then_rebalances() -> None:
         TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us, node=member_name(1)
     )
     before = [api for api, time_us in sent if time_us < first_attempt.time_us]
-    # 1. Does the ensemble answer? 2. The registration. 3. and 4. The watch on `ids`. 5. and 6. The
-    # watch on each of two topics.
+    # The first Exists asks whether ZooKeeper answers. Create is the registration. The next two set
+    # the watch on `ids`, and the last two the watches on the two topics.
     assert before == ["Exists", "Create", "Exists", "GetChildren", "Exists", "Exists"]
 
 
@@ -164,7 +166,7 @@ def test_owner_node_with_the_same_text_counts_as_the_consumers_own() -> None:
     """
     claimed = f"/consumers/{GROUP}/owners/t0/3"
 
-    # The session of the visitor stands for that of the predecessor.
+    # The session of the visitor stands for the session of the dead predecessor.
     async def scenario(lab: GroupLab) -> None:
         visitor = lab.visitor()
         await lab.runtime.shut_down(member_name(0))
@@ -213,8 +215,8 @@ def test_member_that_cannot_register_continues_until_queued_events_rebalance() -
     async def scenario(lab: GroupLab) -> None:
         lab.change_began_us = lab.runtime.now_us()
         await lab.rule(Cut(), [member_name(1)], lab.servers, both_ways=True)
-        await lab.runtime.sleep(10 * SECOND)  # the session ends within 8 s
-        # Another session takes the id before the member is back.
+        await lab.runtime.sleep(10 * SECOND)  # the member's session ends within 8 s
+        # Another session takes the member's id before the member comes back.
         visitor = lab.visitor()
         content = json.dumps({"version": 1, "subscription": {}, "pattern": "static"})
         await visitor.create("/consumers/g/ids/g_c1", content, ephemeral=True)
@@ -231,7 +233,7 @@ def test_member_that_cannot_register_continues_until_queued_events_rebalance() -
     attempts = lab.of(
         TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_ended_us, node=member_name(1)
     )
-    # From a second before the cut heals: the member processes without a registration.
+    # Before the cut is healed, the member processes records without a registration.
     processed = lab.processed(lab.change_ended_us - SECOND, member_name(1))
     assert detail_of(expired)["state"] == "Expired"
     assert processed != []

@@ -2,17 +2,18 @@
 
 Docstrings quote rules of docs/kafka/ZOOKEEPER_CONSUMER.md; ids such as ZK-58 name the rules.
 
-- A claim is a member's ephemeral node under `owners`, one for each partition.
-- A rebalance attempt has the steps R0 to R11: R3 stops the fetchers and commits, R5 releases the
-  member's claims. A member tries four times, with a back-off of 2 s after each failure.
-- The registry has the partitions that a member fetches and commits.
-- `cut_off` cuts member 0 from ZooKeeper for 20 s, so that its session of 6 s ends. Member 0 still
-  reaches the brokers.
-- A zombie is a member that works on after the end of its session.
-- `GroupLab(members=4, partitions=16)` is a group with one topic; `late_from=3` leaves the start of
-  member 3 to the test.
-- `lab.of(kind)` returns rows of the trace, which has a row for each event of the run.
-- A scenario notes in `lab.change_began_us` and `lab.change_ended_us` when its cut began and ended.
+- A claim is a member's znode (entry in ZooKeeper) for a partition, under `owners`. It is ephemeral:
+  ZooKeeper removes it when the member's session ends.
+- A rebalance attempt has the steps R0 to R11. R3 stops the fetchers and commits. R5 releases the
+  member's claims. A member tries four times, and waits 2 s (the back-off) after each failure.
+- The registry is the set of partitions that a member fetches and commits.
+- `cut_off` cuts member 0 off from ZooKeeper for 20 s, so that its session of 6 s ends. Member 0 can
+  still reach the brokers.
+- A zombie is a member that works on after its session has ended.
+- `GroupLab(members=4, partitions=16)` is a group with one topic. With `late_from=3` the test itself
+  starts member 3.
+- `lab.of(kind)` returns rows of the trace, the recorded events of the run.
+- A scenario stores in `lab.change_began_us` and `lab.change_ended_us` when its cut began and ended.
 """
 
 import pytest
@@ -30,13 +31,13 @@ from tests.support.harness.zookeeper_group import (
 COMMIT_EVERY_SECOND = ZooKeeperConsumerConfig(auto_commit_interval_ms=1_000)
 CUT_US = 20 * SECOND
 LAG_US = 2 * SECOND // 5
-"""Time that a follower of the ensemble lags behind the leader."""
+"""The time by which the followers of the ensemble (the ZooKeeper servers) lag behind its leader."""
 SLOW_WORK_US = 30_000
-"""Processing time of a record: a member then has unprocessed records when it loses its session."""
+"""Processing time of a record. It is long, so that a lost session meets unprocessed records."""
 
 
 async def cut_off(lab: GroupLab) -> None:
-    """Cut only member 0 off from ZooKeeper for 20 s, and wait until the group is settled."""
+    """Cut only member 0 off from ZooKeeper for 20 s, and wait until all members are assigned."""
     lab.change_began_us = lab.runtime.now_us()
     await lab.rule(Cut(), [member_name(0)], lab.servers, both_ways=True)
     await lab.runtime.sleep(CUT_US)
@@ -48,7 +49,7 @@ async def cut_off(lab: GroupLab) -> None:
 
 
 def processed_between(lab: GroupLab, node: str, from_us: int, until_us: int) -> list[TraceRow]:
-    """Return the trace rows of records that a node processed between two times."""
+    """Return the rows of the records that a node has processed between two times."""
     return [row for row in lab.processed(from_us, node) if row.time_us < until_us]
 
 
@@ -63,7 +64,8 @@ def test_member_without_zookeeper_goes_on_processing_what_another_owns() -> None
     lab = GroupLab(members=4, partitions=16, config=COMMIT_EVERY_SECOND).run(cut_off)
 
     (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.change_began_us)
-    # 6 s after the last ping, which was up to 2 s before the cut; the leader checks every 2 s.
+    # The session ends 6 s after the last ping, which was up to 2 s before the cut. ZooKeeper's
+    # leader checks every 2 s.
     assert 4 * SECOND <= expired.time_us - lab.change_began_us <= 8 * SECOND
     owned_by_0 = {
         str(row.partition)
@@ -76,7 +78,7 @@ def test_member_without_zookeeper_goes_on_processing_what_another_owns() -> None
     ]
     takeover_us = by_others[0].time_us
     assert takeover_us - expired.time_us < SECOND // 2
-    # Until the end of the cut member 0 still processes all of its partitions.
+    # To the end of the cut member 0 processes all of its former partitions.
     still_by_0 = processed_between(lab, member_name(0), takeover_us, lab.change_ended_us)
     assert {str(row.partition) for row in still_by_0} == owned_by_0
     assert still_by_0[-1].time_us > lab.change_ended_us - SECOND
@@ -90,7 +92,7 @@ def test_returning_member_drops_its_offsets_and_registers_again() -> None:
     So the member commits none of the offsets that it has consumed. Then the queued "everything
     changed" events cause one or two more rebalances (ZK-57).
     """
-    # The interval is longer than the test, so that only a rebalance could commit.
+    # The commit interval is longer than the test, so that only a rebalance could commit.
     rare_commits = ZooKeeperConsumerConfig(auto_commit_interval_ms=600_000)
     lab = GroupLab(members=4, partitions=16, config=rare_commits).run(cut_off)
 
@@ -111,7 +113,7 @@ def test_returning_member_drops_its_offsets_and_registers_again() -> None:
         )
         if detail_of(row)["attempt"] == 0
     ]
-    assert 2 <= len(first_tries) <= 3  # one in the new session, and one or two more
+    assert 2 <= len(first_tries) <= 3  # one for the new session, and one or two more
     states = [
         detail_of(row)["state"]
         for row in lab.of(
@@ -140,7 +142,7 @@ def test_commit_of_the_old_session_sets_the_position_back_in_the_new_one() -> No
             if not detail.get("data", "").isdecimal():
                 continue
             offset = int(detail["data"])
-            # After the cut an offset is stored that is lower than the one before.
+            # After the cut, an offset is stored that is lower than the stored one.
             if row.time_us >= lab.change_ended_us and offset < stored.get(path, 0):
                 rewinds += 1
             stored[path] = offset
@@ -179,7 +181,7 @@ def test_release_that_goes_on_in_the_next_session_deletes_owners_of_the_living()
             claims[path] = detail["session"]
         elif path in claims:
             owner = claims.pop(path)
-            # After the cut, a session deletes the claim of another session.
+            # After the cut, a session deletes a claim that another session has created.
             if row.time_us > lab.change_ended_us and owner != detail["session"]:
                 deleted_of_others += 1
     assert deleted_of_others > 0
@@ -206,7 +208,7 @@ def test_kafka_storage_accepts_the_commits_of_a_zombie_during_the_whole_cut() ->
         )
         if row.time_us < lab.change_ended_us
     ]
-    # A commit a second, from 9 s after the beginning of the cut at the latest to its end at 20 s.
+    # There is a commit each second. The session ends at 8 s at the latest, and the cut at 20 s.
     assert len(commits_of_zombie) > 8
     assert {detail_of(row)["store"] for row in commits_of_zombie} == {"kafka"}
     assert lab.writes_of("offsets") == []
@@ -248,7 +250,7 @@ def test_idle_partition_is_not_committed_again() -> None:
     """Each consumer remembers the last value it wrote or read, and skips equal ones (ZK-61)."""
 
     async def scenario(lab: GroupLab) -> None:
-        # In ten intervals of commits the topic gets five records.
+        # In ten commit intervals the topic gets only five records.
         await lab.runtime.sleep(10 * SECOND)
 
     lab = GroupLab(members=2, partitions=4, config=COMMIT_EVERY_SECOND, records_per_second=0.5).run(
@@ -296,7 +298,7 @@ def test_lagging_follower_gives_different_views_while_it_lags(lag_us: int) -> No
     disagreement_us = []
     for seed in range(2):
         lab = GroupLab(members=6, partitions=16, late_from=5, servers=3, seed=seed).run(scenario)
-        # When each member first read a list with the newcomer.
+        # For each member, when it first read a list that has the newcomer.
         first_with_six: dict[str, int] = {}
         for row in lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.change_began_us):
             if len(detail_of(row)["members"]) == 6:
@@ -309,7 +311,7 @@ def test_lagging_follower_gives_different_views_while_it_lags(lag_us: int) -> No
     if lag_us:
         assert longest_us >= lag_us
     else:
-        assert longest_us < LAG_US  # without a lag the members disagree for a shorter time
+        assert longest_us < LAG_US  # without the lag the lists differ for a shorter time
 
 
 @pytest.mark.slow
@@ -323,8 +325,8 @@ def test_member_that_gave_up_owns_nothing_until_an_unrelated_event() -> None:
 
     async def scenario(lab: GroupLab) -> None:
         lab.change_began_us = lab.runtime.now_us()
-        # Clog holds the answers to the deletes of member 0. After 3 s Slow replaces it: answers
-        # arrive, each a second late. So the release of member 0 outlasts the 4 tries of the others.
+        # At first the answers to the deletes of member 0 are held back. After 3 s each answer is
+        # only delayed by 1 s. So the release of member 0 outlasts the four tries of the others.
         await lab.rule(Clog(), lab.servers, [member_name(0)], apis=("Delete",))
         await lab.runtime.start_node(member_name(2))
         await lab.runtime.sleep(3 * SECOND)
@@ -336,7 +338,7 @@ def test_member_that_gave_up_owns_nothing_until_an_unrelated_event() -> None:
 
         status = await lab.status()
         idle.extend(name for name, member in status.items() if member.state != "STABLE")
-        # The unrelated event: now member 1 gets partitions again.
+        # This is the unrelated event: now member 1 gets partitions again.
         await lab.runtime.shut_down(member_name(2))
         await lab.runtime.sleep(10 * SECOND)
         await lab.settled(lab.names[:2])

@@ -1,8 +1,8 @@
-"""The queue between fetchers and streams, and the offset that a commit covers.
+"""The queue between fetchers and streams of a consumer, and the offset that a commit covers.
 
 A chunk is the records of one Fetch of a partition, from a first to a last offset. A fetcher puts
-the chunk into the queue of a stream, unless an Interrupt ends its wait for a free place. The
-application iterates over the stream. ZK-34 is a rule of docs/kafka/ZOOKEEPER_CONSUMER.md.
+each chunk into the queue of a stream, and waits if the queue is full; an Interrupt ends this wait.
+The application iterates over the stream. ZK-34 is a rule of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from cluster.client.zookeeper_consumer.streams import (
@@ -38,6 +38,7 @@ def test_queue_holds_two_chunks_beside_the_one_being_iterated() -> None:
         await lab.runtime.sleep(SECOND)
         assert queued == [0, 1]
 
+        # The queue has a free place again as soon as a chunk is taken.
         chunk = await queue.take()
         await lab.runtime.sleep(SECOND)
         assert chunk is not None
@@ -66,7 +67,7 @@ def test_commit_covers_the_record_that_is_being_processed() -> None:
     for row in lab.processed():
         assert row.offset is not None
         processed.append((row.time_us, row.offset))
-    # Commits whose last record, at offset - 1, had not been processed at the time of the commit.
+    # Find commits whose last record, at offset - 1, was not processed yet at that time.
     in_hand = [
         row.offset
         for row in lab.of(TraceKind.ZOOKEEPER_OFFSET_COMMITTED)

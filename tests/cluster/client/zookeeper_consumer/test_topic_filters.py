@@ -1,11 +1,12 @@
-"""Members that subscribe by a topic filter: their registration, reads and watches.
+"""Members that subscribe by a topic filter (a regular expression): registration, reads, watches.
 
-Sections, such as ZOOKEEPER_CONSUMER 2, are of docs/kafka/ZOOKEEPER_CONSUMER.md.
+Sections, such as ZOOKEEPER_CONSUMER 2, are of docs/kafka/ZOOKEEPER_CONSUMER.md. A registration is
+an entry of a member in ZooKeeper. A watch is a request for one notification when an entry changes.
 
-- In `GroupLab(members=2, partitions=4)` each of the topics `t0`, `t1`, ... has four partitions;
-  `late_from=2` leaves the start of member 2 to the test.
+- In `GroupLab(members=2, partitions=4)` each of the topics `t0`, `t1`, ... has four partitions.
+  With `late_from=2` the test itself starts member 2.
 - A *visitor* is a client of ZooKeeper that is no member.
-- A scenario notes times in `lab.change_began_us` and `lab.change_ended_us`.
+- A scenario stores times in `lab.change_began_us` and `lab.change_ended_us`.
 """
 
 import json
@@ -55,7 +56,7 @@ def test_registration_of_a_filter_has_the_regular_expression_as_its_only_key() -
     ("pattern", "expected"), [(WHITE_LIST, ["a.b", "c"]), (BLACK_LIST, ["ab", "aab"])]
 )
 def test_filter_matches_whole_names(pattern: str, expected: list[str]) -> None:
-    """A white list allows the topics whose whole name matches, a black list all others."""
+    """A white list allows the topics whose whole name matches. A black list allows all others."""
     allowed = allowed_topics(pattern, "a[.]b|c", ["c", "ab", "a.b", "aab"])
     assert allowed == sorted(expected)
 
@@ -64,7 +65,7 @@ def test_filter_matches_whole_names(pattern: str, expected: list[str]) -> None:
 def test_members_with_a_filter_read_the_matching_topics(
     chosen: TopicFilterSpec, topics: set[str]
 ) -> None:
-    """All partitions of these topics have an owner, and no others."""
+    """All partitions of the matching topics have an owner, and no others have."""
 
     async def scenario(lab: GroupLab) -> None:
         await lab.runtime.sleep(2 * SECOND)
@@ -82,15 +83,16 @@ def test_members_with_a_filter_read_the_matching_topics(
 def test_filter_costs_two_watches_a_member_and_a_read_of_all_topics_a_registration() -> None:
     """Standing watches: C x (2 + T), and two on `/brokers/topics` of each member, as on `ids`.
 
-    An attempt reads the registration of its own member twice, and that of each member once. Each of
-    these 2 + C times it also reads the list of all topics. C is the number of members, T of topics.
+    C is the number of members, T the number of topics. In an attempt a member reads its own
+    registration twice, and that of each member once. Each of these 2 + C times it also reads the
+    list of all topics.
     """
     members = 3
 
     async def scenario(lab: GroupLab) -> None:
         newcomer = member_name(members - 1)
         lab.change_began_us = lab.runtime.now_us()
-        # The newcomer's claims come late, when the others have released: every attempt succeeds.
+        # The newcomer claims late, when the others have released, so that every attempt succeeds.
         await lab.rule(Slow(delay_us=SECOND // 4), [newcomer], lab.servers, apis=("Create",))
         await lab.runtime.start_node(newcomer)
         await lab.runtime.sleep(SECOND)
@@ -105,10 +107,11 @@ def test_filter_costs_two_watches_a_member_and_a_read_of_all_topics_a_registrati
         members=members, partitions=4, late_from=members - 1, topics=2, topic_filter=T0_AND_T1
     ).run(scenario)
 
-    # Members, topics, brokers, partitions. `static`: reads of a join without a filter.
+    # c, t, b and p count members, topics, brokers and partitions. `static` is the number of reads
+    # of a join without a filter.
     c, t, b, p = members, 2, 1, 8
     static = c * (c + t + 3 * b + 9) + p + 1 + t
-    # The start reads the topics before the registration, and sets their watch at its end.
+    # At its start a member reads the topics before the registration. Then it sets their watch.
     of_start = 1 + 2
     assert [attempt["done"] for attempt in lab.attempts(lab.change_began_us)] == [True] * members
     assert lab.reads(lab.change_began_us) == static + c * (2 + c) + of_start
