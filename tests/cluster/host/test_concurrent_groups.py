@@ -1,10 +1,11 @@
-"""Fifty groups of twenty-five members at once, with random latencies.
+"""Fifty groups with twenty-five members each, which all send requests at the same time.
 
-Ids such as CO-1 name Kafka's scenarios in docs/kafka/BEHAVIOUR.md 10.4. `groups.all_do(operation)`
-sends the operation for every member at once, and returns the answers' errors by group.
+Kafka's test looks for deadlocks between threads. Here the latencies, and so the order of arrival,
+are random instead. Every operation must succeed, must be answered exactly once, and must leave its
+group in a legal state.
 
-Kafka's test looks for deadlocks between threads. Here the order of arrival is drawn instead: every
-operation must succeed, be answered exactly once, and leave its group in a legal state.
+`groups.all_do(operation)` lets every member do the operation, and returns the errors of the answers
+by group. Ids such as CO-1 name Kafka's scenarios in docs/kafka/BEHAVIOUR.md 10.4.
 """
 
 import pytest
@@ -24,7 +25,7 @@ ALL_FINE = {group_id: [NONE] * MEMBERS for group_id in group_ids()}
 
 
 async def join_and_sync(groups: ConcurrentGroups) -> None:
-    """Bring every group to Stable, with one leader that has all members."""
+    """Bring every group to Stable, and check that its leader got the list of all members."""
     assert await groups.all_do(ClientMember.join) == ALL_FINE
 
     for group_id in group_ids():
@@ -33,7 +34,7 @@ async def join_and_sync(groups: ConcurrentGroups) -> None:
         assert len(joined) == MEMBERS
         assert {answer.generation_id for answer in joined} == {1}
         (leader,) = {answer.leader for answer in joined}
-        # Only the leader's answer lists the members, since only the leader assigns partitions.
+        # Only the answer of the leader lists the members, because it assigns the partitions.
         list_lengths = {
             answer.member_id: len(answer.members) for answer in joined if answer.members
         }
@@ -45,7 +46,7 @@ async def join_and_sync(groups: ConcurrentGroups) -> None:
 
 
 async def leave(groups: ConcurrentGroups) -> None:
-    """Let every member leave, which empties every group."""
+    """Let every member leave, so that every group is Empty."""
     assert await groups.all_do(ClientMember.leave) == ALL_FINE
     described = await groups.described()
     assert {(g.group_state, len(g.members)) for g in described.values()} == {("Empty", 0)}
@@ -53,7 +54,7 @@ async def leave(groups: ConcurrentGroups) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_operations_in_order_by_all_members_at_once(seed: int) -> None:
-    """Each operation succeeds, and each member of a sample fetches the offset that it committed.
+    """Each operation succeeds. A sample of members fetches the offsets that they committed.
 
     CO-1: 50 groups of 25: all operations in order, concurrently
     """
@@ -61,11 +62,11 @@ def test_operations_in_order_by_all_members_at_once(seed: int) -> None:
 
     async def main() -> None:
         await join_and_sync(groups)
-        # Before the first commit a fetch has no offset, and is no error.
+        # Before the first commit a fetch finds no offset, which is not an error.
         assert await groups.all_do(ClientMember.fetch) == ALL_FINE
         assert await groups.all_do(ClientMember.commit) == ALL_FINE
         assert await groups.all_do(ClientMember.heartbeat) == ALL_FINE
-        # A sample of five members per group, since `members` has one group after the other.
+        # `members` has one group after the other, so this is a sample of five members per group.
         for member in groups.members[:: MEMBERS // 5]:
             # The offset that a member commits is its own index.
             assert await member.fetched() == (NONE, member.index)
@@ -77,8 +78,8 @@ def test_operations_in_order_by_all_members_at_once(seed: int) -> None:
 def test_transactional_commits_by_all_members_at_once() -> None:
     """Each member commits its offset in a transaction of its own.
 
-    The end of a transaction writes a marker to the offsets partition, and the marker commits the
-    offset. Until then a fetch of stable offsets is refused, and the member repeats it.
+    The transaction ends with a marker, a record in the offsets partition, which commits the offset.
+    Until then a fetch of stable offsets is refused, and the member repeats it.
 
     CO-2: same with transactional commits
     """
@@ -96,15 +97,14 @@ def test_transactional_commits_by_all_members_at_once() -> None:
 
 @pytest.mark.parametrize("seed", [4, 5])
 def test_operations_in_random_order_by_all_members_at_once(seed: int) -> None:
-    """In any order, every request is answered, with a success or a legal error.
+    """In a random order some operations fail, but each request is answered with a legal error.
 
-    Unlike `all_do`, `all_do_each` takes several operations: each member does them in a shuffled
-    order, and waits up to 0.3 s before each. After that, all members leave, and every group is
-    empty.
+    `all_do_each` takes several operations. Each member does them in a shuffled order, and waits up
+    to 0.3 s before each. At the end all members leave, and every group must be Empty.
 
     CO-3: same in random interleavings
     """
-    # A short rebalance timeout, because each rebalance waits for the members that do not rejoin.
+    # The rebalance timeout is short, because a rebalance waits for members that do not rejoin.
     groups = ConcurrentGroups(seed=seed, rebalance_timeout_ms=5_000, delay_ms=100)
     operations = (
         ClientMember.join,
@@ -127,9 +127,9 @@ def test_operations_in_random_order_by_all_members_at_once(seed: int) -> None:
         assert answers_by_group == {group_id: MEMBERS * len(operations) for group_id in group_ids()}
         all_errors = {error for codes in errors.values() for error in codes}
         assert all_errors <= legal_errors
-        # Operations before the member's join fail: the order was really shuffled.
+        # An operation before the member's own join fails, so the order was really shuffled.
         assert {NONE, ErrorCode.UNKNOWN_MEMBER_ID} <= all_errors
-        # A member that has left already, or never joined, gets an error here.
+        # Members that have left already, or have never joined, get an error, which does not matter.
         await groups.all_do(ClientMember.leave)
         described = await groups.described()
         assert {(g.group_state, len(g.members)) for g in described.values()} == {("Empty", 0)}
@@ -138,7 +138,7 @@ def test_operations_in_random_order_by_all_members_at_once(seed: int) -> None:
 
 
 def test_groups_of_at_most_one_member_accept_the_first() -> None:
-    """The first member to join is accepted, all others are refused.
+    """Each group accepts the first member that joins, and refuses all others.
 
     CO-4: 50 groups of at most one member, all join at once
     """

@@ -1,4 +1,4 @@
-"""The purposes of connections: the registry has exactly those that nodes use."""
+"""The purposes of connections (what they are used for), of which the project keeps a registry."""
 
 import pytest
 
@@ -10,13 +10,13 @@ from tests.support.worlds.acceptance import play_virtual
 
 
 async def session_of_a_client(lab: EnsembleRun) -> None:
-    """Write one znode."""
+    """Write one znode, an entry in ZooKeeper."""
     await lab.zk_client().write("/consumers/g", "")
 
 
 @pytest.mark.slow
 def test_every_purpose_that_nodes_use_is_in_the_registry_and_none_besides() -> None:
-    """A fault for an unused purpose would hit no connection."""
+    """A fault may be for one purpose. If no node used the purpose, it would hit no connection."""
     groups = {
         name: {
             "members": 2,
@@ -37,5 +37,6 @@ def test_every_purpose_that_nodes_use_is_in_the_registry_and_none_besides() -> N
         if row.kind == TraceKind.REQUEST_SENT and row.node != "admin-0"
     }
 
-    # Kafka clients exist only in real time: tests/cluster/wire has both of these purposes.
+    # These two purposes belong to Kafka clients, which exist only in real time. They are tested in
+    # tests/cluster/wire.
     assert used == set(PURPOSES) - {FORWARDING, KAFKA_CLIENT}

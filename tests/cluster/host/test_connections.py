@@ -1,7 +1,9 @@
-"""Connections: handshake, FIFO, one request at a time, timeouts, and every kind of end.
+"""Connections: handshake, order, one request at a time, timeouts, and every kind of end.
 
-An EchoServer answers heartbeats at once, but keeps those of `parked_groups` until `release()`. A
-test names a request by its group. `lab.lose` selects frames that the network drops.
+A frame is one message of a connection: an open, an opened (the answer to an open), a request, a
+response, a close, or a reset (which a kernel sends for a dead process). An incarnation is one life
+of a node. An EchoServer answers heartbeats without delay; those of `parked_groups` it keeps until
+`release()`. A test names a request by its group. `lab.lose` selects frames that the network drops.
 """
 
 import pytest
@@ -21,12 +23,12 @@ SERVER = NodeName("broker-0")
 SETUP_US = 10_000
 TIMEOUT_US = 50_000
 HANDSHAKE_US = 2 * LATENCY_US
-"""An OpenFrame to the server, an OpenedFrame back."""
+"""The time of an OpenFrame to the server and of an OpenedFrame back."""
 ROUND_TRIP_US = 2 * LATENCY_US
 
 
 class Outcomes:
-    """The outcomes of a client's requests, in order: "ok" or the failure's class name."""
+    """The outcomes of a client's requests, in order: "ok", or the class name of the failure."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -48,7 +50,7 @@ def connect(client: VirtualHost) -> Connection:
 
 
 def test_requests_sent_while_connecting_go_out_in_order_when_it_opens() -> None:
-    """A client need not wait for the handshake; the order is kept."""
+    """A client need not wait for the handshake. Its requests are sent in their order."""
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host("client")
     outcomes = Outcomes(connection := connect(client))
@@ -66,7 +68,7 @@ def test_requests_sent_while_connecting_go_out_in_order_when_it_opens() -> None:
 
 
 def test_call_returns_the_response() -> None:
-    """The coroutine form of send."""
+    """`call` is `send` as a coroutine: it waits for the response and returns it."""
     lab = HostLab()
     EchoServer(lab.host(SERVER))
     connection = connect(lab.host("client"))
@@ -75,7 +77,10 @@ def test_call_returns_the_response() -> None:
 
 
 def test_a_parked_request_delays_later_requests_of_its_connection_only() -> None:
-    """Kafka mutes a channel until its request is answered: a parked JoinGroup delays heartbeats."""
+    """Like Kafka, a server reads nothing more from a connection until its request is answered.
+
+    So a JoinGroup that waits delays heartbeats on the same connection.
+    """
     lab = HostLab()
     server = EchoServer(lab.host(SERVER), parked_groups=("join",))
     client = lab.host("client")
@@ -87,7 +92,7 @@ def test_a_parked_request_delays_later_requests_of_its_connection_only() -> None
     assert server.served_groups == ["join", "other"]
 
     server.release()
-    # The next request is served one turn of the loop later, never inside the call of `release`.
+    # The next request is served one turn of the loop later, and not inside of `release`.
     assert server.served_groups == ["join", "other"]
     lab.run_for(LATENCY_US)
     assert server.served_groups == ["join", "other", "behind", "last"]
@@ -95,7 +100,7 @@ def test_a_parked_request_delays_later_requests_of_its_connection_only() -> None
 
 
 def test_an_open_to_a_node_that_does_not_serve_is_refused() -> None:
-    """The client learns after one round trip, long before any timeout, that the port is closed."""
+    """After one round trip, long before any timeout, the client learns that the port is closed."""
     lab = HostLab()
     lab.host(SERVER)
     outcomes = Outcomes(connection := connect(lab.host("client")))
@@ -108,7 +113,7 @@ def test_an_open_to_a_node_that_does_not_serve_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["broker-0", "no-such-host"])
 def test_an_open_to_an_unknown_node_is_refused(name: str) -> None:
-    """A client may try any name, as with DNS. Here no node runs under either name."""
+    """A client may try any name. No node runs under these two names."""
     lab = HostLab()
     client = lab.host("client")
     connection = client.connect(NodeName(name), "metadata", setup_timeout_us=SETUP_US)
@@ -118,7 +123,7 @@ def test_an_open_to_an_unknown_node_is_refused(name: str) -> None:
 
 
 def test_a_setup_that_hangs_ends_after_its_timeout() -> None:
-    """A cut link is silent: only socket.connection.setup.timeout.ms ends it."""
+    """A cut link is silent, so only socket.connection.setup.timeout.ms ends the attempt."""
     lab = HostLab()
     EchoServer(lab.host(SERVER))
     lab.lose = lambda frame: isinstance(frame, OpenFrame)
@@ -132,7 +137,10 @@ def test_a_setup_that_hangs_ends_after_its_timeout() -> None:
 
 
 def test_a_request_that_times_out_fails_the_others_of_its_connection() -> None:
-    """Kafka's client closes the connection: one request has timed out, the others disconnected."""
+    """As in Kafka, the client closes the connection when one request times out.
+
+    The other requests on it fail as disconnected.
+    """
     lab = HostLab()
     server = EchoServer(lab.host(SERVER), parked_groups=("slow", "patient", "also slow"))
     outcomes = Outcomes(connection := connect(lab.host("client")))
@@ -153,12 +161,12 @@ def test_a_request_that_times_out_fails_the_others_of_its_connection() -> None:
     assert errors == ["TIMED_OUT", "TIMED_OUT", "DISCONNECTED"]
 
     lab.run_for(LATENCY_US)
-    server.release()  # the server has seen the close: its answer finds no connection
+    server.release()  # the server knows of the close, so its answer finds no connection
     assert not [frame for frame in lab.frames if isinstance(frame, ResponseFrame)]
 
 
 def test_an_answered_request_never_times_out_and_a_later_one_still_does() -> None:
-    """One timer serves all requests of a connection: it must also end the younger request."""
+    """A connection has one timer for all its requests. It must also end the later request."""
     lab = HostLab()
     EchoServer(lab.host(SERVER), parked_groups=("slow",))
     outcomes = Outcomes(connection := connect(lab.host("client")))
@@ -173,7 +181,7 @@ def test_an_answered_request_never_times_out_and_a_later_one_still_does() -> Non
 
 
 def test_a_shorter_timeout_sent_later_fires_first() -> None:
-    """A JoinGroup may wait for minutes. A heartbeat behind it still has its own timeout."""
+    """A JoinGroup may wait for minutes. A heartbeat behind it has its own, shorter timeout."""
     lab = HostLab()
     EchoServer(lab.host(SERVER), parked_groups=("join",))
     outcomes = Outcomes(connect(lab.host("client")))
@@ -185,7 +193,7 @@ def test_a_shorter_timeout_sent_later_fires_first() -> None:
 
 
 def test_close_fails_all_requests_after_it_returns_and_notifies_the_server() -> None:
-    """Callbacks never run inside the caller's own step."""
+    """A callback never runs inside the step that has called `close`."""
     lab = HostLab()
     server = EchoServer(lab.host(SERVER), parked_groups=("g",))
     outcomes = Outcomes(connection := connect(lab.host("client")))
@@ -195,7 +203,7 @@ def test_close_fails_all_requests_after_it_returns_and_notifies_the_server() -> 
     lab.run_for(4 * LATENCY_US)
 
     connection.close()
-    connection.close()  # the second call has no effect: one CloseFrame is sent
+    connection.close()  # has no effect: only one CloseFrame is sent
     assert (connection.is_closed, outcomes.seen, closed) == (True, [], [])
     lab.run_for(LATENCY_US)
     assert (outcomes.seen, closed) == ([("g", "Disconnected")], ["closed"])
@@ -207,7 +215,7 @@ def test_close_fails_all_requests_after_it_returns_and_notifies_the_server() -> 
 
 
 def test_a_closed_connection_fails_requests_and_calls_on_close_at_once() -> None:
-    """A closed connection never opens again. Each request fails once, after `send` returned."""
+    """A closed connection never opens again. Each request fails once, after `send` has returned."""
     lab = HostLab()
     EchoServer(lab.host(SERVER))
     outcomes = Outcomes(connection := connect(lab.host("client")))
@@ -225,7 +233,7 @@ def test_a_closed_connection_fails_requests_and_calls_on_close_at_once() -> None
 
 
 def test_the_death_of_the_server_ends_its_connections_one_latency_later() -> None:
-    """The kernel of the dead process resets its connections; those to other servers stay open."""
+    """The kernel resets the connections of its dead process. Those to other servers stay open."""
     lab = HostLab()
     host = lab.host(SERVER)
     EchoServer(host, parked_groups=("g",))
@@ -246,7 +254,7 @@ def test_the_death_of_the_server_ends_its_connections_one_latency_later() -> Non
 
 
 def test_the_death_of_the_client_makes_the_server_forget_its_requests() -> None:
-    """The answer of a dead member's parked request is dropped, and is no misuse."""
+    """The answer to a request of a dead member is dropped. It is no error of the server."""
     lab = HostLab()
     server = EchoServer(lab.host(SERVER), parked_groups=("g",))
     client = lab.host("client")
@@ -267,13 +275,13 @@ def test_the_death_of_the_client_makes_the_server_forget_its_requests() -> None:
 
 
 def test_a_restarted_server_resets_connections_of_its_former_incarnation() -> None:
-    """The client learns of the restart by its next request, if the report of the death was lost."""
+    """If the report of the death was lost, the client's next request shows it the restart."""
     lab = HostLab()
     first = lab.host(SERVER)
     EchoServer(first)
     outcomes = Outcomes(connection := connect(lab.host("client")))
     lab.run_for(10 * LATENCY_US)
-    first.retire()  # ends the incarnation without a frame to its peers
+    first.retire()  # end this incarnation without a frame to its peers
     second = EchoServer(lab.host(SERVER, incarnation=1))
 
     outcomes.send("g")
@@ -284,7 +292,7 @@ def test_a_restarted_server_resets_connections_of_its_former_incarnation() -> No
 
 
 def test_a_report_of_a_death_spares_a_connection_to_the_next_incarnation() -> None:
-    """A late report must not end a connection that the restarted server will accept."""
+    """A report that arrives late must not end a connection to the restarted server."""
     lab = HostLab()
     first = lab.host(SERVER)
     EchoServer(first)
@@ -301,13 +309,16 @@ def test_a_report_of_a_death_spares_a_connection_to_the_next_incarnation() -> No
 
 
 def test_a_restarted_client_is_distinguished_from_its_former_incarnation() -> None:
-    """A late answer to the dead incarnation finds no connection: ids contain the incarnation."""
+    """Ids of connections contain the incarnation of the client.
+
+    So a late answer to the dead incarnation finds no connection.
+    """
     lab = HostLab()
     server = EchoServer(lab.host(SERVER), parked_groups=("old",))
     first = lab.host("client")
     Outcomes(connect(first)).send("old")
     lab.run_for(10 * LATENCY_US)
-    first.retire()  # ends the incarnation without a frame to its peers
+    first.retire()  # end this incarnation without a frame to its peers
 
     outcomes = Outcomes(connect(lab.host("client", incarnation=1)))
     outcomes.send("new")
@@ -318,7 +329,7 @@ def test_a_restarted_client_is_distinguished_from_its_former_incarnation() -> No
 
 
 def test_a_reply_to_an_unknown_request_or_a_second_reply_is_misuse() -> None:
-    """A broker that answers twice has a bug, which must be visible."""
+    """A broker that answers a request twice has a bug, so the second reply raises."""
     lab = HostLab()
     host = lab.host(SERVER)
     server = EchoServer(host)
@@ -327,11 +338,11 @@ def test_a_reply_to_an_unknown_request_or_a_second_reply_is_misuse() -> None:
     with pytest.raises(SimulationError, match="replied twice"):
         host.reply(server.served[0].request_id, HeartbeatResponse())
     with pytest.raises(SimulationError):
-        host.reply(RequestId(77), HeartbeatResponse())  # an id that was never assigned
+        host.reply(RequestId(77), HeartbeatResponse())  # no request has this id
 
 
 def test_close_all_ends_both_directions() -> None:
-    """An orderly stop: both ends of every connection of the node fail with Disconnected."""
+    """After an orderly stop both ends of each connection of the node fail with Disconnected."""
     lab = HostLab()
     EchoServer(lab.host(SERVER), parked_groups=("out",))
     middle = lab.host("middle")
@@ -351,7 +362,7 @@ def test_close_all_ends_both_directions() -> None:
 
 
 def test_a_broken_transport_link_also_ends_opening_connections() -> None:
-    """The TCP transport reports this when its stream to a process ends."""
+    """The TCP transport calls `peer_lost` when its stream to another process ends."""
     lab = HostLab()
     lab.lose = lambda frame: isinstance(frame, OpenFrame)
     client = lab.host("client")
@@ -364,9 +375,9 @@ def test_a_broken_transport_link_also_ends_opening_connections() -> None:
 
 
 def test_messages_are_traced_on_both_sides_with_the_columns_of_their_api() -> None:
-    """Only the client's rows have group, member and generation, and the purpose as their cause.
+    """Only the rows of the client have group, member and generation, and the purpose as `cause`.
 
-    The member is "m" and the generation 3 in every heartbeat of this lab.
+    Every heartbeat of this lab has the member "m" and the generation 3.
     """
     lab = HostLab()
     EchoServer(lab.host(SERVER))
@@ -392,7 +403,10 @@ def test_messages_are_traced_on_both_sides_with_the_columns_of_their_api() -> No
 
 
 def test_without_message_tracing_only_failures_are_traced() -> None:
-    """REQUEST_FAILED is evidence for every checker; the other rows cost time."""
+    """REQUEST_FAILED is evidence for the checkers, so it is always traced.
+
+    The other rows about messages take much time, so they can be switched off.
+    """
     lab = HostLab()
     EchoServer(lab.host(SERVER, traced=False), parked_groups=("g",))
     outcomes = Outcomes(connection := connect(lab.host("client", traced=False)))
@@ -407,7 +421,7 @@ def test_without_message_tracing_only_failures_are_traced() -> None:
 
 
 def test_a_coordinator_lookup_is_traced_with_its_group() -> None:
-    """The key of FindCoordinator is the group whose coordinator is looked up."""
+    """The key of a FindCoordinator is the group that the client looks up."""
     lab = HostLab()
     EchoServer(lab.host(SERVER))
     connect(lab.host("client")).send(

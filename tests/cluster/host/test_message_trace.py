@@ -1,6 +1,6 @@
-"""The columns of a request's trace row: its group, member and generation.
+"""The columns that a request's row in the trace has for its group, member and generation.
 
-None in a column means that the request has no such field, or that the row leaves it out.
+None in a column says that the request has no such field, or that the row leaves it out.
 """
 
 import pytest
@@ -28,7 +28,7 @@ from protocol.messages.transaction import AddOffsetsToTxnRequest, TxnOffsetCommi
 from protocol.trace import TraceKind
 
 OTHER = OffsetFetchRequestGroup(group_id="other", member_id="n", member_epoch=8)
-"""A second group in a request, which the row does not name."""
+"""A second group in a request. The row does not name it."""
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,10 @@ OTHER = OffsetFetchRequestGroup(group_id="other", member_id="n", member_epoch=8)
 def test_row_of_a_request_has_the_group_columns_of_its_api(
     request_body: AnyRequest, columns: tuple[str | None, str | None, int | None]
 ) -> None:
-    """Of several groups or members the row has the first; an OffsetDelete has none of them.
+    """If a request has several groups or members, the row has the first of them.
 
-    A request without a generation, such as JoinGroup, has None in that column.
+    A request without a generation, such as JoinGroup, has None in that column. The row of an
+    OffsetDelete leaves all three columns out.
     """
     api = API_OF_REQUEST[type(request_body)]
     envelope = RequestEnvelope(

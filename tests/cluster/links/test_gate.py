@@ -221,14 +221,17 @@ def test_the_first_rule_that_holds_or_delays_a_frame_decides_at_both_ends() -> N
     assert lab.delivered == [response(2)]
 
 
-# -- held frames, and healing ----------------------------------------------------------------------
+# -- frames that are held back, and healing --------------------------------------------------------
 
 
 @pytest.mark.parametrize("effect", HOLDING)
 def test_healing_delivers_held_arrivals_before_it_sends_held_frames(
     effect: LinkEffect,
 ) -> None:
-    """Each queue keeps its order over all connections, and moves after set_rules has returned."""
+    """Both queues of the gate keep their order over all connections.
+
+    They begin to move only after set_rules has returned.
+    """
     lab = GateLab()
     lab.gate.set_rules([both_ways(effect)])
     lab.gate.send(request(1, connection=2))
@@ -241,8 +244,8 @@ def test_healing_delivers_held_arrivals_before_it_sends_held_frames(
 
     lab.gate.set_rules([])
     assert lab.order == []
-    lab.gate.send(request(6, connection=2))  # in the same instant: behind the held frames
-    lab.gate.send(request(7, connection=9))  # on a connection without held frames
+    lab.gate.send(request(6, connection=2))  # must wait behind the held frames of connection 2
+    lab.gate.send(request(7, connection=9))  # connection 9 has none, so it passes
     assert lab.transmitted == [request(7, connection=9)]
 
     lab.run_for()
@@ -261,7 +264,7 @@ def test_healing_delivers_held_arrivals_before_it_sends_held_frames(
 
 
 def test_new_rules_keep_the_frames_that_they_also_hold() -> None:
-    """All rules are replaced at once: a cut that remains must not leak in between."""
+    """New rules replace the old ones in one step, so a cut that remains lets no frame through."""
     lab = GateLab()
     to_b, to_c = rule(Cut()), rule(Cut(), destinations=(C,))
     lab.gate.set_rules([to_b, to_c])
@@ -279,10 +282,10 @@ def test_new_rules_keep_the_frames_that_they_also_hold() -> None:
 
 
 def test_a_connection_closed_by_its_own_end_during_a_cut_sends_only_the_close() -> None:
-    """A timeout closes a silent connection; after healing, no server may get its requests."""
+    """A timeout closes a silent connection. The server must not get its requests after healing."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut())])
-    # On connection 1 an open is held, on connection 2 a frame in each direction.
+    # On connection 1 an open is held back, on connection 2 a frame in each direction.
     lab.gate.send(open_frame(1))
     lab.gate.send(request(1, connection=2))
     lab.gate.receive(response(2, connection=2))
@@ -293,15 +296,15 @@ def test_a_connection_closed_by_its_own_end_during_a_cut_sends_only_the_close() 
 
     lab.gate.set_rules([])
     lab.run_for()
-    # Connection 3 is not closed. The close of connection 1 took the place of its open.
+    # Connection 3 is not closed. The close of connection 1 is sent in place of its open.
     assert lab.transmitted == [request(3, connection=3), close(1), close(2)]
     assert lab.delivered == []
 
 
 def test_a_connection_closed_by_its_peer_during_a_cut_delivers_only_the_close() -> None:
-    """The close drops the frames that wait in front of it, and those that wait for the peer.
+    """The close drops the held frames of its connection in both directions.
 
-    Request 3 is sent before `a` knows of the close, so it is dropped when the close arrives.
+    Request 3 is sent before `a` knows of the close. The gate drops it, too.
     """
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut())])
@@ -317,7 +320,7 @@ def test_a_connection_closed_by_its_peer_during_a_cut_delivers_only_the_close() 
 
 
 def test_a_cut_of_one_direction_delivers_the_close_of_the_other() -> None:
-    """Frames held for a server that closed the connection are dropped."""
+    """The server has closed the connection, so frames that are held back for it are dropped."""
     lab = GateLab()
     lab.gate.set_rules([rule(Cut())])
     lab.gate.send(request(1))
@@ -330,7 +333,7 @@ def test_a_cut_of_one_direction_delivers_the_close_of_the_other() -> None:
 
 
 def test_after_a_clog_everything_arrives_also_on_closed_connections() -> None:
-    """A clog loses no frame; a cut would drop the frames in front of a close."""
+    """A clog loses no frame. A cut would drop the frames of a connection before its close."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Clog())])
     end = close(2, by_client=False, source=B, destination=A)
@@ -345,7 +348,7 @@ def test_after_a_clog_everything_arrives_also_on_closed_connections() -> None:
 
 
 def test_the_close_of_a_connection_passes_a_rule_that_cuts_one_api() -> None:
-    """A rule with apis does not hold closes; the close drops the frames that the rule held."""
+    """A rule with apis lets a close pass. The close drops the frames that the rule holds back."""
     lab = GateLab()
     lab.gate.set_rules([rule(Cut(), apis=("Heartbeat",))])
     lab.gate.send(request(1))
@@ -358,7 +361,7 @@ def test_the_close_of_a_connection_passes_a_rule_that_cuts_one_api() -> None:
 
 @pytest.mark.parametrize("effect", HOLDING)
 def test_a_death_behind_a_cut_is_hidden_until_healing(effect: LinkEffect) -> None:
-    """The kernel of the dead process is cut off as well, so its reset waits for the healing."""
+    """The kernel of the dead process is cut off, too, so its reset waits until the healing."""
     lab = GateLab()
     lab.closes_at_death = (
         close(1, by_client=False, source=B, destination=A),
@@ -371,12 +374,12 @@ def test_a_death_behind_a_cut_is_hidden_until_healing(effect: LinkEffect) -> Non
     assert lab.delivered == [lab.closes_at_death[2]]
     lab.gate.set_rules([])
     lab.run_for()
-    # The rule does not concern `c`: its close came at once, before the two of `b`.
+    # The rule is not about `c`, so its close came first, before the healing.
     assert lab.delivered == [lab.closes_at_death[2], *lab.closes_at_death[:2]]
 
 
 def test_a_death_is_not_reported_on_a_connection_whose_open_is_held() -> None:
-    """The peer never knew the connection, since its open frame waits in the gate of `a`."""
+    """The peer does not know the connection yet, because its open waits in the gate of `a`."""
     lab = GateLab()
     lab.closes_at_death = (
         close(1, by_client=False, source=B, destination=A),
@@ -390,7 +393,7 @@ def test_a_death_is_not_reported_on_a_connection_whose_open_is_held() -> None:
 
 
 def test_a_death_without_rules_is_one_frame() -> None:
-    """Without rules the gate passes the reset on; the endpoint ends its connections itself."""
+    """The gate passes the reset of a dead process on. The endpoint ends its connections itself."""
     lab = GateLab()
     death = ResetFrame(source=B, destination=A, source_incarnation=Incarnation(0))
     lab.gate.receive(death)
@@ -398,7 +401,7 @@ def test_a_death_without_rules_is_one_frame() -> None:
 
 
 def test_a_reset_ends_a_connection_through_a_cut_and_drops_held_frames() -> None:
-    """`gate.reset` is a fault of its own, so no rule holds the close that it delivers."""
+    """`gate.reset` is a fault of its own, so no rule holds back the close that it delivers."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut())])
     lab.gate.send(request(1))
@@ -416,7 +419,7 @@ def test_a_reset_ends_a_connection_through_a_cut_and_drops_held_frames() -> None
 
 
 def test_a_connection_with_too_many_held_frames_is_misuse() -> None:
-    """A client's timeouts close a silent connection long before it has so many frames."""
+    """The timeouts of a client close a silent connection long before, so this is a bug of ours."""
     lab = GateLab()
     lab.gate.set_rules([rule(Cut())])
     frame = request()
@@ -430,14 +433,14 @@ def test_a_connection_with_too_many_held_frames_is_misuse() -> None:
 
 
 def departures(rules: list[LinkRule], frames: list[Frame], every_us: int) -> list[int]:
-    """Send a frame every `every_us`; return the time at which each left."""
+    """Send a frame every `every_us`, and return the time at which each frame left the gate."""
     lab = GateLab()
     lab.gate.set_rules(rules)
     for number, frame in enumerate(frames):
         lab.loop.call_at_us(number * every_us, lab.gate.send, frame)
 
     lab.run_for()
-    # Step through every microsecond, and note the time of the frames that left in it.
+    # Go on by one microsecond at a time, and note when each frame has left.
     left_at: list[int] = []
     while len(left_at) < len(frames):
         left_now = len(lab.transmitted) - len(left_at)
@@ -448,24 +451,25 @@ def departures(rules: list[LinkRule], frames: list[Frame], every_us: int) -> lis
 
 
 def test_a_slow_link_delays_within_its_bounds_and_keeps_the_order() -> None:
-    """A frame with a short delay waits for the frame before it on its connection."""
+    """A frame with a short delay waits for the frames before it on its connection."""
     frames: list[Frame] = [request(number, find=number % 3 == 0) for number in range(60)]
     slow = rule(Slow(delay_us=20, jitter_us=100), apis=("Heartbeat",))
-    # The gate's own draws: a delay of 20 us, and a jitter of 0 to 100 us.
+    # The gate draws a jitter of 0 to 100 us for each frame, in addition to the delay of 20 us.
     rng = stream(1, "r")
     expected: list[int] = []
     for number in range(60):
         sent_at = number * 5
-        # Every third frame is a FindCoordinator, which the rule does not select.
+        # Every third frame is a FindCoordinator: the rule does not select it, and makes no draw.
         delay_us = 0 if number % 3 == 0 else 20 + int(rng.random() * 101)
-        expected.append(max([sent_at + delay_us, *expected]))  # not before an earlier frame
+        # A frame never leaves before an earlier one.
+        expected.append(max([sent_at + delay_us, *expected]))
     assert departures([slow], frames, every_us=5) == expected
     delays_us = [left_at - number * 5 for number, left_at in enumerate(expected)]
     assert 20 < max(delays_us) <= 120
 
 
 def test_a_slow_link_draws_once_a_frame_from_the_stream_of_its_rule() -> None:
-    """Another fault on another link must not shift the draws of this one."""
+    """A fault on another link must not change the random delays on this link."""
     frames: list[Frame] = [request(number, connection=number) for number in range(20)]
     slow = rule(Slow(delay_us=20, jitter_us=100))
     other = rule(Slow(delay_us=1, jitter_us=9), destinations=(C,), rule_id="other")
@@ -474,7 +478,7 @@ def test_a_slow_link_draws_once_a_frame_from_the_stream_of_its_rule() -> None:
     lab = GateLab()
     lab.gate.set_rules([other, slow])
     rng = stream(1, "r")
-    # Before each frame another one goes to `c`, under the other rule.
+    # Before each frame another one goes to `c`, which the other rule delays.
     for number, (frame, left_at) in enumerate(zip(frames, alone, strict=True)):
         lab.gate.send(request(destination=C))
         lab.gate.send(frame)
@@ -491,10 +495,10 @@ def test_a_slow_link_draws_once_a_frame_from_the_stream_of_its_rule() -> None:
 
 
 def test_a_lost_response_resets_its_connection_once() -> None:
-    """The client and the server see the reset of the connection.
+    """Both the client and the server see a reset of the connection.
 
-    The rule loses one response by default, so the next one passes. The server, here `a`, sees the
-    reset one turn of the loop after its reply.
+    By default the rule loses a single response, so the next one passes. The server, here `a`, sees
+    the reset one turn of the loop after its reply.
     """
     lab = GateLab()
     lab.gate.set_rules([both_ways(LoseResponses())])
@@ -515,7 +519,7 @@ def test_a_lost_response_resets_its_connection_once() -> None:
     lab.run_for()
     (close_at_server,) = lab.delivered
     assert isinstance(close_at_server, CloseFrame)
-    # The server gets a close as if the client had closed the connection.
+    # For the server it looks as if the client had closed the connection.
     assert (close_at_server.source, close_at_server.by_client) == (B, True)
     assert close_at_server.connection_id == 1
 
@@ -525,7 +529,7 @@ def test_a_lost_response_resets_its_connection_once() -> None:
 
 
 def test_only_departing_responses_of_the_named_apis_and_errors_are_lost() -> None:
-    """A request, a response of another API, an arriving response, and another error pass."""
+    """These pass: requests, arriving responses, and responses with another API or another error."""
     lab = GateLab()
     lab.gate.set_rules(
         [both_ways(LoseResponses(errors=("UNKNOWN_MEMBER_ID",)), apis=("Heartbeat",))]
@@ -545,7 +549,7 @@ def test_only_departing_responses_of_the_named_apis_and_errors_are_lost() -> Non
 
 
 def test_new_rules_do_not_restart_the_count_of_lost_responses() -> None:
-    """A run sets all rules again whenever any fault begins or ends."""
+    """A run sets all rules again whenever a fault begins or ends."""
     lab = GateLab()
     losing = both_ways(LoseResponses(count=2))
     lab.gate.set_rules([losing])
@@ -557,7 +561,10 @@ def test_new_rules_do_not_restart_the_count_of_lost_responses() -> None:
 
 
 def test_a_held_response_is_not_lost_and_frames_before_a_lost_one_are() -> None:
-    """A response is lost as it leaves the server; the reset drops the whole stream."""
+    """A response can be lost only when it leaves the server.
+
+    The reset drops the whole connection.
+    """
     lab = GateLab()
     held = response(1, source=A, destination=B)
     lab.gate.set_rules([both_ways(Cut(), apis=("Heartbeat",))])
@@ -572,7 +579,8 @@ def test_a_held_response_is_not_lost_and_frames_before_a_lost_one_are() -> None:
             both_ways(LoseResponses(), apis=("Heartbeat",)),
         ]
     )
-    # The cut holds response 2. Response 3, on the same connection, is lost: the reset drops both.
+    # Response 2 is held back by the cut. Response 3, on the same connection, is lost, and the reset
+    # drops both.
     lab.gate.send(response(2, source=A, destination=B, find=True))
     lab.gate.send(response(3, source=A, destination=B))
     lab.gate.set_rules([])

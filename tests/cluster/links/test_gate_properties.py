@@ -1,9 +1,10 @@
-"""Two link gates with a line between them: order and completeness under any rules.
+"""Two link gates with a line between them, under random rules: the order and number of frames.
 
-A link gate is a node's part of the network's faults: its rules cut, clog or slow the links. A cut
-or a clog holds frames until the rule is withdrawn; after a cut, of a connection that one end has
-closed in the meantime, only the close arrives. Each request is a FindCoordinator or a Heartbeat;
-rules may apply only to one purpose of connections, or only to heartbeats.
+A link gate holds back, slows or loses frames (messages of connections) of its node, as link rules
+say. A cut or a clog holds frames back until its rule is withdrawn. If one end has closed a
+connection during a cut, only its close arrives later; after a clog all its frames arrive. Each
+request here is a FindCoordinator or a Heartbeat. A rule may be for only one purpose of connections,
+or only for heartbeats.
 """
 
 import random
@@ -28,7 +29,7 @@ PURPOSES = ("coordinator", "fetch")
 
 @dataclass(frozen=True)
 class Send:
-    """`a`, the client of every connection, sends a request, or `b` sends a response."""
+    """Node `a`, the client of every connection, sends a request, or node `b` sends a response."""
 
     sender: NodeName
     connection: int
@@ -67,11 +68,11 @@ class Pair:
     def __init__(self) -> None:
         self.loop = VirtualLoop()
         self.sent: dict[tuple[NodeName, int], list[Frame]] = {}
-        """Frames given to the sender's gate, by sender and connection."""
+        """The frames given to the gate of the sender, by sender and connection."""
         self.delivered: dict[tuple[NodeName, int], list[Frame]] = {}
-        """Frames that the receiver's gate delivered, by sender and connection."""
+        """The frames that the gate of the receiver delivered, by sender and connection."""
         self.closed: dict[tuple[NodeName, int], None] = {}
-        """Ends that have closed their connections: a dict as a set with a fixed order."""
+        """The ends that have closed their connection. A dict, because a set has no fixed order."""
         self.lost: list[Frame] = []
         self.gates = {
             node: LinkGate(
@@ -87,7 +88,7 @@ class Pair:
         }
 
     def purpose_of(self, end: ConnectionEnd) -> str:
-        """Return "fetch" for connections with odd ids, "coordinator" for the others."""
+        """Return "fetch" for a connection with an odd id, and "coordinator" for any other."""
         return PURPOSES[end.connection_id % 2]
 
     def close_frames_of_lost_peer(
@@ -97,13 +98,13 @@ class Pair:
         return ()
 
     def send(self, sender: NodeName, connection: int, number: int, find: bool) -> None:
-        """Send a request (`a` is the client of every connection) or a response."""
+        """Send a request if the sender is `a`, or else a response, unless this end is closed."""
         if (sender, connection) not in self.closed:
             make: Callable[..., Frame] = request if sender == A else response
             self._send(sender, connection, make(number, connection=connection, find=find))
 
     def close(self, sender: NodeName, connection: int) -> None:
-        """Close a connection at one end."""
+        """Close a connection at one end, unless this end is closed."""
         if (sender, connection) not in self.closed:
             self.closed[sender, connection] = None
             frame = close(
@@ -140,7 +141,8 @@ RULES = st.builds(
         effect, sources=nodes[0], destinations=nodes[1], purposes=purposes, apis=apis
     ),
     EFFECTS,
-    st.sampled_from((((A,), (B,)), ((B,), (A,)), ((A, B), (A, B)))),  # one way, back, both ways
+    # From `a` to `b`, from `b` to `a`, and in both directions.
+    st.sampled_from((((A,), (B,)), ((B,), (A,)), ((A, B), (A, B)))),
     st.sampled_from(((), PURPOSES[:1])),
     st.sampled_from(((), ("Heartbeat",))),
 )
@@ -148,7 +150,7 @@ SENDS = st.builds(Send, SENDERS, CONNECTIONS, st.booleans())
 STEPS = st.lists(
     st.one_of(
         SENDS,
-        SENDS,  # twice, so that sends are drawn more often than the other steps
+        SENDS,  # again, so that sends are drawn more often than the other steps
         st.builds(Close, SENDERS, CONNECTIONS),
         st.builds(SetRules, st.lists(RULES, max_size=2).map(tuple)),
         st.builds(Wait, st.integers(1, 30)),
@@ -158,7 +160,7 @@ STEPS = st.lists(
 
 
 def play(pair: Pair, steps: list[Step]) -> None:
-    """Carry out the steps, heal, and deliver all frames."""
+    """Carry out the steps, heal, and wait until all frames are delivered."""
     for number, step in enumerate(steps):
         match step:
             case Send():
@@ -176,14 +178,15 @@ def play(pair: Pair, steps: list[Step]) -> None:
 def is_subsequence(part: list[Frame], whole: list[Frame]) -> bool:
     """Return True if `part` is `whole` with some items left out."""
     rest = iter(whole)
-    return all(frame in rest for frame in part)  # `in` consumes `rest` up to the found frame
+    # `in` takes items from `rest` up to and including the one that it finds.
+    return all(frame in rest for frame in part)
 
 
 @given(STEPS)
 def test_under_any_rules_order_is_kept_and_all_frames_of_open_connections_arrive(
     steps: list[Step],
 ) -> None:
-    """Order and completeness hold for each connection and direction.
+    """Each direction of each connection keeps its order, and loses frames only after a close.
 
     If the sender has closed the connection and the receiver has not, the last frame that arrives
     is the close. If the receiver has closed it, any frames of the sender may be lost.
@@ -203,7 +206,7 @@ def test_under_any_rules_order_is_kept_and_all_frames_of_open_connections_arrive
 
 @given(STEPS)
 def test_without_a_cut_every_frame_arrives(steps: list[Step]) -> None:
-    """Clogged or slow links deliver late, in order, and completely, also on closed connections."""
+    """Clogged and slow links deliver late, in order and completely, also after a close."""
     pair = Pair()
     without_cuts = [
         SetRules(tuple(r for r in step.rules if not isinstance(r.effect, Cut)))

@@ -1,11 +1,12 @@
-"""Link rules and resets in NodeProcesses: within one process, over TCP, and at a process's death.
+"""Link rules and resets of connections in NodeProcesses: in one process, over TCP, and at a death.
 
-- A NodeProcess (`p0`, `p1`) is a process that hosts nodes; here all are objects in one process of
-  Python.
+- A NodeProcess (`p0`, `p1`) is a process that hosts nodes. Here all of them are objects in one
+  process of Python.
 - `lab.directory` has the process of each node.
-- A rule acts on the frames from its sources to its destinations.
-- `beat(connection, n)` sends a Heartbeat of generation n, 0 by default, and waits for the answer;
-  `served` lists the generations at the server.
+- A rule acts on the frames (messages of connections) from its sources to its destinations. A cut or
+  a clog holds frames back until the healing, which is `set_rules(())`.
+- `beat(connection, n)` sends a Heartbeat of generation n, 0 by default, and waits for its answer.
+  `served` lists the generations that the server has got.
 - `settle` waits 50 ms.
 """
 
@@ -39,14 +40,14 @@ CUT = (
     LinkRule(rule_id="cut/there", selector=TO_SERVER, effect=Cut()),
     LinkRule(rule_id="cut/back", selector=FROM_SERVER, effect=Cut()),
 )
-# The client shares the server's process, p0, or has its own, p1.
+# The client is in the server's process, p0, or in another one, p1.
 placements = pytest.mark.parametrize(
     "client_process", ["p0", "p1"], ids=["same-process", "over-tcp"]
 )
 
 
 async def pair(lab: Lab, client_process: str) -> tuple[EchoNode, EchoNode]:
-    """Start a server in process p0 and a client in `client_process`, which may be p0 or p1."""
+    """Start a server in process p0, and a client in `client_process`, which is p0 or p1."""
     await lab.process("p0")
     await lab.process("p1")
     return lab.node("p0", SERVER), lab.node(client_process, CLIENT)
@@ -56,7 +57,7 @@ async def pair(lab: Lab, client_process: str) -> tuple[EchoNode, EchoNode]:
 def test_cut_holds_requests_and_opens_until_it_is_healed(
     tmp_path: Path, client_process: str
 ) -> None:
-    """Open connections stay silent, new ones hang; at healing all frames arrive in order."""
+    """Open connections are silent and new ones hang. At the healing all frames arrive in order."""
 
     async def body(lab: Lab) -> None:
         server, client = await pair(lab, client_process)
@@ -79,7 +80,7 @@ def test_cut_holds_requests_and_opens_until_it_is_healed(
 
 
 def test_cut_one_way_lets_requests_through_and_holds_the_answers(tmp_path: Path) -> None:
-    """The server serves requests although its answers are held."""
+    """The server serves the requests, but its answers are held back."""
 
     async def body(lab: Lab) -> None:
         server, client = await pair(lab, "p1")
@@ -97,7 +98,7 @@ def test_cut_one_way_lets_requests_through_and_holds_the_answers(tmp_path: Path)
 
 
 def test_cut_spares_links_that_it_does_not_name(tmp_path: Path) -> None:
-    """All nodes of two processes share one TCP link: a cut is between nodes, not processes."""
+    """The nodes of two processes share one TCP link, but a cut is between nodes."""
 
     async def body(lab: Lab) -> None:
         _, client = await pair(lab, "p1")
@@ -116,9 +117,9 @@ def test_cut_spares_links_that_it_does_not_name(tmp_path: Path) -> None:
 def test_death_behind_a_cut_is_reported_at_healing(
     tmp_path: Path, client_process: str, death: str
 ) -> None:
-    """A cut network carries no RST: the client waits as for a live broker.
+    """A cut network does not carry the reset of a dead process, so the client waits.
 
-    Three connections: opened before the cut, behind the cut, and after the death.
+    The three connections are opened before the cut, during the cut, and after the death.
     """
 
     async def body(lab: Lab) -> None:
@@ -142,14 +143,14 @@ def test_death_behind_a_cut_is_reported_at_healing(
         lab.set_rules(())
         for connection in (old, new, late):
             await closed(connection)
-        # The report ended the connections: their own timeouts are 10 s.
+        # The report has ended the connections. Their own timeouts would be 10 s.
         assert client.host.now_us() < 5 * SECOND_US
 
     in_lab(tmp_path, body)
 
 
 def test_server_that_moved_behind_a_cut_is_not_reached_before_healing(tmp_path: Path) -> None:
-    """The directory names the new process at once; the cut is between nodes wherever they run."""
+    """The directory names the new process, but the cut is between the nodes, wherever they run."""
 
     async def body(lab: Lab) -> None:
         _, client = await pair(lab, "p1")
@@ -173,7 +174,7 @@ def test_server_that_moved_behind_a_cut_is_not_reached_before_healing(tmp_path: 
 
 
 def test_node_started_later_has_the_rules_before_it_runs(tmp_path: Path) -> None:
-    """A consumer that joins during a split must not reach the other side for a moment."""
+    """A consumer that joins during a split must not reach the other side, not even for a moment."""
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")
@@ -194,7 +195,7 @@ def test_node_started_later_has_the_rules_before_it_runs(tmp_path: Path) -> None
 def test_clog_delivers_everything_in_order_and_slow_delays(
     tmp_path: Path, client_process: str
 ) -> None:
-    """Neither rule loses a frame."""
+    """A clog holds the frames back, and a slow link delays them. Neither loses a frame."""
 
     async def body(lab: Lab) -> None:
         server, client = await pair(lab, client_process)
@@ -206,7 +207,8 @@ def test_clog_delivers_everything_in_order_and_slow_delays(
         assert server.served == [0]
 
         slow = Slow(delay_us=20_000)
-        started_us = client.host.now_us()  # before set_rules, which gives held frames their delay
+        # Take the time before set_rules, because set_rules gives the held frames their delay.
+        started_us = client.host.now_us()
         lab.set_rules([LinkRule(rule_id="slow", selector=TO_SERVER, effect=slow)])
         await asyncio.gather(*waiting)
         assert client.host.now_us() - started_us >= 20_000
@@ -216,11 +218,11 @@ def test_clog_delivers_everything_in_order_and_slow_delays(
 
 
 def reset_everywhere(lab: Lab, reset: LinkReset) -> tuple[int, int]:
-    """Reset as the control plane does, with no silent client.
+    """Reset connections as the control plane of a run does, where no client is silent.
 
-    A client is silent if its process is stopped, so that it cannot end its end of a connection.
-    Returns the number of clients' ends that ended, and of servers' ends with a silent client (0
-    here).
+    A client is silent if its process is stopped, so that it cannot close its end of a connection.
+    Return the number of ends that clients have closed, and the number of servers' ends with a
+    silent client, which is 0 here.
     """
     processes = list(lab.processes.values())
     names = [name for process in processes for name in process.reset_client_ends(reset)]
@@ -233,7 +235,7 @@ def reset_everywhere(lab: Lab, reset: LinkReset) -> tuple[int, int]:
 def test_reset_ends_both_ends_and_spares_later_connections(
     tmp_path: Path, client_process: str, paused: bool
 ) -> None:
-    """The client may reconnect before the server has the reset: the new connection must live."""
+    """The client may reconnect before the server gets the reset. The new connection must live."""
 
     async def body(lab: Lab) -> None:
         server, client = await pair(lab, client_process)
@@ -257,16 +259,16 @@ def test_reset_ends_both_ends_and_spares_later_connections(
         if paused:
             lab.processes["p0"].resume_node(SERVER)
         await beat(again, 4)
-        # Request 3 may have reached the server before the reset.
+        # Request 3 may have reached the server before the reset did.
         assert server.served in ([1, 2, 4], [1, 2, 3, 4])
-        # Only the connection `again` is left to reset.
+        # Only the connection `again` is still open.
         assert reset_everywhere(lab, reset) == (1, 0)
 
     in_lab(tmp_path, body)
 
 
 def test_reset_of_one_purpose_spares_other_connections(tmp_path: Path) -> None:
-    """The connection to the coordinator is reset, the fetcher's is not."""
+    """Only the connection to the coordinator is reset."""
 
     async def body(lab: Lab) -> None:
         _, client = await pair(lab, "p1")
@@ -285,9 +287,9 @@ def test_reset_of_one_purpose_spares_other_connections(tmp_path: Path) -> None:
 
 
 def test_reset_of_a_silent_client_is_counted_at_its_server(tmp_path: Path) -> None:
-    """The stopped process of the client cannot answer; it closes its end when it resumes.
+    """A client whose process is stopped closes its end only when it resumes.
 
-    No process is really stopped here: the third argument names the silent clients.
+    No process is really stopped here: the third argument says which clients are silent.
     """
 
     async def body(lab: Lab) -> None:
@@ -296,8 +298,8 @@ def test_reset_of_a_silent_client_is_counted_at_its_server(tmp_path: Path) -> No
         await beat(connection)
         reset = LinkReset(sources=(CLIENT,), destinations=(SERVER,))
         assert lab.processes["p0"].reset_server_ends(reset, (), (CLIENT,)) == 1
-        # The client's end gets the reset when the client's process runs again. A connection's name
-        # is its client and a number that the client gave it.
+        # The end of the client is closed when its process runs again. The name of a connection is
+        # its client and a number that the client gives it.
         assert lab.processes["p1"].reset_client_ends(reset) == ((CLIENT, 0),)
         assert connection.is_closed
 
@@ -307,7 +309,7 @@ def test_reset_of_a_silent_client_is_counted_at_its_server(tmp_path: Path) -> No
 def test_death_of_a_client_whose_close_is_held_is_reported_at_healing(
     tmp_path: Path,
 ) -> None:
-    """The client closed the connection behind the cut; only its kernel can report the death."""
+    """The cut holds the client's close back. The client then dies, and its kernel reports it."""
 
     async def body(lab: Lab) -> None:
         server, client = await pair(lab, "p1")
@@ -320,7 +322,7 @@ def test_death_of_a_client_whose_close_is_held_is_reported_at_healing(
         lab.processes["p1"].crash_node(CLIENT)
         await settle()
         assert isinstance(server.host, RealHost)
-        # The cut holds the client's close and hides its death: the server keeps the connection.
+        # The cut holds the close back and hides the death, so the server keeps the connection.
         assert server.host.peers() == (CLIENT,)
 
         lab.set_rules(())
@@ -334,7 +336,7 @@ def test_death_of_a_client_whose_close_is_held_is_reported_at_healing(
 def test_request_is_served_and_its_response_lost_with_the_connection(
     tmp_path: Path, client_process: str
 ) -> None:
-    """The client sees only the end; another connection is answered."""
+    """The client sees only the end of its connection. On another connection it gets an answer."""
 
     async def body(lab: Lab) -> None:
         server, client = await pair(lab, client_process)

@@ -1,4 +1,4 @@
-"""The run's clock: one time line on every machine, optionally faster than real time."""
+"""The clock of a run: the same time on every machine, optionally faster than real time."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ from cluster.realtime.clock import ClockReading, RunClock, measure_offset, read_
 
 
 def test_run_clock_starts_at_zero_and_never_decreases() -> None:
-    """Run time belongs to the run: the first row of a trace is near 0."""
+    """Times count from the start of the run, so the first row of a trace is near 0."""
     clock = RunClock.starting_now()
     readings = [clock.now_us() for _ in range(100)]
     assert 0 <= readings[0] < 1_000_000
@@ -17,33 +17,33 @@ def test_run_clock_starts_at_zero_and_never_decreases() -> None:
 
 
 def test_run_clock_with_a_scale_passes_faster_and_sleeps_shorter() -> None:
-    """`time_scale: 10` must make a 45 s session end after 4.5 s."""
-    # The clock began 2 s ago: at a scale of 10 that is 20 s of run time.
+    """With `time_scale: 10`, a session of 45 s must end after 4.5 real seconds."""
+    # The clock began 2 real seconds ago, which are 20 s of the run at a scale of 10.
     origin_ns = time.monotonic_ns() - 2_000_000_000
     clock = RunClock(origin_ns=origin_ns, wall_origin_us=5, time_scale=10.0)
     assert 20_000_000 <= clock.now_us() < 30_000_000
     assert clock.real_seconds(45_000_000) == pytest.approx(4.5)
-    assert clock.real_seconds(-1) == 0.0  # a time that has passed: no sleep
+    assert clock.real_seconds(-1) == 0.0  # the time has passed already, so there is no sleep
     # The wall clock runs at the same scale, from `wall_origin_us` on.
     assert 20_000_005 <= clock.wall_us() < 30_000_000
 
 
 @pytest.mark.parametrize("scale", [0.0, 0.5, -1.0, float("nan"), float("inf")])
 def test_run_clock_with_an_impossible_scale_is_refused(scale: float) -> None:
-    """A scale below real time has no use, and 0 would cause a division by zero."""
+    """A scale below 1 has no use, and 0 would cause a division by zero."""
     with pytest.raises(ValueError, match="time_scale"):
         RunClock.starting_now(time_scale=scale)
 
 
 def test_run_clock_on_a_machine_that_is_ahead_shows_the_same_time() -> None:
-    """Monotonic clocks of two machines differ by days; their run times must not."""
+    """The monotonic clocks of two machines differ by days. Their times of the run must be equal."""
     clock = RunClock(origin_ns=time.monotonic_ns(), wall_origin_us=0)
     moved = clock.on_machine(7_000_000_000)
     assert moved.now_us() - clock.now_us() == pytest.approx(-7_000_000, abs=100_000)
 
 
 def test_offset_of_the_own_machine_is_exactly_zero() -> None:
-    """Processes of one machine share the clock: no error may be added between them."""
+    """Processes of one machine share its clock, so no error may come in between them."""
 
     async def read() -> ClockReading:
         return read_clock()
@@ -53,7 +53,7 @@ def test_offset_of_the_own_machine_is_exactly_zero() -> None:
 
 
 def test_measured_offset_of_another_machine_is_within_its_bound() -> None:
-    """The manifest has the bound: a shorter phase is printed as `< bound`."""
+    """The bound is stored with the run: a phase that is shorter is printed as `< bound`."""
     ahead_ns = 123_456_789_000
 
     async def read() -> ClockReading:

@@ -1,7 +1,8 @@
-"""Addresses of brokers for Kafka clients: ports, hosts and numbers from the cluster's spec.
+"""Addresses at which brokers listen for Kafka clients, as the cluster's spec says.
 
-Kafka clients are programs outside of the run. A binding is the address at which a broker listens
-for them; there is none without a listener in the spec. The brokers' ids here are 3 and 7.
+Kafka clients are programs outside of the run. A binding is the address (host and port) at which a
+broker listens for them, with the numbers of its connections. Without a listener in the spec there
+is no binding. The brokers have the ids 3 and 7 here. An incarnation is one life of a broker.
 """
 
 import pytest
@@ -41,7 +42,7 @@ def binding_of(
 
 
 def test_ports_follow_the_brokers_order_and_not_their_ids() -> None:
-    """Broker number i listens at first_port + i; with first_port 0 each gets a free port."""
+    """The broker at place i listens at first_port + i. With first_port 0 each gets a free port."""
     ports = []
     for first_port in (9_092, 0):
         binding = binding_of(ListenerSpec(first_port=first_port))
@@ -51,9 +52,9 @@ def test_ports_follow_the_brokers_order_and_not_their_ids() -> None:
 
 
 def test_later_incarnation_has_the_port_of_the_former_and_its_own_numbers() -> None:
-    """Clients find a restarted broker at its old port, also if the system chose that port.
+    """Clients find a restarted broker at its old port, also if the system has chosen that port.
 
-    Connections are numbered from `first_number` on, and a number is unique in the run.
+    Connections are numbered from `first_number` on. A number occurs only once in a run.
     """
     before = binding_of(ListenerSpec())
     after = binding_of(ListenerSpec(), incarnation=SECOND, port=41_000)
@@ -66,7 +67,7 @@ def test_later_incarnation_has_the_port_of_the_former_and_its_own_numbers() -> N
 
 
 def test_host_is_the_runtimes_unless_the_spec_names_one() -> None:
-    """A runtime has a default host: the loopback address, or the address of a machine."""
+    """The default host of a runtime is the loopback address, or the address of a machine."""
     default, named = binding_of(ListenerSpec()), binding_of(ListenerSpec(host="127.0.0.2"))
     assert default is not None
     assert named is not None
@@ -74,7 +75,7 @@ def test_host_is_the_runtimes_unless_the_spec_names_one() -> None:
 
 
 def test_no_node_listens_without_a_listener_in_the_spec_and_no_controller_does() -> None:
-    """Kafka clients can connect only to brokers, and only if the spec asks for it."""
+    """Kafka clients can connect only to brokers, and only if the spec has a listener."""
     assert binding_of(None) is None
     spec = cluster(ListenerSpec())
     controller = spec.controllers[0]
@@ -82,28 +83,28 @@ def test_no_node_listens_without_a_listener_in_the_spec_and_no_controller_does()
 
 
 def test_cluster_id_has_kafkas_form_and_is_constant_in_a_run() -> None:
-    """Kafka's cluster id is a UUID of 128 bits in base64: 22 characters.
+    """The cluster id of Kafka is a UUID of 128 bits in base64, which has 22 characters.
 
-    Here it follows from the run's id, the argument.
+    Here it follows from the id of the run, the argument.
     """
     assert len(cluster_id("one")) == 22
     assert cluster_id("one") == cluster_id("one") != cluster_id("two")
 
 
 def test_wildcard_address_is_advertised_as_the_machines_name() -> None:
-    """Clients cannot connect to 0.0.0.0."""
+    """A client cannot connect to 0.0.0.0, which only says that a server listens everywhere."""
     assert advertised_host("127.0.0.1") == "127.0.0.1"
     assert advertised_host("0.0.0.0") not in ("0.0.0.0", "")
 
 
 def test_address_of_ipv6_has_brackets() -> None:
-    """Otherwise the port could not be separated from the address."""
+    """Without the brackets one could not tell the port from the address."""
     assert address_text(BrokerEndpoint(name="P", host="::1", port=1)) == "[::1]:1"
     assert address_text(BrokerEndpoint(name="P", host="h", port=1)) == "h:1"
 
 
 def test_occupied_port_is_named_in_the_error() -> None:
-    """The error has the whole address."""
+    """The error message has the whole address."""
     with bind("127.0.0.1", 0) as taken:
         taken.listen()
         port = taken.getsockname()[1]
@@ -112,7 +113,7 @@ def test_occupied_port_is_named_in_the_error() -> None:
 
 
 def test_name_of_a_client_never_equals_that_of_a_node() -> None:
-    """A client that calls itself broker-0 gets another name; a long id is truncated."""
+    """A client that calls itself broker-0 gets another name. A long name is cut."""
     assert client_node("broker-0") == NodeName("client:broker-0")
     assert is_kafka_client(client_node(""))
     assert not is_kafka_client(broker_name(0))

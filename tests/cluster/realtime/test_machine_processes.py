@@ -1,8 +1,9 @@
-"""An agent's work on its machine, without Ray: signals to real processes, and files.
+"""The work of an agent on its machine, without Ray: signals to real processes, and files.
 
-A run has an agent on each machine; the driver is the process that runs the experiment. A ProcessRef
-is a pid with the process's start time (in clock ticks), because the system reuses pids. The 10.0 of
-`kill`, `stop` and `wait_gone` is their timeout in seconds.
+A run on Ray has an agent on each machine, which starts, stops and kills processes. The driver is
+the process that runs the experiment. A ProcessRef is a pid together with the start time of its
+process (in clock ticks), because the system uses pids again. The last argument of `kill`, `stop`
+and `wait_gone` is a timeout in seconds.
 """
 
 import asyncio
@@ -34,13 +35,13 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 def child() -> Iterator["subprocess.Popen[bytes]"]:
-    """Yield a process that waits for its input to end."""
+    """Yield a process that waits until its input ends."""
     code = "import sys; sys.stdout.write('up'); sys.stdout.flush(); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
-        # The process runs its own code now, so signals meet it in a known state.
+        # The process now runs its own code, so that signals reach it in a known state.
         assert process.stdout.read(2) == b"up"
         try:
             yield process
@@ -55,9 +56,9 @@ def ref_of(child: "subprocess.Popen[bytes]") -> ProcessRef:
 
 
 def test_kill_returns_when_the_process_has_ended(child: "subprocess.Popen[bytes]") -> None:
-    """A killed process that its parent has not reaped yet counts as ended.
+    """A process that is killed counts as ended although its parent has not collected it yet.
 
-    It sends nothing and holds no socket or file.
+    Such a process sends nothing, and holds no socket and no file.
     """
     process = ref_of(child)
     assert is_alive(process)
@@ -71,9 +72,9 @@ def test_kill_returns_when_the_process_has_ended(child: "subprocess.Popen[bytes]
 def test_signal_spares_a_process_with_the_number_of_a_dead_one(
     child: "subprocess.Popen[bytes]",
 ) -> None:
-    """The system reuses pids: a fault must never hit a foreign process."""
+    """The system uses pids again. A fault must never hit a process of someone else."""
     process = ref_of(child)
-    # The same pid with another start time: a process that is dead.
+    # The pid is the same, but the start time is not: this is another process, which is dead.
     other = ProcessRef(pid=process.pid, start_ticks=process.start_ticks - 1)
     with pytest.raises(ProcessLookupError):
         send_signal(other, signal.SIGKILL)
@@ -81,17 +82,17 @@ def test_signal_spares_a_process_with_the_number_of_a_dead_one(
 
 
 def test_stop_returns_when_the_process_stands_still(child: "subprocess.Popen[bytes]") -> None:
-    """A pause that is only requested would let a broker answer once more."""
+    """If a pause were only requested, a broker could answer once more."""
     process = ref_of(child)
     assert not is_stopped(process)
     asyncio.run(stop(process, 10.0))
     assert is_stopped(process)
-    assert is_alive(process)  # a stopped process has not ended
+    assert is_alive(process)  # a stopped process is alive
 
     send_signal(process, signal.SIGCONT)
     assert child.stdin is not None
     child.stdin.close()
-    assert child.wait(10) == 0  # the process has continued to its own end
+    assert child.wait(10) == 0  # the process has run on to its normal end
     with pytest.raises(ProcessLookupError):
         asyncio.run(stop(process, 10.0))
 
@@ -100,7 +101,7 @@ def test_stop_returns_when_the_process_stands_still(child: "subprocess.Popen[byt
 
 
 def test_stopped_process_can_be_killed(child: "subprocess.Popen[bytes]") -> None:
-    """The crash of a paused broker does not resume it first."""
+    """The crash of a paused broker must not need a resume."""
     process = ref_of(child)
     asyncio.run(stop(process, 10.0))
     asyncio.run(kill(process, 10.0))
@@ -108,9 +109,10 @@ def test_stopped_process_can_be_killed(child: "subprocess.Popen[bytes]") -> None
 
 
 def test_process_dies_with_its_parent_also_while_it_is_stopped() -> None:
-    """A killed driver's Ray ends, too, so no process is left that would resume a stopped broker.
+    """If the driver is killed, no process remains that could resume a stopped broker.
 
-    The grandchild asks the kernel to die with its parent, and stops itself.
+    So the processes of a run die with their parents. The grandchild here asks the kernel for that,
+    and then stops itself.
     """
     grandchild = (
         "import os, signal, sys; from cluster.realtime.machine_processes import die_with_parent;"
@@ -137,7 +139,7 @@ def test_process_dies_with_its_parent_also_while_it_is_stopped() -> None:
 
 
 def test_remove_disk_deletes_only_the_directory_of_one_node(tmp_path: Path) -> None:
-    """Other disks and the traces are kept; a missing disk is no error."""
+    """Other disks and the traces stay. A disk that does not exist is no error."""
     for name in ("disks/broker-0/orders-0.log", "disks/broker-1/orders-0.log"):
         path = tmp_path / name
         path.parent.mkdir(parents=True)
@@ -149,16 +151,16 @@ def test_remove_disk_deletes_only_the_directory_of_one_node(tmp_path: Path) -> N
 
 
 def test_wait_gone_names_the_remaining_processes() -> None:
-    """A process that does not end is a failure of the run, with its pid."""
+    """A process that does not end is a failure of the run, which names its pid."""
     myself = own_process()
     assert asyncio.run(wait_gone([myself], 0.0)) == (myself,)
     assert asyncio.run(wait_gone([], 0.0)) == ()
 
 
 def test_agent_on_the_drivers_machine_uses_the_run_directory(tmp_path: Path) -> None:
-    """On the driver's machine the run directory is there: no file is fetched, disks are deleted.
+    """The run directory is on the driver's machine, so the agent has no files to send.
 
-    The agent knows the machine by the file `marker` in that directory.
+    It only deletes the disks. It recognises the machine by the file `marker` in that directory.
     """
 
     async def main() -> None:
@@ -178,9 +180,10 @@ def test_agent_on_the_drivers_machine_uses_the_run_directory(tmp_path: Path) -> 
 
 
 def test_agent_on_another_machine_sends_its_files_and_leaves_nothing(tmp_path: Path) -> None:
-    """Traces and logs are copied to the driver, disks are not; the machine is left as it was found.
+    """The traces and logs are copied to the driver; then the machine is left as it was found.
 
-    The run directory, `not-here`, does not exist on this machine. 4 is the first byte of the piece.
+    Disks are not copied. The run directory, `not-here`, does not exist on this machine. In
+    `read_piece` 4 is the first byte of the piece.
     """
 
     async def main() -> None:

@@ -1,12 +1,12 @@
 """A client from outside finds the nodes of a run by the run's listeners file.
 
-- A client from outside, or guest, is a process that the run did not start, such as a user's
-  command.
-- The listeners file has the run's token, which is a secret of the run's nodes, and the addresses of
-  the nodes that are up.
-- A question is a coroutine that gets the guest's host.
-- `lab` has node processes (`p0`, `p1`) and echo nodes, which report the number of served heartbeats
-  as `records_produced`.
+- A client from outside (a guest) is a process that the run has not started, such as a command of a
+  user.
+- The listeners file has the addresses of the nodes that are up, and the run's token: a secret that
+  the nodes of the run demand.
+- A question is a coroutine that gets the guest's host, that is, its access to the network.
+- `lab` has node processes (`p0`, `p1`) and echo nodes. An echo node reports the number of
+  heartbeats that it has served as `records_produced`.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ def listeners(
 
 
 def beating(count: int = 1) -> Question[list[AnyResponse]]:
-    """Return a question that sends `count` heartbeats to the server, on one connection."""
+    """Return a question that sends `count` heartbeats to the server, all on one connection."""
 
     async def ask_server(host: Host) -> list[AnyResponse]:
         connection = host.connect(SERVER, "admin", setup_timeout_us=10 * SECOND_US)
@@ -78,19 +78,19 @@ def beating(count: int = 1) -> Question[list[AnyResponse]]:
 
 
 async def ask(lab: Lab, question: Question[T]) -> T:
-    """Ask as another process would: on its own loop, in another thread."""
+    """Ask as another process does: on an event loop of its own, in another thread."""
     return await asyncio.to_thread(ask_as_guest, lab.run_dir, question)
 
 
 async def serve(lab: Lab, process_id: str = "p0", incarnation: int = 0) -> None:
-    """Start the server in a process of its own, and write the run's listeners file."""
+    """Start the server in a new process, and write the listeners file of the run."""
     await lab.process(process_id)
     lab.node(process_id, SERVER, incarnation)
     write_listeners(lab.run_dir, listeners(lab.directory))
 
 
 def test_outside_client_is_answered_by_nodes_whose_directory_lacks_it(tmp_path: Path) -> None:
-    """The client sends its own address with its requests; its rows become a file of the trace."""
+    """The client sends its own address with its requests. Its rows are a file of the trace."""
 
     async def body(lab: Lab) -> None:
         await serve(lab)
@@ -106,9 +106,9 @@ def test_outside_client_is_answered_by_nodes_whose_directory_lacks_it(tmp_path: 
 
 
 def test_outside_client_may_return_and_nodes_continue_without_it(tmp_path: Path) -> None:
-    """When a client from outside ends, its connections are closed and no others.
+    """When the client ends, only its own connections are closed.
 
-    It may come a second time, and the server counts no failure.
+    It may come again, and its end is not a failure of the server.
     """
 
     async def body(lab: Lab) -> None:
@@ -125,10 +125,10 @@ def test_outside_client_may_return_and_nodes_continue_without_it(tmp_path: Path)
 
 
 def test_outside_client_finds_a_node_that_restarts_elsewhere_meanwhile(tmp_path: Path) -> None:
-    """A killed broker returns in another process: the file has its new address.
+    """A killed broker starts again in another process, and the file gets its new address.
 
-    1. The client is answered once, then the process of the server stops.
-    2. The client is refused until it reads the new address, and returns the number of refusals.
+    1. The client is answered once. Then the server's process stops.
+    2. The client is refused until it reads the new address. It returns the number of refusals.
     """
 
     async def body(lab: Lab) -> None:
@@ -160,9 +160,9 @@ def test_outside_client_finds_a_node_that_restarts_elsewhere_meanwhile(tmp_path:
 
 
 def test_outside_client_fails_when_the_run_stops_before_the_answer(tmp_path: Path) -> None:
-    """The removal of the listeners file tells the client that the run stops.
+    """The run removes the listeners file when it stops, which tells the client.
 
-    Otherwise the client would wait for 60 s.
+    Otherwise the client would wait for its 60 s.
     """
 
     async def body(lab: Lab) -> None:
@@ -183,7 +183,7 @@ def test_outside_client_fails_when_the_run_stops_before_the_answer(tmp_path: Pat
 
 
 def test_outside_client_with_another_token_is_refused(tmp_path: Path) -> None:
-    """The file of another run, or an old one, gives no access."""
+    """The file of another run, or an old file, must give no access."""
 
     async def body(lab: Lab) -> None:
         await serve(lab)
@@ -197,7 +197,7 @@ def test_outside_client_with_another_token_is_refused(tmp_path: Path) -> None:
 
 
 def test_question_that_breaks_a_task_of_the_outside_client_is_our_failure(tmp_path: Path) -> None:
-    """A task that dies ends the question at once, instead of leaving it to wait for 60 s."""
+    """If a task of the client dies, the question ends, and does not wait for its 60 s."""
 
     async def body(lab: Lab) -> None:
         await serve(lab)
@@ -216,9 +216,9 @@ def test_question_that_breaks_a_task_of_the_outside_client_is_our_failure(tmp_pa
 
 
 def test_listeners_file_is_readable_only_by_its_owner_from_the_first_moment(tmp_path: Path) -> None:
-    """The file has the run's token, so its mode is 0600 before anything is written.
+    """The file has the token, so its mode is 0600 before anything is written.
 
-    A half-written file of another writer may be readable by others; it is replaced, not reused.
+    If another writer has left a half-written file that others may read, it is replaced.
     """
     unfinished = tmp_path / f".{FILE_NAME}.unfinished"
     unfinished.write_text("open to all")
@@ -242,7 +242,7 @@ def test_listeners_file_is_readable_only_by_its_owner_from_the_first_moment(tmp_
 def test_run_without_a_listeners_file_cannot_be_asked(
     tmp_path: Path, content: bytes | None, message: str
 ) -> None:
-    """The run has not started its nodes, or is stopping, or is over."""
+    """The file is missing before the run has started its nodes, while it stops, and after it."""
     if content is not None:
         (tmp_path / FILE_NAME).write_bytes(content)
     with pytest.raises(NoListeners, match=message):

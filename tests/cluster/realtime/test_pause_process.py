@@ -1,8 +1,10 @@
-"""Pauses and controlled shutdowns of nodes that share a NodeProcess with others.
+"""Pauses and controlled shutdowns of single nodes in a NodeProcess with several nodes.
 
-A NodeProcess (`p0`, `p1`) hosts nodes; a paused node stands still while the others of its process
-run. `beat(connection, n)` sends a heartbeat of generation n, 0 by default; `served` lists these
-numbers at the server. `settle` waits 50 ms. The driver is the process that runs the experiment.
+A NodeProcess (`p0`, `p1`) is a process that hosts nodes. A paused node stands still while the other
+nodes of its process run. A frame is one message of a connection.
+
+`beat(connection, n)` sends a heartbeat of generation n, 0 by default; `served` lists the numbers
+that the server has got. `settle` waits 50 ms. The driver is the process that runs the experiment.
 """
 
 import asyncio
@@ -40,7 +42,7 @@ def heartbeat() -> HeartbeatRequest:
 def test_paused_node_keeps_its_connections_open_and_silent(
     tmp_path: Path, client_process: str
 ) -> None:
-    """Kafka's clients notice a SIGSTOP only by a timeout; new connections hang."""
+    """Kafka's clients notice a stopped process only by a timeout. New connections hang, too."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
@@ -64,7 +66,7 @@ def test_paused_node_keeps_its_connections_open_and_silent(
 
 
 def test_pause_spares_the_other_nodes_of_the_process(tmp_path: Path) -> None:
-    """A hundred consumers may share a process: only the paused one stands still."""
+    """A process may host a hundred consumers. Only the paused one stands still."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
@@ -78,11 +80,11 @@ def test_pause_spares_the_other_nodes_of_the_process(tmp_path: Path) -> None:
 
 
 def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path: Path) -> None:
-    """A resumed node acts on its old state first: a Kafka coordinator then expires live members.
+    """A resumed node first acts on its old state, so a Kafka coordinator expires live members.
 
     1. A request arrives during the pause.
-    2. Timers come due: at 2 ms that of a task that sleeps, at 5 ms a plain one, at 10 ms one that
-       cancels the last timer, and at 20 ms this last timer.
+    2. Four timers become due: at 2 ms that of a sleeping task, at 5 ms a plain one, at 10 ms one
+       that cancels the last timer, and at 20 ms the last timer.
     3. At the resume the last timer must not fire, like a session timer that was cancelled.
     """
 
@@ -124,10 +126,9 @@ def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path
 def test_resumed_node_handles_frames_of_a_cut_after_timers_and_before_later_frames(
     tmp_path: Path,
 ) -> None:
-    """The cut ends during the pause; its frames are handled after the due timers, as all frames.
+    """A cut ends during the pause, so its frames wait until the due timers have fired.
 
-    The cut's frames were sent before those that arrived during the pause, so they are handled
-    first.
+    They were sent before the frames that arrived during the pause, so they come before these.
     """
 
     async def body(lab: Lab) -> None:
@@ -150,27 +151,27 @@ def test_resumed_node_handles_frames_of_a_cut_after_timers_and_before_later_fram
 
         selector = Selector(sources=(CLIENT,), destinations=(SERVER,))
         process.set_link_rules([LinkRule(rule_id="cut", selector=selector, effect=Cut())])
-        # The cut holds the request of `early`. Then the node pauses, and the cut ends. The request
-        # of `late` arrives during the pause.
+        # The request of `early` is held back by the cut. Then the node is paused, and the cut ends.
+        # The request of `late` arrives during the pause.
         for connection in (early, late):
             connection.send(heartbeat(), timeout_us=SECOND_US, on_response=lambda _: None)
             await settle()
             if connection is early:
                 process.pause_node(SERVER)
                 process.set_link_rules(())
-        await asyncio.sleep(0.2)  # the sleeper's timer comes due
+        await asyncio.sleep(0.2)  # the timer of the sleeper becomes due
         assert story == []
 
         process.resume_node(SERVER)
         await settle()
-        # Requests 0 and 1 are the two beats above; 2 is of `early`, 3 of `late`.
+        # Requests 0 and 1 are the two beats above, 2 is the one of `early`, 3 the one of `late`.
         assert story == ["the sleeper woke", "served 2", "served 3"]
 
     in_lab(tmp_path, body)
 
 
 def test_frames_that_arrived_during_a_pause_precede_later_ones(tmp_path: Path) -> None:
-    """A connection is a TCP stream: frames after the resume must not overtake."""
+    """A connection keeps the order of its frames, so frames after the resume must not overtake."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
@@ -189,7 +190,7 @@ def test_frames_that_arrived_during_a_pause_precede_later_ones(tmp_path: Path) -
 
 
 def test_node_paused_twice_stands_still_until_it_is_resumed_again(tmp_path: Path) -> None:
-    """A pause right after a resume must keep the frames that the first pause held."""
+    """A pause right after a resume must keep the frames that wait since the first pause."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
@@ -206,7 +207,7 @@ def test_node_paused_twice_stands_still_until_it_is_resumed_again(tmp_path: Path
         assert server.served == [0]
 
         process.resume_node(SERVER)
-        process.resume_node(SERVER)  # of a node that is not paused: does nothing
+        process.resume_node(SERVER)  # does nothing, because the node is not paused
         await waiting
         assert server.served == [0, 1]
 
@@ -214,9 +215,9 @@ def test_node_paused_twice_stands_still_until_it_is_resumed_again(tmp_path: Path
 
 
 def test_paused_client_learns_after_the_pause_that_its_server_died(tmp_path: Path) -> None:
-    """The kernel of a paused client has the end of the connection long before the client resumes.
+    """The client's kernel knows the end of the connection long before the client resumes.
 
-    The client handles this end at the resume, after its timers and waiting frames.
+    The client handles this end at the resume, after its due timers and the waiting frames.
     """
 
     async def body(lab: Lab) -> None:
@@ -238,7 +239,7 @@ def test_paused_client_learns_after_the_pause_that_its_server_died(tmp_path: Pat
 
 
 def test_crash_of_a_paused_node_ends_every_connection_to_it(tmp_path: Path) -> None:
-    """The kernel also resets connections that were not accepted yet."""
+    """The kernel also resets connections that the node has not accepted yet."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
@@ -254,7 +255,7 @@ def test_crash_of_a_paused_node_ends_every_connection_to_it(tmp_path: Path) -> N
         process.crash_node(SERVER)
         await closed(old)
         await closed(new)
-        assert client.host.now_us() < 5 * SECOND_US  # so no timeout of 10 s ended them
+        assert client.host.now_us() < 5 * SECOND_US  # so it was not the timeout of 10 s
 
         with pytest.raises(SimulationError, match="broker-0 is not alive"):
             process.resume_node(SERVER)
@@ -266,7 +267,7 @@ def test_crash_of_a_paused_node_ends_every_connection_to_it(tmp_path: Path) -> N
 
 
 def test_paused_node_has_flushed_its_trace_and_writes_no_row(tmp_path: Path) -> None:
-    """Readers of a running run's files must not wait for a stopped process's rows."""
+    """The files of a run can be read while it runs; rows of a stopped process must be in them."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
@@ -276,7 +277,7 @@ def test_paused_node_has_flushed_its_trace_and_writes_no_row(tmp_path: Path) -> 
         await beat(connection)
 
         waiting = asyncio.ensure_future(beat(connection, 1))
-        await asyncio.sleep(0)  # the request is sent
+        await asyncio.sleep(0)  # lets the client send the request
 
         process.pause_node(CLIENT)
         rows = lab.rows(CLIENT)
@@ -296,7 +297,7 @@ async def asked_to_stop(node: EchoNode) -> None:
 
 
 def finish(node: EchoNode) -> None:
-    """End the node's shutdown, as a broker does when its leaders have moved."""
+    """End the shutdown of a node, as a broker does when its leaderships have moved."""
     assert node.on_done is not None
     node.on_done()
 
@@ -304,7 +305,7 @@ def finish(node: EchoNode) -> None:
 def test_node_in_shutdown_serves_until_it_has_finished_and_then_disconnects(
     tmp_path: Path,
 ) -> None:
-    """SIGTERM's order: leaders move while the broker still answers, then its sockets close."""
+    """As after SIGTERM, a broker answers while its leaderships move. Then its sockets close."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
@@ -335,14 +336,14 @@ def test_node_in_shutdown_serves_until_it_has_finished_and_then_disconnects(
 def test_node_killed_during_its_shutdown_is_reported_to_the_driver(
     tmp_path: Path, end: str
 ) -> None:
-    """The driver waits for the end of the shutdown, and must not wait for a dead node."""
+    """The driver waits for the end of the shutdown. It must not wait for a dead node."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
         server = lab.node("p0", SERVER)
         stopping = asyncio.ensure_future(process.shut_down_node(SERVER))
         await asked_to_stop(server)
-        # A crash or stop must end a paused node, too.
+        # The node is also paused. A crash or a stop must end it nevertheless.
         process.pause_node(SERVER)
 
         if end == "crash":
@@ -350,7 +351,8 @@ def test_node_killed_during_its_shutdown_is_reported_to_the_driver(
         else:
             await process.stop()
 
-        # True: the node was stopped in order; False: it crashed. A late end changes nothing.
+        # The result is True if the node was stopped in order, and False if it crashed. That its
+        # shutdown then ends, too, changes nothing.
         assert await stopping is (end == "stop")
         finish(server)
         await settle()

@@ -1,8 +1,9 @@
-"""NodeProcess and RealHost: nodes within a process and in two, and their ends.
+"""NodeProcess and RealHost: nodes in one process and in two, and how they end.
 
-A NodeProcess (`p0`, `p1`) hosts nodes; here all are objects in one process of Python.
-`beat(connection, n)` sends a heartbeat of generation n, 0 by default; `served` lists these numbers
-at the server. `lab.directory` has the process of each node, and `lab.push` sends it to all.
+A NodeProcess (`p0`, `p1`) is a process that hosts nodes; here all of them are objects in one
+process of Python. A RealHost gives a node its clock and network. `beat(connection, n)` sends a
+heartbeat of generation n, 0 by default; `served` lists the numbers that the server has got.
+`lab.directory` has the process of each node; `lab.push` sends it to all processes.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ from tests.support.harness.process_lab import (
 
 @pytest.mark.parametrize("client_process", ["p0", "p1"], ids=["same-process", "over-tcp"])
 def test_request_to_another_node_is_answered_in_order(tmp_path: Path, client_process: str) -> None:
-    """A node must not notice whether its peer shares its process."""
+    """A node must not notice whether its peer is in the same process."""
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")
@@ -52,7 +53,7 @@ def test_request_to_another_node_is_answered_in_order(tmp_path: Path, client_pro
 
 @pytest.mark.parametrize("known", [False, True], ids=["unknown-name", "process-without-the-node"])
 def test_connection_to_a_node_that_is_down_is_refused_at_once(tmp_path: Path, known: bool) -> None:
-    """Kafka's client learns of a dead broker by ECONNREFUSED, not by a timeout."""
+    """As with Kafka, a client learns of a dead broker by a refusal, and not by a timeout."""
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")
@@ -64,8 +65,8 @@ def test_connection_to_a_node_that_is_down_is_refused_at_once(tmp_path: Path, kn
         with pytest.raises(Disconnected):
             await beat(connect(client))
 
-        client.host.trace(TraceEvent(kind=TraceKind.RUN_STAGE))  # the host is alive
-        # No timeout of 10 s was needed.
+        client.host.trace(TraceEvent(kind=TraceKind.RUN_STAGE))  # would raise on a dead host
+        # The timeout of 10 s was not needed.
         assert client.host.now_us() < 5 * SECOND_US
 
     in_lab(tmp_path, body)
@@ -74,13 +75,13 @@ def test_connection_to_a_node_that_is_down_is_refused_at_once(tmp_path: Path, kn
 def test_connection_to_a_dead_process_ends_although_the_directory_forgot_it(
     tmp_path: Path,
 ) -> None:
-    """The failure of a dial must be reported although its address has no node any more.
+    """A failure to connect must be reported, although no node has the address any more.
 
     1. A process is killed.
-    2. A client connects, by its old address.
+    2. A client connects to its address.
     3. The control plane removes the node from the directory.
-    4. The dial is refused. Without a report the client waits for its setup timeout of 10 s (seen on
-       Ray: one member of twelve missed a failover like this).
+    4. The connection is refused. Without a report the client would wait for its setup timeout of
+       10 s. This was seen on Ray: one member of twelve missed a failover.
     """
 
     async def body(lab: Lab) -> None:
@@ -104,7 +105,7 @@ def test_connection_to_a_dead_process_ends_although_the_directory_forgot_it(
 def test_process_that_ends_disconnects_its_peers_and_is_refused_afterwards(
     tmp_path: Path,
 ) -> None:
-    """The sockets of a dead process end, and with them every connection to its nodes."""
+    """The sockets of a dead process end, and with them each connection to its nodes."""
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")
@@ -127,10 +128,10 @@ def test_process_that_ends_disconnects_its_peers_and_is_refused_afterwards(
 def test_node_restarted_in_another_process_is_reached_there(
     tmp_path: Path, forgotten: bool
 ) -> None:
-    """After the directory's change no frame goes to or comes from the old process.
+    """After a change of the directory no frame goes to the old process, and none comes from it.
 
-    A machine without power sends nothing, so links to it are still open when the node is up
-    elsewhere. The later end of these links must not end connections with the new incarnation.
+    A machine that loses power sends nothing, so links to it are still open when the node is up in
+    another process. Their later end must not end connections to the new incarnation.
     """
 
     async def body(lab: Lab) -> None:
@@ -145,11 +146,11 @@ def test_node_restarted_in_another_process_is_reached_there(
             lab.push()
 
         successor = lab.node("p2", SERVER, incarnation=1)
-        assert old.is_closed  # by the change of the directory; the socket is still open
+        assert old.is_closed  # because of the new directory; the socket itself is still open
         new = connect(client)
         await beat(new, 7)
         assert successor.served == [7]
-        await lab.processes["p0"].stop()  # the late end of the old links
+        await lab.processes["p0"].stop()  # ends the old links late
         await beat(new, 8)
 
     in_lab(tmp_path, body)
@@ -159,7 +160,7 @@ def test_node_restarted_in_another_process_is_reached_there(
 def test_node_crashed_alone_resets_its_connections_and_spares_its_neighbours(
     tmp_path: Path, client_process: str
 ) -> None:
-    """A consumer that shares a process can be killed alone, as if it had a process of its own."""
+    """A consumer in a process with others can be killed as if it had a process of its own."""
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")
@@ -187,7 +188,7 @@ def test_node_crashed_alone_resets_its_connections_and_spares_its_neighbours(
 
 
 def test_crash_of_a_node_that_is_not_alive_is_refused(tmp_path: Path) -> None:
-    """A fault without a target must not count as one; a node has one incarnation at a time."""
+    """A fault that hits nothing must not count. A node must have one incarnation at a time."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
@@ -201,7 +202,7 @@ def test_crash_of_a_node_that_is_not_alive_is_refused(tmp_path: Path) -> None:
 
 
 def test_host_of_a_crashed_node_refuses_every_call(tmp_path: Path) -> None:
-    """Cleanup code of a dead incarnation must not reach other nodes: it would send LeaveGroup."""
+    """Otherwise the cleanup code of a dead member could still send LeaveGroup."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
@@ -239,7 +240,8 @@ def test_host_of_a_crashed_node_refuses_every_call(tmp_path: Path) -> None:
 
         await beat(connect(lab.node("p0", OTHER)), 3)
         assert server.served == [1, 3]
-        # Only the first task's `finally` block ran. Its request was refused, which is no failure.
+        # Only the `finally` block of the first task has run. Its request was refused, which is not
+        # a failure of the node.
         assert acts_after_death == ["tried to send"]
         assert process.failures == []
 
@@ -293,7 +295,7 @@ def test_failure_inside_a_node_is_traced_and_reaches_the_process(
 
 
 def test_node_that_cannot_start_is_an_error_of_the_start(tmp_path: Path) -> None:
-    """The run must not begin without it, and the name must be free for another attempt."""
+    """The run must not begin without the node. Its name must be free for another attempt."""
 
     class Broken(EchoNode):
         def start(self) -> None:
@@ -313,7 +315,7 @@ def test_node_that_cannot_start_is_an_error_of_the_start(tmp_path: Path) -> None
 def test_row_of_a_message_is_in_the_file_before_the_message_arrives(
     tmp_path: Path,
 ) -> None:
-    """`kill -9` of a node loses no row about a message that another node has received."""
+    """If a node is killed, its trace has a row for each message that another node has received."""
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")
@@ -332,14 +334,14 @@ def test_row_of_a_message_is_in_the_file_before_the_message_arrives(
 
         for number in range(5):
             await beat(connection, number)
-        # The first row is that of the beat before `count_rows` served.
+        # The first row belongs to the beat that was sent before `count_rows` served.
         assert seen == [2, 3, 4, 5, 6]
 
     in_lab(tmp_path, body)
 
 
 def test_refused_caller_is_logged_and_traced(tmp_path: Path) -> None:
-    """Otherwise a wrong configuration would look like a broken network."""
+    """A wrong configuration would otherwise look like a broken network."""
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")
@@ -347,7 +349,7 @@ def test_refused_caller_is_logged_and_traced(tmp_path: Path) -> None:
         server, client = lab.node("p0", SERVER), lab.node("p1", CLIENT)
         with pytest.raises(Disconnected):
             await beat(connect(client))
-        # The listener still serves others.
+        # The process still serves other callers.
         neighbour = lab.node("p0", OTHER)
         await beat(connect(neighbour), 4)
         assert server.served == [4]
@@ -364,7 +366,7 @@ def test_refused_caller_is_logged_and_traced(tmp_path: Path) -> None:
 
 
 def test_trace_of_an_incarnation_is_numbered_and_ends_with_the_stop(tmp_path: Path) -> None:
-    """Readers merge by (time, node, incarnation, seq): none may be missing or decrease."""
+    """Readers merge rows by (time, node, incarnation, seq), so these must be complete and grow."""
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")
@@ -381,7 +383,7 @@ def test_trace_of_an_incarnation_is_numbered_and_ends_with_the_stop(tmp_path: Pa
 
 
 def test_cancelled_host_timer_does_not_fire_and_sleeps_end_in_order(tmp_path: Path) -> None:
-    """Timers are Kafka's session and rebalance timers: a wrong one removes members."""
+    """Sessions and rebalances of Kafka are timers. A wrong timer would remove members."""
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")

@@ -1,7 +1,7 @@
-"""Pauses and resumes that reach a process in another order than they were given.
+"""Pauses and resumes that reach a process in another order than they were given in.
 
-The runtime gives each pause and resume of a run the next number as its order. Ray may deliver two
-calls of one actor in either order.
+The runtime numbers the pauses and resumes of a run; the number is their order. Ray may deliver two
+calls of one actor (a process on Ray) in either order.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from protocol.ids import NodeName, broker_name
 
 BROKER_0, BROKER_1 = broker_name(0), broker_name(1)
 OLD_STATE = ControlState(version=-1, directory={}, rules=())
-"""A state that is not newer than the one in force, so that the service does not apply it."""
+"""A state that is not newer than the present one, so the service must not apply it."""
 
 
 class RecordingProcess:
-    """Records which nodes are paused and resumed."""
+    """Stands for a NodeProcess, and records which nodes are paused and resumed."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, NodeName]] = []
