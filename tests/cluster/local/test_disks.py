@@ -1,4 +1,4 @@
-"""Disks of nodes that share a process: a dead node writes nothing."""
+"""Disks of nodes that share one process: a node that has ended must not write any more."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +15,9 @@ PARTITION = offsets_partition(0)
 
 
 def test_an_ended_incarnation_writes_no_more(tmp_path: Path) -> None:
-    """The number of a closed file descriptor may belong to another file by now.
+    """A task of the ended incarnation (life of a node) may still try to write.
 
-    A write of a task of the ended incarnation would reach that file.
+    The number of its closed file descriptor may belong to another file by then.
     """
     disk = LocalDisk(tmp_path, "broker-0-0")
     log = disk.storage.log(PARTITION)
@@ -49,7 +49,7 @@ def test_an_ended_incarnation_writes_no_more(tmp_path: Path) -> None:
 def test_no_call_reaches_the_system_after_the_end(
     tmp_path: Path, call: Callable[[MortalFiles, Path], object]
 ) -> None:
-    """Each call raises before it has any effect."""
+    """Each call raises before it has an effect."""
     files = MortalFiles("broker-0-0")
     files.end()
     with pytest.raises(HostDead):

@@ -1,11 +1,11 @@
-"""LocalRuntime with fake nodes: lives in one process, disks that outlive them, failures.
+"""LocalRuntime with fake nodes: lives of nodes in one process, their disks, and failures.
 
-LocalRuntime runs all nodes of a cluster in this process, in real time.
+LocalRuntime runs all nodes of a cluster in the test's process, in real time.
 
 - A fake consumer sends heartbeats to one broker after the other.
-- For each heartbeat a fake broker appends a batch to its disk. It never flushes, and reports the
-  number of its batches as the generation of a group `g`.
-- A killed node that is started again is its next incarnation.
+- For each heartbeat a fake broker appends a batch to its disk, which it never flushes. It reports
+  the number of its batches as the generation of a group `g`.
+- An incarnation is one life of a node: a killed node that is started again is the next one.
 """
 
 import asyncio
@@ -90,7 +90,7 @@ class Lab:
         )
 
     def play(self, story: Callable[["Lab"], Coroutine[Any, Any, None]]) -> None:
-        """Start the cluster, play the story, and stop twice: the second stop has no effect."""
+        """Start the cluster, play the story, and stop twice; the second stop must do nothing."""
 
         async def experiment() -> None:
             await self.runtime.start()
@@ -104,7 +104,7 @@ class Lab:
         assert self.runtime.failures() == ()
 
     async def appended(self, broker: NodeName) -> int:
-        """Return the number of batches that a broker's status has; 0 if the broker is silent."""
+        """Return the number of batches in a broker's status; 0 if the broker does not answer."""
         status = await self.runtime.status()
         return sum(
             group.generation
@@ -113,17 +113,17 @@ class Lab:
         )
 
     def bytes_on_disk(self, broker: NodeName) -> int:
-        """Return the length of a broker's log file."""
+        """Return the length of a broker's log file, in bytes."""
         return (self.run_dir / "disks" / broker / "__consumer_offsets-0.log").stat().st_size
 
     async def until_appended(self, count: int, broker: NodeName) -> int:
-        """Wait until a broker has `count` batches; return how many it has."""
+        """Wait until a broker has at least `count` batches, and return how many it has."""
         while (found := await self.appended(broker)) < count:
             await self.runtime.sleep(20 * MS)
         return found
 
     async def state_of(self, node: NodeName) -> NodeState:
-        """Return the runtime's state of a node."""
+        """Return the state that the runtime has for a node."""
         return (await self.runtime.status()).nodes[node]
 
 
@@ -133,7 +133,7 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def test_a_crash_ends_one_node_and_its_disk_outlives_it(lab: Lab) -> None:
-    """The process continues: the node has no pid of its own."""
+    """Only the node ends, and not the process, so the fault has no pid."""
 
     async def story(lab: Lab) -> None:
         runtime = lab.runtime
@@ -168,19 +168,19 @@ def test_a_crash_ends_one_node_and_its_disk_outlives_it(lab: Lab) -> None:
         if row.time_us >= killed.time_us
     )
     assert lost.error == "DISCONNECTED"
-    # The client learns of the death from the closed socket, before any timeout.
+    # The client learns of the death from the closed connection, before any timeout.
     assert lost.time_us - killed.time_us < SECOND_US
 
 
 def test_a_paused_node_does_nothing_until_it_is_resumed(lab: Lab) -> None:
-    """A pause holds back the node's timers and frames: its disk does not grow."""
+    """During a pause the node's timers and frames wait, so its disk does not grow."""
 
     async def story(lab: Lab) -> None:
         runtime = lab.runtime
         await lab.until_appended(3, VICTIM)
         await runtime.pause(VICTIM)
         assert await lab.state_of(VICTIM) is NodeState.PAUSED
-        assert await lab.appended(VICTIM) == 0  # a paused node answers no query of its status
+        assert await lab.appended(VICTIM) == 0  # a paused node does not answer
         with pytest.raises(UnknownNode, match="broker-1 is paused and cannot be paused"):
             await runtime.pause(VICTIM)
 
@@ -197,7 +197,7 @@ def test_a_paused_node_does_nothing_until_it_is_resumed(lab: Lab) -> None:
 
 
 def test_a_power_loss_keeps_only_flushed_data(lab: Lab) -> None:
-    """Fake brokers never flush: the power loss leaves no batch, a crash leaves all."""
+    """Fake brokers never flush. So a power loss leaves no batch, while a crash leaves all."""
 
     async def story(lab: Lab) -> None:
         await lab.until_appended(3, VICTIM)
@@ -212,7 +212,7 @@ def test_a_power_loss_keeps_only_flushed_data(lab: Lab) -> None:
 
 
 def test_a_node_can_be_started_on_an_empty_disk(lab: Lab) -> None:
-    """`empty_disk` simulates a broker whose disk was replaced."""
+    """`empty_disk` stands for a broker whose disk was replaced."""
 
     async def story(lab: Lab) -> None:
         await lab.until_appended(3, VICTIM)
@@ -224,10 +224,10 @@ def test_a_node_can_be_started_on_an_empty_disk(lab: Lab) -> None:
 
 
 def test_a_node_that_is_asked_to_stop_is_down_when_it_has_finished(lab: Lab) -> None:
-    """`shut_down` returns at once; the node finishes its shutdown by itself.
+    """`shut_down` returns when the shutdown has begun. The node ends it by itself.
 
-    Incarnation 0 has five rows NODE_STOPPED: one of this node, and, at the end of the run, those of
-    the controller, the other broker and two consumers. The restarted node is incarnation 1.
+    The first incarnations have five rows NODE_STOPPED. One is of this shutdown. The others are from
+    the end of the run: of the controller, the other broker and two consumers.
     """
 
     async def story(lab: Lab) -> None:
@@ -243,7 +243,7 @@ def test_a_node_that_is_asked_to_stop_is_down_when_it_has_finished(lab: Lab) -> 
 
 
 def test_link_rules_and_resets_reach_nodes_of_one_process(lab: Lab) -> None:
-    """Nodes of one process have no sockets between them, but the same links for faults."""
+    """Nodes of one process have no sockets between them, but faults hit their links, too."""
     clients, brokers = (CONSUMER, NodeName("consumer-1")), (SURVIVOR, VICTIM)
 
     async def story(lab: Lab) -> None:
@@ -254,7 +254,7 @@ def test_link_rules_and_resets_reach_nodes_of_one_process(lab: Lab) -> None:
 
         cut = Selector(sources=clients, destinations=brokers)
         await runtime.set_link_rules([LinkRule(rule_id="1", selector=cut, effect=Cut())])
-        await runtime.sleep(SECOND_US // 10)  # frames in flight have arrived
+        await runtime.sleep(SECOND_US // 10)  # long enough for frames in flight to arrive
         sizes = [lab.bytes_on_disk(broker) for broker in brokers]
         await runtime.sleep(SECOND_US)
         assert [lab.bytes_on_disk(broker) for broker in brokers] == sizes
@@ -266,7 +266,7 @@ def test_link_rules_and_resets_reach_nodes_of_one_process(lab: Lab) -> None:
 
 
 def test_clients_from_outside_learn_which_nodes_are_up(lab: Lab) -> None:
-    """The run's listeners file has the nodes that are up, and is removed at the end."""
+    """The listeners file of the run has the nodes that are up. It is removed at the end."""
 
     async def story(lab: Lab) -> None:
         assert VICTIM in read_listeners(lab.run_dir).directory
@@ -279,9 +279,9 @@ def test_clients_from_outside_learn_which_nodes_are_up(lab: Lab) -> None:
 
 
 def test_stop_returns_the_whole_trace_once_and_leaves_no_process(lab: Lab) -> None:
-    """The run ends with a killed and a paused node; all rows are in one order, none is lost.
+    """The run ends with a killed and a paused node. All its rows are there, in one order.
 
-    `Lab.play` stops the cluster twice, which must not repeat anything.
+    `Lab.play` stops the cluster twice. The second stop must not repeat anything.
     """
 
     async def story(lab: Lab) -> None:
@@ -292,7 +292,7 @@ def test_stop_returns_the_whole_trace_once_and_leaves_no_process(lab: Lab) -> No
     lab.play(story)
     report = lab.runtime.trace_report
     assert report is not None
-    assert (report.rows, report.lost) == (len(lab.rows), {})  # `lost`: by node
+    assert (report.rows, report.lost) == (len(lab.rows), {})  # no node has lost rows
     assert lab.rows == sorted(lab.rows, key=lambda r: (r.time_us, r.node, r.incarnation, r.seq))
     stopped = [row.node for row in lab.rows if row.kind == TraceKind.NODE_STOPPED]
     assert sorted(stopped) == ["broker-0", "broker-1", "consumer-1", "controller-100"]
@@ -301,7 +301,7 @@ def test_stop_returns_the_whole_trace_once_and_leaves_no_process(lab: Lab) -> No
 
 
 def test_failure_of_the_tool_ends_the_run_and_is_reported(tmp_path: Path) -> None:
-    """A failure by our own bug must not be mistaken for behaviour of Kafka."""
+    """A failure by a bug of ours must not be taken for behaviour of Kafka."""
     runtime = LocalRuntime(
         fake_spec(brokers=1, consumers=1),
         seed=1,
@@ -329,7 +329,7 @@ def test_failure_of_the_tool_ends_the_run_and_is_reported(tmp_path: Path) -> Non
 
 
 def test_node_that_cannot_start_is_named_and_all_others_are_stopped(tmp_path: Path) -> None:
-    """A run must not continue with a part of its cluster."""
+    """A run must not continue with only a part of its cluster."""
     runtime = LocalRuntime(
         fake_spec(brokers=1, consumers=1),
         seed=1,

@@ -1,7 +1,7 @@
-"""The layout: processes of nodes, and machines of processes, as pure functions.
+"""The layout of a cluster on Ray: which nodes share a process, and on which machine it runs.
 
-`plan_processes(cluster)` returns the plan of each process; `place(plans, machines)` maps each
-process to one of Ray's machines.
+`plan_processes(cluster)` returns a plan for each process. `place(plans, machines)` returns the
+machine of each process, out of Ray's machines.
 """
 
 import pytest
@@ -43,7 +43,7 @@ def spec(*consumers: ConsumerSpec, brokers: int = 3, producers: int = 1) -> Clus
 
 
 def test_plan_gives_every_server_a_process_and_clients_one_together() -> None:
-    """The kill of a broker hits no other node; a hundred consumers need few processes."""
+    """The kill of a broker must hit no other node. A hundred consumers must need few processes."""
     plans = {plan.name: plan for plan in plan_processes(spec(consumer(0), consumer(1)))}
     assert list(plans) == ["controller-100", "broker-0", "broker-1", "broker-2", "clients-0"]
     assert node_names(plans["broker-1"]) == ("broker-1",)
@@ -52,18 +52,18 @@ def test_plan_gives_every_server_a_process_and_clients_one_together() -> None:
 
 
 def test_plan_isolates_the_marked_consumers_and_distributes_the_others() -> None:
-    """`isolate: true` gives a consumer a process that can be killed or stopped for real."""
+    """With `isolate: true` a consumer has a process of its own, which can be killed or stopped."""
     count = CONSUMERS_PER_PROCESS + 2
     consumers = [consumer(i, isolate=i == 1) for i in range(count)]
     plans = {plan.name: plan for plan in plan_processes(spec(*consumers))}
     assert node_names(plans["consumer-1"]) == ("consumer-1",)
-    # One consumer is isolated; of the others, one does not fit into the first process.
+    # One consumer is isolated. Of the others, one does not fit into the first shared process.
     assert len(plans["clients-0"].nodes) == CONSUMERS_PER_PROCESS
     assert node_names(plans["clients-1"]) == (f"consumer-{count - 1}", "producer-0")
 
 
 def test_plan_starts_the_process_of_a_late_isolated_consumer_late() -> None:
-    """Shared processes run from the start, so that a join needs no process start."""
+    """Shared processes run from the start, so a late consumer in them needs no new process."""
     consumers = (
         consumer(0, starts_later=True),
         consumer(1, isolate=True),
@@ -78,7 +78,7 @@ def test_plan_starts_the_process_of_a_late_isolated_consumer_late() -> None:
 
 
 def test_plan_without_clients_has_a_process_for_the_administrator() -> None:
-    """Committed offsets must be readable although every consumer is isolated."""
+    """The administrator, which reads committed offsets, needs a process also in this case."""
     plans = plan_processes(spec(producers=0))
     assert plans[-1].name == "clients-0"
     assert plans[-1].nodes == ()
@@ -87,12 +87,12 @@ def test_plan_without_clients_has_a_process_for_the_administrator() -> None:
 
 @pytest.mark.parametrize("machines", [1, 2, 3, 5])
 def test_place_spreads_brokers_before_anything_else(machines: int) -> None:
-    """The loss of a machine must not hit two brokers while another machine has none."""
+    """The loss of a machine must not hit two brokers while another machine has no broker."""
     names = [f"m{i}" for i in range(machines)]
     placed = place(plan_processes(spec(consumer(0))), names)
     brokers = [placed[f"broker-{i}"] for i in range(3)]
     assert len(dict.fromkeys(brokers)) == min(machines, 3)
-    assert len(placed) == 5  # a controller, three brokers, the clients
+    assert len(placed) == 5  # the controller, three brokers, and the process of the clients
 
 
 def test_place_without_a_machine_is_refused() -> None:
@@ -102,9 +102,9 @@ def test_place_without_a_machine_is_refused() -> None:
 
 
 def test_machines_of_the_experiment_keep_their_nodes_together() -> None:
-    """The experiment has three machines, Ray has two: the third is placed on the first again.
+    """The experiment has three machines and Ray has two, so the third shares the first of Ray's.
 
-    Clients of two machines never share a process.
+    Clients of two machines of the experiment never share a process.
     """
     placed = (
         ("broker-0", "controller-100", "consumer-1"),

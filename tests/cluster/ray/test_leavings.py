@@ -1,4 +1,4 @@
-"""Files of Ray that a killed process of ours left are removed, all others are kept."""
+"""Files of Ray that a killed process of ours has left are removed, and no other files."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.support.harness.abandoned_folders import (
 
 
 def test_folder_of_a_dead_process_is_removed_and_no_other(tmp_path: Path) -> None:
-    """A live Ray of another user must keep its files."""
+    """The files of a Ray that still runs, perhaps of another user, must stay."""
     check_only_abandoned_folders_are_removed(
         tmp_path,
         "session_",
@@ -21,7 +21,7 @@ def test_folder_of_a_dead_process_is_removed_and_no_other(tmp_path: Path) -> Non
 
 
 def test_removed_session_removes_the_link_to_it(tmp_path: Path) -> None:
-    """A dangling link would be one more leftover; a link to another session is kept."""
+    """A link to a removed session would be left over, too. A link to another session stays."""
     first, second = (make_folder(tmp_path, f"session_{n}") for n in (1, 2))
     (tmp_path / "session_latest").symlink_to(first)
     remove_session(second)

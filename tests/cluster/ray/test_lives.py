@@ -1,11 +1,11 @@
-"""RayLives on a fleet of fake processes: the state after a cancelled or failed act.
+"""RayLives on fake processes: the states of nodes after an act that was cancelled or has failed.
 
-- `lab.lives` starts, kills, pauses and resumes nodes; an act is one of these calls.
-- `lab.fleet` has a fake process for each of three plans: controller, broker (NODE) and clients.
-- `lab.fleet.trouble[call]` is an error that the processes' call of that name raises, or None: then
-  the call hangs.
+- `lab.lives` starts, kills, pauses and resumes nodes. An act is one of these calls.
+- `lab.fleet` has three fake processes: of the controller, of a broker (NODE), and of the clients.
+- `lab.fleet.trouble[call]` is an error that the processes raise in the call of that name. If it is
+  None, the call hangs.
 
-Real processes, real signals and Ray itself are in the other modules of tests/cluster/ray.
+The other modules of tests/cluster/ray test real processes, real signals and Ray itself.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from tests.support.harness.fake_fleet import NODE, LivesLab
 
 
 def in_lab(tmp_path: Path, body: Callable[[LivesLab], Coroutine[Any, Any, None]]) -> None:
-    """Run `body` in a lab whose nodes are up."""
+    """Run `body` in a lab in which all nodes are up."""
 
     async def main() -> None:
         lab = LivesLab(tmp_path)
@@ -35,7 +35,7 @@ def in_lab(tmp_path: Path, body: Callable[[LivesLab], Coroutine[Any, Any, None]]
 
 
 async def cut_short(act: Coroutine[Any, Any, Any]) -> None:
-    """Begin an act, let it run up to the call that hangs, and cancel it, as a Ctrl-C does."""
+    """Begin an act, let it run until it hangs, and cancel it, as Ctrl-C does."""
     task = asyncio.ensure_future(act)
     for _ in range(20):
         await asyncio.sleep(0)
@@ -46,9 +46,9 @@ async def cut_short(act: Coroutine[Any, Any, Any]) -> None:
 
 @pytest.mark.parametrize("end", ["cut short", "failed"])
 def test_process_whose_node_did_not_start_is_ended(tmp_path: Path, end: str) -> None:
-    """The order to start may still arrive at this process: two nodes would then use one disk.
+    """The process may still get the order to start the node. Then two nodes would use one disk.
 
-    So the process is ended before another incarnation is started.
+    So the process is ended before the next incarnation (life) of the node is started.
     """
 
     async def body(lab: LivesLab) -> None:
@@ -74,7 +74,7 @@ def test_process_whose_node_did_not_start_is_ended(tmp_path: Path, end: str) -> 
 
 
 def test_outside_clients_find_the_nodes_until_the_run_stops(tmp_path: Path) -> None:
-    """The file lists the nodes that are up, and no node once the run begins to stop."""
+    """The listeners file has the nodes that are up, and is removed when the run begins to stop."""
 
     async def body(lab: LivesLab) -> None:
         names = {*lab.lives.states(), ADMIN_NODE}
@@ -93,7 +93,7 @@ def test_outside_clients_find_the_nodes_until_the_run_stops(tmp_path: Path) -> N
 
 
 def test_cancelled_pause_can_be_undone(tmp_path: Path) -> None:
-    """After a cancelled pause the process may be stopped, so it counts as paused until a resume."""
+    """Its process may have been stopped, so the node counts as paused until it is resumed."""
 
     async def body(lab: LivesLab) -> None:
         lab.fleet.trouble["pause_node"] = None
@@ -107,9 +107,9 @@ def test_cancelled_pause_can_be_undone(tmp_path: Path) -> None:
 
 
 def test_pause_of_a_process_that_died_by_itself_is_refused(tmp_path: Path) -> None:
-    """The watcher of the process reports its death; until then the node counts as up.
+    """Until the watcher of the process reports its death, the node counts as up.
 
-    ActorGone is what Ray raises for a dead process.
+    ActorGone is the error of Ray for a dead process.
     """
 
     async def body(lab: LivesLab) -> None:
@@ -123,9 +123,9 @@ def test_pause_of_a_process_that_died_by_itself_is_refused(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("call", ["shut_down_node", "control"])
 def test_failure_of_a_shutdown_in_the_background_is_reported(tmp_path: Path, call: str) -> None:
-    """A shutdown continues in the background, where no caller awaits it.
+    """A shutdown goes on in the background, where no caller waits for it.
 
-    Its error must become a failure of the run, or the node would never be down.
+    Its error must be a failure of the run, because the node would never become down.
     """
 
     async def body(lab: LivesLab) -> None:
@@ -142,7 +142,7 @@ def test_failure_of_a_shutdown_in_the_background_is_reported(tmp_path: Path, cal
 def test_nodes_that_cannot_be_stopped_are_reported_and_their_process_is_ended(
     tmp_path: Path,
 ) -> None:
-    """A node may fail to stop, for example on a full disk; its process is ended all the same."""
+    """A node may fail to stop, for example on a full disk. Its process is ended nevertheless."""
 
     async def body(lab: LivesLab) -> None:
         lab.fleet.trouble["stop"] = OSError("planted")
@@ -160,9 +160,9 @@ def test_nodes_that_cannot_be_stopped_are_reported_and_their_process_is_ended(
 def test_kill_of_a_process_that_just_shut_down_succeeds(
     tmp_path: Path,
 ) -> None:
-    """A node in its shutdown may end before the kill arrives, which is no failure.
+    """A node may end its shutdown just before the kill arrives, which is no failure.
 
-    Without a shutdown, the kill of a process that has ended already is a failure.
+    Without a shutdown it is a failure if the process has ended already.
     """
 
     async def body(lab: LivesLab) -> None:

@@ -1,4 +1,8 @@
-"""A machine answers (HEARD), is SILENT, or is LOST; times are arguments, in seconds."""
+"""The watch over machines: each one answers (HEARD), is SILENT, or is LOST.
+
+Times are arguments, in seconds. A machine is SILENT after 3 s and LOST after 20 s without an
+answer.
+"""
 
 from cluster.ray.machine_watch import Contact, MachineChange, MachineWatch, SilenceLimits
 
@@ -11,7 +15,7 @@ def watch() -> MachineWatch:
 
 
 def test_machine_that_answers_is_never_reported() -> None:
-    """An answer that is late, but within the bound of 3 s, is not reported, either."""
+    """An answer after 2.9 s is in time."""
     machines = watch()
 
     assert machines.find_changes(2.9) == []
@@ -20,7 +24,7 @@ def test_machine_that_answers_is_never_reported() -> None:
 
 
 def test_silence_is_reported_once_and_its_end_with_its_beginning() -> None:
-    """A cut of 12 s is a disturbance, not a loss."""
+    """A network that is cut for 12 s is a disturbance, and not the loss of a machine."""
     machines = watch()
     machines.record_answer("b", 10.0)
 
@@ -36,7 +40,7 @@ def test_silence_is_reported_once_and_its_end_with_its_beginning() -> None:
 
 
 def test_machine_that_is_silent_for_too_long_is_lost_for_good() -> None:
-    """The nodes of a lost machine have started elsewhere: the machine must not return."""
+    """The nodes of a lost machine are started on another one, so the machine must not return."""
     machines = watch()
     machines.find_changes(5.0)
     machines.record_answer("b", 19.0)
@@ -52,11 +56,14 @@ def test_machine_that_is_silent_for_too_long_is_lost_for_good() -> None:
 
 
 def test_driver_that_was_stopped_reports_no_machine() -> None:
-    """A driver that did not run received no answers, although the machines sent them."""
+    """The driver (the process of the run) got no answers while it was stopped.
+
+    So it must not count this time as silence of the machines.
+    """
     machines = watch()
 
     machines.excuse_driver(60.0)
 
     assert machines.find_changes(60.0) == []
-    # The silence counts from 60 s on.
+    # The silence counts from 60 s on, when the driver runs again.
     assert [change.machine for change in machines.find_changes(63.0)] == ["a", "b"]

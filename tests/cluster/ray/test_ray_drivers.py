@@ -1,4 +1,7 @@
-"""Drivers on a Ray that they join; tests/acceptance/test_ray_run.py has Rays of their own."""
+"""Drivers (processes that conduct a run) on a Ray that they join.
+
+Drivers that start a Ray of their own are in tests/acceptance/test_ray_run.py.
+"""
 
 from pathlib import Path
 
@@ -23,9 +26,9 @@ PAUSED = "broker-0"
 
 
 def test_run_on_a_joined_ray_presents_its_token(tmp_path: Path) -> None:
-    """A local Ray leaves a token file that a later `ray start --head` demands.
+    """A local Ray leaves a token file. A later `ray start --head` then demands this token.
 
-    With the file there and RAY_AUTH_MODE unset, the driver must present the token.
+    RAY_AUTH_MODE is not set here, and the driver must send the token nevertheless.
     """
     if not TOKEN_FILE.exists():
         pytest.skip("no local Ray has left a token file in the home folder")
@@ -36,25 +39,26 @@ def test_run_on_a_joined_ray_presents_its_token(tmp_path: Path) -> None:
 def test_joined_ray_continues_after_runs_that_ended_and_that_were_killed(
     tmp_path: Path,
 ) -> None:
-    """A cluster without authentication needs the mode to be set.
+    """In a cluster without authentication RAY_AUTH_MODE must say so.
 
-    After a SIGKILL of the driver no code of ours cleans up, and the raylet lives on: it must end
-    the actors, also the stopped broker, which sees no connection end.
+    A driver that is killed by SIGKILL cannot clean up. The raylet, Ray's daemon, lives on. It must
+    end the actors (processes) of the run, also a stopped broker, which notices no closed
+    connection.
     """
     with ray_head(tmp_path, auth_mode="disabled") as address:
         check_run(tmp_path, address, auth_mode="disabled")
-        # A run of 100 s, in which PAUSED is stopped.
+        # This run would take 100 s. The broker PAUSED is stopped in it.
         arguments = driver_arguments(tmp_path / "killed", address, 100_000, PAUSED)
         with program(*arguments, cwd=tmp_path, environment={"RAY_AUTH_MODE": "disabled"}) as driver:
             nodes = processes(event(driver, "up")["pids"])
-            # PAUSED, the first, stands still.
+            # The first one, PAUSED, is stopped.
             assert [is_stopped(ref) for ref in nodes] == [True, False, False]
             driver.kill()
             assert left_after(nodes) == []
 
 
 def check_run(folder: Path, address: str, *, auth_mode: str | None) -> None:
-    """Play one run on the Ray at `address`, and check that the nodes' processes end with it."""
+    """Play one run on the Ray at `address`, and check that its processes end with it."""
     arguments = driver_arguments(folder / "run", address, run_ms=500)
     with program(*arguments, cwd=folder, environment={"RAY_AUTH_MODE": auth_mode}) as driver:
         pids = event(driver, "up")["pids"]

@@ -1,8 +1,9 @@
-"""Every act that a plan of faults may have, in one run on Ray, at ten times the normal speed.
+"""Every act that a plan of faults can contain, in one run on Ray, ten times as fast as real time.
 
-A fixture plays the run once. Its chapters are functions, such as `paused_broker`; each carries out
-some acts and notes states and facts in the `Story`. The tests read the story and the trace. The
-driver is the process that starts the nodes and carries out the acts.
+A fixture plays the run once, in chapters. A chapter is a function, such as `paused_broker`, which
+carries out some acts, and stores states and facts in the `Story`. The tests read the story and the
+trace (the recorded events). The driver is the process that starts the nodes and carries out the
+acts. A fenced broker is one that the controller counts as dead.
 """
 
 import time
@@ -42,16 +43,16 @@ BROKERS = tuple(broker_name(i) for i in range(3))
 SHARED, LATE, ISOLATED = NodeName("consumer-0"), NodeName("consumer-2"), NodeName("consumer-3")
 CONSUMERS = (SHARED, NodeName("consumer-1"), LATE, ISOLATED)
 PATIENCE_US = 600 * SECOND_US
-"""Longest wait for a state of the cluster: a minute of real time, for a busy machine."""
+"""The longest wait for a state of the cluster: a minute of real time, for a busy machine."""
 
 PAUSE_TAKES_US = 10 * SECOND_US
-"""Longest time from the row of a pause to its signal: a second of real time."""
+"""The longest time from a pause's row to its signal: a second of real time."""
 
 
 def story_spec() -> ClusterSpec:
-    """Return three brokers and four consumers: LATE and ISOLATED start later.
+    """Return three brokers and four consumers, of which LATE and ISOLATED start later.
 
-    ISOLATED has a process of its own, the other consumers share one.
+    ISOLATED has a process of its own. The other consumers share one.
     """
     return ClusterSpec(
         controllers=(ControllerSpec(node_id=100),),
@@ -87,7 +88,7 @@ def story_spec() -> ClusterSpec:
 
 
 class PlantedError(Exception):
-    """Ends the experiment in the middle."""
+    """The error that ends the experiment in the middle."""
 
 
 def process_of(hit: HitNode) -> ProcessRef:
@@ -97,9 +98,9 @@ def process_of(hit: HitNode) -> ProcessRef:
 
 @dataclass
 class Story:
-    """One run, with the states of nodes and the facts that its chapters noted, by a description.
+    """One run: the states of nodes and the facts that its chapters stored, each with a description.
 
-    - `running_at_the_end`: the processes that run when the experiment breaks off.
+    `running_at_the_end` has the processes that run when the experiment breaks off.
     """
 
     runtime: RayRuntime
@@ -109,7 +110,7 @@ class Story:
     running_at_the_end: list[ProcessRef] = field(default_factory=list)
 
     async def until(self, condition: Callable[[ClusterStatus], bool], what: str) -> ClusterStatus:
-        """Query the status until a condition holds."""
+        """Query the status once a second until a condition holds, and return it."""
         deadline_us = self.runtime.now_us() + PATIENCE_US
         while True:
             status = await self.runtime.status()
@@ -119,7 +120,7 @@ class Story:
             await self.runtime.sleep(SECOND_US)
 
     async def until_stable(self, members: int) -> None:
-        """Wait until one broker has the group, Stable, with that many members."""
+        """Wait until some broker has the group in Stable, with this number of members."""
 
         def is_stable(status: ClusterStatus) -> bool:
             coordinated = status.groups.get(GROUP, [])
@@ -128,7 +129,7 @@ class Story:
         await self.until(is_stable, f"stable with {members} members")
 
     async def until_in_sync(self) -> None:
-        """Wait until every replica is in sync and no broker is fenced."""
+        """Wait until all replicas are in sync and no broker is fenced."""
 
         def is_whole(status: ClusterStatus) -> bool:
             return not any(status.brokers_fenced.values()) and all(
@@ -138,12 +139,12 @@ class Story:
         await self.until(is_whole, "in sync")
 
     async def state_of(self, node: NodeName) -> NodeState:
-        """Return the runtime's state of a node."""
+        """Return the state that the runtime has for a node."""
         return (await self.runtime.status()).nodes[node]
 
 
 async def late_and_paused_consumers(story: Story) -> None:
-    """Two consumers start late; a shared and an isolated one are paused and resumed."""
+    """Two consumers start late. A consumer with a shared process, and one alone, are paused."""
     runtime = story.runtime
     story.states["late before"] = await story.state_of(LATE)
     await story.until_stable(2)
@@ -168,7 +169,7 @@ async def late_and_paused_consumers(story: Story) -> None:
 
 
 async def paused_broker(story: Story) -> None:
-    """The control plane must not wait for a stopped process, and updates it later."""
+    """The control plane must not wait for a stopped process, and updates it after its resume."""
     runtime = story.runtime
     status = await story.until(lambda s: bool(s.groups.get(GROUP)), "coordinated")
     coordinator = status.groups[GROUP][0].coordinator
@@ -197,7 +198,7 @@ async def paused_broker(story: Story) -> None:
 
 
 async def cut_broker(story: Story) -> None:
-    """A broker is cut from all nodes, both ways; then connections are reset."""
+    """A broker is cut off from all nodes in both directions. Then connections are reset."""
     runtime = story.runtime
     others = (CONTROLLER, BROKERS[0], BROKERS[2], *CONSUMERS)
     outgoing = Selector(sources=(BROKERS[1],), destinations=others)
@@ -220,7 +221,7 @@ async def cut_broker(story: Story) -> None:
 
 
 async def stopped_and_killed_brokers(story: Story) -> None:
-    """Controlled shutdown, power loss, and the death of a paused broker."""
+    """A broker is shut down, one loses power, and one is killed while it is paused."""
     runtime = story.runtime
     hit = await runtime.shut_down(BROKERS[2])
     stopping = process_of(hit)
@@ -250,7 +251,7 @@ async def stopped_and_killed_brokers(story: Story) -> None:
 
 
 async def broken_off(story: Story) -> None:
-    """An exception in the middle: a stopped broker and consumer, a rule, and a shutdown."""
+    """An exception ends the run while nodes are paused, a rule is in force, and a broker stops."""
     runtime = story.runtime
     await runtime.set_link_rules(
         [
@@ -286,7 +287,7 @@ async def whole_story(story: Story) -> None:
 
 @pytest.fixture(scope="module")
 def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
-    """Play the story once for all tests that read it: starting processes takes the time."""
+    """Play the story once for all tests, because starting processes takes long."""
     rows: list[TraceRow] = []
     runtime = RayRuntime(
         story_spec(),
@@ -306,7 +307,7 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
 
 
 def test_status_has_the_runtimes_state_of_each_node(story: Story) -> None:
-    """The runtime knows its acts; the cluster may see a node that is cut off as dead."""
+    """The states follow from the runtime's own acts. To the cluster a cut-off broker looks dead."""
     assert story.states == {
         "late before": NodeState.NOT_STARTED,
         "shared paused": NodeState.PAUSED,
@@ -319,9 +320,10 @@ def test_status_has_the_runtimes_state_of_each_node(story: Story) -> None:
 
 
 def test_pause_stops_the_process_of_an_isolated_node(story: Story) -> None:
-    """Only an isolated node has a process that SIGSTOP may stop.
+    """Only a node with a process of its own can be stopped by SIGSTOP.
 
-    A consumer that shares a process (no pid) is paused by its host, so that its neighbours run on.
+    A consumer in a shared process is paused by its host, so that the other nodes of the process
+    run on. The fault then has no pid.
     """
     assert story.facts["pid of a shared consumer"] is None
     assert story.facts["isolated consumer stopped"] is True
@@ -331,15 +333,15 @@ def test_pause_stops_the_process_of_an_isolated_node(story: Story) -> None:
 
 
 def test_control_plane_does_not_wait_for_a_stopped_process(story: Story) -> None:
-    """A run that queries every second must not hang on a paused node."""
+    """A run that queries the status each second must not hang on a paused node."""
     waited = story.facts["seconds waited for a stopped process"]
     assert isinstance(waited, float)
-    # With a wait, the status alone would take 2 s, and the rules 10 s.
+    # If it waited, the status alone would take 2 s, and the rules would take 10 s.
     assert waited < 1.5
 
 
 def test_resets_count_connections_once(story: Story) -> None:
-    """A reset counts a connection at one of its ends; each consumer has at least one connection."""
+    """A connection counts once, although it has two ends. Each consumer has at least one."""
     resets, while_stopped = story.facts["resets"], story.facts["resets while stopped"]
     assert isinstance(resets, int)
     assert isinstance(while_stopped, int)
@@ -349,9 +351,9 @@ def test_resets_count_connections_once(story: Story) -> None:
 
 
 def test_stopped_or_killed_process_has_ended(story: Story) -> None:
-    """The process of a broker has ended when its shutdown is over, or when `crash` returns.
+    """The process of a broker has ended when its shutdown is over, and when `crash` returns.
 
-    The crash of a paused broker does not resume it first.
+    A broker that is killed during its pause is not resumed before.
     """
     assert story.facts["process of a stopped broker"] is False
     assert story.facts["paused broker killed"] is False
@@ -363,16 +365,16 @@ def test_stopped_or_killed_process_has_ended(story: Story) -> None:
 
 
 def test_driver_traces_its_acts_on_nodes(story: Story) -> None:
-    """The driver writes a row before each act, so that its effects follow in the trace.
+    """The driver writes a row before each act, so that the effects of the act follow in the trace.
 
-    Resumes: the shared and the isolated consumer, and the coordinator's broker.
+    The resumes are those of the shared and the isolated consumer, and of the coordinator's broker.
     """
     kinds = (TraceKind.NODE_PAUSED, TraceKind.NODE_RESUMED, TraceKind.NODE_STOPPING)
     acts = [row for row in story.rows if row.kind in kinds]
     assert {row.node for row in acts} == {"driver"}
     assert [row.kind for row in acts].count(TraceKind.NODE_RESUMED) == 3
     assert [row.peer for row in acts if row.kind == TraceKind.NODE_STOPPING] == [BROKERS[2]] * 2
-    # BROKERS[2] was shut down twice; only the first shutdown ended before the run did.
+    # BROKERS[2] was shut down twice. Only the first shutdown ended before the end of the run.
     stopped = [
         row
         for row in story.rows
@@ -382,15 +384,16 @@ def test_driver_traces_its_acts_on_nodes(story: Story) -> None:
 
 
 def test_paused_process_traces_nothing_before_it_is_resumed(story: Story) -> None:
-    """Between a pause and its end (resume, kill, stop) a node writes no row.
+    """From a pause to its end (a resume, kill or stop) a node writes no row.
 
-    Seven pauses: three in the steps before, the broker that is then killed, three at the end.
+    There are seven pauses: three in the first chapters, one of the broker that is then killed, and
+    three at the end.
     """
     ends = (TraceKind.NODE_RESUMED, TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED)
     pauses = [row for row in story.rows if row.kind == TraceKind.NODE_PAUSED]
     for paused in pauses:
         later = [row for row in story.rows if row.time_us > paused.time_us]
-        # The end's row is one of the driver about the node, or the node's own.
+        # The row of the end is one of the driver about the node, or one of the node itself.
         end_us = next(
             row.time_us for row in later if row.kind in ends and paused.peer in (row.node, row.peer)
         )
@@ -401,7 +404,7 @@ def test_paused_process_traces_nothing_before_it_is_resumed(story: Story) -> Non
 
 
 def test_committed_offsets_are_readable_after_all_faults(story: Story) -> None:
-    """The cluster works: every partition was read and committed."""
+    """After all faults the cluster works: every partition is read and committed."""
     committed = story.facts["committed"]
     assert isinstance(committed, dict)
     assert sorted(committed) == [TopicPartition(TOPIC, i) for i in range(4)]
@@ -410,7 +413,8 @@ def test_committed_offsets_are_readable_after_all_faults(story: Story) -> None:
 def test_exception_in_the_middle_leaves_no_process(story: Story) -> None:
     """The experiment breaks off with a stopped broker, two paused consumers and a shutdown.
 
-    Six processes: controller, three brokers, the shared clients, the isolated consumer.
+    There are six processes: of the controller, three brokers, the shared clients, and the isolated
+    consumer.
     """
     assert len(story.running_at_the_end) == 6
     assert [ref for ref in story.running_at_the_end if is_alive(ref)] == []

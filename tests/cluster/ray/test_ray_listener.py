@@ -1,6 +1,7 @@
-"""On Ray a broker listens for Kafka clients in its own process: a kill or stop hits both.
+"""Kafka clients of a run on Ray: a broker listens for them in its own process.
 
-`ask(18, 0)` sends API 18 (ApiVersions) in version 0, and returns the answer.
+So a kill or a stop of the process hits the broker and its listener together. `ask(18, 0)` sends the
+request ApiVersions (API 18) in version 0, and returns the answer.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ BROKER = broker_name(0)
 
 
 async def connect(runtime: RayRuntime) -> KafkaConnection:
-    """Connect to the only broker, as soon as it listens."""
+    """Connect to the only broker, waiting until it listens."""
     (server,) = runtime.bootstrap_servers()
     host, port = server.split(":")
     async with asyncio.timeout(PATIENCE_S):
@@ -32,7 +33,7 @@ async def connect(runtime: RayRuntime) -> KafkaConnection:
 
 
 def test_listener_shares_the_fate_of_its_process_and_keeps_its_port(tmp_path: Path) -> None:
-    """A stopped process answers requests later; at the kill of a process its connections end."""
+    """A stopped process answers after its resume. A kill ends the connections."""
     runtime = RayRuntime(
         ClusterSpec(
             controllers=(ControllerSpec(node_id=100),),

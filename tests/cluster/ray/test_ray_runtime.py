@@ -1,12 +1,12 @@
-"""RayRuntime with fake nodes: real kills, restarts on the same disk, failures.
+"""RayRuntime with fake nodes: real kills, restarts on the same disk, and failures.
 
-RayRuntime runs brokers and the controller in a process each, and clients together in one.
+RayRuntime gives the controller and each broker a process, and all clients a common one.
 
 - Fake consumers send heartbeats.
 - For each heartbeat a fake broker appends a batch to its disk. It reports the number of its batches
   as the generation of a group `g`.
-- A killed node that is started again is its next incarnation.
-- In the trace, "driver" is the run itself.
+- An incarnation is one life of a node: a killed node that is started again is the next one.
+- In the trace (the recorded events) "driver" is the run itself.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class BrokenBroker(FakeBroker):
 
 
 class DyingBroker(FakeBroker):
-    """A broker whose process ends by itself, as by the kernel's OOM killer."""
+    """A broker whose process kills itself, as the system kills processes for lack of memory."""
 
     def start(self) -> None:
         super().start()
@@ -90,9 +90,10 @@ def rows_of(rows: list[TraceRow], kind: TraceKind, node: str) -> list[TraceRow]:
 
 @dataclass(frozen=True)
 class Story:
-    """Results of one run, in which a broker and a client are killed and restarted.
+    """What one run has shown, in which a broker and a client are killed and restarted.
 
-    `appended_before` and `appended_after` count the batches of the killed broker.
+    `appended_before` and `appended_after` count the batches of the killed broker, before the kill
+    and after the restart.
     """
 
     runtime: RayRuntime
@@ -109,7 +110,7 @@ class Story:
 
 @pytest.fixture(scope="module")
 def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
-    """Play the story once for all tests that read it: starting processes takes the time."""
+    """Play the story once for all tests, because starting processes takes long."""
     run_dir = tmp_path_factory.mktemp("run")
     rows: list[TraceRow] = []
     runtime = RayRuntime(
@@ -122,7 +123,7 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
     )
 
     async def appended() -> int:
-        # The batches of the broker VICTIM, number 1.
+        # The broker VICTIM has the number 1.
         status = await runtime.status()
         return sum(g.generation for g in status.groups["g"] if g.coordinator == 1)
 
@@ -132,7 +133,7 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
             await runtime.sleep(20_000)
 
         killed = await runtime.crash(VICTIM)
-        was_gone = start_ticks(killed.pid or 0) is None  # None: no process has this pid
+        was_gone = start_ticks(killed.pid or 0) is None  # None: there is no process with this pid
         with pytest.raises(UnknownNode, match="broker-1 is down"):
             await runtime.crash(VICTIM)
         status_after_kill = await runtime.status()
@@ -162,14 +163,14 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
         return runtime.run(experiment())
     finally:
         runtime.run(runtime.stop())
-        # A second stop must change nothing.
+        # The second stop must change nothing.
         runtime.run(runtime.stop())
 
 
 def test_crash_on_ray_ends_the_real_process(story: Story) -> None:
-    """A run records the pid of a killed process, which must have ended when `crash` returns.
+    """The process must have ended when `crash` returns. The run records its pid.
 
-    The status then comes from the other broker only, which reports its own group.
+    The status afterwards has the group of the other broker only.
     """
     assert story.killed.pid is not None
     assert story.pid_was_gone
@@ -179,15 +180,15 @@ def test_crash_on_ray_ends_the_real_process(story: Story) -> None:
 
 
 def test_restart_on_ray_finds_batches_appended_before_the_kill(story: Story) -> None:
-    """The page cache outlives `kill -9`, as for Kafka's broker."""
+    """As with Kafka, written data are in the page cache, which outlives `kill -9`."""
     assert story.appended_after >= story.appended_before >= 10
     started = [(r.node, r.incarnation) for r in story.rows if r.kind == TraceKind.NODE_STARTED]
     assert started.count((VICTIM, 0)) == started.count((VICTIM, 1)) == 1
 
 
 def test_peers_of_a_killed_process_are_disconnected_at_once(story: Story) -> None:
-    """A client must learn of a kill from its socket, long before any timeout."""
-    # The first kill is the broker's, the second the consumer's.
+    """A client learns of a kill from its closed connection, long before any timeout."""
+    # The first kill is that of the broker, the second that of the consumer.
     (killed_row, _) = rows_of(story.rows, TraceKind.NODE_KILLED, "driver")
     lost = [
         row
@@ -201,9 +202,9 @@ def test_peers_of_a_killed_process_are_disconnected_at_once(story: Story) -> Non
 
 
 def test_client_in_a_shared_process_is_crashed_and_restarted_alone(story: Story) -> None:
-    """consumer-0 shares a process with consumer-1, which stays in incarnation 0.
+    """consumer-0 shares a process with consumer-1, which must stay in its first incarnation.
 
-    No process was killed, so the fault has no pid.
+    No process is killed, so the fault has no pid.
     """
     assert story.client_killed == HitNode(node=CONSUMER, incarnation=0, pid=None)
     started = [(r.node, r.incarnation) for r in story.rows if r.kind == TraceKind.NODE_STARTED]
@@ -215,8 +216,8 @@ def test_client_in_a_shared_process_is_crashed_and_restarted_alone(story: Story)
 
 
 def test_stop_on_ray_leaves_no_process_and_returns_the_whole_trace(story: Story) -> None:
-    """Rows of killed incarnations are included, in one order, once, although stop ran twice."""
-    assert len(story.pids) == 4  # controller, two brokers, one process of all clients
+    """The trace has the rows of killed incarnations, too, and each row once, in one order."""
+    assert len(story.pids) == 4  # the controller, two brokers, and the process of all clients
     assert [pid for pid in story.pids if start_ticks(pid) is not None] == []
     assert story.runtime.failures() == ()
     report = story.runtime.trace_report
@@ -225,7 +226,7 @@ def test_stop_on_ray_leaves_no_process_and_returns_the_whole_trace(story: Story)
     assert story.rows == sorted(story.rows, key=lambda r: (r.time_us, r.node, r.incarnation, r.seq))
     stopped = [r.node for r in story.rows if r.kind == TraceKind.NODE_STOPPED]
     assert sorted(stopped) == ["broker-0", "broker-1", "consumer-0", "consumer-1", "controller-100"]
-    # The bounds of clock errors are 0, because all processes have the clock of one machine.
+    # All processes have the clock of one machine, so the clocks have no error.
     assert set(story.runtime.clock_bounds_us.values()) == {0}
     assert not (story.run_dir / "disks").exists()
 
@@ -238,7 +239,7 @@ def test_stop_on_ray_leaves_no_process_and_returns_the_whole_trace(story: Story)
 def test_failure_of_the_tool_ends_the_run_and_is_reported(
     tmp_path: Path, build: NodeBuilder, message: str
 ) -> None:
-    """A failure by our own bug must not be mistaken for behaviour of Kafka."""
+    """A failure by a bug of ours must not be taken for behaviour of Kafka."""
     rows: list[TraceRow] = []
     runtime = RayRuntime(
         fake_spec(brokers=1, consumers=1),
@@ -255,7 +256,7 @@ def test_failure_of_the_tool_ends_the_run_and_is_reported(
             await runtime.start()
             await runtime.sleep(100 * SECOND_US)
         finally:
-            await asyncio.sleep(0)  # the cleanup may await
+            await asyncio.sleep(0)  # the cleanup can still await something
             cleaned_up.append("main")
 
     try:
@@ -270,7 +271,7 @@ def test_failure_of_the_tool_ends_the_run_and_is_reported(
 
 
 def test_node_that_cannot_start_is_named_and_all_others_are_stopped(tmp_path: Path) -> None:
-    """A run must not continue with a part of its cluster, nor leave processes."""
+    """A run must not continue with only a part of its cluster, and must leave no processes."""
     runtime = RayRuntime(
         fake_spec(brokers=1, consumers=1),
         seed=1,

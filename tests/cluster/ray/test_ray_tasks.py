@@ -1,12 +1,12 @@
-"""Work distributed over Ray: named processes, reported deaths, equal results.
+"""Work of a search that Ray distributes: named processes, reported deaths, the same results.
 
-A search plays one run for each seed, of an experiment drawn from a space of experiments; its
-workers are the processes that play the runs.
+A search plays a run for each seed. The seed draws the run's experiment from a space (a file of
+experiments). The workers are the processes that play the runs.
 
 - `workers.give(name, items)` gives a worker its next items.
-- `workers.wait` returns events: Finished with an answer, or Died.
-- The tests' `work` answers with the worker's pid; at the item DEADLY it kills the worker, at
-  FAILING it raises.
+- `workers.wait` returns events: Finished with the answer of a worker, or Died.
+- The function `work` of these tests answers with the pid of its worker. At the item DEADLY it kills
+  the worker, and at the item FAILING it raises.
 """
 
 import os
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("local_
 
 
 def test_each_worker_is_a_process_whose_name_has_its_number() -> None:
-    """A name ends in the pid, by which a user finds the process of a worker."""
+    """A name ends with the pid, so that a user can find the worker's process."""
     with RayWorkers(LOCAL, work, size=2) as workers:
         wait_idle(workers, 2)
         names = workers.idle()
@@ -45,9 +45,9 @@ def test_each_worker_is_a_process_whose_name_has_its_number() -> None:
 
 @pytest.mark.parametrize("number", [DEADLY, FAILING])
 def test_worker_that_ends_is_reported_with_its_work_and_replaced(number: int) -> None:
-    """A worker ends if the system kills it, for example for lack of memory, or if its work raises.
+    """A worker ends if its work raises, or if the system kills it, for example for lack of memory.
 
-    The caller learns the lost items; another worker takes its place.
+    The caller learns which items are lost, and another worker takes its place.
     """
     with RayWorkers(LOCAL, work, size=1) as workers:
         wait_idle(workers, 1)
@@ -56,7 +56,7 @@ def test_worker_that_ends_is_reported_with_its_work_and_replaced(number: int) ->
         (death,) = events_of(workers, bool)
         assert isinstance(death, Died)
         assert (death.worker, death.items) == (first, (1, number))
-        assert ("no 14" in death.why) == (number == FAILING)  # FAILING is 14
+        assert ("no 14" in death.why) == (number == FAILING)  # the item FAILING is 14
 
         wait_idle(workers, 1)
         (second,) = workers.idle()
@@ -67,7 +67,7 @@ def test_worker_that_ends_is_reported_with_its_work_and_replaced(number: int) ->
 
 
 def test_search_whose_workers_all_die_is_given_up() -> None:
-    """Replacing dead workers without end would hide that none of them can work."""
+    """If dead workers were replaced without end, nobody would see that none of them can work."""
     with RayWorkers(LOCAL, work, size=1) as workers:
 
         def give_deadly_work() -> None:
@@ -80,7 +80,7 @@ def test_search_whose_workers_all_die_is_given_up() -> None:
 
 
 def test_process_with_other_code_is_refused_as_a_worker() -> None:
-    """A worker with other code would play other runs of the same seeds."""
+    """A worker with other code would play other runs for the same seeds."""
     check = partial(check_code, "0123456789abcdef")
     with (
         RayWorkers(LOCAL, work, size=1, check=check) as workers,
@@ -90,9 +90,9 @@ def test_process_with_other_code_is_refused_as_a_worker() -> None:
 
 
 def test_worker_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that never ends must not stop the search: after 600 s without an answer it is given up.
+    """A run that never ends must not stop the search. A worker is given up after 600 s.
 
-    The clock is a variable of the test, and `ray.wait` never returns an answer.
+    The clock is a variable of the test, and `ray.wait` is patched to return no answer.
     """
     clock = [0.0]
     with RayWorkers(LOCAL, work, size=1, clock=lambda: clock[0]) as workers:
@@ -107,7 +107,7 @@ def test_worker_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_worker_without_a_place_is_not_awaited_for_long() -> None:
-    """A cluster may have no free core: after 100 s the search no longer counts on the worker.
+    """If a cluster has no free core, the search stops waiting for the worker after 100 s.
 
     `coming()` is the number of workers that may still start.
     """
@@ -117,15 +117,15 @@ def test_worker_without_a_place_is_not_awaited_for_long() -> None:
         clock[0] = 100.0
         assert workers.coming() == 0
         wait_idle(workers, 2)
-        # Both workers have started, so none is coming, also within the 100 s.
+        # Both workers have started, so none is still to come, even before the 100 s are over.
         clock[0] = 0.0
         assert workers.coming() == 0
 
 
 def test_two_workers_on_ray_have_the_results_of_this_process() -> None:
-    """The runs are equal, byte for byte, and rechecks agree across processes.
+    """The runs of two workers are the same as here, byte for byte, and so are their repetitions.
 
-    Two of the four seeds were played a second time, both by another process than the first time.
+    Two of the four seeds are played a second time, each by the other process.
     """
     by_this, _ = searched(ThisProcess(partial(play_seeds, load_space("reference"))))
     by_two, tally = searched(
@@ -137,8 +137,8 @@ def test_two_workers_on_ray_have_the_results_of_this_process() -> None:
 
 
 def searched(workers: Workers) -> tuple[dict[int, PlayedRun], Tally]:
-    """Search four seeds, half of them twice; return the runs by seed."""
-    tally = Tally(50)  # percentage of the seeds that are played twice
+    """Search four seeds, two of them twice, and return the runs by seed, and the tally."""
+    tally = Tally(50)  # the percentage of the seeds that are played twice
     written: list[ExplorationRecord] = []
     with workers:
         search = Search(
@@ -150,6 +150,6 @@ def searched(workers: Workers) -> tuple[dict[int, PlayedRun], Tally]:
 
 
 def test_answers_are_runs_of_the_seeds_in_order() -> None:
-    """An answer has one run for each seed, in the order of the request, here 3 before 1."""
+    """An answer has a run for each seed, in the order of the request, here 3 and then 1."""
     answer = play_seeds(load_space("reference"), (3, 1))
     assert [run.seed for run in decode_runs(answer)] == [3, 1]

@@ -1,4 +1,4 @@
-"""Trace files at the end of a run, as RayRuntime merges them. No Ray is started."""
+"""How RayRuntime merges the trace files at the end of a run. No Ray is started here."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ TRACEBACK = (
 
 
 def write_failure(run_dir: Path, node: str) -> None:
-    """Write a trace in which a task of a node failed."""
+    """Write a trace that says that a task of the node has failed."""
     writer = FrameTraceWriter(frames_path(run_dir / "trace", NodeName(node), 0))
     event = TraceEvent(kind=TraceKind.TASK_FAILED, cause="fetcher", detail={"exception": TRACEBACK})
     row = stamp(event, run="run", time_us=5, node_time_us=5, seq=0, node=node, incarnation=0)
@@ -23,9 +23,9 @@ def write_failure(run_dir: Path, node: str) -> None:
 
 
 def test_failure_that_was_only_traced_is_a_failure_of_the_run(tmp_path: Path) -> None:
-    """A process may end after it has traced a failure, and before it has reported the failure.
+    """A process may end after it has traced a failure, and before it has reported it.
 
-    A failure that the process has reported is not reported twice.
+    A failure that was also reported must not appear twice.
     """
     rows: list[TraceRow] = []
     runtime = RayRuntime(

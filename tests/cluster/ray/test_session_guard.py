@@ -1,10 +1,10 @@
-"""SessionGuard ends the Ray processes that outlive a killed driver, and no other processes.
+"""SessionGuard ends the processes of Ray that outlive a killed driver, and no others.
 
-- Driver: the process that started Ray.
-- Raylet: Ray's daemon on a machine. It starts Ray's other processes, such as agents.
-- Session: the time from a start of Ray to its end. It has a folder of its own.
-- Guard: a process of its own, which reads from a pipe whose other end the driver holds. An orderly
-  end of the driver writes a byte. If the driver is killed, the pipe ends without this byte.
+- The driver is the process that has started Ray.
+- The raylet is Ray's daemon on a machine. It starts other processes of Ray, such as agents.
+- A session is the time from a start of Ray to its end. It has a folder.
+- The guard is a separate process. It reads from a pipe whose other end the driver holds. A driver
+  that ends in order writes a byte first. If the driver is killed, the pipe ends without this byte.
 """
 
 import os
@@ -19,16 +19,16 @@ from cluster.ray.session_guard import SessionGuard, processes_of
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs Linux's /proc")
 
-# A program that opens the file named by its argument, prints "open", and waits for end of input.
+# A program that opens the file in its argument, prints "open", and waits until its input ends.
 HOLD = "import sys; file = open(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
 
 
 def start_holder(
     file: Path, *, title: str = "holder", **environment: str
 ) -> "subprocess.Popen[str]":
-    """Start a process that has `file` open."""
+    """Start a process that holds `file` open."""
     process = subprocess.Popen(
-        # The title is argv[0], the name that a list of processes shows.
+        # A list of processes shows argv[0], the title.
         [title, "-I", "-S", "-c", HOLD, str(file)],
         executable=os.path.realpath(sys.executable),
         stdin=subprocess.PIPE,
@@ -43,7 +43,7 @@ def start_holder(
 
 @pytest.fixture
 def session(tmp_path: Path) -> Path:
-    """Return a session's folder with a log in it.
+    """Return the folder of a session, with a log in it.
 
     Beside it is the folder of another session, whose name begins with the same characters.
     """
@@ -57,11 +57,11 @@ def session(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["just started", "titled"])
 def agent(session: Path, request: pytest.FixtureRequest) -> Iterator["subprocess.Popen[str]"]:
-    """Yield an agent, a process that has a file of the session open.
+    """Yield an agent, which is a process that holds a file of the session open.
 
-    At its start an agent has the variable RAY_RAYLET_PID, whose value does not matter. Later it has
-    a title, and the variable may be gone: Ray writes titles over the environment. A user's process
-    has neither.
+    A new agent has the variable RAY_RAYLET_PID, with any value. Later it has a title, and the
+    variable may be gone, because Ray writes the title over the environment. A process of a user has
+    neither.
     """
     if request.param == "titled":
         process = start_holder(session / "agent.log", title="ray::DashboardAgent")
@@ -74,7 +74,7 @@ def agent(session: Path, request: pytest.FixtureRequest) -> Iterator["subprocess
 
 @pytest.fixture
 def others(session: Path) -> Iterator[list["subprocess.Popen[str]"]]:
-    """Yield a user's process that reads the same log, and an agent of another session."""
+    """Yield a process of a user that reads the same log, and an agent of another session."""
     started = [
         start_holder(session / "agent.log"),
         start_holder(session.parent / "session_10" / "agent.log", RAY_RAYLET_PID="1"),
@@ -88,14 +88,17 @@ def others(session: Path) -> Iterator[list["subprocess.Popen[str]"]]:
 def test_processes_of_a_session_are_its_agents(
     session: Path, agent: "subprocess.Popen[str]", others: list["subprocess.Popen[str]"]
 ) -> None:
-    """A user's process with the same file open, or an agent of another session, is no agent."""
+    """These do not count: a process of a user with the same file open, agents of other sessions."""
     assert processes_of(session) == [agent.pid]
 
 
 def test_killed_driver_leaves_no_agent_and_no_folder(
     session: Path, agent: "subprocess.Popen[str]", others: list["subprocess.Popen[str]"]
 ) -> None:
-    """The driver starts a guard and kills itself; the guard kills the agent and nothing else."""
+    """The driver starts a guard and kills itself.
+
+    The guard then kills the agent and nothing else.
+    """
     code = (
         "import os, sys; from pathlib import Path;"
         "from cluster.ray.session_guard import SessionGuard;"
@@ -105,12 +108,12 @@ def test_killed_driver_leaves_no_agent_and_no_folder(
     killed = subprocess.run(
         [sys.executable, "-c", code, str(session)], check=False, capture_output=True, text=True
     )
-    assert killed.returncode == -9, killed.stderr  # -9: ended by SIGKILL
+    assert killed.returncode == -9, killed.stderr  # a process ended by SIGKILL has -9
     assert agent.wait(30) == -9
     assert [process.poll() for process in others] == [None, None]
 
-    # The guard ends after it has removed the folder. Its parent, the driver, is dead, so the guard
-    # may stay a zombie for a while.
+    # The guard ends after it has removed the folder. Its parent, the driver, is dead, so the system
+    # may still list the ended guard for a while ("Z").
     guard = Path("/proc") / killed.stdout.strip()
     while guard.exists() and "State:\tZ" not in (guard / "status").read_text():
         os.sched_yield()
@@ -118,7 +121,7 @@ def test_killed_driver_leaves_no_agent_and_no_folder(
 
 
 def test_orderly_end_kills_no_process(session: Path, agent: "subprocess.Popen[str]") -> None:
-    """At an orderly end Ray itself ends its processes, so the guard has nothing to do."""
+    """After an orderly end Ray itself ends its processes, so the guard must do nothing."""
     SessionGuard(session).close()  # returns when the guard has ended
     assert agent.poll() is None
     assert session.exists()

@@ -41,7 +41,7 @@ def process() -> RecordingProcess:
 def service(
     tmp_path: Path, process: RecordingProcess, monkeypatch: pytest.MonkeyPatch
 ) -> NodeService:
-    """Return the service of a process that records what it is asked to do."""
+    """Return the service of a process; the process records the calls that it gets."""
     settings = RunSettings(
         run_id="run",
         seed=0,
@@ -58,7 +58,7 @@ def service(
 def test_pause_that_comes_after_its_resume_is_ignored(
     service: NodeService, process: RecordingProcess
 ) -> None:
-    """Otherwise the node would stay paused until the end of the run."""
+    """If the late pause were carried out, the node would stay paused until the end of the run."""
 
     async def play() -> None:
         await service.resume_node(BROKER_0, 1, OLD_STATE, ())
@@ -72,7 +72,7 @@ def test_pause_that_comes_after_its_resume_is_ignored(
 def test_pause_is_carried_out_although_a_later_one_of_another_node_came_first(
     service: NodeService, process: RecordingProcess
 ) -> None:
-    """Nodes that share a process are paused independently of each other."""
+    """Two nodes of one process are paused independently of each other."""
 
     async def play() -> None:
         await service.pause_node(BROKER_1, 1)

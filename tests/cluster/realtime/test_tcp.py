@@ -1,11 +1,13 @@
-"""TCP links: order, refusals of a listener, and the detection of an end.
+"""TCP links between the processes of a run: order, refusals, and how an end is noticed.
 
-- A Transport has the links of one process of a run.
-- A link carries frames in one direction: the sender dials, and first sends a Hello with the run's
-  token, its own process and the process that it expects.
-- A frame on the wire is its length in 4 bytes and its content in MessagePack.
-- `lost` are the processes that a transport has reported as ended; `story` has frames and losses in
-  the order of their reports.
+- A Transport has all links of one process.
+- A link carries frames in one direction. The sender dials (opens the connection), and first sends a
+  Hello. It has the run's token (a secret of the run), the sender's own process, and the process
+  that the sender expects.
+- On the wire a frame is its length in 4 bytes, and its content in MessagePack (a compact binary
+  JSON).
+- In these tests `lost` lists the processes that a transport has reported as ended. `story` has
+  "frame" and "lost", in the order of the reports.
 """
 
 import asyncio
@@ -70,7 +72,7 @@ class Peer:
         self.changed.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition` holds; it is checked after each callback."""
+        """Wait until `condition` holds. It is checked after each callback."""
         async with asyncio.timeout(10):
             while not condition():
                 self.changed.clear()
@@ -88,7 +90,7 @@ class Pair:
 
 
 def with_pair(body: Callable[[Pair], Awaitable[None]], *, token_of_b: str = TOKEN) -> None:
-    """Run `body` with two listening transports and end them."""
+    """Run `body` with two listening transports, and close them at the end."""
 
     async def main() -> None:
         a, b = Peer("a"), Peer("b", token=token_of_b)
@@ -103,12 +105,12 @@ def with_pair(body: Callable[[Pair], Awaitable[None]], *, token_of_b: str = TOKE
 
 
 def frame(number: int, *, reason: str = "") -> CloseFrame:
-    """Return a frame that is recognised by its number; `reason` makes it larger."""
+    """Return a frame with this number, by which a test recognises it; `reason` makes it larger."""
     return CloseFrame(source=A, destination=B, connection_id=number, by_client=True, reason=reason)
 
 
 def packed(message: object) -> bytes:
-    """Return a message as it is on the wire."""
+    """Return the bytes of a message as they are on the wire."""
     payload = msgspec.msgpack.encode(message)
     return struct.pack(">I", len(payload)) + payload
 
@@ -116,14 +118,14 @@ def packed(message: object) -> bytes:
 def hello(
     *, token: str = TOKEN, target: str = "b", version: int = LINK_VERSION, caller: str = "raw"
 ) -> bytes:
-    """Return a Hello on the wire, by default one that `b` accepts, from a process `raw`."""
+    """Return the bytes of a Hello; by default it is from a process `raw`, and `b` accepts it."""
     return packed(
         Hello(version=version, token=token, process_id=caller, target_process_id=target, nodes=())
     )
 
 
 async def raw_call(address: ProcessAddress, data: bytes) -> None:
-    """Send raw bytes and wait until the listener hangs up."""
+    """Send raw bytes, and wait until the listener closes the connection."""
     reader, writer = await asyncio.open_connection(address.host, address.port)
     writer.write(data)
     async with asyncio.timeout(10):
@@ -133,16 +135,16 @@ async def raw_call(address: ProcessAddress, data: bytes) -> None:
 
 
 async def still_serves(pair: Pair) -> None:
-    """Check that b still receives frames from a."""
+    """Check that b can still receive frames from a."""
     before = len(pair.b.frames)
     pair.a.transport.send(pair.to_b, frame(before))
     await pair.b.until(lambda: len(pair.b.frames) == before + 1)
 
 
 def test_link_frames_sent_while_dialing_and_after_arrive_in_order() -> None:
-    """Frames arrive in the order of `send`, also those sent before the connection was open.
+    """The order is that of `send`, also for frames that were sent before the link was open.
 
-    A `sleep(0)` lets the dialing go on between some of them.
+    At some frames `sleep(0)` lets the event loop go on with the dialing.
     """
 
     async def body(pair: Pair) -> None:
@@ -157,7 +159,7 @@ def test_link_frames_sent_while_dialing_and_after_arrive_in_order() -> None:
 
 
 def test_link_dialed_by_both_at_once_carries_both_directions() -> None:
-    """Two brokers fetch from each other from the start."""
+    """Two brokers may dial each other at the same time, because each fetches from the other."""
 
     async def body(pair: Pair) -> None:
         for number in range(100):
@@ -172,7 +174,7 @@ def test_link_dialed_by_both_at_once_carries_both_directions() -> None:
 
 
 def test_listener_refuses_a_wrong_token_and_goes_on() -> None:
-    """Another run on the machine, or any stranger, must not send a frame."""
+    """Another run on the machine, or a stranger, must not be able to send a frame."""
 
     async def body(pair: Pair) -> None:
         await raw_call(pair.to_b, hello(token="guessed") + packed(frame(1)))
@@ -184,9 +186,9 @@ def test_listener_refuses_a_wrong_token_and_goes_on() -> None:
 
 
 def test_listener_refuses_a_caller_that_expects_another_process() -> None:
-    """A new process may have the port of an old one whose address a caller still uses.
+    """A caller may use the old address of a process. A new process may listen there now.
 
-    The second call has another version of the links.
+    The second call is refused for another reason: it has another version of the links.
     """
 
     async def body(pair: Pair) -> None:
@@ -214,7 +216,7 @@ def test_listener_refuses_a_caller_that_expects_another_process() -> None:
     ids=["http", "string", "garbage", "frame-before-hello", "garbage-after-hello", "map"],
 )
 def test_listener_refuses_bytes_that_are_no_frame_and_goes_on(data: bytes) -> None:
-    """The node must survive any bytes, before and after the token."""
+    """A node must survive any bytes, before and after a valid Hello."""
 
     async def body(pair: Pair) -> None:
         await raw_call(pair.to_b, data)
@@ -225,12 +227,12 @@ def test_listener_refuses_bytes_that_are_no_frame_and_goes_on(data: bytes) -> No
 
 
 def test_listener_refuses_a_frame_over_the_limit_and_goes_on() -> None:
-    """A length is accepted up to a limit: 65,536 bytes for the Hello, then `max_frame_bytes`."""
+    """A Hello may have 65,536 bytes, and a later frame `max_frame_bytes`, here 1,000."""
 
     async def body(pair: Pair) -> None:
         await raw_call(pair.to_b, hello() + struct.pack(">I", 1_001))
         assert pair.b.refused == ["a frame of 1001 bytes, 1000 are allowed"]
-        # The Hello was valid, so b reports the end of the caller's process.
+        # The Hello was valid, so b knows the caller, and reports its process as ended.
         assert pair.b.lost == ["raw"]
         await raw_call(pair.to_b, struct.pack(">I", tcp.MAX_HELLO_BYTES + 1))
         assert pair.b.refused[1:] == ["a frame of 65537 bytes, 65536 are allowed"]
@@ -240,7 +242,7 @@ def test_listener_refuses_a_frame_over_the_limit_and_goes_on() -> None:
 
 
 def test_listener_closes_the_connection_of_a_silent_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A port scanner must not occupy a socket of the node for ever."""
+    """Otherwise a caller that never speaks would occupy a socket of the node for ever."""
     monkeypatch.setattr(tcp, "HELLO_TIMEOUT_S", 0.01)
 
     async def body(pair: Pair) -> None:
@@ -252,7 +254,7 @@ def test_listener_closes_the_connection_of_a_silent_caller(monkeypatch: pytest.M
 
 
 def test_sender_with_another_token_sees_its_peer_as_lost() -> None:
-    """The refused side must not wait for a timeout."""
+    """A sender that is refused must learn it without a timeout."""
 
     async def body(pair: Pair) -> None:
         pair.a.transport.send(pair.to_b, frame(1))
@@ -264,12 +266,12 @@ def test_sender_with_another_token_sees_its_peer_as_lost() -> None:
 
 
 def test_sender_to_a_port_without_a_listener_sees_its_peer_as_lost() -> None:
-    """The address of a dead process refuses the connection, so clients learn it at once."""
+    """At the address of a dead process the connection is refused, so no timeout is needed."""
 
     async def body(pair: Pair) -> None:
         await pair.b.transport.close()
         pair.a.transport.send(pair.to_b, frame(1))
-        assert pair.a.lost == []  # the loss is never reported within `send`
+        assert pair.a.lost == []  # `send` itself must not report the loss
         await pair.a.until(lambda: bool(pair.a.lost))
         assert pair.a.lost == ["b"]
 
@@ -277,7 +279,7 @@ def test_sender_to_a_port_without_a_listener_sees_its_peer_as_lost() -> None:
 
 
 def test_link_that_ends_is_reported_once_at_both_ends_after_the_last_frame() -> None:
-    """Frames that a process sent before it died arrive before its death is reported."""
+    """All frames that a process has sent arrive before the report of its death."""
 
     async def body(pair: Pair) -> None:
         pair.a.transport.send(pair.to_b, frame(0))
@@ -290,7 +292,7 @@ def test_link_that_ends_is_reported_once_at_both_ends_after_the_last_frame() -> 
         await pair.b.transport.close()
         await pair.a.until(lambda: bool(pair.a.lost))
         assert pair.a.story == ["frame"] * 50 + ["lost"]
-        # Each later attempt to reach the dead process is reported anew.
+        # Each later attempt to reach the dead process has a report of its own.
         pair.a.transport.send(pair.to_b, frame(1))
         await pair.a.until(lambda: len(pair.a.lost) == 2)
 
@@ -298,7 +300,7 @@ def test_link_that_ends_is_reported_once_at_both_ends_after_the_last_frame() -> 
 
 
 def test_link_dropped_by_one_side_is_dialed_again_when_either_sends() -> None:
-    """A live process whose link broke is lost once, and reached again by the next frame."""
+    """A live process whose link has broken counts as lost once. The next frame reaches it again."""
 
     async def body(pair: Pair) -> None:
         for _ in range(5):
@@ -315,12 +317,12 @@ def test_link_dropped_by_one_side_is_dialed_again_when_either_sends() -> None:
 
 
 def test_frame_sent_while_a_peer_is_reported_lost_uses_the_next_pair_of_links() -> None:
-    """A client that sees a broker's end asks the next broker, perhaps in the same process.
+    """A client that learns of a broker's end asks the next broker, perhaps in the same process.
 
-    1. Process a has ended its links and dials again before b has noticed. The test plays this with
-       a second Hello in the name of a.
-    2. Process b takes a as lost. During b's report of this loss, a node of b sends a frame to a.
-    3. With a separate link for that frame, b would dial twice, and a would take b as lost, again
+    1. Process a has ended its links, and dials again before b has noticed. The test sends a second
+       Hello in the name of a for this.
+    2. Process b counts a as lost. While b reports this, a node of b sends a frame to a.
+    3. If this frame got a link of its own, b would dial twice, and a would count b as lost, again
        and again.
     """
 
@@ -343,7 +345,7 @@ def test_frame_sent_while_a_peer_is_reported_lost_uses_the_next_pair_of_links() 
         await pair.a.until(lambda: len(pair.a.frames) == 2)
         pair.b.transport.send(pair.to_a, frame(3))
         await pair.a.until(lambda: len(pair.a.frames) == 3)
-        # Each side took the other as lost exactly once.
+        # Each side has counted the other as lost exactly once.
         assert pair.b.lost == ["a"]
         assert pair.a.lost == ["b"]
         writer.close()
@@ -352,7 +354,7 @@ def test_frame_sent_while_a_peer_is_reported_lost_uses_the_next_pair_of_links() 
 
 
 def test_send_of_a_frame_over_the_limit_is_our_bug_and_spares_the_link() -> None:
-    """The node that builds such a frame is wrong; frames of other nodes must pass."""
+    """The node that builds such a frame has a bug. The frames of other nodes must still pass."""
 
     async def body(pair: Pair) -> None:
         pair.a.transport.send(pair.to_b, frame(1))
@@ -366,10 +368,10 @@ def test_send_of_a_frame_over_the_limit_is_our_bug_and_spares_the_link() -> None
 
 
 def test_waiting_frames_are_handled_after_due_timers() -> None:
-    """After a pause, due timers fire first, then waiting messages are handled, as in Kafka.
+    """After a pause of a process the due timers fire first, and then messages are handled.
 
-    So a resumed broker may expire a member whose heartbeat waits in a socket. The loop is held up,
-    as by SIGSTOP, until both a frame and a timer are waiting.
+    Kafka's order is the same, so a resumed broker may expire a member whose heartbeat waits in a
+    socket. The test blocks the event loop until both a frame and a timer wait.
     """
 
     async def body(pair: Pair) -> None:
@@ -381,7 +383,7 @@ def test_waiting_frames_are_handled_after_due_timers() -> None:
         loop.call_at(due, pair.b.story.append, "timer")
         pair.a.transport.send(pair.to_b, frame(1))
         await asyncio.sleep(0)
-        # No await: the loop cannot run, and both become due behind it.
+        # There is no await here, so the loop cannot run while both become due.
         while loop.time() <= due:
             pass
         await pair.b.until(lambda: len(pair.b.frames) == 2)

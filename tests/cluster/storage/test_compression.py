@@ -1,4 +1,4 @@
-"""Codecs: compressed data is restored, and an unsupported codec is refused by name.
+"""Compression of batches: data is restored, and a codec that is not supported is refused by name.
 
 CODECS are the codecs that this program has. NO_CODECS has none; code that is given no codecs uses
 NO_CODECS.
@@ -26,13 +26,13 @@ PAYLOAD = b"a commit like the one before it, " * 50
 
 @pytest.mark.parametrize("codec", CODEC_IDS)
 def test_payload_is_restored_by_every_codec_and_compressed_smaller(codec: CompressionType) -> None:
-    """Equal payloads give equal bytes, on which the digest of a run's trace depends.
+    """The same payload must always give the same bytes, or runs would not have equal traces.
 
-    So gzip's header must not hold a time, although its format has a field for one.
+    So the header of gzip must not have the time, although its format has a field for it.
     """
     compressed = CODECS.compress(codec, PAYLOAD)
     assert CODECS.compress(codec, PAYLOAD) == compressed
-    assert len(compressed) < len(PAYLOAD) / 4  # PAYLOAD repeats one phrase 50 times
+    assert len(compressed) < len(PAYLOAD) / 4  # the payload repeats one phrase 50 times
     assert CODECS.decompress(codec, compressed) == PAYLOAD
     assert CODECS.decompress(codec, CODECS.compress(codec, b"")) == b""
 
@@ -40,15 +40,15 @@ def test_payload_is_restored_by_every_codec_and_compressed_smaller(codec: Compre
 @pytest.mark.parametrize("codec", CODEC_IDS)
 @pytest.mark.parametrize("damage", ["nothing", "short", "garbage", "cut", "another length"])
 def test_damaged_payload_is_an_error(codec: CompressionType, damage: str) -> None:
-    """Damaged bytes must not be restored to other data; the error ends a coordinator's load."""
+    """Damaged bytes must not become other data. The error ends the load of a coordinator."""
     whole = CODECS.compress(codec, PAYLOAD)
     content = {
         "nothing": b"",
         "short": b"\x00\x00",  # shorter than any header
         "garbage": whole[:4] + b"garbage" * 9,
         "cut": whole[:-9],  # some bytes are missing at the end
-        # These four bytes are in the place of a magic number. A block of snappy may lack one; then
-        # they are read as the length of its content.
+        # The first four bytes are replaced. In a block of snappy that has no magic number, they are
+        # the length of its content.
         "another length": b"\x00\x00\x00\x09" + whole[4:],
     }[damage]
     with pytest.raises(ValueError, match=r"codec|compressed"):
@@ -59,9 +59,9 @@ def test_damaged_payload_is_an_error(codec: CompressionType, damage: str) -> Non
 def test_batch_attributes_have_the_codec_and_the_crc_covers_the_payload(
     codec: CompressionType,
 ) -> None:
-    """In Kafka's format the CRC is that of the compressed bytes: it is checked without the codec.
+    """As in Kafka, the CRC (checksum) is that of the compressed bytes.
 
-    Only reading the records needs the codec.
+    So it can be checked without the codec, which only reading the records needs.
     """
     records = tuple(Record(b"key", b"value", timestamp_ms=7) for _ in range(20))
     batch = build_batch(records, compression=codec, codecs=CODECS)
@@ -76,27 +76,27 @@ def test_batch_attributes_have_the_codec_and_the_crc_covers_the_payload(
 
 
 def test_load_of_a_batch_that_cannot_be_decompressed_fails_with_the_reason() -> None:
-    """Like any other unreadable record, the batch ends the load with an error."""
+    """The batch ends the load with an error, as any other unreadable record does."""
     batch = build_batch((Record(b"k", b"v"),), compression=CompressionType.GZIP, codecs=CODECS)
-    load = Load(partition=0, leader_epoch=1)  # by default a load has no codecs
+    load = Load(partition=0, leader_epoch=1)  # without `codecs` it cannot decompress
     load.read((batch,))
     assert load.error == "no codec 1 to decompress with"
 
 
 def test_every_codec_of_kafka_is_supported_here() -> None:
-    """The standard library has gzip, pyarrow the others."""
+    """The standard library has gzip, and pyarrow has the others."""
     assert supported_codecs() == tuple(CompressionType)
 
 
 def test_codec_without_its_library_is_refused_with_the_available_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The rules of experiment files check the codec; each start of a broker checks it again."""
+    """The codec is checked when an experiment file is read, and again when a broker starts."""
 
     def missing(codec: int) -> object:
         raise SimulationError(f"pyarrow has no codec {codec}")
 
-    # `_codec` returns the codecs of pyarrow; gzip is not among them.
+    # `_codec` returns a codec of pyarrow, and is not called for gzip.
     monkeypatch.setattr(compression, "_codec", missing)
     assert not is_supported(CompressionType.ZSTD)
     with pytest.raises(SimulationError, match=r"expected one of 0 \(none\), 1 \(gzip\), got 4"):
@@ -119,9 +119,9 @@ def test_codec_without_its_library_is_refused_with_the_available_ones(
 
 
 def test_pyarrow_is_imported_only_for_its_codecs() -> None:
-    """The import takes longer than a short run.
+    """Importing pyarrow takes longer than a short run.
 
-    Codecs 0 and 1 are none and gzip, which the standard library has; 3 is lz4.
+    Codecs 0 (none) and 1 (gzip) do not need it; 3 (lz4) does.
     """
     program = (
         "import sys; from cluster.storage.compression import require_codec; "
@@ -135,7 +135,7 @@ def test_pyarrow_is_imported_only_for_its_codecs() -> None:
 
 
 def test_setting_has_kafkas_ids() -> None:
-    """0, no compression, is Kafka's default."""
+    """The ids are those of Kafka; its default is 0, no compression."""
     assert BrokerConfig().offsets_topic_compression_codec == CompressionType.NONE
     assert [(codec.name, codec.value) for codec in CompressionType] == [
         ("NONE", 0),

@@ -1,8 +1,9 @@
-"""FileStorage: appends survive a kill; a torn tail is cut; it equals the storage in memory.
+"""FileStorage: appends survive a kill, a torn tail is removed, and it equals the memory's storage.
 
-A flush mark, in a file beside the log, is the position up to which the log counts as on the disk.
-A simulated power loss cuts every log to its mark (`cut_to_flush_marks`). `write_back` moves the
-mark without a sync, as if the kernel had written the data. `flushed_length` counts batches.
+A torn tail is a part of a batch at the end of a file: its write was interrupted. A flush mark is
+the position up to which a log counts as on the disk; it is in a file beside the log. A simulated
+power loss cuts every log to its mark (`cut_to_flush_marks`). `write_back` moves the mark without a
+sync, as if the kernel had written the data by itself. `flushed_length` counts batches.
 """
 
 from pathlib import Path
@@ -23,11 +24,11 @@ from tests.support.builders.partition_logs import batch
 PARTITION = TopicPartition("__consumer_offsets", 3)
 LOG = "__consumer_offsets-3.log"
 ENOSPC = 28
-"""The operating system's error number of a full disk."""
+"""The error number of the operating system for a full disk."""
 
 
 def test_file_log_opened_again_has_every_batch(tmp_path: Path) -> None:
-    """The test neither closes nor flushes the first log, because a kill does not, either."""
+    """As after a kill, the first log is neither closed nor flushed."""
     log = FileStorage(tmp_path / "disk").log(PARTITION)
     for offset in range(3):
         log.append(batch(base_offset=offset))
@@ -40,12 +41,12 @@ def test_file_log_opened_again_has_every_batch(tmp_path: Path) -> None:
 
 
 def test_file_log_cut_anywhere_loses_only_the_torn_batch_and_reports_it(tmp_path: Path) -> None:
-    """A kill may stop a write at any byte; later appends must follow the last whole batch."""
+    """A kill may stop a write at any byte. Later appends must follow the last whole batch."""
     log = FileStorage(tmp_path).log(PARTITION)
     log.append(batch(base_offset=0))
     log.append(batch(base_offset=1))
     content = (tmp_path / LOG).read_bytes()
-    # The frames of both batches are equally long.
+    # Both batches have frames of the same length.
     frame_size = len(content) // 2
     for cut in range(len(content)):
         (tmp_path / LOG).write_bytes(content[:cut])
@@ -58,7 +59,7 @@ def test_file_log_cut_anywhere_loses_only_the_torn_batch_and_reports_it(tmp_path
             partition=PARTITION,
             log_end_offset=Offset(whole_batches),
             cut_bytes=torn_bytes,
-            cut_batches=None,  # only a power loss counts batches
+            cut_batches=None,  # batches are counted only after a power loss
             cause=RecoveryCause.TORN_TAIL,
         )
         assert storage.take_recoveries() == ((expected,) if torn_bytes else ())
@@ -74,26 +75,26 @@ def test_file_log_cut_anywhere_loses_only_the_torn_batch_and_reports_it(tmp_path
 
 
 def test_file_log_damaged_below_its_flush_mark_lowers_the_mark(tmp_path: Path) -> None:
-    """With the old mark, later appends in the place of the damaged batches would be flushed."""
+    """With the old mark, batches that replace the damaged ones would count as flushed."""
     log = FileStorage(tmp_path).log(PARTITION)
     for offset in range(3):
         log.append(batch(base_offset=offset))
     log.flush()
 
     content = bytearray((tmp_path / LOG).read_bytes())
-    content[len(content) // 2] ^= 1  # a bit of the second of three batches
+    content[len(content) // 2] ^= 1  # change a bit of the second of the three batches
     (tmp_path / LOG).write_bytes(bytes(content))
 
     damaged = FileStorage(tmp_path).log(PARTITION)
     assert (len(damaged), damaged.flushed_length) == (1, 1)
     damaged.append(batch(base_offset=1))
-    # A power loss takes the new batch, which nothing has flushed.
+    # Nothing has flushed the new batch, so a power loss removes it.
     assert cut_to_flush_marks(tmp_path)[0].cut_batches == 1
     assert len(FileStorage(tmp_path).log(PARTITION)) == 1
 
 
 def test_file_log_shorter_than_its_flush_mark_lowers_the_mark(tmp_path: Path) -> None:
-    """The real machine lost power after `write_back` had moved the mark over unsynced data."""
+    """`write_back` moves the mark without a sync, and then the real machine loses power."""
     log = FileStorage(tmp_path).log(PARTITION)
     log.append(batch(base_offset=0))
     size = (tmp_path / LOG).stat().st_size
@@ -110,12 +111,12 @@ def test_file_log_shorter_than_its_flush_mark_lowers_the_mark(tmp_path: Path) ->
 
 
 class FullDisk(Files):
-    """A disk with room for a number of bytes."""
+    """A disk with room for `room` more bytes."""
 
     room = 10_000
 
     def write(self, file: int, content: bytes, position: int) -> int:
-        """Write as many bytes as there is room for. Raises: OSError where there is none."""
+        """Write as many bytes as there is room for; raise OSError if there is no room."""
         if self.room == 0:
             raise OSError(ENOSPC, "No space left on device")
         written = super().write(file, content[: self.room], position)
@@ -124,12 +125,12 @@ class FullDisk(Files):
 
 
 def test_file_log_on_a_full_disk_keeps_its_whole_batches(tmp_path: Path) -> None:
-    """The log cuts a partly written batch off, so that the next append follows the last batch."""
+    """A batch that is only partly written is removed, so the next append follows a whole batch."""
     disk = FullDisk()
     log = FileStorage(tmp_path, disk).log(PARTITION)
     log.append(batch(base_offset=0))
 
-    disk.room = 20  # fewer bytes than a batch has
+    disk.room = 20  # less than a batch needs
     with pytest.raises(OSError, match="No space left"):
         log.append(batch(base_offset=1))
 
@@ -141,15 +142,15 @@ def test_file_log_on_a_full_disk_keeps_its_whole_batches(tmp_path: Path) -> None
 
 
 def test_unflushed_logs_cause_no_sync(tmp_path: Path) -> None:
-    """By default nothing waits for the disk: appends and write-backs happen at memory's speed."""
+    """By default nothing waits for the disk, so appends and write-backs are as fast as memory."""
 
     class NoSync(Files):
         def fdatasync(self, file: int) -> None:
-            """Fail: no call is expected."""
+            """Fail, because no call is expected."""
             raise AssertionError(file)
 
         def sync_directory(self, directory: Path) -> None:
-            """Fail: no call is expected."""
+            """Fail, because no call is expected."""
             raise AssertionError(directory)
 
     log = FileStorage(tmp_path, NoSync()).log(PARTITION)
@@ -160,7 +161,7 @@ def test_unflushed_logs_cause_no_sync(tmp_path: Path) -> None:
 
 
 def test_file_log_cannot_keep_more_batches_than_it_has(tmp_path: Path) -> None:
-    """Only a bug of the caller asks for this truncation."""
+    """Only a caller with a bug can ask for it."""
     log = FileStorage(tmp_path).log(PARTITION)
     log.append(batch(base_offset=0))
     with pytest.raises(SimulationError, match="cannot keep 2 batches of 1"):
@@ -181,9 +182,9 @@ def test_file_log_cannot_keep_more_batches_than_it_has(tmp_path: Path) -> None:
 def test_file_log_equals_the_log_in_memory(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str | int]
 ) -> None:
-    """The two implementations of a log must behave equally, because runtimes use either.
+    """Both kinds of logs must behave in the same way, because runtimes use one or the other.
 
-    A step is a text, which is appended as a batch, or the length to which the logs are truncated.
+    A step is a text, which is appended as a batch, or a length, to which the logs are truncated.
     """
     directory = tmp_path_factory.mktemp("disk")
     memory = MemoryLogStorage()
@@ -195,26 +196,27 @@ def test_file_log_equals_the_log_in_memory(
         else:
             memory.truncate(min(step, len(memory)))
             log.truncate(min(step, len(log)))
-        log.close()  # each step opens the log anew
+        log.close()  # so that each step opens the log again
 
     log = FileStorage(directory).log(PARTITION)
     assert [log.batch(i) for i in range(len(log))] == [memory.batch(i) for i in range(len(memory))]
 
 
 def test_file_storage_checkpoint_is_replaced_and_found_again(tmp_path: Path) -> None:
-    """A restarted broker reads the checkpoint of its high watermarks, also after a kill."""
+    """A restarted broker reads its high watermarks from a checkpoint, also after a kill."""
     storage = FileStorage(tmp_path / "disk")
     assert storage.read_checkpoint("hw") is None
-    # The directory is made at the first write: a consumer, for example, writes nothing.
+    # The directory is created by the first write, because a consumer, for example, never writes.
     assert not (tmp_path / "disk").exists()
     storage.write_checkpoint("hw", b"1")
     storage.write_checkpoint("hw", b"22")
     assert FileStorage(tmp_path / "disk").read_checkpoint("hw") == b"22"
 
 
-# Empty, zeros of a lost page, and a CRC of four bytes that does not fit the content.
+# Three kinds of damage: empty, zeros in place of a lost page, and a CRC (the first four bytes) that
+# does not fit the content.
 @pytest.mark.parametrize("left", [b"", b"\0" * 4, b"\0" * 30, b"\1\2\3\4 1"])
 def test_damaged_checkpoint_reads_as_absent(tmp_path: Path, left: bytes) -> None:
-    """A checkpoint is not synced: a power loss of the real machine may leave an empty file."""
+    """A checkpoint is not synced, so a power loss of the real machine may leave an empty file."""
     (tmp_path / "hw").write_bytes(left)
     assert FileStorage(tmp_path).read_checkpoint("hw") is None

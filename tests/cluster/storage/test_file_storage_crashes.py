@@ -1,13 +1,13 @@
-"""Random crash points in the writes of a broker's disk, and planted mistakes that they find.
+"""Crash points in the writes of a broker's disk, and planted mistakes that they must find.
 
-A disk has logs, each with a flush mark (the length up to which the log is synced), and checkpoints.
-At a crash point the writes stop. Then one of three things happens:
+A disk has logs and checkpoints. Each log has a flush mark, the length up to which it is synced. At
+a crash point, which is drawn at random, the writes stop. Then one of three things happens:
 
-- The process is dead.
-- The machine has lost power, which may take any unsynced write.
-- An experiment's power loss cuts each log to its mark.
+- The process dies.
+- The machine loses power, which may remove any write that is not synced.
+- An experiment's simulated power loss cuts each log to its mark.
 
-The storage opened afterwards must have a prefix of the writes.
+The storage that is opened afterwards must have the writes up to some point, and no others.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,20 +24,20 @@ from tests.support.harness.crashing_files import CrashingFiles
 from tests.support.random_worlds.storage_crashes import End, Step, check_crash_points
 
 POINTS = 300
-"""Crash points checked: places at which a disk's writes stop. `make soak` checks ten times more."""
+"""The number of crash points that the test checks; `make soak` checks ten times as many."""
 POINTS_TO_FIND_A_MISTAKE = 1_500
-"""Crash points within which each planted mistake must fail a check."""
+"""The number of crash points within which each planted mistake must make a check fail."""
 
 Mistake = Callable[[pytest.MonkeyPatch], None]
-"""A function that plants the mistake that its name says; "mark" in a name is the flush mark."""
+"""A function that plants the mistake in its name; "mark" in such a name is the flush mark."""
 
 
 @pytest.mark.slow
 def test_crash_points_leave_a_prefix_and_a_disk_that_can_be_written(tmp_path: Path) -> None:
-    """A prefix of the writes is recovered, and never anything else."""
+    """The recovered disk has a prefix of the writes, and nothing else."""
     report = check_crash_points(POINTS, 0, tmp_path)
     assert report.points == POINTS
-    # The points covered every kind of end and of step; otherwise the check would have gaps.
+    # Every kind of end and of step must have occurred, or the check would have gaps.
     assert all(report.ends[end] for end in End)
     assert all(report.steps[step] for step in Step)
     assert report.torn_tails > 0
@@ -78,25 +78,25 @@ def cut_is_not_synced(patch: pytest.MonkeyPatch) -> None:
 
 
 def names_are_not_synced(patch: pytest.MonkeyPatch) -> None:
-    """Leave new names of files unsynced, in their directory."""
+    """Do not sync the directory, so that the names of new files may be lost."""
     patch.setattr(CrashingFiles, "sync_directory", lambda files, directory: None)
 
 
 def torn_tail_is_kept(patch: pytest.MonkeyPatch) -> None:
     def read_all(content: bytes) -> LogContent:
         log = parse_log(content)
-        log.positions[-1] = len(content)  # so no byte counts as torn
+        log.positions[-1] = len(content)  # so that no byte counts as torn
         return log
 
     patch.setattr(file_storage, "parse_log", read_all)
 
 
 def damaged_batches_are_skipped(patch: pytest.MonkeyPatch) -> None:
-    """Skip damage: read on from the next good batch."""
+    """Skip a damaged batch, and read on from the next good one."""
 
     def read_on(content: bytes) -> LogContent:
         log = parse_log(content)
-        # A good frame may begin at any later byte.
+        # A good frame may begin at any later byte, so try each.
         for start in range(log.end + 1, len(content)):
             rest = parse_log(content[start:])
             if rest.batches:
@@ -109,7 +109,7 @@ def damaged_batches_are_skipped(patch: pytest.MonkeyPatch) -> None:
 
 
 def cleaned_file_gets_the_name_before_it_is_synced(patch: pytest.MonkeyPatch) -> None:
-    """Leave out the sync of the file with which the log cleaner replaces a log."""
+    """Do not sync the file with which a cleaning replaces a log."""
     replace_prefix = FileLogStorage.replace_prefix
 
     def replace_unsynced(log: FileLogStorage, length: int, batches: Sequence[RecordBatch]) -> None:
@@ -119,7 +119,7 @@ def cleaned_file_gets_the_name_before_it_is_synced(patch: pytest.MonkeyPatch) ->
         def skip_once(file: int) -> None:
             files.fdatasync = sync  # type: ignore[method-assign]  # of this object alone
 
-        # The first sync of replace_prefix is the one of the new file.
+        # `replace_prefix` first syncs the new file.
         files.fdatasync = skip_once  # type: ignore[method-assign]
         replace_prefix(log, length, batches)
 
@@ -158,7 +158,7 @@ def checkpoint_is_written_in_place(patch: pytest.MonkeyPatch) -> None:
 def test_crash_points_find_a_planted_mistake(
     mistake: Mistake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some crash point must show the mistake; the error then names the seed of its disk."""
+    """Some crash point must show the mistake. The error names the seed that draws its disk."""
     mistake(monkeypatch)
     with pytest.raises(AssertionError, match="seed"):
         check_crash_points(POINTS_TO_FIND_A_MISTAKE, 0, tmp_path)
