@@ -1,4 +1,4 @@
-"""Samples of metrics: their times, and their values over a whole cluster's run."""
+"""Samples of metrics: when they are taken, and their values over the run of a whole cluster."""
 
 import json
 from functools import cache
@@ -16,14 +16,14 @@ BROKERS = ("broker-0", "broker-1", "broker-2")
 
 @cache
 def crash() -> VirtualRun:
-    """Play the crash of a coordinator, with the experiment's own settings."""
+    """Play the crash of a coordinator, with the settings of the experiment."""
     return play_virtual(
         load_experiment("coordinator_crash").experiment, seed=7, trace_messages=False
     )
 
 
 def samples(node: str, name: str) -> list[tuple[int, float]]:
-    """Return time and value of a node's samples of a metric, the earliest first."""
+    """Return the time and the value of each sample of a node's metric, in order."""
     samples_of_metric = [
         (row.time_us, json.loads(row.detail or "{}"))
         for row in crash().rows
@@ -34,7 +34,7 @@ def samples(node: str, name: str) -> list[tuple[int, float]]:
 
 @pytest.mark.parametrize(("interval_us", "times"), [(400, [400, 800]), (0, [])])
 def test_samples_are_taken_every_interval_or_never(interval_us: int, times: list[int]) -> None:
-    """An interval of 0 switches the samples off."""
+    """With an interval of 0 there are no samples."""
     lab = HostLab()
     values = iter(({"a": 1}, {"a": 2}, {"a": 3}))
     MetricsSampler(lab.host("n"), lambda: next(values), interval_us=interval_us).start()
@@ -45,10 +45,10 @@ def test_samples_are_taken_every_interval_or_never(interval_us: int, times: list
 
 @pytest.mark.slow
 def test_controller_counts_the_fenced_brokers() -> None:
-    """During the outage one broker is fenced; the count of changes is that of the trace.
+    """One broker is fenced (counted as dead) during its outage. The metric counts such changes.
 
-    The five changes: three brokers are unfenced at the start, the killed broker is fenced, and
-    unfenced after its restart.
+    There are five changes: three brokers are unfenced at the start, the killed broker is fenced,
+    and it is unfenced after its restart.
     """
     rows = crash().rows
     fenced_us = next(row.time_us for row in rows if row.kind == TraceKind.BROKER_FENCED)
@@ -56,7 +56,7 @@ def test_controller_counts_the_fenced_brokers() -> None:
     assert next(value for at_us, value in fenced if at_us >= fenced_us) == 1
     assert fenced[-1][1] == 0
 
-    # The last sample counts the changes up to its own time.
+    # The last sample has the number of changes up to its own time.
     at_us, changes = samples("controller-100", "LeaderElectionRateAndTimeMs.Count")[-1]
     kinds = (TraceKind.BROKER_FENCED, TraceKind.BROKER_UNFENCED)
     assert changes == sum(row.kind in kinds and row.time_us <= at_us for row in rows) == 5
@@ -65,7 +65,7 @@ def test_controller_counts_the_fenced_brokers() -> None:
 
 @pytest.mark.slow
 def test_leaders_of_all_brokers_are_all_partitions() -> None:
-    """Before the crash each partition has three replicas and one leader; after it, two replicas."""
+    """Before the crash each partition has three replicas and one leader, and then two replicas."""
     leaders = [samples(broker, "LeaderCount")[0][1] for broker in BROKERS]
     held = [samples(broker, "PartitionCount")[0][1] for broker in BROKERS]
     assert sum(leaders) * 3 == sum(held) > 0

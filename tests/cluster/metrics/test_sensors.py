@@ -1,9 +1,10 @@
-"""Sensors: Kafka's rates, maxima and averages of recent values.
+"""Sensors: rates, maxima and averages of recent values, as Kafka computes them.
 
-- A SampledSensor keeps two windows of 30 s, as Kafka's metrics do.
-- A Meter is Yammer's: its rates decay exponentially, and change only at its ticks, every 5 s.
-- Times are arguments, in ms: `Meter(1_000)` begins at 1 s.
-- `attributes("m", now_ms)` has a meter's values under the names that JMX shows.
+- A SampledSensor keeps two windows of 30 s, as in Kafka's own metrics.
+- A Meter is that of the library Yammer, which Kafka's older metrics use. Its rates decay
+  exponentially, and change only at its ticks, every 5 s.
+- Times are arguments, in milliseconds: `Meter(1_000)` begins at 1 s.
+- `attributes("m", now_ms)` has the values of a meter under the names that JMX shows.
 """
 
 import math
@@ -14,7 +15,7 @@ from cluster.metrics.sensors import Meter, SampledSensor
 
 
 def test_sensor_without_values_has_no_values() -> None:
-    """A maximum or average of no values is NaN, as in Kafka; a rate and a count are 0."""
+    """As in Kafka, without values a maximum and an average are NaN, a rate and a count are 0."""
     sensor = SampledSensor()
     assert (sensor.count, sensor.rate(1_000)) == (0, 0.0)
     assert math.isnan(sensor.max(1_000))
@@ -22,9 +23,9 @@ def test_sensor_without_values_has_no_values() -> None:
 
 
 def test_first_values_are_averaged_over_a_whole_window() -> None:
-    """Three values in the first second are 0.1 a second, not 3: a start is no burst.
+    """Three values in the first second count as 0.1 per second, and not as 3.
 
-    At 1 s the rate counts a whole window (30 s) and the second that has passed: 3 / 31.
+    At 1 s the rate is for a whole window of 30 s and the second that has passed: 3 / 31.
     """
     sensor = SampledSensor()
     for now_ms in (0, 500, 1_000):
@@ -34,9 +35,9 @@ def test_first_values_are_averaged_over_a_whole_window() -> None:
 
 
 def test_rate_covers_the_last_two_windows() -> None:
-    """Of 90 values, one a second, the rate counts the 60 of the last two windows.
+    """Of 90 values, one each second, the rate counts the 60 of the last two windows.
 
-    At 89 s the second of these windows has lasted 29 s: 60 / (30 + 29).
+    At 89 s the second of these windows has lasted for 29 s: 60 / (30 + 29).
     """
     sensor = SampledSensor()
     for now_ms in range(0, 90_000, 1_000):
@@ -46,14 +47,14 @@ def test_rate_covers_the_last_two_windows() -> None:
 
 
 def test_values_are_forgotten_after_two_windows_and_the_count_is_not() -> None:
-    """The two values are in one window. Its last value came at 10 s: it is dropped 60 s later."""
+    """Both values are in one window. Its last value is of 10 s, so it is dropped 60 s later."""
     sensor = SampledSensor()
     sensor.record(250, 0)
     sensor.record(50, 10_000)
     assert (sensor.max(69_999), sensor.average(69_999)) == (250, 150)
     assert math.isnan(sensor.max(70_000))
     assert sensor.rate(70_000) == 0.0
-    assert sensor.count == 300  # the sum of both values: a count adds them up
+    assert sensor.count == 300  # a count is the sum of all values
 
 
 def test_meter_without_marks_has_rates_of_zero() -> None:

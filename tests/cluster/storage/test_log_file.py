@@ -1,8 +1,9 @@
-"""The format of a log file: frames at its beginning, and a torn tail that a kill may leave.
+"""The format of a log file: its frames, and the torn tail that a kill may leave at its end.
 
-A log file is a sequence of frames, one for each batch: the length of the payload and a CRC, of 4
-bytes each, then the payload. `parse_log` reads frames up to the first that is not valid; its result
-has the batches, `positions` (where each frame begins, and the end of the last) and `end`, in bytes.
+A log file is a sequence of frames, one for each batch. A frame is the length of the payload and a
+CRC (checksum), with 4 bytes each, and the payload. `parse_log` reads frames up to the first one
+that is not valid. Its result has the batches, `positions` (where each frame begins, and where the
+last one ends) and `end`, in bytes.
 """
 
 import struct
@@ -26,16 +27,16 @@ FRAMES = encode_frame(FIRST) + encode_frame(SECOND)
 
 
 def test_frames_are_read_as_they_were_written() -> None:
-    """A batch on the disk is the batch that was appended, CRC and epochs included."""
+    """A batch is read with all its fields, also its CRC and its epochs."""
     log = parse_log(FRAMES)
     assert log.batches == [FIRST, SECOND]
     assert log.positions == [0, len(encode_frame(FIRST)), len(FRAMES)]
-    # The log end offset behind the first two batches, behind the first, and before it.
+    # The log end offset after two batches, after one, and after none.
     assert [log.end_offset(batch_count) for batch_count in (2, 1, 0)] == [3, 2, 0]
 
 
 def test_log_is_whole_up_to_any_byte_at_which_it_is_cut() -> None:
-    """A kill may stop a write at any byte; the batches whose frames are whole remain."""
+    """A kill may stop a write at any byte. The batches whose frames are whole remain."""
     for cut in range(len(FRAMES)):
         log = parse_log(FRAMES[:cut])
         first_is_whole = cut >= len(encode_frame(FIRST))
@@ -45,19 +46,19 @@ def test_log_is_whole_up_to_any_byte_at_which_it_is_cut() -> None:
 
 @pytest.mark.parametrize("position", range(len(encode_frame(SECOND))))
 def test_flipped_bit_anywhere_ends_the_log_before_its_batch(position: int) -> None:
-    """The CRC covers the length, too: with a wrong length the frame would reach into the next."""
+    """The CRC covers the length, too. A wrong length would make the frame reach into the next."""
     content = bytearray(FRAMES + encode_frame(THIRD))
     content[len(encode_frame(FIRST)) + position] ^= 1 << 2
     assert parse_log(bytes(content)).batches == [FIRST]
 
 
-# A frame's header has 8 bytes, a page of the disk 4096.
+# The header of a frame has 8 bytes, and a page of the disk 4096.
 @pytest.mark.parametrize("zeros", [1, 7, 8, 9, 4096])
 def test_zeros_behind_the_last_batch_are_no_batch(zeros: int) -> None:
-    """A power loss may leave the file's size without its data: the file then ends in zeros.
+    """After a power loss a file may have its size but not its data, and so end with zeros.
 
-    A CRC of the payload alone would make them valid: an empty payload has the length 0 and, in
-    CRC-32C, the CRC 0.
+    An empty payload has the length 0 and, in CRC-32C, the CRC 0. So if the CRC did not cover the
+    length, zeros would be a valid frame.
     """
     log = parse_log(FRAMES + bytes(zeros))
     assert log.batches == [FIRST, SECOND]
@@ -65,7 +66,7 @@ def test_zeros_behind_the_last_batch_are_no_batch(zeros: int) -> None:
 
 
 def test_batch_behind_zeros_is_not_read() -> None:
-    """A page of the file that was lost in the middle ends the log there, at the zeros."""
+    """If a page in the middle of the file is lost, the log ends where the zeros begin."""
     assert parse_log(encode_frame(FIRST) + bytes(64) + encode_frame(SECOND)).batches == [FIRST]
 
 
@@ -80,10 +81,10 @@ def test_batch_behind_zeros_is_not_read() -> None:
 def test_batch_that_begins_before_the_last_one_ends_is_not_read(
     stray: RecordBatch,
 ) -> None:
-    """An older, longer log may have left a batch with a valid CRC at this place.
+    """An older, longer log may have left a batch with a valid CRC at this place in the file.
 
-    Its offsets overlap those before it. A gap of offsets would be no reason to stop: see the next
-    test.
+    Its offsets overlap those of the batches before it, so it cannot belong to the log. A gap of
+    offsets is allowed: see the next test.
     """
     log = parse_log(FRAMES + encode_frame(stray) + encode_frame(THIRD))
     assert log.batches == [FIRST, SECOND]
@@ -91,23 +92,24 @@ def test_batch_that_begins_before_the_last_one_ends_is_not_read(
 
 
 def test_batch_behind_a_hole_is_read() -> None:
-    """A hole is a gap of offsets, not of bytes: the log cleaner removed the batches in it.
+    """A hole is a gap of offsets: the log cleaner has removed the batches in it.
 
-    It did so in this log, or in the leader's, from which this log was copied.
+    There is no gap of bytes in the file. The cleaner worked in this log, or in the leader's log,
+    from which this log was copied.
     """
     behind = batch("x", base_offset=9)
     assert parse_log(FRAMES + encode_frame(behind)).batches == [FIRST, SECOND, behind]
 
 
 def test_length_that_reaches_beyond_the_file_is_a_torn_tail() -> None:
-    """Garbage in the place of a length must not be read past the end of the file."""
+    """A wrong length must not make the reader go beyond the end of the file."""
     assert parse_log(FRAMES + b"\xff" * 12).batches == [FIRST, SECOND]
 
 
 def test_batch_count_at_a_position_has_whole_batches_only() -> None:
-    """A flush mark, the byte up to which the file is flushed, may be in the middle of a batch.
+    """A flush mark, the byte up to which a file is flushed, may be in the middle of a batch.
 
-    `batch_count_at(position)` is the number of batches that end at or before the byte `position`.
+    `batch_count_at(position)` returns the number of batches that end at this byte or before it.
     """
     log = parse_log(FRAMES)
     first_end = len(encode_frame(FIRST))
@@ -117,10 +119,10 @@ def test_batch_count_at_a_position_has_whole_batches_only() -> None:
 
 @pytest.mark.parametrize("field_count", [5, 11, 12])
 def test_frame_of_an_earlier_version_is_read_with_the_defaults(field_count: int) -> None:
-    """New fields are added at the end of a batch, with defaults: a disk outlives a release.
+    """Disks outlive a release. So new fields come at the end of a batch, and have defaults.
 
-    With 5 fields a frame has only those without a default, so not the CRC, which is the sixth.
-    With 11 its newest field is `cleaned`, with 12 `compression`.
+    A frame with 5 fields has only those without a default, so not the CRC, which is the sixth. With
+    11 fields its newest one is `cleaned`, with 12 it is `compression`.
     """
     fields = msgspec.msgpack.decode(msgspec.msgpack.encode(FIRST))
     payload = msgspec.msgpack.encode(fields[:field_count])
@@ -131,6 +133,6 @@ def test_frame_of_an_earlier_version_is_read_with_the_defaults(field_count: int)
 
 
 def test_frame_of_a_real_clients_batch_is_read_as_it_was_written() -> None:
-    """The frame keeps the header of Kafka's format, which only a real client's batch has."""
+    """Only the batch of a real client has a header in Kafka's format. The frame must keep it."""
     sent = client_batch("a", "b", producer_id=4, base_sequence=9, compression=1)
     assert parse_log(encode_frame(sent)).batches == [sent]

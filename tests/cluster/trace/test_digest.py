@@ -1,8 +1,9 @@
-"""The trail of a digest: a few digits that show when two runs parted.
+"""The trail of a digest, which shows when two runs parted, that is, began to differ.
 
-A trail is a text: the step, such as "1s", and a mark for each full step of the run. A mark is a few
-digits of the digest of all rows before it. Beyond MAX_MARKS marks every second one is dropped and
-the step doubles.
+The digest of a run is a hash over all rows of its trace (the recorded events). The trail is a text:
+a step, such as "1s", and a mark for each full step of the run. A mark is a few digits of the digest
+of all rows before it. If there are more than MAX_MARKS marks, every second one is dropped, and the
+step doubles.
 """
 
 from hypothesis import given
@@ -16,7 +17,7 @@ SECOND = 1_000_000
 
 
 def trail_of(times_us: list[int], *, other_at: int | None = None) -> str:
-    """Return the trail of rows at these times; rows from `other_at` on differ."""
+    """Return the trail of rows at these times. The rows from `other_at` on have another node."""
     digest = TraceDigest()
     for seq, time_us in enumerate(times_us):
         differs = other_at is not None and time_us >= other_at
@@ -25,24 +26,24 @@ def trail_of(times_us: list[int], *, other_at: int | None = None) -> str:
 
 
 def test_trail_has_one_mark_for_each_full_second() -> None:
-    """A second without rows repeats the mark before it."""
+    """If a second has no rows, its mark is that of the second before."""
     step, *marks = trail_of([0, SECOND // 2, SECOND, 3 * SECOND]).split()
 
     assert step == "1s"
     assert len(marks) == 3
-    # The marks of 1, 2 and 3 s; no row lies in between the last two.
+    # These are the marks of 1, 2 and 3 s. There is no row between the last two.
     assert marks[0] != marks[1] == marks[2]
 
 
 def test_thinned_trail_of_a_long_run_has_correct_marks() -> None:
-    """A mark covers all rows before its time, however often marks were dropped."""
+    """A mark is right for all rows before its time, however many marks were dropped."""
     long = trail_of([index * SECOND for index in range(200)])
     step, *marks = long.split()
 
     assert len(marks) <= MAX_MARKS
     assert step == "8s"
-    # The other run has the same rows up to 16 s and then ends. Its last mark, at 16 s, equals that
-    # of the long run. No later mark can be compared, so the end is open.
+    # The other run has the same rows up to 16 s, and then ends. Its last mark is that of 16 s,
+    # which is equal in both. There is no later mark to compare, so the end is open.
     begin, end = parted_between(long, trail_of([i * SECOND for i in range(17)])) or (None, None)
     assert (begin, end) == (16 * SECOND, None)
 
@@ -55,12 +56,12 @@ def test_thinned_trail_of_a_long_run_has_correct_marks() -> None:
 def test_two_runs_part_between_the_times_that_their_trails_give(
     times: list[int], more: list[int], data: st.DataObject
 ) -> None:
-    """One run may be much longer than the other, so that the steps of their trails differ."""
+    """One run may be much longer than the other, so that the steps of the trails differ."""
     parts_at = data.draw(st.sampled_from(times))
     longer = times + [max(times) + each for each in more]
     bounds = parted_between(trail_of(times), trail_of(longer, other_at=parts_at))
 
-    # None: the rows differ only behind the last mark that both trails have.
+    # None says that the runs differ only after the last mark that both trails have.
     if bounds is not None:
         begin_us, end_us = bounds
         assert begin_us <= parts_at
@@ -68,14 +69,14 @@ def test_two_runs_part_between_the_times_that_their_trails_give(
 
 
 def test_equal_trails_give_no_parting_time() -> None:
-    """The digest itself may still differ behind the last mark."""
+    """The runs may still differ after the last mark."""
     assert parted_between(trail_of([0, SECOND]), trail_of([0, SECOND])) is None
 
 
 def test_digest_without_messages_equals_that_of_a_run_without_message_tracing() -> None:
-    """EventsOnly drops the rows of messages and numbers the others of each node anew.
+    """EventsOnly drops the rows about messages, and numbers the other rows of each node anew.
 
-    A run with message tracing then has the rows of one without, and so the same digest.
+    So a run with message tracing gets the same digest as a run without.
     """
     seen: list[TraceRow] = []
     events_only = EventsOnly(seen.append)

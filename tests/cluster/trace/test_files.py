@@ -1,7 +1,8 @@
-"""Trace files: only a torn last frame may be lost, and Parquet must keep every value.
+"""Trace files: at most a torn last frame is lost, and Parquet keeps every value.
 
-During a run each incarnation of a node writes a file of frames, one row in each; a frame is its
-length in 4 bytes and the row in MessagePack. At the end the files are merged into one Parquet file.
+During a run each incarnation (life) of a node writes a file of frames. A frame is its length in 4
+bytes and one row in MessagePack (a compact binary JSON). A torn frame is one whose write was
+interrupted. At the end of the run the files are merged into one Parquet file.
 """
 
 import random
@@ -34,7 +35,7 @@ def row(time_us: int, *, node: str = "broker-0", seq: int = 0, incarnation: int 
             group="g",
             partition="orders-3",
             generation=7,
-            offset=1 << 40,  # more than 32 bits
+            offset=1 << 40,  # needs more than 32 bits
             detail={"records": 3, "name": "ü"},
         ),
         run="r",
@@ -56,7 +57,7 @@ def written(path: Path, rows: list[TraceRow]) -> Path:
 
 
 def test_frame_file_written_and_read_returns_equal_rows(tmp_path: Path) -> None:
-    """The file is all that remains of a killed process."""
+    """After the kill of a process the file is all that remains of its rows."""
     rows = [row(i, seq=i) for i in range(100)]
     read = read_frames(written(frames_path(tmp_path, "broker-0", 2), rows))
     assert read.rows == tuple(rows)
@@ -64,7 +65,7 @@ def test_frame_file_written_and_read_returns_equal_rows(tmp_path: Path) -> None:
 
 
 def test_frame_writer_flushed_but_not_closed_leaves_rows_in_the_file(tmp_path: Path) -> None:
-    """A killed process never closes its file: flushed rows must be there all the same."""
+    """A killed process does not close its file. The rows that were flushed must be in it."""
     writer = FrameTraceWriter(tmp_path / "x.frames")
     writer.write(row(1))
     writer.flush()
@@ -77,7 +78,7 @@ def test_frame_file_cut_anywhere_loses_only_the_torn_frame_and_counts_it(tmp_pat
     """`kill -9` may interrupt a write at any byte."""
     rows = [row(i, seq=i) for i in range(3)]
     content = written(tmp_path / "whole", rows).read_bytes()
-    frame = len(content) // 3  # the three frames are equally long
+    frame = len(content) // 3  # the three frames have the same length
     for cut in range(len(content) + 1):
         path = tmp_path / "cut"
         path.write_bytes(content[:cut])
@@ -87,19 +88,20 @@ def test_frame_file_cut_anywhere_loses_only_the_torn_frame_and_counts_it(tmp_pat
 
 
 def test_frame_file_with_garbage_inside_is_refused_by_name(tmp_path: Path) -> None:
-    """If a damaged file were read as a short one, checkers would miss rows without a word."""
+    """If a damaged file were read as a shorter one, checkers would miss rows without notice."""
     content = bytearray(written(tmp_path / "whole", [row(0), row(1, seq=1)]).read_bytes())
-    content[4:10] = b"\xc1" * 6  # behind the length of the first frame; no msgpack has this byte
+    # The bytes come after the length of the first frame. MessagePack never has the byte 0xc1.
+    content[4:10] = b"\xc1" * 6
     (tmp_path / "bad").write_bytes(bytes(content))
     with pytest.raises(TraceFileCorrupt, match="bad"):
         read_frames(tmp_path / "bad")
-    (tmp_path / "huge").write_bytes(b"\xff" * 64)  # a frame of nearly 4 GiB, says its length
+    (tmp_path / "huge").write_bytes(b"\xff" * 64)  # as a length, these bytes are nearly 4 GiB
     with pytest.raises(TraceFileCorrupt, match="huge"):
         read_frames(tmp_path / "huge")
 
 
 def test_frame_reader_reads_rows_across_block_bounds(tmp_path: Path) -> None:
-    """Files are read in blocks of 1 MiB; a row may lie in two of them."""
+    """Files are read in blocks of 1 MiB. A row may be in two blocks."""
     rows = [row(i, seq=i) for i in range(20_000)]
     path = written(tmp_path / "long", rows)
     assert path.stat().st_size > 1 << 20
@@ -107,7 +109,7 @@ def test_frame_reader_reads_rows_across_block_bounds(tmp_path: Path) -> None:
 
 
 def test_merge_orders_by_time_node_incarnation_and_sequence(tmp_path: Path) -> None:
-    """The checkers read one merged trace: equal times must have one order."""
+    """Checkers read one merged trace, so rows with the same time need a fixed order, too."""
     rng = random.Random(3)
     everything = []
     sources = []
@@ -124,7 +126,7 @@ def test_merge_orders_by_time_node_incarnation_and_sequence(tmp_path: Path) -> N
 
 
 def test_parquet_round_trip_keeps_every_value_and_the_declared_types(tmp_path: Path) -> None:
-    """Spark reads the file with the declared types; a null must stay a null."""
+    """Spark reads the file with the declared types. A null must stay a null."""
     rows = [row(i, seq=i) for i in range(10)]
     rows.append(
         stamp(
@@ -142,7 +144,7 @@ def test_parquet_round_trip_keeps_every_value_and_the_declared_types(tmp_path: P
     with ParquetTraceWriter(path, rows_per_chunk=4) as writer:
         for trace_row in rows:
             writer(trace_row)
-        assert not path.exists()  # readers must never see half a file
+        assert not path.exists()  # a reader must never see half a file
 
     assert list(read_parquet(path)) == rows
     assert writer.rows_written == 11
@@ -153,14 +155,14 @@ def test_parquet_round_trip_keeps_every_value_and_the_declared_types(tmp_path: P
 
 
 def test_parquet_of_an_empty_trace_has_the_columns(tmp_path: Path) -> None:
-    """An interrupted run may have no row, and must be readable all the same."""
+    """A run that was interrupted may have no row, and must be readable nevertheless."""
     assert write_parquet([], tmp_path / "empty.parquet") == 0
     assert list(read_parquet(tmp_path / "empty.parquet")) == []
     assert len(pq.read_schema(tmp_path / "empty.parquet")) == len(TRACE_COLUMNS)
 
 
 def test_parquet_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
-    """An earlier version had no `cause_text`; its causes are free text, which no reader parses."""
+    """An earlier version had no `cause_text`. Its causes are free text, which no reader parses."""
     path = tmp_path / "old.parquet"
     write_parquet([row(1)], path)
     pq.write_table(pq.read_table(path).drop_columns(["cause_text"]), path)
@@ -169,7 +171,7 @@ def test_parquet_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_parquet_writer_left_by_an_exception_leaves_no_file(tmp_path: Path) -> None:
-    """Half a trace under the final name would pass for a whole one."""
+    """If half a trace had the final name, readers would take it for the whole."""
 
     def write_and_fail() -> None:
         with ParquetTraceWriter(tmp_path / "t.parquet") as writer:

@@ -1,4 +1,7 @@
-"""Rows of a killed driver's run: all that its nodes had written can be analysed."""
+"""Rows of a run whose driver (the process that conducts the run) was killed.
+
+All rows that the nodes had written can be merged into a trace.
+"""
 
 from pathlib import Path
 
@@ -19,7 +22,7 @@ def write(trace_dir: Path, node: str, *times_us: int) -> Path:
 
 
 def test_rows_of_all_nodes_are_merged_and_a_torn_last_frame_is_left_out(tmp_path: Path) -> None:
-    """The kill may have interrupted a write."""
+    """The kill may have interrupted a write, so the last frame of a file may be torn."""
     write(tmp_path / "trace", "broker-0", 1, 5)
     torn = write(tmp_path / "trace", "broker-1", 2, 3)
     torn.write_bytes(torn.read_bytes()[:-3])
@@ -29,11 +32,11 @@ def test_rows_of_all_nodes_are_merged_and_a_torn_last_frame_is_left_out(tmp_path
 
     assert found == Salvage(rows=3, files=2, damaged=())
     assert [each.time_us for each in read_parquet(parquet)] == [1, 2, 5]
-    assert torn.exists()  # the frame files are kept
+    assert torn.exists()  # the files of frames stay
 
 
 def test_damaged_file_is_read_up_to_its_damage_and_named(tmp_path: Path) -> None:
-    """One bad file must not make the others unreadable."""
+    """One bad file must not make the other files unreadable."""
     write(tmp_path / "trace", "broker-0", 1, 4)
     bad = write(tmp_path / "trace", "broker-1", 2)
     bad.write_bytes(bad.read_bytes() + b"\xff" * 32)
@@ -48,6 +51,6 @@ def test_damaged_file_is_read_up_to_its_damage_and_named(tmp_path: Path) -> None
 
 
 def test_run_without_frame_files_has_nothing_to_salvage(tmp_path: Path) -> None:
-    """A run in virtual time keeps its rows in the process that died."""
+    """A run in virtual time keeps its rows in its process, so they are lost with it."""
     assert salvage_trace(tmp_path / "trace", tmp_path / "events" / "x.parquet") is None
     assert not (tmp_path / "events").exists()

@@ -1,8 +1,8 @@
-"""TraceTail: rows of a running run, in one order, none twice; late ones are counted.
+"""TraceTail reads the rows of a run that is in progress: in one order, and each row once.
 
-`tail.poll(now_us)` reads what the nodes' files have by now, and returns the rows up to its
-watermark, which is `now_us` less WATERMARK_LAG_US. A later poll returns no row from before that
-time.
+`tail.poll(now_us)` reads what the files of the nodes have so far. It returns the rows up to its
+watermark, which is `now_us` less WATERMARK_LAG_US. A later poll returns only rows after this
+watermark. Rows that appear later but belong before it are dropped and counted.
 """
 
 import random
@@ -35,7 +35,7 @@ def times(rows: tuple[TraceRow, ...]) -> list[int]:
 def test_tail_returns_each_row_once_when_it_is_old_enough(tmp_path: Path) -> None:
     """A row is returned when it is older than the lag of the watermark.
 
-    Until then an older row may still be in the buffer of another node.
+    Before that, an older row may still be in the buffer of another node.
     """
     tail, file = TraceTail(tmp_path), writer(tmp_path)
     assert tail.poll(0) == ()
@@ -50,12 +50,12 @@ def test_tail_returns_each_row_once_when_it_is_old_enough(tmp_path: Path) -> Non
 
     assert tail.poll(100 * SECOND_US) == ()
     assert tail.late_rows == 0
-    # Without a lag, rows are returned at once.
+    # Without the lag a row is returned by the first poll.
     assert len(TraceTail(tmp_path, lag_us=0).poll(2 * SECOND_US)) == 2
 
 
 def test_tail_waits_for_the_rest_of_a_frame(tmp_path: Path) -> None:
-    """The tail may read while a node is in the middle of a write: the frame is cut anywhere."""
+    """A node may be in the middle of a write when the tail reads, so a frame may be incomplete."""
     whole = tmp_path / "whole"
     file = writer(whole)
     file.write(row(1))
@@ -70,7 +70,7 @@ def test_tail_waits_for_the_rest_of_a_frame(tmp_path: Path) -> None:
 
 
 def test_tail_follows_files_that_appear_later(tmp_path: Path) -> None:
-    """Every incarnation has its own file, and the first poll may precede all of them."""
+    """Every incarnation (life) of a node has its own file. The first poll may come before all."""
     trace_dir = tmp_path / "trace"
     tail = TraceTail(trace_dir)
     assert tail.poll(5 * SECOND_US) == ()
@@ -81,10 +81,10 @@ def test_tail_follows_files_that_appear_later(tmp_path: Path) -> None:
 
 
 def test_tail_drops_and_counts_rows_behind_its_watermark(tmp_path: Path) -> None:
-    """A process that is stopped between stamping a row and flushing it writes the row too late.
+    """A process may be stopped after it has stamped a row with its time, and before the flush.
 
-    Checkers need rows in the order of time, so such rows are dropped and counted: two of three. The
-    lag is 1 s, so the watermark of the poll at 20 s is at 19 s.
+    Then its row comes too late. Checkers need rows in the order of time, so such rows are dropped
+    and counted: here two of three. The lag is 1 s, so the watermark of the poll at 20 s is 19 s.
     """
     tail = TraceTail(tmp_path)
     punctual, stopped = writer(tmp_path, "broker-0"), writer(tmp_path, "broker-1")
@@ -104,7 +104,7 @@ def test_tail_drops_and_counts_rows_behind_its_watermark(tmp_path: Path) -> None
 def test_tail_yields_the_rows_of_the_finished_run_in_the_same_order(
     tmp_path: Path, seed: int
 ) -> None:
-    """Live checks and checks of the finished files must see the same rows."""
+    """Checks during the run and checks of the finished files must see the same rows."""
     rng = random.Random(seed)
     nodes = [f"broker-{i}" for i in range(4)]
     files = {node: writer(tmp_path, node) for node in nodes}
@@ -113,7 +113,8 @@ def test_tail_yields_the_rows_of_the_finished_run_in_the_same_order(
     seen: list[TraceRow] = []
     now_us = 0
 
-    # Nodes write at random times. Their buffers are flushed often, the tail is polled less often.
+    # The nodes write at random times. Their buffers are flushed often, and the tail is polled less
+    # often.
     for _ in range(400):
         now_us += rng.randrange(50_000)
         node = rng.choice(nodes)

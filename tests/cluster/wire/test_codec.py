@@ -1,13 +1,13 @@
-"""Every offered API and version, byte for byte against kafka-python's codec.
+"""Our codec of Kafka's protocol, compared with kafka-python's, in every offered API and version.
 
-kafka-python reads Kafka's own schemas and shares no code with the listener, the part of a broker
-that speaks Kafka's protocol. Each field gets a value of its own, so that two fields of one width
-cannot be swapped unnoticed.
+The listener is the part of a broker that speaks Kafka's protocol. kafka-python reads Kafka's own
+schemas, and shares no code with the listener. Each field gets a different value, so that a mix-up
+of two fields of the same width shows.
 
-- `their_*` functions make or read messages of kafka-python.
-- A *plain* message is one of dicts, lists and simple values.
-- Below the version `reshaped_below` an API has other fields than our message: `lift` converts a
-  request from those fields, `lower` an answer to them.
+- Functions `their_...` make or read messages of kafka-python.
+- A *plain* message consists of dicts, lists and simple values.
+- In versions below `reshaped_below` an API has other fields than our message. `lift` makes our
+  request of those fields, and `lower` makes those fields of our answer.
 """
 
 from collections.abc import Iterator
@@ -36,13 +36,13 @@ VERSIONS = [
 ]
 """Every offered version of every API.
 
-Also Produce before v3, whose record formats the broker refuses: it must read the request, because
-the answer names the request's partitions.
+The versions of Produce before v3 are among them, although the broker refuses their record formats.
+It must read such a request, because its answer names the partitions of the request.
 """
 
 
 def their_class(api: Api, suffix: str) -> Any:  # noqa: ANN401 (kafka-python has no types)
-    """Return kafka-python's class of an API's Request or Response."""
+    """Return the class of kafka-python for the Request or Response of an API."""
     name = api.label + suffix
     for module in (producer, consumer, metadata, admin):
         message_class = getattr(module, name, None)
@@ -52,26 +52,27 @@ def their_class(api: Api, suffix: str) -> Any:  # noqa: ANN401 (kafka-python has
 
 
 class Values:
-    """A different value for every field."""
+    """Makes a different value for every field."""
 
     def __init__(self) -> None:
         self._numbers = count(1)
 
     def value(self, field: WireField, version: int) -> Any:  # noqa: ANN401 (a field's value)
-        """Return a value of the field's type; an array has two items."""
+        """Return a value of the field's type. An array has two items."""
         if not field.is_array:
             return self._item(field, version)
         return [self._item(field, version), self._item(field, version)]
 
     def message(self, fields: tuple[WireField, ...], version: int) -> dict[str, Any]:
-        """Return a plain message with the fields of a version."""
+        """Return a plain message with the fields that a version has."""
         return {field.name: self.value(field, version) for field in fields if field.is_in(version)}
 
     def _item(self, field: WireField, version: int) -> Any:  # noqa: ANN401 (a field's value)
         number = next(self._numbers)
         match field.kind:
             case Kind.INT:
-                # A large value, so that a codec with a smaller width fails; a third are negative.
+                # The value is large, so that a codec with a smaller width fails. A third of the
+                # values are negative.
                 value = number + (1 << field.bits - 2)
                 return -value if number % 3 == 0 else value
             case Kind.BOOL:
@@ -87,7 +88,7 @@ class Values:
 
 
 def their_message(cls: Any, fields: tuple[WireField, ...], plain: dict[str, Any], v: int) -> Any:  # noqa: ANN401
-    """Return kafka-python's message of plain values; it must know each field."""
+    """Return the message of kafka-python with these plain values; it must know each field."""
     known = cls.fields
     values = {}
     for field in fields:
@@ -100,7 +101,7 @@ def their_message(cls: Any, fields: tuple[WireField, ...], plain: dict[str, Any]
             value = [their_message(data_class, field.fields, item, v) for item in value]
         values[field.name] = value
 
-    # Fields that kafka-python has in this version, and our table of fields has not.
+    # Look for fields that kafka-python has in this version and our table of fields has not.
     left_out = [
         name for name, field in known.items() if field.for_version_q(v) and name not in values
     ]
@@ -109,7 +110,7 @@ def their_message(cls: Any, fields: tuple[WireField, ...], plain: dict[str, Any]
 
 
 def without_unused(fields: tuple[WireField, ...], plain: dict[str, Any]) -> dict[str, Any]:
-    """Return a plain message without the fields that the listener skips."""
+    """Return a plain message without the fields that the listener ignores."""
     used: dict[str, Any] = {}
     for field in fields:
         if field.name in plain and not field.is_unused:
@@ -121,7 +122,7 @@ def without_unused(fields: tuple[WireField, ...], plain: dict[str, Any]) -> dict
 
 
 def plain_of(value: object) -> Any:  # noqa: ANN401 (a field's value)
-    """Return one of our messages, or a part of it, as a plain message."""
+    """Return a message of ours, or a part of it, as plain values."""
     if isinstance(value, msgspec.Struct):
         return {name: plain_of(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, tuple | list):
@@ -130,7 +131,7 @@ def plain_of(value: object) -> Any:  # noqa: ANN401 (a field's value)
 
 
 def contains(whole: Any, part: Any) -> bool:  # noqa: ANN401 (fields' values)
-    """Return True if a message has all values of `part`; it may have more."""
+    """Return True if `whole` has all values of `part`; it may have more."""
     if isinstance(part, dict):
         return all(name in whole and contains(whole[name], part[name]) for name in part)
     if isinstance(part, list):
@@ -140,7 +141,7 @@ def contains(whole: Any, part: Any) -> bool:  # noqa: ANN401 (fields' values)
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS)
 def test_request_of_kafka_python_is_read_field_by_field(api: Api, version: int) -> None:
-    """A wrong width or order would shift every field behind it."""
+    """If a field had the wrong width or place, all fields behind it would be wrong, too."""
     schema = OFFERED[api].schema
     fields = schema.request_fields
     plain = Values().message(fields, version)
@@ -159,7 +160,7 @@ def test_request_of_kafka_python_is_read_field_by_field(api: Api, version: int) 
 
 
 def some_value(annotation: Any, numbers: Iterator[int]) -> Any:  # noqa: ANN401 (a field's value)
-    """Return a value for a field of an answer with this annotation."""
+    """Return a value for a field of an answer; `annotation` is the type of the field."""
     if annotation is ErrorCode:
         return list(ErrorCode)[next(numbers) % len(ErrorCode)]
     if isinstance(annotation, type):
@@ -176,7 +177,7 @@ def some_value(annotation: Any, numbers: Iterator[int]) -> Any:  # noqa: ANN401 
         }
         return value_by_type[annotation]
 
-    # The type without None of `T | None`, or the item's type of `tuple[T, ...]`.
+    # The type T of `T | None`, or of `tuple[T, ...]`.
     (inner, *_) = [arg for arg in annotation.__args__ if arg not in (type(None), Ellipsis)]
     if getattr(annotation, "__origin__", None) is tuple:
         return (some_value(inner, numbers), some_value(inner, numbers))
@@ -184,20 +185,20 @@ def some_value(annotation: Any, numbers: Iterator[int]) -> Any:  # noqa: ANN401 
 
 
 def some_message(cls: type[msgspec.Struct], numbers: Iterator[int]) -> msgspec.Struct:
-    """Return an answer of ours with a different value in each field."""
+    """Return an answer of this class, with a different value in each field."""
     return cls(
         **{field.name: some_value(field.type, numbers) for field in msgspec.structs.fields(cls)}
     )
 
 
 def expected_of(fields: tuple[WireField, ...], message: Any, version: int) -> dict[str, Any]:  # noqa: ANN401
-    """Return the values that a client of this version must read in an answer."""
+    """Return the values that a client of this version must read from an answer."""
     expected: dict[str, Any] = {}
     for field in fields:
-        # kafka-python reads authorized operations as sets, under names of its own.
+        # kafka-python makes sets of authorized operations, and has other names for them.
         if field.is_in(version) and not field.name.endswith("authorized_operations"):
             is_plain = isinstance(message, dict)
-            # `absent` is written for a field that our message lacks.
+            # If our message has no such field, `absent` is written.
             value: Any = (
                 message[field.name] if is_plain else getattr(message, field.name, field.absent)
             )
@@ -210,7 +211,7 @@ def expected_of(fields: tuple[WireField, ...], message: Any, version: int) -> di
 
 
 def read_of(message: Any, expected: PlainValue) -> Any:  # noqa: ANN401 (kafka-python has no types)
-    """Return kafka-python's values, in the shape of the expected ones."""
+    """Return the values that kafka-python has read, in the shape of the expected ones."""
     if isinstance(expected, dict):
         return {name: read_of(getattr(message, name), value) for name, value in expected.items()}
     if isinstance(expected, list):
@@ -220,12 +221,12 @@ def read_of(message: Any, expected: PlainValue) -> Any:  # noqa: ANN401 (kafka-p
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS)
 def test_answer_is_read_by_kafka_python_field_by_field(api: Api, version: int) -> None:
-    """Record batches are compared as bytes, every other field as its value."""
+    """Record batches are compared as bytes, and all other fields by their values."""
     schema = OFFERED[api].schema
     response: Any = some_message(api.response, count(1))
     reshaped = schema.lower is not None and version < schema.reshaped_below
     if reshaped:
-        # These versions have one group or key, without a list: the answer keeps one item.
+        # These versions have a single group or key in place of a list, so keep one item.
         ((name, items),) = [
             (name, value)
             for name in response.__struct_fields__
@@ -249,22 +250,23 @@ def test_answer_is_read_by_kafka_python_field_by_field(api: Api, version: int) -
                 batches = ours.pop("records")
                 assert decode_batches(bytes(their.records)) == batches
     assert read_of(theirs, expected) == expected
-    theirs._header = None  # kafka-python encodes no message that it has decoded, without this
+    # Without this, kafka-python does not encode a message that it has decoded.
+    theirs._header = None
     assert bytes(theirs.encode(version=version)) == bytes(out)
 
 
 def test_join_group_answer_before_v7_has_an_empty_protocol_name_for_none() -> None:
-    """The field is nullable since v7: a null makes an older client fail."""
+    """The field can be null from v7 on. An older client would fail at a null."""
     response = JoinGroupResponse(error_code=ErrorCode.NOT_COORDINATOR, protocol_name=None)
     out = bytearray()
     encode_response(Api.JOIN_GROUP, 5, response, out)
     assert consumer.JoinGroupResponse.decode(bytes(out), version=5).protocol_name == ""
 
 
-# The request has about 30 bytes; a cut beyond that leaves out only its last byte.
+# The request has about 30 bytes. A longer cut removes only its last byte.
 @pytest.mark.parametrize("cut", range(4, 40, 3))
 def test_truncated_request_is_malformed(cut: int) -> None:
-    """A request that ends too early is reported as malformed, wherever it is cut."""
+    """A request that ends too early is malformed, wherever it ends."""
     request = consumer.JoinGroupRequest(
         version=5,
         group_id="g",
@@ -282,7 +284,7 @@ def test_truncated_request_is_malformed(cut: int) -> None:
 
 
 def test_list_with_a_count_of_billions_is_malformed_at_once() -> None:
-    """Memory must not be reserved for a count before its items are read."""
+    """No memory may be reserved for a count before the items are read."""
     data = b"\x7f\xff\xff\xff"
     with pytest.raises(MalformedRequest, match="2147483647 items"):
         decode_request(Api.DESCRIBE_GROUPS, 0, Cursor(data))

@@ -1,13 +1,14 @@
-"""The listener of a broker: its answers, its refusals, and the effects of faults on clients.
+"""The listener of a broker, which Kafka clients call: its answers, its refusals, and faults.
 
-Requests are bytes on a real socket.
+The requests are bytes on a real socket.
 
-- `ask(18, 0)` sends API 18 (ApiVersions) in version 0, the shortest request. The other APIs are
-  0 Produce, 1 Fetch, 3 Metadata, 19 CreateTopics and 32 DescribeConfigs.
-- Answers have Kafka's error numbers, such as 3, UNKNOWN_TOPIC_OR_PARTITION.
-- A refusal is a connection that the broker closes with a reason, in the trace and in the status.
-- `ListeningCluster` has one broker and a client with the id `raw`, which is the node `client:raw`
-  for faults.
+- `ask(18, 0)` sends API 18 (ApiVersions) in version 0, which is the shortest request. The other
+  APIs are 0 Produce, 1 Fetch, 3 Metadata, 19 CreateTopics and 32 DescribeConfigs.
+- Answers have Kafka's numbers of errors, such as 3 for UNKNOWN_TOPIC_OR_PARTITION.
+- A refusal is a connection that the broker closes for a reason. The reason is in the trace (the
+  recorded events) and in the status.
+- `ListeningCluster` has one broker and a client with the id `raw`. For faults the client is the
+  node `client:raw`.
 """
 
 import asyncio
@@ -83,7 +84,7 @@ def fetch_request(topic: str, *, session_epoch: int = 0, session_id: int = 0) ->
 
 
 async def with_topic(cluster: ListeningCluster, topic: str = "t") -> None:
-    """Create a topic of one partition and wait until it has a leader."""
+    """Create a topic of one partition, and wait until the partition has a leader."""
     connection = await cluster.connect()
     request = CreateTopicsRequest(
         version=4,
@@ -113,7 +114,7 @@ async def with_topic(cluster: ListeningCluster, topic: str = "t") -> None:
 def test_api_versions_lists_the_offered_ones_and_answers_newer_versions_in_v0(
     tmp_path: Path,
 ) -> None:
-    """A client that asks in v99 must learn which version it may use (KIP-511)."""
+    """A client that asks in v99 must learn which version it can use (KIP-511)."""
 
     async def story(cluster: ListeningCluster) -> None:
         connection = await cluster.connect()
@@ -122,7 +123,7 @@ def test_api_versions_lists_the_offered_ones_and_answers_newer_versions_in_v0(
             (api.value, offered.oldest, offered.newest) for api, offered in OFFERED.items()
         ]
         for version in (3, 99):
-            # The body of a newer version is unknown to the broker, which does not read it.
+            # The broker does not know the body of a newer version, so it does not read it.
             raw = await connection.ask(18, version, b"\x00\x05tags?")
             refused = ApiVersionsResponse.decode(raw, version=0)
             assert refused.error_code == 35
@@ -141,7 +142,8 @@ def test_api_versions_lists_the_offered_ones_and_answers_newer_versions_in_v0(
         (b"\x7f\xff\xff\xff", "socket.request.max.bytes"),
         (b"\xff\xff\xff\xff", "got a size of -1"),
         (b"\x00\x00\x00\x00", "expected 8 bytes at 0, got 0"),
-        # A frame's size (10 bytes); API, version, correlation id; and a null client id.
+        # Each of these is a frame: its size (10 bytes), API, version, correlation id, and a client
+        # id that is null.
         (b"\x00\x00\x00\x0a\x00\x11\x00\x01\x00\x00\x00\x01\xff\xff", "a SASL handshake"),
         (b"\x00\x00\x00\x0a\x00\x4b\x00\x00\x00\x00\x00\x01\xff\xff", "got API (75)"),
         (b"\x00\x00\x00\x0a\x00\x01\x00\x0c\x00\x00\x00\x01\xff\xff", "v4 to v11, got v12"),
@@ -152,9 +154,9 @@ def test_api_versions_lists_the_offered_ones_and_answers_newer_versions_in_v0(
 def test_bytes_that_are_no_request_end_only_their_connection(
     tmp_path: Path, data: bytes, reason: str
 ) -> None:
-    """Bytes that are no request cause one row in the trace and one counted refusal.
+    """Such bytes cause one row in the trace and count as one refusal.
 
-    Only the connection that they came on ends; another client does not notice.
+    Only the connection on which they came ends. Another client does not notice.
     """
 
     async def story(cluster: ListeningCluster) -> None:
@@ -175,9 +177,9 @@ def test_bytes_that_are_no_request_end_only_their_connection(
 def test_requests_of_one_connection_are_answered_in_order_and_acks_0_is_not(
     tmp_path: Path,
 ) -> None:
-    """Answers have the order of the requests; a Produce with acks=0 has no answer.
+    """Answers have the order of their requests. A Produce with acks=0 gets no answer.
 
-    The first Fetch waits 100 ms and finds nothing, because the records are produced after it.
+    The first Fetch waits for 100 ms and finds nothing, because the records are produced after it.
     """
 
     async def story(cluster: ListeningCluster) -> None:
@@ -196,7 +198,7 @@ def test_requests_of_one_connection_are_answered_in_order_and_acks_0_is_not(
         (topic,) = ProduceResponse.decode(produced, version=8).responses
         assert topic.partition_responses[0].base_offset == 1
         (topic,) = FetchResponse.decode(fetched, version=11).responses
-        # At least one whole batch, however small the limit is.
+        # The answer has at least one whole batch, although the limit is one byte.
         stored = replace(client_batch("a"), base_offset=0, partition_leader_epoch=0)
         assert topic.partitions[0].records == encode_batch(stored)
         assert topic.partitions[0].last_stable_offset == topic.partitions[0].high_watermark == 2
@@ -207,7 +209,7 @@ def test_requests_of_one_connection_are_answered_in_order_and_acks_0_is_not(
 def test_failed_produce_with_acks_0_ends_the_connection(tmp_path: Path) -> None:
     """With acks=0 no answer can report an error, so the broker closes the connection.
 
-    The client notices that and requests metadata.
+    The client notices the close, and requests new metadata.
     """
 
     async def story(cluster: ListeningCluster) -> None:
@@ -219,20 +221,20 @@ def test_failed_produce_with_acks_0_ends_the_connection(tmp_path: Path) -> None:
 
 
 def test_damaged_batch_is_refused_and_the_others_are_stored(tmp_path: Path) -> None:
-    """A damaged batch has CORRUPT_MESSAGE (2); Produce v2 is UNSUPPORTED_VERSION (35).
+    """A damaged batch gets CORRUPT_MESSAGE (2), and Produce v2 gets UNSUPPORTED_VERSION (35).
 
-    The next valid batch is stored at offset 0: nothing of the others was.
+    The next valid batch has offset 0, so nothing of the refused ones was stored.
     """
 
     async def story(cluster: ListeningCluster) -> None:
         await with_topic(cluster)
         connection = await cluster.connect()
-        # The last byte belongs to the records, so that the CRC is wrong.
+        # The last byte belongs to the records, so the CRC (checksum) is wrong now.
         damaged = produce_request("t", "a")[:-1] + b"?"
         (topic,) = ProduceResponse.decode(await connection.ask(0, 8, damaged), version=8).responses
         assert [partition.error_code for partition in topic.partition_responses] == [2]
 
-        old = produce_request("t", "a")[2:]  # without transactional_id
+        old = produce_request("t", "a")[2:]  # version 2 has no transactional_id, the first 2 bytes
         (topic,) = ProduceResponse.decode(await connection.ask(0, 2, old), version=2).responses
         assert [partition.error_code for partition in topic.partition_responses] == [35]
 
@@ -244,9 +246,10 @@ def test_damaged_batch_is_refused_and_the_others_are_stored(tmp_path: Path) -> N
 
 
 def test_fetch_session_is_declined_and_an_unknown_one_is_not_found(tmp_path: Path) -> None:
-    """A broker may answer with id 0 and all partitions: then the client has no session.
+    """A fetch session lets a client leave out unchanged partitions. The broker may decline it.
 
-    A session that the broker does not know is FETCH_SESSION_ID_NOT_FOUND (70).
+    Then the answer has the session id 0 and all partitions. A session that the broker does not know
+    gets FETCH_SESSION_ID_NOT_FOUND (70).
     """
 
     async def story(cluster: ListeningCluster) -> None:
@@ -263,9 +266,9 @@ def test_fetch_session_is_declined_and_an_unknown_one_is_not_found(tmp_path: Pat
 
 
 def test_metadata_creates_a_topic_only_if_client_and_broker_allow_it(tmp_path: Path) -> None:
-    """Until the topic exists the answer is UNKNOWN_TOPIC_OR_PARTITION (3).
+    """Until the topic exists, the answer is UNKNOWN_TOPIC_OR_PARTITION (3).
 
-    An illegal name is INVALID_TOPIC_EXCEPTION (17).
+    A name that is not allowed gets INVALID_TOPIC_EXCEPTION (17).
     """
 
     async def story(cluster: ListeningCluster) -> None:
@@ -291,18 +294,18 @@ def test_metadata_creates_a_topic_only_if_client_and_broker_allow_it(tmp_path: P
 
 
 def test_describe_configs_names_the_source_of_a_value(tmp_path: Path) -> None:
-    """A value has the number of its source: 4 the broker's settings, 5 Kafka's default."""
+    """Each value has the number of its source: 4 is the broker's settings, 5 is Kafka's default."""
 
     async def story(cluster: ListeningCluster) -> None:
         await with_topic(cluster)
         connection = await cluster.connect()
-        # One resource: a topic (2) with the name "t", and null for all its configs.
+        # The bytes: one resource, of type topic (2), named "t", and null, which means all configs.
         resource = b"\x00\x00\x00\x01\x02\x00\x01t\xff\xff\xff\xff"
         raw = await connection.ask(32, 1, resource + b"\x00")
         (result,) = DescribeConfigsResponse.decode(raw, version=1).results
         configs = {item.name: (item.value, item.config_source) for item in result.configs}
         assert configs["min.insync.replicas"] == ("2", 4)
-        # The broker has these two settings under other names.
+        # In the broker's settings these two have other names.
         assert configs["max.message.bytes"] == ("5000", 4)
         assert configs["message.timestamp.type"] == ("CreateTime", 5)
         assert configs["cleanup.policy"] == ("delete", 5)
@@ -311,7 +314,7 @@ def test_describe_configs_names_the_source_of_a_value(tmp_path: Path) -> None:
 
 
 def test_connection_above_max_connections_waits_for_a_free_place(tmp_path: Path) -> None:
-    """The second connection is answered when the first one is closed."""
+    """The second connection gets its answer when the first one is closed."""
 
     async def story(cluster: ListeningCluster) -> None:
         first, second = await cluster.connect(), await cluster.connect()
@@ -319,13 +322,13 @@ def test_connection_above_max_connections_waits_for_a_free_place(tmp_path: Path)
         second.send_request(18, 0)
         assert await second.is_silent()
         first.close()
-        assert (await second.answer())[0] == 1  # the correlation id of its request
+        assert (await second.answer())[0] == 1  # 1 is the correlation id of its request
 
     ListeningCluster(tmp_path, max_connections=1).play(story)
 
 
 def test_connections_of_one_address_above_its_limit_are_closed(tmp_path: Path) -> None:
-    """max.connections.per.ip closes a second connection; the first one is not affected."""
+    """The setting is max.connections.per.ip. It does not affect the first connection."""
 
     async def story(cluster: ListeningCluster) -> None:
         first = await cluster.connect()
@@ -342,7 +345,7 @@ def test_connections_of_one_address_above_its_limit_are_closed(tmp_path: Path) -
 def test_idle_connection_and_half_a_frame_end_after_connections_max_idle_ms(
     tmp_path: Path,
 ) -> None:
-    """A client that sends half a request must not occupy the connection for ever."""
+    """A client that sends only half of a request must not keep its connection for ever."""
 
     async def story(cluster: ListeningCluster) -> None:
         half = await cluster.connect()
@@ -356,7 +359,7 @@ def test_idle_connection_and_half_a_frame_end_after_connections_max_idle_ms(
 
 
 def test_hundreds_of_silent_connections_delay_no_client(tmp_path: Path) -> None:
-    """A silent connection costs a socket and a few objects, but no time of the broker."""
+    """A silent connection needs a socket and some memory, but no time of the broker."""
 
     async def story(cluster: ListeningCluster) -> None:
         silent = [await cluster.connect() for _ in range(300)]
@@ -373,7 +376,7 @@ def test_hundreds_of_silent_connections_delay_no_client(tmp_path: Path) -> None:
 def test_crash_ends_connections_and_the_next_incarnation_listens_on_the_same_port(
     tmp_path: Path,
 ) -> None:
-    """Clients know a broker by its address, so the next incarnation must have the same port."""
+    """Clients know a broker by its address, so its next incarnation (life) has the same port."""
 
     async def story(cluster: ListeningCluster) -> None:
         connection = await cluster.connect()
@@ -391,7 +394,7 @@ def test_crash_ends_connections_and_the_next_incarnation_listens_on_the_same_por
 
 
 def test_paused_broker_is_silent_and_answers_after_its_resume(tmp_path: Path) -> None:
-    """The kernel accepts a connection during the pause; the broker answers both afterwards."""
+    """During the pause the kernel accepts another connection. Then the broker answers on both."""
 
     async def story(cluster: ListeningCluster) -> None:
         connection = await cluster.connect()
@@ -415,10 +418,10 @@ def test_paused_broker_is_silent_and_answers_after_its_resume(tmp_path: Path) ->
 def test_link_rules_hold_frames_of_both_directions_of_a_client(
     tmp_path: Path, effect: Cut | Clog | Slow, *, from_client: bool
 ) -> None:
-    """For link rules a Kafka client is a node, named by its client id.
+    """For link rules a Kafka client is a node whose name has its client id.
 
-    A frame that is slowed down by 60 s is still on its way when the test ends. If that frame is the
-    second request, the broker has received only the first; if it is the answer, both.
+    A frame that is delayed by 60 s is still on its way when the test ends. If it is the second
+    request, the broker has received only the first. If it is the answer, it has received both.
     """
     ends = ((RAW,), (BROKER,))
     sources, destinations = ends if from_client else ends[::-1]
@@ -443,7 +446,7 @@ def test_link_rules_hold_frames_of_both_directions_of_a_client(
 
 
 def test_reset_of_links_ends_only_the_connections_of_the_named_client(tmp_path: Path) -> None:
-    """A reset of another client's links has no effect; a reset of `RAW`'s ends its connection."""
+    """A reset for another client has no effect. A reset for RAW ends its connection."""
 
     async def story(cluster: ListeningCluster) -> None:
         connection = await cluster.connect()
@@ -465,7 +468,7 @@ def test_reset_of_links_ends_only_the_connections_of_the_named_client(tmp_path: 
 def test_any_bytes_leave_the_broker_serving(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """The bytes are of any kind, alone or in a frame with the header of an API."""
+    """Some bytes are random. Others are a frame with the header of an API and a random body."""
     framed = st.builds(
         lambda api, version, body: (
             (10 + len(body)).to_bytes(4, "big")

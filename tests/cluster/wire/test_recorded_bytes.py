@@ -1,8 +1,9 @@
-"""Bytes of real clients are read, and messages of a real broker are written byte for byte.
+"""Recorded bytes of real clients and of a real broker: we read the former and write the latter.
 
-`recorded/requests.json` has (client, API key, version, bytes) of four clients. The file
-`recorded/answers.json` has (API key, version, bytes) of a real broker: kafka-python reads an answer
-(`theirs`), the test makes our message of it, and the listener must write the same bytes.
+`recorded/requests.json` has (client, API key, version, bytes) of the requests of four clients.
+`recorded/answers.json` has (API key, version, bytes) of the answers of a real broker. kafka-python
+reads such an answer (`theirs`), the test makes our message of it, and the listener, the part of our
+broker that speaks Kafka's protocol, must write the same bytes.
 """
 
 import json
@@ -41,13 +42,13 @@ CLIENTS = ("aiokafka", "java", "kafka-python", "librdkafka")
 
 
 def their_class(name: str) -> Any:  # noqa: ANN401 (kafka-python has no types)
-    """Return kafka-python's class of a message."""
+    """Return the class of kafka-python for a message."""
     modules = (producer, consumer, metadata, admin)
     return next(getattr(module, name) for module in modules if hasattr(module, name))
 
 
 def exchange_of(client: str, api: Api) -> Exchange:
-    """Return the newest request of an API that a client sent."""
+    """Return the newest request of an API that a client has sent."""
     payloads = [
         bytes.fromhex(payload) for name, key, _, payload in REQUESTS if (name, key) == (client, api)
     ]
@@ -58,9 +59,9 @@ def exchange_of(client: str, api: Api) -> Exchange:
 def test_request_of_a_real_client_is_read(
     client: str, key: int, version: int, payload: str
 ) -> None:
-    """A request has the API, version and client id of its header, and a body of our types.
+    """The request has the API, version and client id of its header, and a body of our types.
 
-    Some clients ask for a newer version of ApiVersions than is offered, and are answered in v0.
+    Some clients ask for a newer version of ApiVersions than is offered. They are answered in v0.
     """
     exchange = read_exchange(bytes.fromhex(payload))
     api = API_BY_KEY[key]
@@ -77,9 +78,9 @@ def test_request_of_a_real_client_is_read(
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_batch_of_a_real_client_is_accepted_by_the_log(client: str) -> None:
-    """The batch's CRC is valid, and `kafka` is its header in Kafka's format.
+    """The CRC (checksum) of the batch is right. `kafka` is its header in Kafka's format.
 
-    A producer id of 0 or more shows an idempotent producer: all but aiokafka.
+    All clients except aiokafka are idempotent: their batches have a producer id of 0 or more.
     """
     request = exchange_of(client, Api.PRODUCE).body
     assert isinstance(request, ProduceRequest)
@@ -90,9 +91,10 @@ def test_batch_of_a_real_client_is_accepted_by_the_log(client: str) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_recordings_of_each_client_have_every_api_that_a_group_needs(client: str) -> None:
-    """If a client's recording lacked an API, the tests above would not test its requests.
+    """If an API were missing in the recordings of a client, its requests would not be tested.
 
-    0 to 3: Produce, Fetch, ListOffsets, Metadata; 8 to 14: the APIs of groups; 18: ApiVersions.
+    The APIs: 0 to 3 are Produce, Fetch, ListOffsets and Metadata; 8 to 14 are those of groups; 18
+    is ApiVersions.
     """
     recorded = {key for name, key, _, _ in REQUESTS if name == client}
     assert recorded >= {0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 18}
@@ -116,7 +118,7 @@ def our_value(annotation: Any, value: Any) -> Any:  # noqa: ANN401 (a field's va
         return ours(annotation, value)
 
     if isinstance(value, list):
-        # The item's type of `tuple[T, ...]`, or of `tuple[T, ...] | None`.
+        # The type T of `tuple[T, ...]` or of `tuple[T, ...] | None`.
         (inner, *_) = [arg for arg in annotation.__args__ if arg not in (type(None), Ellipsis)]
         if getattr(inner, "__origin__", None) is tuple:
             inner = inner.__args__[0]
@@ -128,7 +130,7 @@ def our_value(annotation: Any, value: Any) -> Any:  # noqa: ANN401 (a field's va
 
 
 def our_answer(api: Api, version: int, answer: bytes) -> Any:  # noqa: ANN401 (of any API)
-    """Return a real broker's answer as our message."""
+    """Return an answer of a real broker as our message."""
     theirs = their_class(f"{api.label}Response").decode(answer, version=version)
     if api is Api.FIND_COORDINATOR:
         found = Coordinator(
@@ -152,7 +154,7 @@ def our_answer(api: Api, version: int, answer: bytes) -> Any:  # noqa: ANN401 (o
 def test_answer_of_a_real_broker_is_written_byte_for_byte(
     key: int, version: int, answer: str
 ) -> None:
-    """Fields that our message lacks are written with a constant that their schema names.
+    """Some fields are not in our message. They are written with a constant from their schema.
 
     Equal bytes show that a real broker sends the same value in these fields.
     """
@@ -163,7 +165,7 @@ def test_answer_of_a_real_broker_is_written_byte_for_byte(
 
 
 def test_every_api_and_version_was_recorded_from_a_real_broker() -> None:
-    """Only Produce v0 to v2 is missing: no client writes the record formats of these versions."""
+    """Only Produce v0 to v2 is missing, because no client writes the record formats of these."""
     recorded = {(key, version) for key, version, _ in ANSWERS}
     offered = {
         (api.value, version)

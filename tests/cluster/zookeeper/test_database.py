@@ -1,8 +1,10 @@
-"""The tree and the sessions: the effects of a transaction, and refused writes.
+"""The tree and the sessions of a ZooKeeper server: the effects of writes, and refused writes.
 
-Ids such as ZK-01 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote. A zxid is
-the number of a write. A write is first prepared, which decides whether it is refused, and then
-applied. A session's id is here the zxid of the write that opened it; 0 is no session.
+A znode is an entry in the tree. An ephemeral znode belongs to the session that created it, and is
+removed with it. A zxid is the number of a write. A write is first prepared, which decides whether
+it is refused, and then applied. The id of a session is here the zxid of the write that opened it; 0
+is no session. Ids such as ZK-01 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings
+quote.
 """
 
 import pytest
@@ -30,7 +32,7 @@ from protocol.messages.zookeeper import (
 from protocol.messages.zookeeper_quorum import ErrorTxn, ServerId, Txn
 
 INITIAL = (("/owners", ""),)
-"""Path and data of the znodes at the start."""
+"""Paths and data of the znodes at the start."""
 
 
 class Writer:
@@ -43,7 +45,7 @@ class Writer:
     def write(
         self, request: ZooKeeperWrite, session: int = NO_SESSION
     ) -> tuple[KeeperError, tuple[Change, ...]]:
-        """Carry out a write; return its error and the changes that watches fire on."""
+        """Carry out a write. Return its error, and the changes on which watches fire."""
         self.zxid += 1
         body = self.database.prepare(SessionId(session), request)
         opens = isinstance(request, ConnectRequest)
@@ -61,7 +63,7 @@ class Writer:
         return (body.error if isinstance(body, ErrorTxn) else KeeperError.NONE, changes)
 
     def session(self) -> int:
-        """Open a session."""
+        """Open a session, and return its id."""
         self.write(ConnectRequest(timeout_ms=6_000))
         return self.zxid
 
@@ -69,13 +71,14 @@ class Writer:
 def test_znode_keeps_versions_owner_and_the_zxids_of_its_changes() -> None:
     """Each znode has data, a version, `ephemeralOwner`, czxid, mzxid, pzxid, cversion (ZK-01)."""
     writer = Writer()
-    session = writer.session()  # zxid 1
+    session = writer.session()  # the write with zxid 1
     writer.write(CreateRequest(path="/owners/t", data="a"), session)
     writer.write(SetDataRequest(path="/owners/t", data="b"), session)
     writer.write(CreateRequest(path="/owners/t/0", data="me", ephemeral=True), session)
 
-    # Zxids of the creation, of the last change of the data, and of the last change of the children;
-    # `version` counts changes of the data, `cversion` those of the children.
+    # czxid, mzxid and pzxid are the zxids of the creation, of the last change of the data, and of
+    # the last change of the children. `version` counts changes of the data, `cversion` those of the
+    # children.
     assert writer.database.tree.stat("/owners/t") == Stat(
         czxid=Zxid(2), mzxid=Zxid(3), pzxid=Zxid(4), version=1, cversion=1
     )
@@ -161,7 +164,7 @@ def test_transaction_is_applied_once_and_in_order() -> None:
     """All writes have one total order, the zxid: a zxid is never applied twice (ZK-01)."""
     writer = Writer()
     writer.session()
-    writer.zxid -= 1  # so that the next write has the zxid of the last one
+    writer.zxid -= 1  # the next write then has the zxid of the one before
 
     with pytest.raises(SimulationError):
         writer.write(ConnectRequest(timeout_ms=6_000))
@@ -182,12 +185,12 @@ WRITES = st.one_of(
 def test_tree_equals_a_plain_model_of_paths_and_owners(
     writes: list[tuple[ZooKeeperWrite, int]],
 ) -> None:
-    """The model is a dict of path to (data, owner): no zxids, no child lists."""
+    """The model is a dict from path to (data, owner), without zxids and lists of children."""
     writer = Writer()
     model: dict[str, tuple[str, int]] = {"/": ("", 0), "/owners": ("", 0)}
     sessions: list[int] = []
     for request, number in writes:
-        session = sessions[number % len(sessions)] if sessions else 99  # 99: never opened
+        session = sessions[number % len(sessions)] if sessions else 99  # 99 was never opened
         error, _changes = writer.write(request, session)
         if isinstance(request, ConnectRequest):
             sessions.append(writer.zxid)
@@ -204,7 +207,7 @@ def test_tree_equals_a_plain_model_of_paths_and_owners(
 def _model_write(
     model: dict[str, tuple[str, int]], sessions: list[int], session: int, request: ZooKeeperWrite
 ) -> bool:
-    """Write into the model; return True if the write is permitted."""
+    """Write into the model, and return True if the write is permitted."""
     if session not in sessions:
         return False
     match request:

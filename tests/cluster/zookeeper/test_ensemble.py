@@ -1,10 +1,11 @@
-"""An ensemble on its hosts: order, lag, sessions and connections, under faults.
+"""An ensemble of ZooKeeper servers on their hosts: order, lag, sessions, connections, and faults.
 
 - Ids such as ZK-03 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
-- The session timeout is 6 s and a tick 2 s.
+- A znode is an entry in ZooKeeper. An ephemeral znode is deleted when the session that created it
+  ends. A watch is a request for one event when a znode changes.
+- The session timeout is 6 s, and a tick (the grid of session ends) is 2 s.
 - `run_ensemble(scenario, 3)` has three servers, `run_ensemble(scenario)` has one.
-- A witness is a second client, whose reads show the effects of the first client's session.
-- An ephemeral node is deleted when the session that created it ends.
+- A witness is a second client, which reads to see what happens to the first client's session.
 """
 
 import pytest
@@ -30,13 +31,13 @@ from protocol.trace import TraceKind
 from tests.support.harness.ensemble import SECOND, Client, EnsembleRun, run_ensemble
 
 LAG_US = 400_000
-"""Delay of the leader's messages to a follower."""
+"""The delay of the leader's messages to a follower."""
 RECONNECT_US = 2 * SECOND
-"""Enough for a client to reconnect: its wait, and a try at a server that may have no leader."""
+"""Time to reconnect: the client's wait, and a try at a server that may have no leader yet."""
 
 
 async def connected(lab: EnsembleRun, client: Client) -> None:
-    """Wait until a client is connected."""
+    """Wait until a client is connected, for 20 s at most."""
     for _ in range(200):
         if client.handle.is_connected:
             return
@@ -45,7 +46,7 @@ async def connected(lab: EnsembleRun, client: Client) -> None:
 
 
 async def children(client: Client, path: str, *, watch: bool = False) -> tuple[str, ...]:
-    """Read the children of a path."""
+    """Return the children of a path, and set a watch if asked to."""
     answer = await client.call(GetChildrenRequest(path=path, watch=watch))
     assert isinstance(answer, GetChildrenResponse)
     return answer.children
@@ -54,7 +55,7 @@ async def children(client: Client, path: str, *, watch: bool = False) -> tuple[s
 def test_requests_of_a_session_are_carried_out_in_the_order_sent() -> None:
     """Answers come in that order, and a read after an own write sees that write (ZK-04).
 
-    The follower gets the leader's messages late, and answers the read only after the writes.
+    The follower gets the leader's messages late, so it answers the read only after the writes.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -180,7 +181,7 @@ def test_client_never_goes_back_in_time_when_it_changes_servers() -> None:
                     count = len(await children(client, "/consumers"))
                     assert count >= seen
                     seen = count
-                # A client that loses its connection tries the other server.
+                # The client loses its connection, and tries the other server.
                 await lab.runtime.reset_links([NodeName("client-0")], lab.servers)
                 await lab.runtime.sleep(SECOND * 5 // 4)
             await connected(lab, client)
@@ -196,9 +197,9 @@ def test_client_never_goes_back_in_time_when_it_changes_servers() -> None:
             for row in lab.of(TraceKind.ZOOKEEPER_CLIENT_STATE)
             if row.node == "client-0" and "SyncConnected" in (row.detail or "")
         ]
-        # A refused try has no SyncConnected.
+        # A try that is refused has no SyncConnected.
         refused += len(tries) - len(successes)
-    assert refused > 4  # more than one for each seed
+    assert refused > 4  # on average more than one for each seed
 
 
 def test_session_outlives_its_connection_and_its_server() -> None:
@@ -215,7 +216,7 @@ def test_session_outlives_its_connection_and_its_server() -> None:
         await client.call(CreateRequest(path="/consumers/mine", ephemeral=True))
         await lab.runtime.crash(server)
         await lab.runtime.sleep(RECONNECT_US)
-        # Much longer than the session timeout.
+        # Wait for much longer than the session timeout.
         await lab.runtime.sleep(15 * SECOND)
 
         assert client.handle.is_connected
@@ -240,14 +241,14 @@ def test_death_of_a_client_is_noticed_after_four_to_eight_seconds() -> None:
             await connected(lab, witness)
             await client.call(CreateRequest(path="/consumers/mine", ephemeral=True))
             await children(witness, "/consumers", watch=True)
-            # `wait_us` moves the death within a tick.
+            # `wait_us` shifts the death to another place between two ticks.
             await lab.runtime.sleep(4 * SECOND + wait_us)
             died_us = lab.runtime.now_us()
             await lab.runtime.crash(NodeName("client-0"))
 
             await lab.runtime.sleep(4 * SECOND - SECOND // 100)  # 10 ms before the earliest end
             assert witness.events == []
-            await lab.runtime.sleep(4 * SECOND + SECOND // 50)  # 10 ms after the latest one
+            await lab.runtime.sleep(4 * SECOND + SECOND // 50)  # 10 ms after the latest end
             assert await children(witness, "/consumers") == ()
             (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED)
             assert 4 * SECOND <= expired.time_us - died_us <= 8 * SECOND
@@ -307,12 +308,12 @@ def test_lost_connection_fails_requests_in_flight_that_may_have_been_applied() -
         client, witness = lab.client(0), lab.client(1)
         await connected(lab, client)
         await connected(lab, witness)
-        # Requests arrive, answers do not.
+        # Requests arrive, but the answers do not.
         await lab.rule(Slow(delay_us=30 * SECOND), lab.servers, ["client-0"])
         outcomes: list[ZooKeeperResponse | KeeperError] = []
         client.handle.send(CreateRequest(path="/consumers/g"), outcomes.append)
         client.handle.send(CreateRequest(path="/consumers/h"), outcomes.append)
-        await lab.runtime.sleep(5 * SECOND)  # after 4 s of silence the client drops the connection
+        await lab.runtime.sleep(5 * SECOND)  # after 4 s of silence the client gives up
         assert outcomes == [KeeperError.ConnectionLoss, KeeperError.ConnectionLoss]
         assert await children(witness, "/consumers") == ("g", "h")
 
@@ -334,7 +335,7 @@ def test_silent_connection_is_dropped_after_two_thirds_of_the_timeout() -> None:
             row.peer for row in lab.of(TraceKind.ZOOKEEPER_CLIENT_STATE) if row.node == "client-0"
         )
         await lab.runtime.pause(NodeName(str(first)))
-        await lab.runtime.sleep(6 * SECOND)  # 4 s of silence, the wait, and the connection
+        await lab.runtime.sleep(6 * SECOND)  # enough for 4 s of silence, the wait, and a new try
         assert client.states[-1] is KeeperState.SYNC_CONNECTED
         await lab.runtime.resume(NodeName(str(first)))
 
@@ -378,7 +379,7 @@ def test_watches_are_registered_again_at_a_reconnection_and_missed_changes_fire_
 def test_new_leader_gives_every_session_a_full_timeout() -> None:
     """A new leader knows no deadlines, so every session gets a full timeout (section 14).
 
-    The client dies 3 s before the leader; its node is deleted 6 s after the next leader begins.
+    The client dies 3 s before the leader. Its node is deleted 6 s after the next leader's begin.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -391,7 +392,7 @@ def test_new_leader_gives_every_session_a_full_timeout() -> None:
         await lab.runtime.crash(NodeName("client-0"))
         await lab.runtime.sleep(3 * SECOND)
         await lab.runtime.crash(leader)
-        await lab.serving(2)  # the survivors have elected a leader
+        await lab.serving(2)  # wait until the survivors have elected a leader
 
         leads_us = lab.runtime.now_us()
         witness = lab.client(1, survivors)
@@ -400,7 +401,7 @@ def test_new_leader_gives_every_session_a_full_timeout() -> None:
         assert await children(witness, "/consumers") == ("mine",)
         await lab.runtime.sleep(3 * SECOND)
         assert await children(witness, "/consumers") == ()
-        # The old leader would have ended the session within 8 s (ZK-10).
+        # Under the old leader the session would have ended within 8 s (ZK-10).
         assert lab.runtime.now_us() - died_us > 8 * SECOND
 
     run_ensemble(scenario, 3)
@@ -410,8 +411,8 @@ def test_new_leader_gives_every_session_a_full_timeout() -> None:
 def test_answered_write_survives_the_power_loss_of_its_leader(seed: int) -> None:
     """A write is committed when a majority has logged it (ZK-02).
 
-    The leader loses power in the middle of twenty writes. After its restart every server shows at
-    least the writes that were answered.
+    The leader loses power in the middle of twenty writes. After its restart, every server must have
+    at least the writes that were answered.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -428,7 +429,7 @@ def test_answered_write_survives_the_power_loss_of_its_leader(seed: int) -> None
             if index == 7 + seed:
                 await lab.runtime.power_loss(leader)
 
-        assert written >= 8  # power is lost after write 7 + seed, counted from 0
+        assert written >= 8  # the power is lost after write 7 + seed, and writes count from 0
         await lab.serving(2)
         await lab.runtime.restart(leader)
         await lab.serving(3)
@@ -443,7 +444,7 @@ def test_answered_write_survives_the_power_loss_of_its_leader(seed: int) -> None
 def test_leader_without_a_majority_answers_no_write_and_steps_down() -> None:
     """A write is committed when a majority has logged it (ZK-02).
 
-    The write of the leader that is cut off has no majority, and is undone after the healing.
+    The leader that is cut off has no majority for its write, which is undone after the healing.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -456,9 +457,9 @@ def test_leader_without_a_majority_answers_no_write_and_steps_down() -> None:
         await lab.cut([leader], others)
         outcomes: list[ZooKeeperResponse | KeeperError] = []
         client.handle.send(CreateRequest(path="/consumers/lost"), outcomes.append)
-        await lab.runtime.sleep(3 * SECOND)  # shorter than the client's wait for an answer
+        await lab.runtime.sleep(3 * SECOND)  # shorter than the client waits for an answer
         assert outcomes == []
-        await lab.runtime.sleep(17 * SECOND)  # the leader has stepped down
+        await lab.runtime.sleep(17 * SECOND)  # enough for the leader to step down
         assert outcomes == [KeeperError.ConnectionLoss]
 
         await connected(lab, other)
@@ -489,7 +490,7 @@ def test_delete_of_another_sessions_node_is_carried_out() -> None:
 def test_follower_without_its_leader_serves_old_data_until_the_sync_limit() -> None:
     """A follower that does not keep up is dropped after `syncLimit` ticks, 5 x 2000 ms (ZK-06).
 
-    For these 10 s the follower serves old data; then it stops serving.
+    For these 10 s the follower serves old data. Then it stops serving.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -504,7 +505,7 @@ def test_follower_without_its_leader_serves_old_data_until_the_sync_limit() -> N
         await lab.runtime.sleep(8 * SECOND)  # within the sync limit of 10 s
         assert await children(reader, "/consumers") == ()
 
-        await lab.runtime.sleep(4 * SECOND)  # beyond it
+        await lab.runtime.sleep(4 * SECOND)  # beyond the sync limit
         status = await lab.runtime.status()
         assert not status.zookeepers[follower].is_serving
         assert KeeperState.DISCONNECTED in reader.states

@@ -1,6 +1,7 @@
-"""Deadlines of sessions at the leader.
+"""The deadlines of sessions at ZooKeeper's leader.
 
-Each packet of a client moves the deadline of its session. Ids such as ZK-10 name rules of
+A session belongs to a client. Each packet of the client moves the deadline at which its session
+ends; a deadline is always at a tick, a whole multiple of 2 s. Ids such as ZK-10 name rules of
 docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
 """
 
@@ -35,7 +36,10 @@ def test_session_ends_at_a_tick_six_to_eight_seconds_after_its_last_packet(
 
 @given(st.lists(st.integers(0, 20_000_000), min_size=1))
 def test_deadline_never_decreases_and_is_always_a_whole_tick(heard_us: list[int]) -> None:
-    """A follower may report a packet late: its earlier time must not shorten the session."""
+    """A follower may report a packet late.
+
+    A report of an earlier time must not shorten a session.
+    """
     tracker = SessionTracker(TICK_US)
     tracker.add(SESSION, TIMEOUT_US, 0)
     last = 0
@@ -45,7 +49,7 @@ def test_deadline_never_decreases_and_is_always_a_whole_tick(heard_us: list[int]
         assert deadline_us >= last
         assert deadline_us % TICK_US == 0
         last = deadline_us
-    # Only the latest packet counts.
+    # Only the packet with the latest time counts.
     assert last == ((max(0, *heard_us) + TIMEOUT_US) // TICK_US + 1) * TICK_US
 
 

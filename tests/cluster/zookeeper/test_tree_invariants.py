@@ -1,4 +1,8 @@
-"""The check of a tree of znodes finds each way in which the tree can contradict itself."""
+"""The check of a ZooKeeper tree finds each way in which the tree can contradict itself.
+
+A znode is an entry of the tree. An ephemeral znode belongs to a session, its owner, and cannot have
+children.
+"""
 
 from collections.abc import Callable
 
@@ -13,7 +17,7 @@ OWNER = SessionId(7)
 
 
 def tree_of_three() -> ZnodeTree:
-    """Make /owners, /owners/t, and /owners/t/0, which belongs to a session."""
+    """Return a tree with /owners, /owners/t, and /owners/t/0, which belongs to a session."""
     tree = ZnodeTree([("/owners", ""), ("/owners/t", "")])
     tree.create("/owners/t/0", "me", OWNER, Zxid(1))
     return tree
@@ -44,7 +48,7 @@ def forget_the_owner(tree: ZnodeTree) -> None:
 
 
 def test_whole_tree_passes() -> None:
-    """The check must not find damage where there is none."""
+    """The check must not report damage where there is none."""
     check_tree(tree_of_three())
 
 
@@ -60,7 +64,7 @@ def test_whole_tree_passes() -> None:
     ],
 )
 def test_damage_is_named(damage: Callable[[ZnodeTree], None], invariant: str) -> None:
-    """Each function damages the tree in the way that its name says."""
+    """Each of the functions damages the tree in the way that its own name says."""
     tree = tree_of_three()
     damage(tree)
     with pytest.raises(InvariantViolation) as raised:

@@ -1,8 +1,9 @@
-"""Watches of one server: which fire, for which connection, and their registration again.
+"""The watches of one ZooKeeper server: which ones fire, and for which connection.
 
-Ids such as ZK-16 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote. A and B
-are connections of two sessions. `fire` returns the events that connections get, and `len` of a
-table counts its watches. A zxid is the number of a write.
+A watch is a request of a client for one event when a znode (an entry in ZooKeeper) changes. A zxid
+is the number of a write. A and B are the connections of two sessions. `fire` returns the events
+that connections get. The length of a table is the number of its watches. Ids such as ZK-16 name
+rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
 """
 
 from cluster.host.incoming_request import AcceptedConnection
@@ -37,7 +38,7 @@ def test_watch_is_one_shot_and_registered_twice_counts_once() -> None:
 def test_exists_watch_fires_on_the_creation_and_a_child_watch_on_the_child_list() -> None:
     """A watch of `exists` fires when its path is created, one of `getChildren` for a new child.
 
-    (ZK-16)
+    Source: ZK-16.
     """
     watches = WatchTable()
     watches.add_data_watch(A, "/ids/c")
@@ -79,13 +80,13 @@ def test_watches_of_a_connection_are_removed_with_it() -> None:
 def test_watch_registered_again_fires_at_once_if_its_path_has_changed_since() -> None:
     """A client registers its watches again with the last zxid that it has seen, here 4 (ZK-20).
 
-    The server fires the watches whose path has changed since, at once, and keeps the others.
+    If a path has changed since, the server fires its watch without delay. It keeps the others.
     """
     tree = ZnodeTree([("/ids", ""), ("/t", ""), ("/quiet", "")])
     tree.set_data("/t", "new", Zxid(5))
     tree.create("/ids/c", "", NO_SESSION, Zxid(6))
     watches = WatchTable()
-    # Watches of `getData`, of `exists` on a missing path, and of `getChildren`.
+    # The three kinds: watches of `getData`, of `exists` on a missing path, and of `getChildren`.
     request = SetWatchesRequest(
         relative_zxid=Zxid(4),
         data_watches=("/t", "/quiet", "/gone"),
@@ -101,5 +102,5 @@ def test_watch_registered_again_fires_at_once_if_its_path_has_changed_since() ->
         WatcherEvent(event_type=WatchType.NODE_CREATED, path="/ids/c"),
         WatcherEvent(event_type=WatchType.NODE_CHILDREN_CHANGED, path="/ids"),
     ]
-    # Unchanged paths are watched again: the data of two paths, the children of one.
+    # Paths that have not changed are watched again: the data of two, and the children of one.
     assert len(watches) == 3

@@ -1,12 +1,13 @@
-"""ZkClient, the layer above a session: retries, listeners, and the session after an expiry.
+"""ZkClient, the layer above a ZooKeeper session: retries, listeners, and sessions after an expiry.
 
-It imitates the library zkclient of Kafka's old consumer. Ids such as ZK-22 name rules of
+It imitates zkclient, the library of Kafka's old consumer. Ids such as ZK-22 name rules of
 docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
 
-- An ensemble of one server answers, unless a test says otherwise; the session timeout is 6 s.
+- A znode is an entry in ZooKeeper. A watch is a request for one event when a znode changes.
+- The ensemble has one server, unless a test says otherwise. The session timeout is 6 s.
 - `lab.zk_client(0)` is a client on the host `client-0`.
-- A client that subscribes to a path calls its listener after each change: of the children, or of
-  the data.
+- A client that subscribes to a path calls its listener after each change of the children, or of the
+  data.
 """
 
 import pytest
@@ -22,7 +23,7 @@ from tests.support.harness.ensemble import SECOND, EnsembleRun, run_ensemble
 
 
 def requests_of(lab: EnsembleRun, node: str, after_us: int = 0) -> list[str]:
-    """Return the operations that a node has sent, without pings and handshakes."""
+    """Return the operations that a node has sent, without pings and without Connect."""
     quiet = (Api.PING.label, Api.CONNECT.label)
     return [
         str(row.api)
@@ -50,7 +51,7 @@ def test_notification_costs_two_reads_before_the_program_receives_it() -> None:
         for name in ("g", "h"):
             await writer.create(f"/consumers/{name}", "")
             await lab.runtime.sleep(SECOND // 10)
-        # The two reads have registered the watch again, so the second change is notified, too.
+        # The two reads have set the watch again, so the second change is notified, too.
         assert sent_before_each_call == [["Exists", "GetChildren"], ["Exists", "GetChildren"] * 2]
         assert watcher.notifications == 2
 
@@ -60,7 +61,7 @@ def test_notification_costs_two_reads_before_the_program_receives_it() -> None:
 def test_data_event_costs_two_reads_and_a_subscription_one() -> None:
     """For a data event `exists(path, watch)` and `getData(path, watch)` are sent (ZK-22).
 
-    The first `Exists` below is the subscription's.
+    The first `Exists` below belongs to the subscription.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -82,7 +83,7 @@ def test_data_event_costs_two_reads_and_a_subscription_one() -> None:
 def test_listeners_run_one_after_the_other_and_an_exception_is_dropped() -> None:
     """One ZkEventThread runs all listeners one after the other (ZK-21).
 
-    The first listener fails after 1 s; the other listener runs all the same.
+    The first listener fails after 1 s. The other listener runs nevertheless.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -99,7 +100,7 @@ def test_listeners_run_one_after_the_other_and_an_exception_is_dropped() -> None
             await watcher.subscribe_child_changes(path, slow)
         for path in ("/consumers/g", "/brokers/topics/t"):
             await writer.create(path, "")
-        await lab.runtime.sleep(3 * SECOND)  # the slow listener needs 1 s
+        await lab.runtime.sleep(3 * SECOND)  # enough for both listeners, of 1 s each
         assert story == [
             "/consumers begins",
             "/consumers ends",
@@ -138,9 +139,9 @@ def test_operation_that_meets_a_connection_loss_is_tried_again_when_connected() 
 def test_operation_begun_in_one_session_is_carried_out_in_the_next() -> None:
     """The retry may run in the next session, and delete the claim of another (ZK-23, ZK-74).
 
-    1. `late` owns a node and is cut off; its delete waits for a connection.
-    2. The session of `late` ends, which removes the node, and `other` creates the same path.
-    3. After the healing `late` gets a new session and sends its delete, which removes the node of
+    1. `late` owns a node and is cut off. Its delete waits for a connection.
+    2. The session of `late` ends, which removes the node. `other` creates the same path.
+    3. After the healing `late` gets a new session and sends its delete. This removes the node of
        `other`.
     """
 
@@ -154,10 +155,10 @@ def test_operation_begun_in_one_session_is_carried_out_in_the_next() -> None:
             await late.delete("/consumers/owner")
 
         lab.hosts[NodeName("client-0")].spawn(release(), name="release")
-        await lab.runtime.sleep(10 * SECOND)  # the session ends
+        await lab.runtime.sleep(10 * SECOND)  # the session of `late` ends
         await other.create("/consumers/owner", "other", ephemeral=True)
         await lab.heal()
-        await lab.runtime.sleep(3 * SECOND)  # `late` connects again
+        await lab.runtime.sleep(3 * SECOND)  # enough for `late` to connect again
         assert late.session_id != first_session
         assert not await other.exists("/consumers/owner")
 
@@ -167,7 +168,7 @@ def test_operation_begun_in_one_session_is_carried_out_in_the_next() -> None:
 def test_expiry_opens_a_new_session_and_fires_every_listener() -> None:
     """After an expiry zkclient calls handleNewSession, then all child and data listeners (ZK-24).
 
-    No node changed: listeners are called because changes may have been missed.
+    No node has changed. The listeners are called because changes may have been missed.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -184,16 +185,16 @@ def test_expiry_opens_a_new_session_and_fires_every_listener() -> None:
         await client.subscribe_child_changes("/consumers", listener)
         await client.subscribe_data_changes("/brokers", listener)
         await lab.cut(["client-0"], lab.servers)
-        await lab.runtime.sleep(10 * SECOND)  # the session ends
+        await lab.runtime.sleep(10 * SECOND)  # the client's session ends
         await lab.heal()
-        await lab.runtime.sleep(3 * SECOND)  # the client connects again
+        await lab.runtime.sleep(3 * SECOND)  # enough for the client to connect again
         assert calls == ["new session", "/consumers", "/brokers"]
 
     run_ensemble(scenario)
 
 
 def test_write_creates_the_znode_and_its_parents() -> None:
-    """A write sets the data of a znode, and creates the znode and its parents if necessary.
+    """A write sets the data of a znode. If necessary it creates the znode and its parents.
 
     Source: docs/kafka/ZOOKEEPER_CONSUMER.md 7, step R3.
     """
@@ -225,10 +226,10 @@ def test_changes_before_the_rearming_read_are_merged_into_its_result() -> None:
             seen.append((await watcher.read(path)).data)
 
         await watcher.subscribe_data_changes("/brokers", listener)
-        await lab.rule(Slow(delay_us=SECOND), ["client-0"], lab.servers)  # its reads arrive late
+        await lab.rule(Slow(delay_us=SECOND), ["client-0"], lab.servers)  # delays its reads
         for data in ("1", "2", "3"):
             await writer.write("/brokers", data)
-        await lab.runtime.sleep(10 * SECOND)  # each request of the watcher needs 1 s
+        await lab.runtime.sleep(10 * SECOND)  # each request of the watcher takes 1 s
         assert seen == ["3"]
         await lab.heal()
         await writer.write("/brokers", "4")
@@ -236,4 +237,5 @@ def test_changes_before_the_rearming_read_are_merged_into_its_result() -> None:
         assert seen == ["3", "4"]
 
     run_ensemble(scenario)
-    assert WatcherEvent.__struct_fields__ == ("event_type", "path")  # no field for the data
+    # An event has no field for the data.
+    assert WatcherEvent.__struct_fields__ == ("event_type", "path")
