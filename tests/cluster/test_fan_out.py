@@ -1,10 +1,10 @@
-"""Work in this process, one item at a time, so that a Ctrl-C need not wait for a batch."""
+"""Work is done in this process, one item at a time, so a Ctrl-C need not wait for a batch."""
 
 from cluster.fan_out import Finished, Items, ThisProcess, name_of_this_process
 
 
 def text_of(items: Items) -> bytes:
-    """Return the items as text."""
+    """Return the items as a text."""
     return repr(items).encode()
 
 

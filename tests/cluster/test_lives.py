@@ -1,8 +1,8 @@
-"""One table of lives: both runtimes allow, refuse and trace the same acts in the same states.
+"""Both runtimes allow, refuse and trace the same acts in the same states of a node.
 
-The runtimes are virtual time and Ray, here with fake processes. An act (a LifeAct) starts,
-restarts, kills, stops, pauses or resumes a node; it is legal in some states. NODE is a broker that
-is up, LATE a consumer that is not started yet.
+The runtimes are virtual time and Ray. Here, Ray has fake processes. An act (a LifeAct) starts,
+restarts, kills, stops, pauses or resumes a node, and is legal only in some states. NODE is a broker
+that is up. LATE is a consumer that is not started yet.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from tests.support.harness.fake_fleet import LATE, NODE, LivesLab, spec_with_a_l
 Lives = VirtualLives | RayLives
 Act = Callable[[Lives, NodeName], Awaitable[object]]
 Outcome = tuple[str, NodeState, tuple[str, ...]]
-"""The refusal or "done", the next state, and the rows of the run itself as KIND(cause)."""
+"""The refusal or "done", the next state, and the trace rows as KIND(cause)."""
 
 ACTS: dict[str, tuple[LifeAct, Act]] = {
     "start_node": (LifeAct.START, lambda lives, node: lives.start_node(node)),
@@ -35,7 +35,7 @@ ACTS: dict[str, tuple[LifeAct, Act]] = {
     "pause": (LifeAct.PAUSE, lambda lives, node: lives.pause(node)),
     "resume": (LifeAct.RESUME, lambda lives, node: lives.resume(node)),
 }
-# The acts that bring a node from its state at the start of the run into another state.
+# The acts that bring a node into a state, from its state at the start of the run.
 WAY_TO: dict[NodeState, tuple[str, ...]] = {
     NodeState.NOT_STARTED: (),
     NodeState.UP: (),
@@ -62,7 +62,7 @@ LIFE_KINDS = (
 async def outcome_of(
     lives: Lives, node: NodeName, state: NodeState, act: str, traced: Callable[[], list[str]]
 ) -> Outcome:
-    """Bring a node into `state`, then act on it. `traced` returns all rows so far."""
+    """Bring a node into `state`, then do the act. `traced` returns all rows so far."""
     for step in WAY_TO[state]:
         await ACTS[step][1](lives, node)
     assert lives.states()[node] is state
@@ -76,7 +76,7 @@ async def outcome_of(
 
 
 def in_virtual_time(state: NodeState, act: str) -> Outcome:
-    """Act in virtual time. A shutdown has not ended yet when its state is read."""
+    """Do the act in virtual time. A shutdown has not ended yet when the state is read."""
     rows: list[TraceRow] = []
     runtime = VirtualRuntime(
         spec_with_a_late_consumer(),
@@ -100,12 +100,12 @@ def in_virtual_time(state: NodeState, act: str) -> Outcome:
 
 
 def on_pretended_processes(state: NodeState, act: str, run_dir: Path) -> Outcome:
-    """Act as on Ray, on fake processes."""
+    """Do the act on Ray's runtime, with fake processes."""
     node = LATE if state is NodeState.NOT_STARTED else NODE
 
     async def story() -> Outcome:
         lab = LivesLab(run_dir, spec_with_a_late_consumer())
-        lab.fleet.trouble["shut_down_node"] = None  # the shutdown is not finished
+        lab.fleet.trouble["shut_down_node"] = None  # the shutdown does not finish
         await lab.lives.start_all()
 
         def traced() -> list[str]:
@@ -123,7 +123,7 @@ def on_pretended_processes(state: NodeState, act: str, run_dir: Path) -> Outcome
 def test_every_act_in_every_state_is_the_same_in_both_runtimes(
     tmp_path: Path, state: NodeState, act: str
 ) -> None:
-    """Both runtimes give the same refusal or the same next state, and the same rows of the run."""
+    """Both runtimes give the same refusal or the same next state, and the same trace rows."""
     virtual_outcome = in_virtual_time(state, act)
     assert on_pretended_processes(state, act, tmp_path) == virtual_outcome
 

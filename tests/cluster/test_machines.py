@@ -1,4 +1,4 @@
-"""Machines of nodes: given places are kept, the other nodes are distributed in turn."""
+"""Machines of nodes: given places are kept, and the other nodes are placed on them in turn."""
 
 import pytest
 
@@ -11,7 +11,7 @@ NODES = tuple(map(NodeName, ("broker-0", "broker-1", "broker-2", "controller-100
 
 
 def test_nodes_are_distributed_in_turn_brokers_first() -> None:
-    """No two brokers share a machine while another has none."""
+    """Two brokers share a machine only if every machine has a broker."""
     layout = spread_nodes(NODES, 3)
 
     assert layout.machines == (
@@ -24,20 +24,20 @@ def test_nodes_are_distributed_in_turn_brokers_first() -> None:
 
 
 def test_placed_nodes_are_on_their_machine() -> None:
-    """The other nodes are distributed in turn, as if placed ones did not exist."""
+    """The other nodes are placed in turn, as if those with a given place did not exist."""
     layout = spread_nodes(NODES, 2, [[NodeName("b"), NodeName("broker-2")], []])
 
     assert layout.machines == (("broker-0", "broker-2", "controller-100", "b"), ("broker-1", "a"))
 
 
 def test_no_machine_is_refused() -> None:
-    """Each node needs a machine."""
+    """Each node needs a machine, so the number of machines is at least 1."""
     with pytest.raises(ValueError, match="expected at least 1 machine, got 0"):
         spread_nodes(NODES, 0)
 
 
 def test_every_node_of_a_cluster_is_on_one_machine() -> None:
-    """The layout of the experiment's file equals that of the cluster that is built."""
+    """The layout of the experiment's file equals that of the cluster that is built from it."""
     two_machines = experiment(
         cluster={"brokers": 3, "machines": 2},
         producers=[{"topic": "orders", "records_per_second": 5}],
@@ -58,6 +58,6 @@ def test_every_node_of_a_cluster_is_on_one_machine() -> None:
 
 
 def test_file_without_machines_has_no_layout() -> None:
-    """The cluster then has no machines, either."""
+    """The cluster, too, then has no machines."""
     assert machine_layout(experiment()) is None
     assert to_cluster_spec(experiment()).machines == ()

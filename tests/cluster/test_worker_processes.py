@@ -1,7 +1,7 @@
-"""Workers as processes of this machine: their work, deaths and interrupts.
+"""Workers are processes of this machine: their work, their deaths and their interrupts.
 
-The tests' `work` answers with the pid of its process; at the item DEADLY it kills this process.
-`events_of(workers, enough)` collects events until `enough` of them is true.
+In these tests `work` answers with the pid (the number) of its process, and kills this process at
+the item DEADLY. `events_of(workers, enough)` collects events until `enough` of them is true.
 """
 
 import os
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 def wait_for_interrupt(begun: Path, items: Items) -> bytes:
-    """Create the file `begun`, and answer at a Ctrl-C."""
+    """Create the file `begun`, wait, and answer at a Ctrl-C."""
     try:
         begun.touch()
         signal.pause()
@@ -29,7 +29,7 @@ def wait_for_interrupt(begun: Path, items: Items) -> bytes:
 
 
 def test_worker_processes_answer_and_end_with_the_work() -> None:
-    """Each is another process than this one, and none outlives the work."""
+    """Each worker is a process of its own, and none of them is left after the work."""
     with WorkerProcesses(work, size=2) as workers:
         for worker, seed in zip(workers.idle(), (1, 2), strict=True):
             workers.give(worker, (seed,))
@@ -43,11 +43,11 @@ def test_worker_processes_answer_and_end_with_the_work() -> None:
     assert sorted(event.items for event in events) == [(1,), (2,)]
     for pid in pids:
         with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)  # signal 0 only checks that the process exists
+            os.kill(pid, 0)  # signal 0 only checks whether the process exists
 
 
 def test_worker_that_dies_is_reported_with_its_work_and_replaced() -> None:
-    """The caller must know the seed; the other workers continue."""
+    """The caller must know the item of the dead worker. A new worker takes its place."""
     with WorkerProcesses(work, size=1) as workers:
         (first,) = workers.idle()
         workers.give(first, (DEADLY,))
@@ -68,11 +68,11 @@ def test_worker_that_dies_is_reported_with_its_work_and_replaced() -> None:
 
 
 def test_interrupt_reaches_the_work_and_spares_the_worker(tmp_path: Path) -> None:
-    """A run heals its cluster and answers; its process takes the next work."""
+    """A run repairs its cluster and answers at an interrupt. Its process takes the next work."""
     begun = tmp_path / "begun"
     with WorkerProcesses(partial(wait_for_interrupt, begun), size=1) as workers:
         (worker,) = workers.idle()
-        workers.interrupt()  # an idle worker has nothing to interrupt
+        workers.interrupt()  # an idle worker has nothing that could be interrupted
 
         workers.give(worker, (1,))
         while not begun.exists():

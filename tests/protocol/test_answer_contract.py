@@ -1,11 +1,13 @@
-"""An answer that fits its request is accepted; each way of not fitting is named in the error.
+"""An answer that fits its request is accepted. If it does not fit, the error says why.
 
 - For each API there is a request, such as `_COMMIT`, and a function that builds answers to it. For
-  example, `_committed(0, 1)` is an answer for the partitions 0 and 1.
+  example, `_committed(0, 1)` is an answer about the partitions 0 and 1.
 - `_fetch()` is a consumer's Fetch of orders-0 from offset 10. With `replica_id=1` it is the Fetch
-  of a follower, broker 1.
-- `_fetched(_batch(9, 2))` answers with a batch of two records, 9 and 10; its high watermark is 12.
-- `_altered(6)` is the controller's answer to a proposed ISR: it is stored in partition epoch 6.
+  of a follower, broker 1, which copies the leader's records.
+- `_fetched(_batch(9, 2))` answers with a batch of two records, 9 and 10. Its high watermark, the
+  offset before which consumers may read, is 12.
+- `_altered(6)` is the controller's answer to a proposed ISR (the set of in-sync replicas): it is
+  stored in partition epoch 6.
 """
 
 import msgspec
@@ -183,7 +185,7 @@ def _fetched(
 
 
 def _fetch_of_two(max_bytes: int, partition_max_bytes: int = 1_000) -> FetchRequest:
-    """Return a consumer's Fetch of orders-0 and orders-1 from offset 10, with limits of bytes."""
+    """Return a consumer's Fetch of orders-0 and orders-1 from offset 10, with limits in bytes."""
     positions = tuple(
         FetchPartition(partition=index, fetch_offset=10, partition_max_bytes=partition_max_bytes)
         for index in (0, 1)
@@ -196,7 +198,7 @@ def _fetch_of_two(max_bytes: int, partition_max_bytes: int = 1_000) -> FetchRequ
 
 
 def _fetched_two(first: int, second: int) -> FetchResponse:
-    """Return an answer with this many batches of one record each for orders-0 and orders-1."""
+    """Return an answer for orders-0 and orders-1, with so many batches of one record each."""
     partitions = tuple(
         PartitionData(
             partition_index=index,
@@ -437,11 +439,11 @@ def _altered(
         (_fetch(), _fetched()),
         # The first batch may begin before the requested offset.
         (_fetch(), _fetched(_batch(9, 2), _batch(11))),
-        # A follower reads above the high watermark, and across holes of a cleaned log.
+        # A follower may read above the high watermark, and over gaps that log cleaning has left.
         (_fetch(replica_id=1), _fetched(_batch(10, 5))),
         (_fetch(replica_id=1), _fetched(_batch(14, 5))),
         (_fetch(replica_id=1), _fetched(diverging_epoch=EpochEndOffset(epoch=1, end_offset=3))),
-        # The answer to a refused Fetch has no high watermark, or no partition at all.
+        # The answer to a refused Fetch has no high watermark, or has no partition at all.
         (_fetch(), _fetched(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, high_watermark=-1)),
         (_fetch(), FetchResponse()),
         (_JOIN, _JOINED),
@@ -461,15 +463,15 @@ def _altered(
         (_FIND, _found(-1, ErrorCode.COORDINATOR_NOT_AVAILABLE)),
         (_INIT, InitProducerIdResponse(producer_id=3)),
         (_REGISTER, BrokerRegistrationResponse(broker_epoch=4)),
-        (_ALTER, _altered(5)),  # the controller had stored this ISR already
-        (_ALTER, _altered(6)),  # the controller has stored it now
-        # A refusal has neither epochs nor an ISR.
+        (_ALTER, _altered(5)),  # the controller had already stored this ISR
+        (_ALTER, _altered(6)),  # the controller has just stored it
+        # A refusal has no epochs and no ISR.
         (_ALTER, _altered(-1, -1, (), ErrorCode.INVALID_UPDATE_VERSION)),
         (_ALLOCATE, AllocateProducerIdsResponse(producer_id_start=0, producer_id_len=1000)),
     ],
 )
 def test_answer_that_fits_is_accepted(request_: AnyRequest, response: AnyResponse) -> None:
-    """No exception is raised."""
+    """The check raises no exception."""
     check_answer(request_, response)
 
 
@@ -529,7 +531,7 @@ def test_answer_that_fits_is_accepted(request_: AnyRequest, response: AnyRespons
 def test_answer_that_does_not_fit_is_named(
     request_: AnyRequest, response: AnyResponse, problem: str
 ) -> None:
-    """The error has the part of the answer that does not fit."""
+    """The error says which part of the answer does not fit."""
     with pytest.raises(InvariantViolation, match=problem):
         check_answer(request_, response)
 
@@ -549,7 +551,7 @@ _SIZE = _batch(0).size_in_bytes
 def test_fetch_within_its_limits_is_no_violation(
     request_: FetchRequest, first: int, second: int
 ) -> None:
-    """The first batch of an answer comes whatever its size is (KIP-74)."""
+    """The first batch of an answer is sent even if it is larger than the limit (KIP-74)."""
     check_answer(request_, _fetched_two(first, second))
 
 

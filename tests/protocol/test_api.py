@@ -1,7 +1,8 @@
-"""The table of APIs agrees with the unions and the messages; `error_of` finds each error.
+"""The table of APIs agrees with the messages, and `error_of` finds the error in each answer.
 
-`Api` has one row for each API: its key, versions, messages, and the fields of its answer that hold
-errors. AnyRequest and AnyResponse are the unions of all messages.
+`Api` has one row for each API, that is, for each kind of request: its key, its versions, its
+messages, and the fields of its answer that hold errors. AnyRequest and AnyResponse are the unions
+of all messages.
 """
 
 import re
@@ -50,22 +51,22 @@ from protocol.messages.zookeeper import KeeperError
 
 
 def test_rows_and_unions_name_the_same_messages() -> None:
-    """A message without a row cannot be sent, one outside of the unions cannot be decoded."""
+    """A message without a row cannot be sent. One that is not in the unions cannot be decoded."""
     assert {api.request for api in Api} == set(typing.get_args(AnyRequest))
     assert {api.response for api in Api} == set(typing.get_args(AnyResponse))
 
 
 def test_each_row_has_messages_of_its_own() -> None:
-    """A request's class decides its row, so no two rows may have the same class."""
+    """The row is found by the class of the request, so no two rows may have the same class."""
     assert len(API_OF_REQUEST) == len({api.response for api in Api}) == len(Api)
     for api in Api:
         assert api.response.__name__ == f"{api.label}Response"
 
 
 def test_label_is_kafkas_printed_name() -> None:
-    """Traces and reports print what Kafka's logs print.
+    """Traces and reports print the same name as Kafka's logs.
 
-    The label is the name of the row in camel case.
+    It is the name of the row in camel case.
     """
     assert Api.JOIN_GROUP.label == "JoinGroup"
     assert Api.ADD_PARTITIONS_TO_TXN.label == "AddPartitionsToTxn"
@@ -75,7 +76,7 @@ def test_label_is_kafkas_printed_name() -> None:
 
 @pytest.mark.parametrize("api", Api, ids=lambda api: api.label)
 def test_docstring_of_a_request_names_key_and_versions_of_its_row(api: Api) -> None:
-    """A docstring begins like "JoinGroup (11) v0-v9."; an API without a schema has one version."""
+    """A docstring begins like "JoinGroup (11) v0-v9". An API without a schema has one version."""
     doc = api.request.__doc__ or ""
     first, last = api.versions[0], api.versions[-1]
     assert last == api.latest_version
@@ -88,9 +89,9 @@ def test_docstring_of_a_request_names_key_and_versions_of_its_row(api: Api) -> N
 
 
 def error_paths(struct: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:
-    """Yield the path of each field that holds an error, the outer ones first.
+    """Yield the path of each field that holds an error, and the outer fields first.
 
-    A path is dotted names, such as `topics.partitions.error_code`.
+    A path is names with dots between them, such as `topics.partitions.error_code`.
     """
     hints = typing.get_type_hints(struct)
     for name, hint in hints.items():
@@ -104,10 +105,10 @@ def error_paths(struct: type[msgspec.Struct], prefix: str = "") -> Iterator[str]
 
 @pytest.mark.parametrize("api", Api, ids=lambda api: api.label)
 def test_row_lists_every_error_of_its_answer(api: Api) -> None:
-    """An error that the row lacks would be traced as NONE.
+    """If the row lacked an error, it would be traced as NONE.
 
-    Two rows leave errors out. Metadata: a partition without leader is no failure of the request.
-    AckEpoch: its transactions carry the errors of other requests.
+    Two rows leave an error out. For Metadata, a partition without a leader is no failure of the
+    request. For AckEpoch, the transactions in it carry the errors of other requests.
     """
     omitted = {Api.METADATA: "topics.partitions.error_code", Api.ACK_EPOCH: "txns.body.error"}
     paths = [path for path in error_paths(api.response) if path != omitted.get(api)]
@@ -115,7 +116,7 @@ def test_row_lists_every_error_of_its_answer(api: Api) -> None:
 
 
 def test_error_of_returns_the_first_error_wherever_kafka_puts_it() -> None:
-    """Kafka puts errors at the top of an answer, or in its members, partitions or keys."""
+    """Kafka puts an error at the top of an answer, or in one of its members, partitions or keys."""
     assert error_of(HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)) == "NOT_COORDINATOR"
     assert (
         error_of(
@@ -185,10 +186,10 @@ def test_error_of_returns_the_first_error_wherever_kafka_puts_it() -> None:
 
 
 def test_error_of_reads_one_path_after_the_other() -> None:
-    """The row in `Api` lists paths: of OffsetFetch first the groups' errors, then the partitions'.
+    """The row in `Api` lists paths. For OffsetFetch, the groups' errors precede the partitions'.
 
-    Every entry of one path is read before the next path. So the error of the second group precedes
-    that of a partition in the first group.
+    All entries of one path are read before the next path. So the error of the second group is found
+    before that of a partition in the first group.
     """
     partition = OffsetFetchResponsePartition(
         partition_index=0, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
@@ -201,7 +202,7 @@ def test_error_of_reads_one_path_after_the_other() -> None:
 
 
 def test_error_of_metadata_ignores_its_partitions() -> None:
-    """Otherwise every Metadata would count as failed while a partition has no leader."""
+    """Otherwise every Metadata request would count as failed while one partition has no leader."""
     partition = MetadataResponsePartition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE, partition_index=0, leader_id=-1
     )

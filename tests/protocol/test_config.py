@@ -1,4 +1,4 @@
-"""Settings carry Kafka's names, defaults and bounds."""
+"""The settings of brokers and clients have Kafka's names, defaults and bounds."""
 
 import msgspec
 import pytest
@@ -28,21 +28,21 @@ def test_broker_setting_has_kafkas_name_and_default(name: str, value: object) ->
 
 
 def test_defaults_are_those_of_kafka_3_9() -> None:
-    """Kafka 4.0 has linger.ms 5 (KIP-1030) and the Java coordinator; the recordings are 3.9.1's."""
+    """Later defaults differ: Kafka 4.0 has linger.ms 5 (KIP-1030) and a coordinator in Java."""
     assert KAFKA_VERSION == "3.9.1"
     assert ProducerConfig().linger_ms == 0
     assert BrokerConfig().group_coordinator_new_enable is False
 
 
 def test_consumer_settings_are_read_under_kafkas_names() -> None:
-    """An experiment file uses the keys of a properties file."""
+    """The file of an experiment has the same keys as a properties file of Kafka."""
     config = msgspec.convert({"session.timeout.ms": 10_000}, ConsumerConfig)
     assert config.session_timeout_ms == 10_000
     assert config.heartbeat_interval_ms == 3_000
 
 
 def test_setting_out_of_bounds_or_misspelt_is_refused() -> None:
-    """An ignored setting would silently run another experiment than the one written."""
+    """If a setting were ignored, another experiment would run than the one in the file."""
     with pytest.raises(msgspec.ValidationError, match=r"session\.timeout\.ms"):
         msgspec.convert({"session.timeout.ms": 0}, ConsumerConfig)
     with pytest.raises(msgspec.ValidationError, match=r"sesion\.timeout\.ms"):

@@ -1,8 +1,8 @@
-"""The codec of envelopes: a decoded request or response equals the encoded one.
+"""The codec of envelopes: a request or response is the same after encoding and decoding.
 
 An envelope is a request or a response with its header, as one node sends it to another. The codec
-is MessagePack by msgspec, which decodes into the given type. A node runs on Ray, in a process of
-its own, or is virtual: then all nodes share one process.
+is MessagePack, a compact binary form of JSON. The library msgspec decodes it into the given type. A
+node either runs in a process of its own, on Ray, or is virtual: then all nodes share one process.
 """
 
 import typing
@@ -26,7 +26,7 @@ from protocol.messages.group import (
 
 
 def test_request_envelope_through_the_codec_is_equal() -> None:
-    """Nodes on Ray get bytes, virtual nodes get the object: both must see the same request."""
+    """Nodes on Ray get bytes, and virtual nodes get the object. Both must see the same request."""
     envelope = RequestEnvelope(
         api_key=Api.JOIN_GROUP,
         api_version=9,
@@ -64,9 +64,10 @@ def test_request_envelope_through_the_codec_is_equal() -> None:
     ],
 )
 def test_request_of_an_administrator_through_the_codec_is_equal(body: AnyRequest) -> None:
-    """None must not become an empty tuple.
+    """A list of None must not become an empty tuple.
 
-    It means all partitions for ElectLeaders, and the cancellation of a reassignment otherwise.
+    In ElectLeaders it means all partitions. In AlterPartitionReassignments it means that the
+    reassignment is cancelled.
     """
     envelope = RequestEnvelope(
         api_key=API_OF_REQUEST[type(body)],
@@ -84,9 +85,9 @@ def test_request_of_an_administrator_through_the_codec_is_equal(body: AnyRequest
 def test_response_envelope_of_every_kind_through_the_codec_is_equal(
     response_type: type[AnyResponse],
 ) -> None:
-    """A codec without types would turn tuples into lists, and a trace would differ."""
+    """A codec without types would turn tuples into lists, and then the traces would differ."""
     envelope = ResponseEnvelope(correlation_id=1, body=response_type())
     decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(envelope), type=ResponseEnvelope)
     assert decoded == envelope
-    # By default no answer has an error.
+    # By default an answer has no error.
     assert error_of(decoded.body) == "NONE"

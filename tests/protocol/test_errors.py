@@ -1,13 +1,14 @@
 """Error codes: Kafka's numbers, and which errors are retriable or definite.
 
-After a definite error the request has had no effect. Sections are those of docs/kafka/BEHAVIOUR.md.
+After a retriable error the client sends the request again. After a definite error the request has
+certainly had no effect. Sections are those of docs/kafka/BEHAVIOUR.md.
 """
 
 import pytest
 
 from protocol.errors import ErrorCode
 
-# Copied from BEHAVIOUR 5.9, so that a wrong number in the enum fails.
+# Copied from BEHAVIOUR 5.9, so that a test fails if a number in the enum is wrong.
 NUMBERS = {
     "UNKNOWN_SERVER_ERROR": -1,
     "NOT_LEADER_OR_FOLLOWER": 6,
@@ -44,7 +45,10 @@ def test_error_code_has_kafkas_number(name: str, number: int) -> None:
 
 
 def test_retriable_follows_kafkas_client() -> None:
-    """BEHAVIOUR 7.8: rebalances and fencing are not retriable, waiting for a coordinator is."""
+    """A client retries while it waits for a coordinator, not on rebalances and fencing.
+
+    BEHAVIOUR 7.8 lists the errors. A fenced member is one that a newer one has replaced.
+    """
     assert ErrorCode.NOT_COORDINATOR.retriable
     assert ErrorCode.UNSTABLE_OFFSET_COMMIT.retriable
     assert not ErrorCode.REBALANCE_IN_PROGRESS.retriable
@@ -53,7 +57,7 @@ def test_retriable_follows_kafkas_client() -> None:
 
 
 def test_timed_out_commit_is_indefinite_and_a_fenced_one_definite() -> None:
-    """The record of a timed out append remains in the log and may be committed later."""
+    """A record whose append timed out remains in the log, and may be committed later."""
     assert not ErrorCode.REQUEST_TIMED_OUT.definite
     assert not ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND.definite
     assert ErrorCode.ILLEGAL_GENERATION.definite

@@ -1,4 +1,4 @@
-"""Versions of Kafka: their order, and the record versions that brokers of each write."""
+"""Versions of Kafka: their order, and the version of the records that each one writes."""
 
 import re
 
@@ -18,23 +18,23 @@ NAMES = ("0.8.2", "0.9.0", "0.10.0", "0.10.1-IV0", "1.1", "2.1-IV0", "2.1-IV1", 
 
 
 def test_versions_are_ordered_by_release_and_then_by_internal_version() -> None:
-    """`0.10.1` is newer than `0.9.0`, although the text sorts before it."""
+    """`0.10.1` is newer than `0.9.0`, although it is smaller as a text."""
     versions = [metadata_version(name) for name in NAMES]
     assert versions == sorted(versions)
     assert len(dict.fromkeys(versions)) == len(NAMES)
 
 
 def test_release_without_internal_version_is_its_last() -> None:
-    """Operators write the release alone."""
+    """Operators write a release without the suffix of an internal version, such as -IV2."""
     assert metadata_version("2.1") == metadata_version("2.1-IV2")
     assert metadata_version("3.9") == metadata_version(LATEST_METADATA_VERSION)
 
 
 @pytest.mark.parametrize("name", ["", "2", "2.1-IV3", "2.1-IV", "2.1-IVx", "0.9.0-IV0", "4.0"])
 def test_version_that_kafka_does_not_have_is_refused(name: str) -> None:
-    """Both the pattern of the setting and its parser refuse the version, with one exception.
+    """The pattern of the setting and the parser refuse the version. There is one exception.
 
-    The parser alone would take `2.1-IV` for `2.1`, but the pattern is applied first.
+    The parser alone would read `2.1-IV` as `2.1`, but the pattern is applied first.
     """
     assert re.search(VERSION_PATTERN, name) is None
     if name != "2.1-IV":
@@ -44,7 +44,7 @@ def test_version_that_kafka_does_not_have_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*NAMES, LATEST_METADATA_VERSION, "3.7-IV4"])
 def test_version_that_kafka_has_is_matched_by_the_pattern(name: str) -> None:
-    """The setting accepts each of them."""
+    """The setting accepts each of these versions."""
     assert re.search(VERSION_PATTERN, name) is not None
 
 
@@ -65,11 +65,11 @@ def test_version_that_kafka_has_is_matched_by_the_pattern(name: str) -> None:
 def test_values_are_written_in_the_version_that_the_broker_version_selects(
     name: str, group: int, offset: int
 ) -> None:
-    """`group` is the version of a group's record, `offset` that of a commit's."""
+    """`group` is the version of a group's record, and `offset` is that of a commit's record."""
     assert value_versions(metadata_version(name)) == ValueVersions(group=group, offset=offset)
 
 
 def test_static_members_are_supported_from_2_3_on() -> None:
-    """KIP-345 introduced static members in 2.3."""
+    """Kafka has static members, which keep their identity over a restart, since 2.3 (KIP-345)."""
     assert not has_static_members(metadata_version("2.2"))
     assert has_static_members(metadata_version("2.3-IV0"))

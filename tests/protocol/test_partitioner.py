@@ -1,4 +1,4 @@
-"""The offsets partition of a group: Java's hash, Kafka's abs (docs/kafka/BEHAVIOUR.md 2.1)."""
+"""A group's partition of `__consumer_offsets`: Java's hash, Kafka's abs (BEHAVIOUR.md 2.1)."""
 
 import pytest
 from hypothesis import given
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from protocol.partitioner import java_string_hash, kafka_abs, partition_for
 
-# Group id, its hash in Java, and its partition of 50, of 5 and of 3.
+# The columns are: group id, its hash in Java, its partition of 50, of 5, and of 3.
 VECTORS = [
     ("", 0, 0, 0, 0),
     ("a", 97, 47, 2, 1),
@@ -28,18 +28,18 @@ VECTORS = [
 def test_partition_for_known_group_ids_equals_kafkas(
     group_id: str, hashed: int, of_50: int, of_5: int, of_3: int
 ) -> None:
-    """A wrong partition would direct the members of the group to the wrong broker."""
+    """With a wrong partition the members of the group would ask the wrong broker."""
     assert java_string_hash(group_id) == hashed
     assert [partition_for(group_id, n) for n in (50, 5, 3)] == [of_50, of_5, of_3]
 
 
 def test_kafka_abs_of_the_smallest_int_is_zero() -> None:
-    """Utils.abs(-2^31) is 0: Math.abs and a bit mask give other results."""
+    """Kafka's Utils.abs(-2^31) is 0. Java's Math.abs and a bit mask give other results."""
     assert kafka_abs(-(2**31)) == 0
     assert kafka_abs(-7) == 7
 
 
 @given(st.text(), st.integers(1, 200))
 def test_partition_for_any_text_lies_in_the_topic(group_id: str, partitions: int) -> None:
-    """Half surrogate pairs are included, because Java strings may contain them."""
+    """The texts include half surrogate pairs, because Java strings may contain them."""
     assert 0 <= partition_for(group_id, partitions) < partitions

@@ -1,8 +1,8 @@
-"""Kafka's schemas as data agree with our messages and with the JSON that Kafka prints.
+"""Kafka's message schemas agree with our messages and with the JSON that Kafka prints.
 
-A plain message is a dictionary with the fields of one version of an API, as recordings of real
-Kafka have them. Our messages are Structs with the fields of the newest version. A schema lists the
-fields of all versions of an API.
+A plain message is a dictionary with the fields of one version of an API, as in the recordings of
+real Kafka. Our messages are Structs (classes of msgspec) with the fields of the newest version. A
+schema lists the fields of all versions of an API.
 """
 
 import typing
@@ -48,12 +48,12 @@ ALL = [pytest.param(api, api.schema, id=api.label) for api in Api if api.schema 
 
 
 def fields_in(fields: tuple[WireField, ...], version: int) -> dict[str, WireField]:
-    """Return the fields that the version has, by name."""
+    """Return the fields that the version has, with their names as keys."""
     return {field.name: field for field in fields if field.is_in(version)}
 
 
 def struct_in(annotation: object) -> type[msgspec.Struct] | None:
-    """Return the Struct in a field's annotation; None without one."""
+    """Return the Struct in the annotation of a field, or None if there is none."""
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return annotation
     structs = (struct_in(argument) for argument in typing.get_args(annotation))
@@ -61,10 +61,10 @@ def struct_in(annotation: object) -> type[msgspec.Struct] | None:
 
 
 def check_fields(fields: tuple[WireField, ...], struct: type[msgspec.Struct], version: int) -> None:
-    """Check that the struct has every field of the version that is in use."""
+    """Check that the struct has every field that the version has and uses."""
     types = {field.name: field.type for field in msgspec.structs.fields(struct)}
     for name, field in fields_in(fields, version).items():
-        # A field that is always written with one value, `absent`, need not be in the struct.
+        # If the value written is always the same, `absent`, the struct need not have the field.
         if field.is_unused or (field.absent is not None and name not in types):
             continue
         assert name in types, f"{struct.__name__} has no {name}"
@@ -78,14 +78,14 @@ def check_fields(fields: tuple[WireField, ...], struct: type[msgspec.Struct], ve
 def test_newest_version_of_a_schema_has_the_fields_of_our_messages(
     api: Api, schema: ApiSchema
 ) -> None:
-    """A field of only one side would silently be lost."""
+    """A field that only one side has would be lost without notice."""
     version = api.latest_version
     for fields, struct in (
         (schema.request_fields, api.request),
         (schema.response_fields, api.response),
     ):
         check_fields(fields, struct, version)
-        # Fields of ours may be of older versions only.
+        # Some of our fields are only in older versions.
         in_any_version = {field.name for field in fields}
         ours = {field.name for field in msgspec.structs.fields(struct)}
         assert ours <= in_any_version
@@ -93,9 +93,9 @@ def test_newest_version_of_a_schema_has_the_fields_of_our_messages(
 
 @pytest.mark.parametrize(("api", "schema"), ALL)
 def test_answer_without_content_is_written_in_every_version(api: Api, schema: ApiSchema) -> None:
-    """An answer of defaults is written, except that old versions need one key or group.
+    """An answer with default values is written, but old versions need one key or one group.
 
-    The answers in `empty` have this one entry.
+    The answers in `empty` have this one key or group.
     """
     empty = {
         "FindCoordinator": FindCoordinatorResponse(coordinators=(Coordinator(key="g"),)),
@@ -107,13 +107,13 @@ def test_answer_without_content_is_written_in_every_version(api: Api, schema: Ap
         ),
     }.get(api.label, api.response())
     for version in api.versions:
-        # The type of `api.response` is wider than AnyResponse, but `Api` has only members of it.
+        # The type of `api.response` is too wide, but its values are all members of AnyResponse.
         plain = response_to_plain(api.label, version, typing.cast(AnyResponse, empty))
         assert set(plain) == set(fields_in(schema.response_fields, version))
 
 
 def test_request_is_built_from_the_fields_of_its_version() -> None:
-    """JoinGroup v0 has no rebalance timeout and no instance id: they get their defaults."""
+    """JoinGroup v0 has no rebalance timeout and no instance id, so they get their defaults."""
     plain: PlainMessage = {
         "group_id": "g",
         "session_timeout_ms": 6_000,
@@ -193,15 +193,15 @@ def test_request_is_built_from_the_fields_of_its_version() -> None:
 def test_request_of_an_old_version_is_converted_to_the_newest(
     api: str, version: int, plain: PlainMessage, built: msgspec.Struct
 ) -> None:
-    """Old versions have one member, key, transaction or group, where the newest has a list.
+    """An old version has one member, key, transaction or group. The newest version has a list.
 
-    `plain` has the fields of the old version, `built` is the message of the newest.
+    `plain` has the fields of the old version, and `built` is the message in the newest version.
     """
     assert request_from_plain(api, version, plain) == built
 
 
 def test_answer_has_the_fields_of_its_version_in_kafkas_order() -> None:
-    """JoinGroup v0 lacks four fields that v9 has, one of them in each member."""
+    """JoinGroup v0 lacks four fields that v9 has. One of them is in each member."""
     answer = JoinGroupResponse(
         error_code=ErrorCode.NONE,
         generation_id=3,
@@ -231,7 +231,7 @@ def test_answer_has_the_fields_of_its_version_in_kafkas_order() -> None:
 
 
 def test_answer_of_one_key_has_the_flat_form_below_version_4() -> None:
-    """FindCoordinator asks for several keys since v4 (KIP-699); v0 has the fields of one."""
+    """FindCoordinator asks for several keys since v4 (KIP-699). v0 has the fields of one key."""
     answer = FindCoordinatorResponse(
         coordinators=(Coordinator(key="g", node_id=1, host="h", port=9092),)
     )
@@ -255,14 +255,14 @@ def test_answer_of_one_key_has_the_flat_form_below_version_4() -> None:
 def test_plain_data_that_is_no_message_is_refused_with_the_field(
     change: PlainMessage, complaint: str
 ) -> None:
-    """The message without the change is valid."""
+    """Without the change, the message is valid."""
     plain: PlainMessage = {
         "group_id": "g",
         "generation_id": 1,
         "member_id": "m",
         "group_instance_id": None,
     }
-    # Valid: it raises nothing.
+    # The valid message raises nothing.
     request_from_plain("Heartbeat", 4, plain)
     with pytest.raises(NotAMessage) as caught:
         request_from_plain("Heartbeat", 4, plain | change)
@@ -270,14 +270,14 @@ def test_plain_data_that_is_no_message_is_refused_with_the_field(
 
 
 def test_missing_field_of_a_nested_object_is_refused_with_its_path() -> None:
-    """The message says where the field is missing: a path of names and indexes."""
+    """The error says where the field is missing, as a path of names and indexes."""
     plain: PlainMessage = {"group_id": "g", "topics": [{"name": "t", "partitions": [{}]}]}
     with pytest.raises(NotAMessage, match=r"request.topics\[0\].partitions\[0\].partition_index"):
         request_from_plain("OffsetDelete", 0, plain)
 
 
 def test_versions_without_a_schema_are_refused() -> None:
-    """The schemas have OffsetCommit from v2 on and JoinGroup up to v9; they lack ShareFetch."""
+    """The schemas have OffsetCommit from v2 on, and JoinGroup up to v9. They lack ShareFetch."""
     assert not is_known("OffsetCommit", 1)  # below the first version of the schema
     assert not is_known("JoinGroup", 10)  # above the last one
     assert not is_known("ShareFetch", 0)  # no schema at all
@@ -286,7 +286,7 @@ def test_versions_without_a_schema_are_refused() -> None:
 
 
 def test_answer_of_another_api_is_misuse() -> None:
-    """A handler that answers with a wrong class is a bug of ours, no error of a client."""
+    """A handler that answers with a wrong class is a bug of ours, and no error of a client."""
     with pytest.raises(SimulationError, match="LeaveGroupResponse"):
         response_to_plain("Heartbeat", 0, LeaveGroupResponse())
     assert response_to_plain("Heartbeat", 0, HeartbeatResponse()) == {"error_code": 0}

@@ -1,4 +1,4 @@
-"""A trace row, which `stamp` makes of a node's event, has each field in the right column."""
+"""`stamp` makes a trace row of a node's event, and puts each field into the right column."""
 
 from typing import get_type_hints
 
@@ -8,7 +8,7 @@ from protocol.trace import MESSAGE_KINDS, TRACE_COLUMNS, TraceEvent, TraceRow, s
 
 
 def test_stamp_puts_every_field_into_its_column() -> None:
-    """Rows are built by position: two columns of one type must not be swapped."""
+    """A row is built by position, so two columns of one type could be swapped."""
     texts = ("peer", "group", "member", "partition", "api", "error", "cause")
     numbers = {"generation": 1, "leader_epoch": 2, "offset": 3, "correlation_id": 4}
     event = msgspec.convert(
@@ -34,18 +34,18 @@ def test_stamp_puts_every_field_into_its_column() -> None:
 
 
 def test_columns_are_the_fields_of_a_row_in_order() -> None:
-    """The Parquet files and the rows must have equal columns."""
+    """The Parquet files of a trace and the rows must have the same columns."""
     assert tuple(name for name, _ in TRACE_COLUMNS) == TraceRow.__struct_fields__
     hints = get_type_hints(TraceRow)
     for name, parquet_type in TRACE_COLUMNS:
-        # A text column is a field with the type str, or str | None.
+        # If a column is a text, its field has the type str or str | None.
         assert (str in getattr(hints[name], "__args__", (hints[name],))) == (
             parquet_type == "string"
         )
 
 
 def test_message_kinds_are_those_that_both_ends_of_a_connection_write() -> None:
-    """REQUEST_FAILED is not among them: it is traced even without message tracing."""
+    """REQUEST_FAILED is not one of them: it is traced even if messages are not."""
     assert {kind.value for kind in MESSAGE_KINDS} == {
         "request_sent",
         "response_received",

@@ -1,8 +1,8 @@
-"""The table of trace kinds is complete, and refuses rows that do not conform.
+"""The table of trace kinds is complete, and refuses rows that do not agree with it.
 
-A trace is the record of a run, with a row for each event; the kind of a row says which event it is.
-The table has the columns that a row of each kind fills; the others are null. `nonconformity`
-returns what is wrong with a row, or None.
+A trace is the record of a run, with one row for each event. The kind of a row says which event it
+is. The table lists the columns that a row of each kind fills; its other columns are null.
+`nonconformity` returns what is wrong with a row, or None.
 """
 
 import pytest
@@ -17,14 +17,14 @@ from tests.support.checked_stamp import checked_stamp
 
 
 def test_every_kind_is_in_the_table_once() -> None:
-    """Readers and writers of traces look up each kind in this table."""
+    """The readers and writers of traces look up each kind in this table."""
     kinds = [kind for section in TRACE_SECTIONS.values() for kind in section]
     assert kinds == list(dict.fromkeys(kinds))
     assert set(kinds) == set(TraceKind)
 
 
 def test_table_names_existing_columns() -> None:
-    """No row could ever fill a misspelt column."""
+    """If a column is misspelt in the table, no row could ever fill it."""
     columns = [name for name, _ in TRACE_COLUMNS]
     assert list(COLUMN_MEANINGS) == columns
     for schema in TRACE_KINDS.values():
@@ -32,7 +32,7 @@ def test_table_names_existing_columns() -> None:
 
 
 def test_row_with_the_columns_of_its_kind_conforms() -> None:
-    """The cause is a value of the kind's enum, and the detail has the kind's fields."""
+    """The cause is a value of the enum of the kind, and the detail has the fields of the kind."""
     removed = trace_row(
         kind=TraceKind.MEMBER_REMOVED, group="g", member="m", generation=1, cause=RemovalCause.LEAVE
     )
@@ -75,12 +75,12 @@ def test_row_with_the_columns_of_its_kind_conforms() -> None:
     ],
 )
 def test_row_with_an_undeclared_value_is_named(wrong: TraceRow, problem: str) -> None:
-    """The message names the column, the cause, or the field of the detail that does not conform."""
+    """The error names the column, the cause, or the field of the detail that is wrong."""
     assert nonconformity(wrong) == problem
 
 
 def test_hosts_of_tests_refuse_undeclared_values() -> None:
-    """In tests `checked_stamp`, which checks each row, replaces the function that writes rows."""
+    """In tests, `checked_stamp` replaces the function that writes rows, and checks each row."""
     assert vars(base_host)["stamp"] is checked_stamp
     event = TraceEvent(kind=TraceKind.NODE_STOPPED, cause="tired")
     with pytest.raises(SimulationError, match="node_stopped fills cause"):

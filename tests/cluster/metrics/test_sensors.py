@@ -58,16 +58,16 @@ def test_values_are_forgotten_after_two_windows_and_the_count_is_not() -> None:
 
 
 def test_meter_without_marks_has_rates_of_zero() -> None:
-    """A rate of nothing is 0 and not NaN, however long the meter exists."""
+    """The rates are 0 and not NaN, however long the meter exists."""
     meter = Meter(1_000)
     assert set(meter.attributes("m", 1_000).values()) == {0}
     assert set(meter.attributes("m", 600_000).values()) == {0}
 
 
 def test_rates_of_a_meter_change_only_at_its_ticks() -> None:
-    """The meter begins at 1 s and first ticks at 6 s; its count and mean are always current.
+    """The meter begins at 1 s, and its first tick is at 6 s. Its count and mean are always current.
 
-    Three marks in 4.999 s are the mean rate. The first tick sets the rates to 3 / 5 = 0.6.
+    The mean rate is three marks in 4.999 s. The first tick sets the other rates to 3 / 5 = 0.6.
     """
     meter = Meter(1_000)
     for now_ms in (1_000, 3_000, 5_999):
@@ -79,7 +79,7 @@ def test_rates_of_a_meter_change_only_at_its_ticks() -> None:
         "m.FiveMinuteRate": 0,
         "m.FifteenMinuteRate": 0,
     }
-    # The first tick takes the rate of its 5 s unweighted.
+    # The first tick takes the rate of its 5 s as it is; later ticks take averages.
     first = meter.attributes("m", 6_000)
     assert first["m.OneMinuteRate"] == first["m.FifteenMinuteRate"] == 0.6
     assert meter.attributes("m", 10_999)["m.OneMinuteRate"] == 0.6
@@ -87,9 +87,9 @@ def test_rates_of_a_meter_change_only_at_its_ticks() -> None:
 
 @pytest.mark.parametrize(("name", "minutes"), [("One", 1), ("Five", 5), ("Fifteen", 15)])
 def test_rates_of_a_meter_decay_over_their_minutes(name: str, minutes: int) -> None:
-    """A rate of `minutes` falls to 1/e in that time, whether or not the meter was read meanwhile.
+    """A rate over `minutes` falls to 1/e in that time, even if the meter was not read meanwhile.
 
-    50 marks in the first 5 s are 10 a second.
+    50 marks in the first 5 s are 10 per second. Then there are no marks.
     """
     read_often, read_once = Meter(0), Meter(0)
     for meter in (read_often, read_once):
@@ -104,9 +104,10 @@ def test_rates_of_a_meter_decay_over_their_minutes(name: str, minutes: int) -> N
 
 
 def test_steady_marks_raise_the_one_minute_rate_of_a_meter_first() -> None:
-    """Two marks a second for a minute, after a quiet first tick.
+    """After a quiet first tick there are two marks per second, for a minute.
 
-    The one-minute rate has come to 1 - 1/e of 2; the rates of longer times are lower.
+    The one-minute rate has risen to 1 - 1/e of its final value, 2. The rates of longer times are
+    lower.
     """
     meter = Meter(0)
     for now_ms in range(5_000, 65_000, 500):

@@ -1,10 +1,15 @@
-"""Kafka's format of batches: batches of an independent library are reproduced byte for byte.
+"""Kafka's byte format of batches: batches of an independent library are read and reproduced.
 
-The bytes of a batch: base offset 0 to 7, length 8 to 11, leader epoch 12 to 15, magic 16, CRC 17 to
-20, attributes 21 and 22, other fields up to 60, and records from 61 on. The CRC covers the bytes
-from 21 on. RECORDED are batches that real clients sent; PLAIN is one without compression.
+A batch is a group of records that are sent and stored together. Its bytes are:
 
-A batch of the lab, that is, of our own producers, has its records in MessagePack instead.
+- base offset 0 to 7, length 8 to 11, leader epoch 12 to 15, magic (the version of the format) 16;
+- CRC (a checksum) 17 to 20, attributes 21 and 22, other fields up to 60, and records from 61 on.
+
+The CRC covers the bytes from 21 on. RECORDED are batches that clients of real Kafka sent. PLAIN is
+one of them, without compression.
+
+The lab (this project's own simulated cluster and producers) keeps the records of a batch in
+MessagePack, a compact binary form of JSON.
 """
 
 import struct
@@ -40,12 +45,12 @@ RECORDS = st.lists(
 
 
 def sealed(data: bytes) -> bytes:
-    """Return the batch with its right CRC."""
+    """Return the batch with the right CRC."""
     return data[:17] + struct.pack(">I", int(google_crc32c.value(data[21:]))) + data[21:]
 
 
 def refusal(data: bytes) -> ErrorCode:
-    """Return the error that refuses a batch."""
+    """Return the error code with which a batch is refused."""
     with pytest.raises(InvalidBatch) as refused:
         decode_batches(data)
     return refused.value.error_code
@@ -55,7 +60,7 @@ def refusal(data: bytes) -> ErrorCode:
 def test_batch_of_a_real_client_is_read_and_reproduced_byte_for_byte(
     recorded: RecordedBatch,
 ) -> None:
-    """Some of the batches are compressed, some have record headers or a producer id."""
+    """Some of the batches are compressed. Some have record headers or a producer id."""
     (batch,) = decode_batches(recorded.data)
     assert encode_batch(batch) == recorded.data
     assert check_batch(batch) is ErrorCode.NONE
@@ -76,9 +81,9 @@ def test_batch_of_a_real_client_is_read_and_reproduced_byte_for_byte(
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=lambda each: each.name)
 def test_leader_changes_only_base_offset_and_leader_epoch(recorded: RecordedBatch) -> None:
-    """Neither field is covered by the CRC, so the client's CRC remains valid.
+    """The CRC covers neither of these fields, so the client's CRC remains valid.
 
-    The placed batch equals the client's but for these bytes.
+    The stored batch equals the client's batch except for these two fields.
     """
     (batch,) = decode_batches(recorded.data)
     placed = encode_batch(place_batch(batch, base_offset=2**40, leader_epoch=9))
@@ -90,10 +95,10 @@ def test_leader_changes_only_base_offset_and_leader_epoch(recorded: RecordedBatc
 
 
 def test_batches_are_read_up_to_a_truncated_one() -> None:
-    """The last batch of a fetch response may be truncated; Kafka's clients skip it, too."""
+    """The last batch of a fetch response may be truncated. Kafka's clients skip it, too."""
     whole = b"".join(recorded.data for recorded in RECORDED)
     assert len(decode_batches(whole)) == len(RECORDED)
-    # The last batch lacks its last byte, some bytes, or all bytes but the first.
+    # The last batch lacks 1 byte, or more, or all bytes but the first.
     for cut in (1, 11, 17, 60, len(RECORDED[-1].data) - 1):
         assert len(decode_batches(whole[: len(whole) - cut])) == len(RECORDED) - 1
     assert decode_batches(b"") == ()
@@ -103,9 +108,9 @@ def test_batches_are_read_up_to_a_truncated_one() -> None:
 def test_own_batch_reads_the_same_in_kafkas_format(
     records: tuple[Record, ...], compression: int
 ) -> None:
-    """A real consumer can read the batches of the lab's producers.
+    """A consumer of real Kafka can read the batches of the lab's producers.
 
-    The numbers 0 to 4 are the codecs: none, gzip, snappy, lz4, zstd.
+    The numbers 0 to 4 mean the compressions: none, gzip, snappy, lz4, zstd.
     """
     batch = place_batch(
         build_batch(records, compression=compression, codecs=CODECS, producer_id=5),
@@ -125,18 +130,21 @@ def test_own_batch_reads_the_same_in_kafkas_format(
 
 
 def test_own_record_equals_the_one_that_an_independent_library_writes() -> None:
-    """Records of the lab have no headers, so only one encoding exists."""
+    """The records of the lab have no headers, so there is only one way to encode them."""
     (recorded,) = (batch for batch in RECORDED if batch.name == "nulls")
     own = build_batch((Record(*recorded.records[0]),))
     (first,) = decode_batches(encode_batch(own))
-    # The recorded batch begins with a header of 61 bytes. The first byte of a record is its length,
-    # a zigzag varint: twice the number of the bytes that follow.
+    # The recorded batch begins with a header of 61 bytes. The first byte of a record is its length
+    # as a zigzag varint (an integer of variable size). A small one has the value of its byte / 2.
     length = 1 + (recorded.data[61] >> 1)
     assert first.records == recorded.data[61 : 61 + length]
 
 
 def test_marker_is_encoded_as_a_control_batch() -> None:
-    """The record's key and value are already in Kafka's encoding."""
+    """A transaction marker says that a transaction ended.
+
+    Its record is already in Kafka's bytes.
+    """
     marker = EndTransactionMarker(is_commit=True, coordinator_epoch=4)
     batch = build_batch(
         (encode_marker(marker, 77),),
@@ -152,9 +160,10 @@ def test_marker_is_encoded_as_a_control_batch() -> None:
 
 
 def test_cleaned_batch_keeps_its_offsets() -> None:
-    """The batch had the offsets 40 to 44. Records 1 and 3 keep their offsets 41 and 43.
+    """Log cleaning removes old records. The batch had the offsets 40 to 44.
 
-    The last offset remains 44, even if no record is left.
+    Records 1 and 3 keep their offsets, 41 and 43. The last offset remains 44, even if no record is
+    left.
     """
     records = tuple(Record(b"k%d" % number, b"v", number) for number in range(5))
     batch = place_batch(build_batch(records), base_offset=40, leader_epoch=1)
@@ -168,7 +177,7 @@ def test_cleaned_batch_keeps_its_offsets() -> None:
 
 
 def test_log_append_time_is_the_time_of_each_record() -> None:
-    """With this bit in the attributes, every record has the batch's max timestamp as its time."""
+    """A bit in the attributes gives every record the batch's max timestamp as its time."""
     (batch,) = decode_batches(RECORDED[5].data)  # a batch of several records
     assert batch.kafka is not None
     changed = replace(
@@ -200,9 +209,9 @@ def test_log_append_time_is_the_time_of_each_record() -> None:
 def test_damaged_batch_is_refused_with_kafkas_error(
     name: str, data: bytes, error: ErrorCode
 ) -> None:
-    """Magic 0 and 1 are Kafka's old formats, which this broker does not read.
+    """Magic 0 and 1 are old formats of Kafka, which this broker does not read.
 
-    The field `length` counts the bytes behind itself: at least the 49 of the rest of the header.
+    The field `length` counts the bytes after itself. It is at least 49, the rest of the header.
     """
     assert refusal(data) is error
 
@@ -212,11 +221,12 @@ def test_damaged_batch_is_refused_with_kafkas_error(
     [b"", b"\x0e\0\0\0\1\1", b"\x0c\0\0\0\1\1\0\0", b"\x7f\0\0\0\1\1\0", b"\xff" * 9, b"\1"],
 )
 def test_payload_that_contradicts_the_record_count_is_refused(records: bytes) -> None:
-    """A record begins with its length, a zigzag varint: twice the number, or odd if negative.
+    """A record begins with its length as a zigzag varint: 2n for n, and an odd number if negative.
 
-    The payloads: empty, length 7 of 6 bytes, length 6 of 7, length -64, no varint, length -1.
+    The payloads are: empty; length 7, but 6 bytes; length 6, but 7 bytes; length -64; bytes that
+    are no varint; length -1.
     """
-    # A batch of the header only, 61 bytes; its field `length` counts the 49 bytes behind itself.
+    # A batch with only its header, 61 bytes. Its field `length` counts the 49 bytes after itself.
     (batch,) = decode_batches(sealed(PLAIN[:8] + struct.pack(">i", 49) + PLAIN[12:61]))
     assert batch.kafka is not None
     one_record = replace(batch, records=records, kafka=replace(batch.kafka, record_count=1))
@@ -226,10 +236,10 @@ def test_payload_that_contradicts_the_record_count_is_refused(records: bytes) ->
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused_as_an_invalid_batch(data: bytes) -> None:
-    """No other exception escapes, so that the listener can answer any bytes of a client."""
+    """No other exception is raised, so the broker can answer a client that sends any bytes."""
     with suppress(InvalidBatch):
         for batch in decode_batches(data):
-            # What is read is a part of the bytes, reproduced.
+            # A batch that is read encodes to a part of the same bytes.
             assert encode_batch(batch) in data
 
 
@@ -241,10 +251,10 @@ def test_any_bytes_are_read_or_refused_as_an_invalid_batch(data: bytes) -> None:
 def test_any_damage_to_a_batch_is_an_invalid_batch_or_unreadable_records(
     recorded: RecordedBatch, damage: list[tuple[int, int]], with_crc: bool
 ) -> None:
-    """Damaged bytes raise a ValueError or nothing, also where the CRC is right.
+    """Damaged bytes raise a ValueError or nothing, even if the CRC is right.
 
     The leader reads the records before it appends them, so it depends on this. InvalidBatch is a
-    ValueError, as is the error of unreadable records.
+    ValueError, and so is the error of unreadable records.
     """
     data = bytearray(recorded.data)
     for index, byte in damage:
@@ -255,7 +265,7 @@ def test_any_damage_to_a_batch_is_an_invalid_batch_or_unreadable_records(
 
 
 def test_batch_of_the_lab_differs_from_its_kafka_format() -> None:
-    """The records are equal, the batches are not: a log stores a batch as it was sent."""
+    """The records are equal, but the batches are not: a log stores a batch as it was sent."""
     own = build_batch((Record(b"k", b"v", 5),))
     (read,) = decode_batches(encode_batch(own))
     assert isinstance(read, RecordBatch)

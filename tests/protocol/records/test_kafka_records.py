@@ -1,7 +1,8 @@
-"""Kafka's encoding of records: two readers that agree, and a writer that another library reads.
+"""Kafka's encoding of records: two readers agree, and another library reads what is written.
 
-`parse_records` decodes each record. `scan_records` is the leader's faster check: it returns the
-largest timestamp and the records without a key, and refuses what the other reader refuses.
+`parse_records` decodes each record. `scan_records` is the faster check of the leader (the broker
+that stores a partition's records first). It returns the largest timestamp and the indexes of the
+records without a key, and it refuses what the other reader refuses.
 """
 
 import pytest
@@ -22,15 +23,15 @@ from protocol.records.kafka_records import (
 from tests.support.recorded_batches import RecordedBatch, recorded_batches
 
 RECORDED = recorded_batches()
-# 8,192 is the first length whose zigzag varint needs three bytes. A record with a value of 8,180
-# bytes has about this length, too.
+# 8,192 is the first length whose zigzag varint (an integer of variable size) needs three bytes. A
+# record with a value of 8,180 bytes has about this length, too.
 BYTES = st.none() | st.binary(max_size=70) | st.sampled_from([b"x" * 8_180, b"y" * 8_192])
 
 
 def scanned(payload: bytes, count: int) -> object:
-    """Return the result of a scan; None for an error.
+    """Return the result of a scan, or None for an error.
 
-    `count` is the number of records that the batch's header claims.
+    `count` is the number of records that the header of the batch states.
     """
     try:
         return scan_records(payload, count)
@@ -39,12 +40,12 @@ def scanned(payload: bytes, count: int) -> object:
 
 
 def expected_scan(payload: bytes, count: int) -> object:
-    """Return the result of the slower reader, which the scan must equal."""
+    """Return the result of the slower reader. The scan must give the same."""
     try:
         records = parse_records(payload, count)
     except ValueError:
         return None
-    # The scan also requires the offsets 0, 1, 2, and so on.
+    # The scan also requires that the offsets are 0, 1, 2, and so on.
     if [record.offset_delta for record in records] != list(range(count)):
         return None
     return (
@@ -55,9 +56,9 @@ def expected_scan(payload: bytes, count: int) -> object:
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=lambda each: each.name)
 def test_scan_equals_a_full_reading(recorded: RecordedBatch) -> None:
-    """With a wrong number of records both readers fail.
+    """Both readers give the same result, and both fail if the number of records is wrong.
 
-    The recorded batches are those of real clients.
+    The recorded batches were sent by clients of real Kafka.
     """
     (batch,) = decode_batches(recorded.data)
     payload, count = payload_of(batch, CODECS), batch.record_count
@@ -72,7 +73,7 @@ def test_scan_equals_a_full_reading(recorded: RecordedBatch) -> None:
 def test_scan_refuses_what_a_full_reading_refuses(
     records: list[tuple[int, bytes | None, bytes | None]], data: st.DataObject
 ) -> None:
-    """Payloads are whole, or damaged at any place."""
+    """The bytes are valid, or they are damaged at random places."""
     payload = bytearray(
         encode_kafka_records(
             (index, delta, key, value) for index, (delta, key, value) in enumerate(records)
@@ -95,7 +96,7 @@ def test_scan_refuses_what_a_full_reading_refuses(
 
 @given(st.binary(max_size=60), st.integers(0, 4))
 def test_both_readers_agree_on_any_bytes(payload: bytes, count: int) -> None:
-    """A client may send any bytes; the scan must not accept what a consumer cannot read."""
+    """A client may send any bytes. The scan must not accept bytes that a consumer cannot read."""
     assert scanned(payload, count) == expected_scan(payload, count)
 
 
@@ -113,7 +114,7 @@ def test_both_readers_agree_on_any_bytes(payload: bytes, count: int) -> None:
     ],
 )
 def test_numbers_are_zigzag_varints(number: int, encoded: bytes) -> None:
-    """Source: Protocol Buffers, encoding of sint32 and sint64; Kafka ByteUtils."""
+    """A zigzag varint is Protocol Buffers' encoding of sint32 and sint64 (Kafka's ByteUtils)."""
     assert write_varint(number) == encoded
 
 
@@ -126,7 +127,7 @@ def test_numbers_are_zigzag_varints(number: int, encoded: bytes) -> None:
 def test_kafka_python_reads_what_the_lab_writes(
     records: tuple[Record, ...], compression: int
 ) -> None:
-    """kafka-python, a library of real clients, is a reader that does not share our code."""
+    """kafka-python is a library of real clients, and shares no code with the lab (this project)."""
     own = build_batch(
         records, base_offset=77, leader_epoch=3, compression=compression, codecs=CODECS
     )

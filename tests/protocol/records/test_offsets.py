@@ -1,7 +1,9 @@
-"""Keys and values of `__consumer_offsets`: the version written, the versions read.
+"""Records of the topic `__consumer_offsets`: the version written, and the versions read.
 
-A key or value is its version in two bytes, followed by the fields in a MessagePack array. Ids such
-as MM-62 are cases of Kafka's GroupMetadataManagerTest, listed in docs/kafka/BEHAVIOUR.md 10.3.
+The topic has the committed offsets and the members of each consumer group. The key and the value of
+a record are each a version in two bytes, followed by the fields as an array in MessagePack, a
+compact binary form of JSON. Ids such as MM-62 are cases of Kafka's GroupMetadataManagerTest, listed
+in docs/kafka/BEHAVIOUR.md 10.3.
 """
 
 import msgspec
@@ -47,12 +49,12 @@ GROUP = GroupMetadataValue(
 
 
 def versioned(version: int, *body: object) -> bytes:
-    """Return the bytes of a key or value, also of versions that are only read."""
+    """Return the bytes of a key or value. The version may be one that is only read."""
     return version.to_bytes(2, "big", signed=True) + msgspec.msgpack.encode(body)
 
 
 def test_offset_key_is_written_as_version_1_and_read_back() -> None:
-    """Version 0 and 1 have the same fields; Kafka writes 1."""
+    """Versions 0 and 1 have the same fields. Kafka writes 1."""
     data = encode_offset_commit_key("g", TopicPartition("t", 3))
     assert record_version(data) == 1
     assert decode_key(data) == OffsetCommitKey("g", "t", 3)
@@ -60,7 +62,7 @@ def test_offset_key_is_written_as_version_1_and_read_back() -> None:
 
 
 def test_group_key_is_version_2() -> None:
-    """The version of a key is its type."""
+    """The version of a key also says what kind of record it is."""
     data = encode_group_metadata_key("g")
     assert record_version(data) == 2
     assert decode_key(data) == decode_key(versioned(2, "g")) == GroupMetadataKey("g")
@@ -68,7 +70,7 @@ def test_group_key_is_version_2() -> None:
 
 @pytest.mark.parametrize("version", [3, 14, 99, -1])
 def test_key_of_an_unknown_version_is_recognised_and_no_error(version: int) -> None:
-    """An older coordinator ignores the records of a newer one."""
+    """A coordinator of an older Kafka ignores the records of a newer one."""
     assert decode_key(versioned(version, "whatever")) == UnknownKey(version)
 
 
@@ -82,20 +84,20 @@ def test_key_of_an_unknown_version_is_recognised_and_no_error(version: int) -> N
     ],
 )
 def test_key_that_cannot_be_read_is_corrupt(data: bytes) -> None:
-    """The version is missing, or the body is not of its type."""
+    """The version is missing, or the fields have a wrong type."""
     with pytest.raises(CorruptRecord):
         decode_key(data)
 
 
 @pytest.mark.parametrize("partition", [1 << 31, -(1 << 31) - 1])
 def test_key_of_a_partition_that_is_no_int32_is_corrupt(partition: int) -> None:
-    """Kafka never writes such a key."""
+    """Partition numbers are 32-bit integers, so Kafka never writes such a key."""
     with pytest.raises(CorruptRecord, match="key of version 1"):
         decode_key(versioned(1, "g", "t", partition))
 
 
 def test_offset_value_without_expiry_is_written_as_version_3() -> None:
-    """The value has a leader epoch."""
+    """Version 3 has a field for the leader epoch, the number of the leader's term."""
     value = OffsetCommitValue(offset=9, leader_epoch=4, metadata="m", commit_timestamp_ms=77)
     data = encode_offset_commit_value(value)
     assert record_version(data) == 3
@@ -103,7 +105,7 @@ def test_offset_value_without_expiry_is_written_as_version_3() -> None:
 
 
 def test_offset_value_with_expiry_is_written_as_version_1_without_epoch() -> None:
-    """Only version 1 has a field for the expiry; it has none for the leader epoch."""
+    """Only version 1 has a field for the expiry, and it has none for the leader epoch."""
     value = OffsetCommitValue(
         offset=9, leader_epoch=4, metadata="m", commit_timestamp_ms=77, expire_timestamp_ms=99
     )
@@ -126,7 +128,7 @@ def test_offset_value_with_expiry_is_written_as_version_1_without_epoch() -> Non
     ],
 )
 def test_offset_value_of_every_version_is_read(data: bytes, epoch: int, expiry: int) -> None:
-    """All have offset 9, metadata "m" and commit time 77; unknown fields at the end are skipped.
+    """All have offset 9, metadata "m" and commit time 77. Unknown fields at the end are skipped.
 
     MM-62: commit record of version 4 is read.
     MM-63: commit record with unknown tagged fields.
@@ -160,21 +162,24 @@ def test_offset_value_with_expiry_is_version_1_whatever_version_is_given(version
 
 
 INT32, INT64 = 1 << 31, 1 << 63
-"""The smallest numbers that are too large for the type."""
+"""The smallest numbers that are too large for the two types."""
 OFFSET_BODY = (7, "", 1_000, 2_000)
-"""An offset's value of version 1: offset, metadata, commit timestamp, expire timestamp."""
+"""The value of an offset in version 1: offset, metadata, commit timestamp, expire timestamp."""
 GROUP_BODY = ("consumer", 5, None, None, 1_234, ())
-"""A group's value of version 2; the second field is the generation, the fifth the timestamp."""
+"""The value of a group in version 2. The second field is the generation, the fifth the time."""
 
 
 def with_integer(body: tuple[object, ...], index: int, value: int) -> tuple[object, ...]:
-    """Return the body with another integer at an index."""
+    """Return the fields with another integer at one index."""
     return (*body[:index], value, *body[index + 1 :])
 
 
 @pytest.mark.parametrize("index", [0, 2, 3], ids=["offset", "commit timestamp", "expire timestamp"])
 def test_integer_of_an_offset_value_is_an_int64(index: int) -> None:
-    """Kafka's schema has int64: the largest is read, the next larger one is corrupt."""
+    """The field is a 64-bit integer.
+
+    The largest one is read, and the next larger one is corrupt.
+    """
     with_largest = with_integer(OFFSET_BODY, index, INT64 - 1)
     read = decode_offset_commit_value(versioned(1, *with_largest))
 
@@ -187,7 +192,7 @@ def test_integer_of_an_offset_value_is_an_int64(index: int) -> None:
     ("index", "limit"), [(1, INT32), (4, INT64)], ids=["generation", "state timestamp"]
 )
 def test_integer_of_a_group_value_has_kafkas_width(index: int, limit: int) -> None:
-    """A generation is an int32, the time of the state an int64."""
+    """A generation has 32 bits, and the time of the state has 64 bits."""
     with_largest = with_integer(GROUP_BODY, index, limit - 1)
     read = decode_group_metadata_value(versioned(2, *with_largest))
 
@@ -198,7 +203,7 @@ def test_integer_of_a_group_value_has_kafkas_width(index: int, limit: int) -> No
 
 @pytest.mark.parametrize("version", [-1, 0, 4])
 def test_offset_value_is_refused_in_any_other_version(version: int) -> None:
-    """Version 4 is only read: an older broker could not read it."""
+    """Version 4 is read but not written: an older broker could not read it."""
     with pytest.raises(SimulationError, match="version"):
         encode_offset_commit_value(OffsetCommitValue(offset=9, commit_timestamp_ms=7), version)
 
@@ -215,7 +220,7 @@ def test_offset_value_is_refused_in_any_other_version(version: int) -> None:
 def test_group_value_is_written_in_the_given_version(
     version: int, defaults: dict[str, int | None]
 ) -> None:
-    """Fields that an old version lacks are read back with their defaults."""
+    """Fields that an old version lacks are read back with their default values."""
     data = encode_group_metadata_value(GROUP, version)
     assert record_version(data) == version
     # Versions below 2 lack the time of the state.
@@ -228,13 +233,13 @@ def test_group_value_is_written_in_the_given_version(
 
 @pytest.mark.parametrize("version", [-1, 4])
 def test_group_value_is_refused_in_any_other_version(version: int) -> None:
-    """Version 4 is only read, as for an offset's value."""
+    """Version 4 is read but not written, as for the value of an offset."""
     with pytest.raises(SimulationError, match="version"):
         encode_group_metadata_value(GROUP, version)
 
 
 def test_group_value_is_written_as_version_3_and_read_back() -> None:
-    """The value has instance ids and the state's timestamp."""
+    """Version 3 has the instance ids of static members, and the time of the state."""
     data = encode_group_metadata_value(GROUP)
     assert record_version(data) == 3
     assert decode_group_metadata_value(data) == GROUP
@@ -291,9 +296,9 @@ def test_group_value_of_an_empty_group_has_neither_protocol_nor_leader() -> None
 def test_group_value_of_every_version_is_read(
     data: bytes, rebalance_timeout_ms: int, timestamp_ms: int, instance_id: str | None
 ) -> None:
-    """Each version has other fields; version 4 also has tagged fields, a map by number.
+    """Each version has other fields. Version 4 also has tagged fields, a map with numbers as keys.
 
-    Version 3 is missing here: a test above writes and reads it.
+    Version 3 is missing here, because a test above writes and reads it.
     MM-61: group record of version 4 is read.
     MM-64: group record with unknown tagged fields.
     """
@@ -320,7 +325,7 @@ def test_offset_value_of_an_unknown_version_is_an_error_that_names_it() -> None:
 
 
 def test_values_with_a_body_of_another_kind_are_corrupt() -> None:
-    """The version is valid, but the fields behind it have other types."""
+    """The version is valid, but the fields after it have wrong types."""
     with pytest.raises(CorruptRecord, match="version 3"):
         decode_offset_commit_value(versioned(3, "no offset"))
     with pytest.raises(CorruptRecord, match="version 3"):

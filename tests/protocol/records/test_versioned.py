@@ -1,8 +1,9 @@
-"""The codec of persisted values: a table of fields, written and read in every version.
+"""The codec of stored values: a table of fields, written and read in every version.
 
-A value is its version in two bytes, followed by a MessagePack array of its fields. In the table,
-`since` is the first version that has a field; without it, every version has the field. The codec of
-this test is named "record", writes versions 0 to 2 and also reads version 3.
+A value is its version in two bytes, followed by its fields as an array in MessagePack, a compact
+binary form of JSON. In the table, `since` is the first version that has a field. A field without it
+is in every version. The codec of this test has the name "record", writes versions 0 to 2, and reads
+version 3 as well.
 """
 
 import msgspec
@@ -14,18 +15,18 @@ from protocol.wire.fields import bytes_field, int_field, str_field, struct_array
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of the list in Value."""
+    """An element of the items in Value."""
 
     name: str
     rank: int = -1
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
-    """A value; versions lack some of its fields.
+    """A stored value. Old versions lack some of its fields.
 
     - Version 0 has `number` and `data`.
-    - Version 1 adds `note`, as the first field, and `items` with a name.
-    - Version 2 adds the rank of items.
+    - Version 1 adds `note`, which is its first field, and `items`, each with a name.
+    - Version 2 adds the rank of each item.
     """
 
     number: int
@@ -50,7 +51,7 @@ VALUE = Value(number=7, note="n", data=b"d", items=(Item(name="a", rank=3), Item
 
 
 def body(data: bytes) -> object:
-    """Return the decoded fields, which follow a version of two bytes."""
+    """Return the decoded fields. They follow the version, which has two bytes."""
     return msgspec.msgpack.decode(data[2:])
 
 
@@ -65,7 +66,7 @@ def body(data: bytes) -> object:
 def test_body_has_the_fields_of_its_version_in_the_order_of_the_table(
     version: int, fields: list[object]
 ) -> None:
-    """Fields have no names in the array, so a reader depends on their order."""
+    """The array has no names of fields, so a reader depends on their order."""
     data = CODEC.encode(VALUE, version)
     assert (record_version(data), body(data)) == (version, fields)
 
@@ -79,18 +80,18 @@ def test_body_has_the_fields_of_its_version_in_the_order_of_the_table(
     ],
 )
 def test_field_that_a_version_lacks_is_read_as_its_default(version: int, expected: Value) -> None:
-    """The items of a list have such fields too."""
+    """Items, too, have a field that an old version lacks."""
     assert CODEC.decode(CODEC.encode(VALUE, version)) == expected
 
 
 def test_read_only_version_has_the_fields_of_the_newest_written_version_below_it() -> None:
-    """Version 3 is not written here. A newer broker may write it as version 2 with tagged fields.
+    """Version 3 is only read: it is version 2 with tagged fields, which a newer broker may write.
 
-    Tagged fields are a map at the end of a value or of an item; readers ignore the map, and it may
+    Tagged fields are a map at the end of a value or of an item. Readers ignore the map, and it may
     be missing.
     """
     tagged_fields = {0: b""}
-    items = [["a", 3, {}], ["b", 4]]  # the first with an empty map, the second without a map
+    items = [["a", 3, {}], ["b", 4]]  # the first has an empty map, the second has no map
     data = b"\0\3" + msgspec.msgpack.encode(["n", 7, b"d", items, tagged_fields])
     assert CODEC.decode(data) == VALUE
     with pytest.raises(SimulationError, match="records are not written in version 3"):
@@ -99,7 +100,7 @@ def test_read_only_version_has_the_fields_of_the_newest_written_version_below_it
 
 @pytest.mark.parametrize(("number", "fits"), [(-32_768, True), (32_767, True), (32_768, False)])
 def test_integer_wider_than_its_field_is_corrupt(number: int, *, fits: bool) -> None:
-    """The field `number` has 16 bits: a larger value cannot be Kafka's."""
+    """The field `number` has 16 bits, so Kafka cannot have written a larger value."""
     data = b"\0\0" + msgspec.msgpack.encode([number, b"d"])
     if fits:
         assert CODEC.decode(data).number == number
@@ -109,7 +110,7 @@ def test_integer_wider_than_its_field_is_corrupt(number: int, *, fits: bool) -> 
 
 
 def test_version_that_is_not_readable_is_named_in_the_error() -> None:
-    """The error names the unknown version, or says that the data are too short for a version."""
+    """The error has the unknown version, or says that there are too few bytes for a version."""
     with pytest.raises(CorruptRecord, match="unknown record value version 4"):
         # Version 4 with an empty body.
         CODEC.decode(b"\0\4\x90")

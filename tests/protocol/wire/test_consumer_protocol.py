@@ -1,6 +1,6 @@
-"""The consumer protocol's bytes equal those of Kafka's own classes.
+"""The bytes of the consumer protocol are the same as those of Kafka's own classes.
 
-A consumer sends its subscription with JoinGroup, and gets its assignment with SyncGroup; both begin
+A consumer sends its subscription with JoinGroup, and gets its assignment with SyncGroup. Both begin
 with a version of two bytes. "BEHAVIOUR 4.7" is a section of docs/kafka/BEHAVIOUR.md.
 """
 
@@ -31,7 +31,7 @@ FULL = ConsumerProtocolSubscription(
 def test_subscription_of_a_recording_is_read_and_written() -> None:
     """The bytes are from recording `fuzz-0106` of a real Kafka 3.9.1.
 
-    They are version 1 in 2 bytes, two topics, user data "1.0", and no owned partitions.
+    They are version 1 in two bytes, two topics, user data "1.0", and no owned partitions.
     """
     data = bytes.fromhex("000100000002000274300002743100000003312e3000000000")
     subscription = decode_subscription(data)
@@ -41,7 +41,7 @@ def test_subscription_of_a_recording_is_read_and_written() -> None:
 
 @pytest.mark.parametrize("version", range(4))
 def test_subscription_of_each_version_keeps_the_fields_of_the_version(version: int) -> None:
-    """Owned partitions came with v1, the generation with v2, the rack with v3."""
+    """v1 added the owned partitions, v2 the generation, and v3 the rack."""
     read = decode_subscription(encode_subscription(FULL, version))
     assert read == ConsumerProtocolSubscription(
         topics=FULL.topics,
@@ -53,21 +53,21 @@ def test_subscription_of_each_version_keeps_the_fields_of_the_version(version: i
 
 
 def test_subscription_without_user_data_has_length_minus_one() -> None:
-    """The length -1 means null, so that null and empty user data differ."""
+    """The length -1 means null. So null user data differs from empty user data."""
     data = encode_subscription(ConsumerProtocolSubscription(topics=()), 0)
     assert data == bytes.fromhex("000000000000ffffffff")
     assert decode_subscription(data).user_data is None
 
 
 def test_subscription_of_a_later_version_is_read_as_the_newest() -> None:
-    """A client may be newer than the assignor: unknown fields are at the end."""
+    """A client may be newer than the assignor. Fields that it does not know are at the end."""
     data = bytearray(encode_subscription(FULL, 3)) + b"more"
     data[:2] = b"\x00\x09"  # version 9
     assert decode_subscription(bytes(data)) == FULL
 
 
 def test_assignment_has_kafkas_bytes_and_is_read_back() -> None:
-    """Version, array of topics with their partitions, user data."""
+    """The bytes are the version, an array of topics with their partitions, and the user data."""
     assignment = ConsumerProtocolAssignment(
         assigned_partitions=(TopicPartitions(topic="foo", partitions=(0, 1)),), user_data=b"u"
     )
@@ -78,15 +78,15 @@ def test_assignment_has_kafkas_bytes_and_is_read_back() -> None:
 
 
 def test_subscribed_topics_are_read_with_the_fields_of_version_0() -> None:
-    """The coordinator reads the fields of version 0 in every version (BEHAVIOUR 4.7)."""
+    """The coordinator reads every version with the fields of version 0 (BEHAVIOUR 4.7)."""
     data = b"\xff\xff" + encode_subscription(FULL, 3)[2:]  # version -1
     assert decode_subscribed_topics(data) == ("t0", "t1")
 
 
-# The whole subscription has 14 bytes, so the longest prefix here ends within its last field.
+# The whole subscription has 14 bytes. Even the longest prefix here ends inside its last field.
 @pytest.mark.parametrize("length", range(12))
 def test_truncated_subscription_is_a_consumer_protocol_error(length: int) -> None:
-    """No prefix is a valid subscription, and no other exception escapes."""
+    """No prefix is a valid subscription, and no other exception is raised."""
     data = encode_subscription(ConsumerProtocolSubscription(topics=("ab",)), 0)[:length]
     with pytest.raises(ConsumerProtocolError):
         decode_subscribed_topics(data)
@@ -94,7 +94,7 @@ def test_truncated_subscription_is_a_consumer_protocol_error(length: int) -> Non
 
 @pytest.mark.parametrize("data", [b"", b"x", b"\x00\x01", b"\x00\x01\x00\x00"])
 def test_subscription_that_ends_inside_a_number_is_truncated(data: bytes) -> None:
-    """Kafka's coordinator tolerates truncated bytes; the topics of the member are then unknown."""
+    """Kafka's coordinator accepts truncated bytes. The topics of the member are then unknown."""
     with pytest.raises(TruncatedConsumerProtocol):
         decode_subscribed_topics(data)
 
@@ -102,7 +102,7 @@ def test_subscription_that_ends_inside_a_number_is_truncated(data: bytes) -> Non
 @pytest.mark.parametrize(
     "data",
     [
-        # As a version and the length of an array: "me", and "ta-c", which is 1,952,525,667.
+        # Read as a version and the length of an array: "me", and "ta-c", which is 1,952,525,667.
         b"meta-c1",
         bytes.fromhex("0000ffffffff"),  # a null array
         bytes.fromhex("000000000001ffff"),  # a null string
@@ -111,19 +111,19 @@ def test_subscription_that_ends_inside_a_number_is_truncated(data: bytes) -> Non
     ],
 )
 def test_subscription_with_an_impossible_length_is_unreadable(data: bytes) -> None:
-    """Kafka throws here, which fails the join phase (BEHAVIOUR 0.1)."""
+    """Kafka raises an exception here, and the join phase fails (BEHAVIOUR 0.1)."""
     with pytest.raises(ConsumerProtocolError) as raised:
         decode_subscribed_topics(data)
     assert not isinstance(raised.value, TruncatedConsumerProtocol)
 
 
 def test_unknown_version_is_not_written() -> None:
-    """A typo must not produce bytes that no client can read."""
+    """A mistyped version must not produce bytes that no client can read."""
     with pytest.raises(ConsumerProtocolError, match="expected a version from 0 to 3, got 4"):
         encode_subscription(FULL, 4)
 
 
 def test_string_over_the_limit_is_not_written() -> None:
-    """The field of a string's length has 16 bits with a sign: at most 32 767 bytes."""
+    """The length of a string is a signed number of 16 bits, so it is at most 32 767 bytes."""
     with pytest.raises(ConsumerProtocolError, match="32768 bytes"):
         encode_subscription(ConsumerProtocolSubscription(topics=("x" * 32_768,)))
