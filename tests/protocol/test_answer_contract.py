@@ -210,6 +210,15 @@ def _fetched_two(first: int, second: int) -> FetchResponse:
     return FetchResponse(responses=(FetchableTopicResponse(topic="orders", partitions=partitions),))
 
 
+def _in_reverse(response: FetchResponse) -> FetchResponse:
+    """Return an answer for one topic with its partitions in reverse order."""
+    (topic,) = response.responses
+    partitions = topic.partitions[::-1]
+    return FetchResponse(
+        responses=(FetchableTopicResponse(topic=topic.topic, partitions=partitions),)
+    )
+
+
 _PRODUCE = ProduceRequest(
     acks=-1,
     timeout_ms=1000,
@@ -446,6 +455,9 @@ def _altered(
         # The answer to a refused Fetch has no high watermark, or has no partition at all.
         (_fetch(), _fetched(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, high_watermark=-1)),
         (_fetch(), FetchResponse()),
+        # The order of the partitions does not matter, and an answer may lack partitions.
+        (_fetch_of_two(max_bytes=1_000), _in_reverse(_fetched_two(1, 1))),
+        (_fetch_of_two(max_bytes=1_000), _fetched(partition=1)),
         (_JOIN, _JOINED),
         (_JOIN, JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="a")),
         (_FETCH_OFFSETS, _offsets(0, 1)),
@@ -483,6 +495,11 @@ def test_answer_that_fits_is_accepted(request_: AnyRequest, response: AnyRespons
         (_PRODUCE, _produced(1, 7), r"none about \[\('orders', 0\)\]"),
         (_PRODUCE, _produced(0, -1), "orders-0 was appended at no offset"),
         (_fetch(), _fetched(partition=4), "orders-4 was not requested"),
+        (
+            _fetch_of_two(max_bytes=1_000),
+            _fetched(partition=4),
+            "orders-4 was not requested",
+        ),
         (_fetch(), _fetched(high_watermark=-1), "the high watermark is -1"),
         (_fetch(), _fetched(_batch(9)), "expected records from 10, got 9 on"),
         (_fetch(), _fetched(_batch(10), _batch(10)), "expected records from 11"),
