@@ -1,13 +1,13 @@
 """Import finder for the modules that `make fast` compiled; without a build it does nothing.
 
-The compiled modules are called "hot": most of a run's time is spent in them. They are compiled by
-mypyc. Order of events:
-1. `make fast` (`scripts.compiled`) writes one shared library and `record.json` (names of modules,
-   fingerprint of the sources, version of Python) into BUILD.
-2. `use_compiled` puts a finder in front of Python's own.
+The compiled modules are called "hot": most of a run's time is spent in them. mypyc compiles them to
+machine code. Order of events:
+1. `make fast` (`scripts.compiled`) writes two files into BUILD: one shared library, and
+   `record.json` (names of modules, fingerprint of the sources, version of Python).
+2. `use_compiled` puts a finder in front of Python's own import finders.
 3. The first import of a hot module compares the fingerprint with the present sources. If it
-   matches, all hot modules come from the library, otherwise none: compiled modules use internals of
-   each other that interpreted ones do not have.
+   matches, all hot modules come from the library, otherwise none. A mixture is impossible, because
+   compiled modules use internals of each other that interpreted modules do not have.
 Runs of compiled and of interpreted code have equal digests (hashes over their traces).
 """
 
@@ -39,13 +39,14 @@ LIBRARY = f"{GROUP}__mypyc"
 COMPILED_AGAINST = (
     "protocol", "partition_log", "coordinator", "cluster", "results_schema", "chaos",
 )  # fmt: skip
-"""Packages covered by the fingerprint: mypyc builds constants of interpreted modules in, too."""
+"""Packages that the fingerprint covers: mypyc builds constants of interpreted modules in, too."""
 _MADE_BY_CALL = (NewType, ParamSpec, TypeVar, TypeVarTuple)
-"""Types whose instances get their `__module__` from the frame of the caller."""
+"""Types whose instances get their `__module__` from the frame of the caller (see
+`_set_own_module`)."""
 
 
 class CompiledState(StrEnum):
-    """Kind of code that a process runs, and the reason."""
+    """The kind of code that a process runs, and the reason for it."""
 
     COMPILED = "compiled"
     NOT_BUILT = "interpreted: nothing is built"
@@ -76,7 +77,7 @@ def fingerprint(root: Path = PACKAGE_ROOT) -> str:
 
 
 class _Library:
-    """The shared library, and the modules of it that pickle cannot handle yet."""
+    """The shared library, and the set of its modules whose classes pickle cannot handle yet."""
 
     def __init__(self, path: Path, names: Iterable[str]) -> None:
         loader = importlib.machinery.ExtensionFileLoader(LIBRARY, str(path))
@@ -92,8 +93,8 @@ class _Library:
     def run_body(self, name: str) -> ModuleType:
         """Run the compiled body of module `name`, which enters the module into sys.modules.
 
-        The body may import further modules of the library, which does not use this loader. When
-        the outermost body has ended, all modules imported so far are made picklable.
+        The body may import further modules of the library; they do not use this loader. When the
+        outermost body has ended, all modules that were imported so far are made picklable.
         """
         import ctypes  # noqa: PLC0415  # only compiled code needs it
 

@@ -1,7 +1,7 @@
 """MachineLayout: the nodes of each machine of a cluster, computed in one way for every runtime.
 
-Nodes on one machine die, pause and are cut off together. The layout follows from the names of the
-nodes in order, and from the placement of some of them that the experiment demands.
+Nodes on one machine die together, pause together and are cut off together. The layout follows from
+two inputs: the nodes in order, and the machines that the experiment demands for some of them.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from protocol.ids import NodeName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineLayout:
-    """The nodes of each machine: machine i has `machines[i]`; each node is on exactly one."""
+    """The nodes of each machine: `machines[i]` is machine i. Each node is on exactly one."""
 
     machines: tuple[tuple[NodeName, ...], ...]
 
@@ -30,8 +30,8 @@ def spread_nodes(
     """Distribute nodes over machines: `placed[i]` go to machine i, all others in rotation.
 
     `nodes` have brokers first, so that no two brokers share a machine while another machine has
-    none. The rotation does not begin anew with each role: with three machines and four brokers,
-    machine 0 has broker-0 and broker-3, and machine 1 has the first node after the brokers.
+    none. The rotation continues from role to role. With three machines and four brokers, machine 0
+    has broker-0 and broker-3; the first node after the brokers goes to machine 1.
     Raises: ValueError if there is no machine.
     """
     if machines < 1:

@@ -32,7 +32,7 @@ class Node(Protocol):
     """One incarnation of a node; it ends when its Host does."""
 
     def start(self) -> None:
-        """Begin to serve and to send requests; returns at once."""
+        """Begin to serve and to send requests, and return without waiting."""
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
         """Begin to stop as on SIGTERM; `on_done` is called once, when the node has finished.

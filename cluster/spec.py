@@ -1,9 +1,11 @@
 """ClusterSpec: the plain data from which every runtime builds the same nodes.
 
-An offsets partition is a partition of `__consumer_offsets`. Guards are checks of Kafka's that an
-experiment can switch off; JavaSwitches turn on single behaviours of Kafka's Java coordinator.
-A consumer on ZooKeeper is Kafka's old consumer, whose group divides the partitions through znodes
-instead of a coordinator.
+An offsets partition is a partition of `__consumer_offsets`, the topic in which Kafka stores the
+commits of groups. A load reads such a partition into a coordinator's memory. Guards are checks of
+Kafka's that an experiment can switch off; JavaSwitches turn on single behaviours of Kafka's Java
+coordinator (the others are those of the Scala coordinator). A consumer on ZooKeeper is Kafka's old
+consumer: its group divides the partitions through znodes (nodes of ZooKeeper's tree) instead of a
+coordinator.
 """
 
 from typing import Annotated, Literal
@@ -50,7 +52,7 @@ class BrokerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One topic; `__consumer_offsets` is one, too.
+    """One topic. `__consumer_offsets` is a topic, too.
 
     `assignments` are the brokers with a replica of each partition, preferred leader first. If they
     are empty, the controller chooses: replica k of partition p is on broker (p + k) mod n, as in
@@ -69,10 +71,10 @@ class PreloadSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     - `commit_records`: number of commit records. They were written by `groups` different groups
       without members, in batches of `records_per_batch`. The records are equal on every replica,
-      in leader epoch 0.
+      and have leader epoch 0.
     - `deleted`: (group, topic, partition) of offsets that were committed one after the other and
-      then deleted: each has a tombstone at the end of the log. If given, no other offset is
-      committed. If empty, all commits stay.
+      then deleted: each has a tombstone (a record without a value) at the end of the log. If given,
+      no other offset is committed. If empty, all commits stay.
     - `unreadable`: True if the last record has a format that no coordinator can read, so that a
       load fails there.
     """
@@ -105,7 +107,8 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     - `commit_interval_ms`: interval of the asynchronous commits; None: the application never
       commits. Only one commit is in flight at a time.
     - `commit_metadata`: texts that the commits of the interval carry, in turn. The commit before a
-      revocation carries the text of the last of them; automatic commits carry none.
+      revocation (loss of a partition) carries the last of these texts; automatic commits carry
+      none.
     - `transactional`: the application commits in transactions of its own producer.
     - `start_after_ms`: time from the start of the node to the consumer's first step.
     - `isolate`: on Ray, the consumer gets its own process.
@@ -203,7 +206,7 @@ class LinkModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     jitter_us: NotNegative = 150
     """Largest random addition to every frame's latency, in microseconds."""
     tail_us: NotNegative = 4_000
-    """Largest further random addition to the latency of a slow frame, in microseconds."""
+    """Largest second random addition to the latency of a slow frame, in microseconds."""
     tail_one_in: NotNegative = 100
     """Share of slow frames: one frame in `tail_one_in` is slow; 0: none is."""
     cross_rack_us: NotNegative = 0
@@ -245,7 +248,7 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     zookeeper_consumer_start_us: NotNegative = 40_000
     """Time from the registration of a consumer on ZooKeeper to its subscriptions, in microseconds:
     it creates queues and threads. The default reproduces a measurement: claims conflict when 4
-    members join at once, and seldom when 8 do."""
+    members join together, and seldom when 8 do."""
 
 
 class StorageModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -280,8 +283,8 @@ class ListenerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A whole cluster.
 
-    - `late_notices_us`: if above 0, each broker repeats every notice of a gained or lost leadership
-      to its coordinator, until this many microseconds after the first notice.
+    - `late_notices_us`: if above 0, a broker repeats each notice to its coordinator that it has
+      gained or lost a leadership, until this many microseconds after the first notice.
     - `metrics_interval_us`: interval in which brokers and controllers write their metrics into the
       trace; 0: never.
     - `machines`: the nodes of each machine, every node once; empty: the experiment has no machines.
@@ -320,17 +323,17 @@ NodeSpec = (
 
 
 def starts_later(spec: NodeSpec) -> bool:
-    """Return True if the run starts a node later, not with the cluster."""
+    """Return True if the run starts a node later, not together with the cluster."""
     return isinstance(spec, ConsumerSpec | ZooKeeperConsumerSpec) and spec.starts_later
 
 
 def has_disk(spec: NodeSpec) -> bool:
-    """Return True if a node has logs that must outlive its process."""
+    """Return True if a node has files that must outlive its process."""
     return isinstance(spec, ControllerSpec | BrokerSpec | ZooKeeperSpec)
 
 
 def role_of(spec: NodeSpec) -> str:
-    """Return the role that NODE_STARTED names."""
+    """Return the role of a node in its NODE_STARTED row in the trace."""
     match spec:
         case ControllerSpec():
             return "controller"

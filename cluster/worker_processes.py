@@ -1,10 +1,10 @@
 """Workers as processes of this machine: the Workers of `fan_out` without Ray.
 
 `fan_out` spreads items over workers; a worker's `Work` is a function that gets some of the items
-and returns bytes. A worker is spawned, not forked, so it shares nothing with this process but that
-function. It has a session of its own, so a Ctrl-C on the terminal reaches this process alone, which
-may forward it by `interrupt`. No work is retried. The death of a worker is reported, and a new one
-starts in its place.
+and returns bytes. A worker is spawned, not forked, so it shares only that function with this
+process. It has a session of its own, so a Ctrl-C on the terminal reaches this process alone; this
+process may forward it with `interrupt`. No work is retried. The death of a worker is reported, and
+a new one starts in its place.
 """
 
 import multiprocessing
@@ -63,7 +63,7 @@ class WorkerProcesses:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End all processes at once, also busy ones."""
+        """End all processes immediately, even busy ones."""
         for worker in self._workers:
             worker.process.kill()
         for worker in self._workers:
@@ -92,7 +92,7 @@ class WorkerProcesses:
             return
 
     def interrupt(self) -> None:
-        """Send SIGINT to the busy workers; the work decides how it reacts."""
+        """Send SIGINT to the busy workers. The work decides how it reacts."""
         for worker in self._workers:
             if (
                 worker.items is not None

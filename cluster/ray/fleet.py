@@ -1,13 +1,14 @@
 """The fleet: every node process of a run and the Ray machines that they are on.
 
 The fleet starts, watches and ends processes and the machines' agents, measures clock offsets, and
-fetches files from other machines. An agent is a Ray actor, one on each machine, that sends signals,
-reads the clock and reads files there. A process hosts one or more nodes (brokers, clients). The
-fleet manages processes; `cluster.ray.lives` knows the process and incarnation of each node. The
-driver is the process that conducts the run, and in which the fleet is.
+fetches files from other machines. A process hosts one or more nodes (brokers, clients). An agent is
+a Ray actor (an object in a process of its own, called over Ray). Each machine has one agent, which
+sends signals, reads the clock and reads files there. The fleet manages processes;
+`cluster.ray.lives` knows the process and incarnation of each node. The driver is the process that
+conducts the run; the fleet is in it.
 
 Every machine's agent is queried every second (a beat). A machine that does not answer is silent
-at first; after a longer time it is lost, and its processes are given up.
+at first; after a longer time it is lost, and the fleet gives its processes up.
 """
 
 import asyncio
@@ -99,8 +100,7 @@ class Fleet:
         self.machines: dict[str, MachineState] = {}
         """Machines by Ray's id, including lost ones."""
         self.nodes_without_trace: dict[NodeName, None] = {}
-        """Nodes whose trace, or part of it, was on a machine that did not answer at the end: an
-        ordered set."""
+        """Nodes with lost trace rows, because their machine did not answer at the end."""
         self.never_up: tuple[Machine, ...] = ()
         """Machines of the cluster on which no agent started."""
         self.disk_trouble: str | None = None
@@ -203,7 +203,7 @@ class Fleet:
             ) from error
 
     async def pause(self, process: FleetProcess, node: NodeName) -> None:
-        """Pause a node; SIGSTOP its process if the process hosts no other node.
+        """Pause a node; if its process hosts no other node, stop the process with SIGSTOP.
 
         1. The node's host is paused by a call. From then on the host holds timers and messages.
         2. About a millisecond later SIGSTOP stops the process. The node does nothing by then, so it
@@ -479,7 +479,7 @@ class Fleet:
         return True
 
     async def _await_decision(self, plan: ProcessPlan) -> None:
-        """Wait until the machine of a process answers or is lost; return at once if it is heard."""
+        """Wait while the machine of a process is silent, until it answers or is lost."""
         ray_node_id = self._places[plan.name].ray_node_id
         while self._contacts.state_of(ray_node_id) is Contact.SILENT:
             await asyncio.sleep(BEAT_S / 2)
@@ -528,8 +528,8 @@ class Fleet:
     async def _take_change(self, change: MachineChange) -> None:
         """Inform the runtime of a machine's change of contact, and act on its processes.
 
-        The processes of a machine that answers again catch up with the control plane's state; those
-        of a lost machine are given up.
+        If the machine answers again, its processes get the control plane's newest state. If the
+        machine is lost, its processes are given up.
         """
         state = self.machines[change.machine]
         live_processes = [

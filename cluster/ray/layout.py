@@ -1,8 +1,9 @@
 """The processes of a cluster on Ray: the nodes and the machine of each process.
 
 Servers (brokers, controllers, ZooKeeper servers) have a process each, so that a fault can kill one
-alone. Clients share processes, which costs less; a client with `isolate` has its own. The runtime's
-own client is the administrator's node. A client that starts later is started during the run.
+alone. Clients share processes, which costs less; a client with `isolate` has its own process. The
+runtime's own client is the node that sends administrator's requests. A client with `starts_later`
+is started during the run.
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,8 @@ M = TypeVar("M")
 class ProcessPlan:
     """One process: its name and its nodes.
 
-    Only `clients-0` may have no node: the runtime's own client, which it also hosts, is not listed.
+    Only `clients-0` may have no node in `nodes`: it also hosts the runtime's own client, which is
+    not listed.
     """
 
     name: str

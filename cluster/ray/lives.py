@@ -4,7 +4,7 @@ It starts, kills, pauses, shuts down and restarts nodes, and publishes the direc
 addresses to all processes. Fleet owns processes and machines; RayRuntime owns the run, its trace
 and its failures. An incarnation is one life of a node, from a start to its end. A plan describes a
 process: its name and its nodes. The agent of a machine sends signals to the processes there. A
-process's handle calls the process; its line knows if the machine answers.
+process has a handle, through which it is called, and a line, which knows if its machine answers.
 """
 
 import asyncio
@@ -122,7 +122,7 @@ class RayLives(NodeLives[RayLife]):
         first_lives = [life for life in self._lives.values() if not starts_later(life.spec)]
         for life in first_lives:
             life.process = processes[life.plan.name]
-        # The addresses come before the nodes, because a node that starts sends requests at once.
+        # The addresses come before the nodes, because a node sends requests as soon as it starts.
         await self._push_directory()
         for life in first_lives:
             await self._start_in_process(life)
@@ -177,7 +177,7 @@ class RayLives(NodeLives[RayLife]):
         return hit
 
     async def shut_down(self, node: NodeName) -> HitNode:
-        """Ask the node to stop as SIGTERM does, and return at once."""
+        """Ask the node to stop, as SIGTERM does, and return without waiting for its end."""
         life = self._begin(node, LifeAct.SHUT_DOWN)
         life.shutting_down = asyncio.create_task(
             self._await_shut_down(life, life.live_process()), name=f"shut down {node}"

@@ -1,7 +1,8 @@
 """MachineWatch: decides whether machines are silent or lost, from the times of their answers.
 
-The fleet queries each machine's agent every second, and reports the answers. Time is an argument,
-so that tests need neither machines nor sleeping. Units: seconds of a monotonic clock.
+The agent of a machine is this project's process there. The fleet queries each agent every second,
+and reports the answers. Time is an argument, so that tests need neither machines nor sleeping.
+Units: seconds of a monotonic clock.
 """
 
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ class MachineWatch:
         return self._states.get(machine, Contact.HEARD)
 
     def record_answer(self, machine: str, now_s: float) -> MachineChange | None:
-        """Record an answer; return the change if it ends a silence."""
+        """Record an answer; return the change of state if the machine was silent before."""
         since_s = self._heard_s.get(machine, now_s)
         state = self.state_of(machine)
         if state is Contact.LOST:

@@ -1,9 +1,9 @@
 """SessionGuard: kills the remaining processes of a local Ray whose driver was killed.
 
-Ray's own agents outlive their raylet. So the driver starts a guard: a separate process, in its own
-session, which runs this file as a script with the standard library only. The guard reads from a
-pipe that the driver keeps open. The driver is the process that started Ray; a raylet is Ray's
-daemon on a machine; a session is one life of that Ray, with a folder of its own.
+The driver is the process that started Ray; a raylet is Ray's daemon on a machine; a session is one
+life of that Ray, with a folder of its own. Ray's own agents (helper processes) outlive their
+raylet. So the driver starts a guard: a separate process that runs this file as a script, with the
+standard library only. The guard reads from a pipe that the driver keeps open.
 
 1. If the driver ends its Ray, it sends a byte, and the guard exits.
 2. If the driver is killed, the pipe ends without a byte. The raylet and the workers end by
@@ -32,7 +32,7 @@ _TITLE = b"ray::"
 _STARTED_BY_RAYLET = b"RAY_RAYLET_PID="
 """An environment variable that a raylet gives to each agent and worker."""
 _PATIENCE_S, _POLL_S = 10.0, 0.1
-"""Time after which `end_session` gives up, and the interval of its checks."""
+"""Seconds after which `end_session` gives up, and the interval of its checks."""
 
 
 class SessionGuard:

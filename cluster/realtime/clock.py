@@ -1,10 +1,11 @@
 """The run's clock in real time: one time line for all processes of all machines.
 
-Run time is the number of microseconds since the run's origin. It is computed from the machine's
-monotonic clock, so it never jumps. The offset between a machine's monotonic clock and the driver's
-is measured once, before nodes start. With a `time_scale` of k, run time passes k times as fast as
-real time, and every sleep is k times shorter. The driver is the process that conducts the run; a
-node is a broker, a controller or a client, in a process on some machine.
+The driver is the process that conducts the run; a node is a broker, a controller or a client, in a
+process on some machine. Run time is the number of microseconds since the run's origin (its first
+moment). It is computed from the machine's monotonic clock, so it never jumps. Machines have
+different monotonic clocks. So the difference between a machine's clock and the driver's is measured
+once, before nodes start. With a `time_scale` of k, run time passes k times as fast as real time,
+and every sleep is k times shorter.
 """
 
 import math
@@ -106,8 +107,8 @@ async def measure_offset(
         sent_ns = time.monotonic_ns()
         reading = await read_remote()
         received_ns = time.monotonic_ns()
-        # The third condition checks that it is the same clock: a process with the same boot id may
-        # have another one, for example in a container with a time namespace of its own.
+        # The third condition checks that it is the same clock. A process with the same boot id may
+        # have another clock, for example in a container with a time namespace of its own.
         if (
             reading.boot_id
             and reading.boot_id == local_boot_id

@@ -1,4 +1,4 @@
-"""NodeFailure: a failure of the tool itself in a process of nodes."""
+"""NodeFailure: a failure of this project's own program, in a process of nodes."""
 
 from dataclasses import dataclass
 

@@ -1,8 +1,11 @@
 """RealHost: the Host of a node in real time, on a node process's asyncio loop.
 
-It adds the run's clock, timers, the trace file and the log to BaseHost. BaseHost has everything
-that this host has in common with the host in virtual time (on a simulated clock). NodeProcess is
-the process with the hosts of one or more nodes, and carries their frames (messages between nodes).
+A Host is a node's only access to clock, network, disk and randomness. RealHost adds the run's
+clock, timers, the trace file and the log to BaseHost. BaseHost has everything that this host has in
+common with the host in virtual time (on a simulated clock). An incarnation is one life of a node.
+NodeProcess is the process with the hosts of one or more nodes, and carries their frames (messages
+between nodes).
+
 An exception in a node's task or callback is reported as a failure. If a host's process also hosts
 other nodes, a pause concerns this host only. Otherwise the host is paused first, and then its whole
 process is stopped (SIGSTOP).
@@ -60,14 +63,14 @@ class HostCallbacks:
     send_frame: Callable[[Frame], None]
     """Sends a frame; it never calls the host back before it returns."""
     traced: Callable[["RealHost"], None]
-    """Called after each traced row. The process must flush the row in the loop's next turn.
+    """Called after each traced row. The process must then flush the row in the loop's next turn.
 
     One flush serves all rows that were traced before it.
     """
     failed: Callable[[str, BaseException], None]
     """Called when a task has failed, with a line (node's name, exception) and the exception."""
     serving: Callable[["RealHost"], None]
-    """Called when the node begins to serve."""
+    """Called when the node is ready for connections."""
 
 
 class _HostTimer:
@@ -82,7 +85,7 @@ class _HostTimer:
         self._fn: Callable[..., None] | None = fn
         self._args = args
         # Invariant: the handle is None once the timer has fired or was cancelled. Otherwise timer
-        # and handle would refer to each other for ever, and only the garbage collector could free
+        # and handle would refer to each other for ever. Then only the garbage collector could free
         # them.
         self._handle: asyncio.Handle | None = host.schedule(delay_us, self._due)
 
@@ -147,7 +150,7 @@ class RealHost(BaseHost):
         *,
         on_end: Callable[[AcceptedConnection], None] | None = None,
     ) -> None:
-        """Accept connections, those of Kafka clients too if the node has a listener for them."""
+        """Accept connections from nodes, and from Kafka clients if the node has a listener."""
         super().serve(handler, on_end=on_end)
         self._callbacks.serving(self)
 
@@ -192,8 +195,8 @@ class RealHost(BaseHost):
     def pause(self) -> None:
         """Hold timers and frames from now on, and flush the trace. May be called twice.
 
-        Steps of tasks that the loop has scheduled already still run, as if the pause came a moment
-        later. Timers and frames that they wait for next are held.
+        Some steps of tasks are already scheduled in the loop. They still run, as if the pause came
+        a moment later. Timers and frames that they wait for next are held.
         Raises: OSError.
         """
         super().pause()
@@ -214,11 +217,11 @@ class RealHost(BaseHost):
         self._loop.call_soon(callback, *args)
 
     def _report_failure(self, what: str, error: BaseException) -> None:
-        """Report that `what` died: in the trace, in the log and to the process."""
+        """Report that the task or callback `what` died: in the trace, the log and the process."""
         summary = f"{type(error).__name__}: {error}"
         self._callbacks.failed(f"{self.name}: {what} died with {summary}", error)
         stack_trace = "".join(traceback.format_exception(error))
-        # The end of a stack trace has the exception itself.
+        # The exception itself is at the end of a stack trace, so the end is kept.
         kept = stack_trace[-TRACED_EXCEPTION_MAX:]
         self.trace(TraceEvent(kind=TraceKind.TASK_FAILED, cause=what, detail={"exception": kept}))
         self.log(f"{what} died:\n{stack_trace}")

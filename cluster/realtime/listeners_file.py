@@ -1,10 +1,9 @@
 """The listeners file: addresses of a run's nodes, in a file that only its owner can read.
 
-The run's driver writes the file after each start or end of a node, and removes it at the end of
-the run. (The driver is the process that conducts the run.) The file contains the token that nodes
-demand of a connecting process. So any process that can read it can use the cluster as a client
-(`outside_client`). If the driver is killed, the file stays, with addresses at which no process
-listens.
+The driver (the process that conducts the run) writes the file after each start or end of a node,
+and removes it at the end of the run. The file contains the token that nodes demand of a connecting
+process. So any process that can read the file can use the cluster as a client (`outside_client`).
+If the driver is killed, the file stays, with addresses at which no process listens.
 """
 
 import os
@@ -25,8 +24,8 @@ _OWNER_ONLY = 0o600
 class Listeners(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a client from outside needs to connect to a run's nodes.
 
-    `directory` has the address of every running node, `clock` is the run's clock on the driver's
-    machine. `trace_messages` is True if the run's nodes trace their messages; the client then does
+    `directory` has the address of every running node. `clock` is the run's clock on the driver's
+    machine. If `trace_messages` is true, the run's nodes trace their messages, and the client does
     the same.
     """
 

@@ -1,6 +1,7 @@
 """Addresses at which brokers listen for Kafka clients.
 
-The ClusterSpec describes them; a ListenerBinding is the address of one incarnation of a broker.
+The ClusterSpec describes them. A ListenerBinding is the address of one incarnation (one life) of a
+broker. A connection's number contains the broker and the incarnation.
 """
 
 import base64
@@ -13,9 +14,9 @@ from protocol.ids import Incarnation
 CLUSTER_ID_BYTES = 16
 """Length of a UUID."""
 _BROKER_SHIFT, _INCARNATION_SHIFT = 48, 32
-"""Bits of a connection's number where broker and incarnation begin.
+"""Bits of a connection's number at which the broker's id and the incarnation begin.
 
-With them no two incarnations share a number."""
+So no two incarnations use the same number."""
 
 
 def listener_binding(
@@ -49,6 +50,6 @@ def listener_binding(
 
 
 def cluster_id(run_id: str) -> str:
-    """Return the cluster id in Metadata responses: 22 characters, like Kafka's encoded UUIDs."""
+    """Return the cluster id for Metadata responses: 22 characters, like Kafka's encoded UUIDs."""
     digest = hashlib.sha256(run_id.encode()).digest()[:CLUSTER_ID_BYTES]
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")

@@ -3,7 +3,7 @@
 A machine's directory has the trace, the logs and the disks of the nodes that ran on it. A run
 collects traces and logs from other machines at its end, in pieces.
 A process is identified by its pid and its start time, because the system may give the pid of an
-ended process to another one. The module does not need Ray.
+ended process to a new one. The module does not need Ray.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ def start_ticks(pid: int) -> int | None:
     Source: proc(5), fields 3 (state) and 22 (starttime) of /proc/<pid>/stat.
     """
     state, ticks = _state_and_start(pid)
-    return None if state in "ZX" else ticks  # zombie, dead
+    return None if state in "ZX" else ticks  # Z: zombie, X: dead
 
 
 def _state_and_start(pid: int) -> tuple[str, int]:

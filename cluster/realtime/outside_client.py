@@ -1,12 +1,13 @@
 """A client from outside: an administrator in another process on a machine of a running cluster.
 
-It does not need Ray. The run keeps a listeners file in its directory. The client reads from it
+An administrator asks the cluster questions, or changes it, as Kafka's command-line tools do. This
+module does not need Ray. The run keeps a listeners file in its directory. The client reads from it
 - the directory: the address of each running node,
 - the token: the run's secret, without which its processes accept no connection, and
 - the run's clock.
 Once it has read the file, it is a node like any client. It writes its own trace file in the run's
 directory, so that the run's trace contains its requests. It reads the listeners file again every
-FOLLOW_S seconds, and so finds nodes that were restarted in the meantime.
+FOLLOW_S seconds. So it finds nodes that were restarted in the meantime.
 """
 
 import asyncio
@@ -41,7 +42,8 @@ class NotReachable(Exception):
 def ask_as_guest(run_dir: Path, question: Callable[[Host], Awaitable[T]]) -> T:
     """Join the run in `run_dir` as a client, run `question`, leave, and return the result.
 
-    A guest is a process that does not belong to the run: no directory contains its node.
+    A guest is a process that does not belong to the run, so the directory does not contain its
+    node.
     Effects: a file in the run's `trace` and `logs`, and the changes that `question` makes.
     Raises: NotReachable if no node listens, or the run stops before the answer; SimulationError if
     a task of the client's process dies; the exceptions of `question`.
@@ -90,8 +92,8 @@ async def _await_answer(
 ) -> T:
     """Return the result of `asked`; raise the exception of `lost` or `failed` if it comes first.
 
-    `lost` raises when the run stops, `failed` when a task of the client's own process dies. All
-    three are cancelled at the end.
+    `lost` raises an exception when the run stops, `failed` when a task of the client's own process
+    dies. All three are cancelled at the end.
     """
     try:
         await asyncio.wait((asked, lost, failed), return_when=asyncio.FIRST_COMPLETED)
@@ -119,7 +121,7 @@ async def _follow_listeners(run_dir: Path, process: NodeProcess) -> None:
 
 async def _raise_failures(process: NodeProcess) -> None:
     """Wait for the first failure of the client's process, and raise it as SimulationError."""
-    # No failure is known yet, so `next_failures` gets 0.
+    # This process has just begun, so the number of known failures is 0.
     raise SimulationError("; ".join(each.text for each in await process.next_failures(0)))
 
 

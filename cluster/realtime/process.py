@@ -1,9 +1,11 @@
 """NodeProcess: one operating-system process that hosts one or more nodes.
 
-It gives each incarnation a RealHost. Frames between its own nodes stay within the loop; frames to
-other processes go over TCP. The control plane provides the directory: the process of each running
-node. A connection to a node that is not in the directory is refused, like a connection to a port at
-which no process listens. The class does not need Ray, and knows no faults and no experiments.
+An incarnation is one life of a node; the process gives each one a RealHost, its access to clock,
+network and disk. Frames (messages) between nodes of this process stay within the loop; frames to
+other processes go over TCP. The control plane is the driver's side of the run. It provides the
+directory: the process of each running node. A connection to a node that is not in the directory is
+refused, like a connection to a port at which no process listens. The class does not need Ray, and
+knows no faults and no experiments.
 """
 
 import asyncio
@@ -45,14 +47,15 @@ from protocol.records.metadata import BrokerEndpoint
 from protocol.trace import TraceEvent, TraceKind
 
 MAX_FAILURES_KEPT = 1_000
-"""Failures kept per process, because a node that fails in a loop could fill the memory."""
+"""Number of failures kept per process. A node that fails in a loop could otherwise fill the
+memory."""
 
 
 class HostedNode(Protocol):
     """The methods of a node that a process calls; `cluster.node_factory.Node` has them."""
 
     def start(self) -> None:
-        """Begin to serve, and to send requests; returns at once."""
+        """Begin to serve and to send requests, and return without waiting."""
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
         """Begin to stop, as on SIGTERM; call `on_done` once the node has finished."""
@@ -154,7 +157,7 @@ class NodeProcess:
     ) -> int:
         """Close the server ends of connections in this process.
 
-        Returns: the number of connections of silent clients among them.
+        Returns: the number of closed connections whose clients are silent (stopped).
         """
         hosts = tuple(self._hosts.values())
         return reset_server_ends(hosts, reset, names=names, silent_clients=silent_clients)
@@ -210,7 +213,7 @@ class NodeProcess:
         return node
 
     def crash_node(self, name: NodeName) -> None:
-        """End one node as a kill of its process would: peers see their connections with it reset.
+        """End one node as a kill of its process would: peers see that their connections are reset.
 
         Raises: SimulationError if the node does not run here.
         """
@@ -228,7 +231,7 @@ class NodeProcess:
             self._answer_undeliverable(frame)
 
     def pause_node(self, name: NodeName) -> None:
-        """Pause one node, as SIGSTOP does: its connections stay open and silent.
+        """Pause one node, as SIGSTOP does: its connections stay open, but it sends nothing on them.
 
         Raises: SimulationError if the node does not run here; OSError if its trace cannot be
             written.
@@ -374,7 +377,7 @@ class NodeProcess:
                 listener.take(frame)
             return
         address = self._address_of(frame.destination)
-        # If the directory still names this process for the node, the node has just ended here.
+        # The directory may still name this process for the node. Then the node has just ended here.
         if address is None or address.process_id == self.process_id:
             self._loop.call_soon(self._answer_undeliverable, frame)
         else:
@@ -391,8 +394,8 @@ class NodeProcess:
     def _answer_undeliverable(self, frame: Frame) -> None:
         """Answer for a node that does not run here, as the kernel of its machine would.
 
-        A node's connections end with its process. During a cut the peers learn this late, and until
-        then they send frames on the ended connections.
+        A node's connections end with its process. During a cut (a fault that holds frames) the
+        peers learn this late, and until then they send frames on the ended connections.
         """
         match frame:
             case OpenFrame():
@@ -437,11 +440,11 @@ class NodeProcess:
             self._transport.send(address, frame)
 
     def _note_guest(self, address: ProcessAddress, nodes: tuple[NodeName, ...]) -> None:
-        """Remember the address of a guest's nodes, which the directory may overrule."""
+        """Remember the address of a guest's nodes. An address in the directory has precedence."""
         self._guests.update(dict.fromkeys(nodes, address))
 
     def _process_lost(self, process_id: str, nodes: tuple[NodeName, ...]) -> None:
-        """Inform every node here that another process is gone; `nodes` are those that it hosted."""
+        """Inform every node here that another process is gone; `nodes` are its nodes."""
         lost_guests = [
             name for name, address in self._guests.items() if address.process_id == process_id
         ]
@@ -463,7 +466,7 @@ class NodeProcess:
             return
 
     def _schedule_flush(self, host: RealHost) -> None:
-        """Flush the host's new trace rows in the next turn of the loop, with those of others."""
+        """Flush the host's new trace rows in the loop's next turn, with those of other hosts."""
         if not self._unflushed:
             self._loop.call_soon(self._flush_traces)
         self._unflushed[host] = None
@@ -472,7 +475,7 @@ class NodeProcess:
         """Write the traced rows.
 
         This is also called before frames leave the process. The rows about the causes of these
-        frames must be in the files before that, because the process may be killed right afterwards.
+        frames must be in the files by then, because the process may be killed right afterwards.
         """
         unflushed, self._unflushed = self._unflushed, {}
         for host in unflushed:

@@ -1,13 +1,13 @@
 """RealtimeRuntime: the common part of the runtimes in real time.
 
-Owns the run's clock, the driver's trace, the tool's failures, and the merging of all traces at the
-end. `cluster.local` and `cluster.ray` own nodes, processes and machines. The class knows no faults,
-plans or verdicts.
+Owns the run's clock, the driver's trace, the list of the tool's failures, and the merging of all
+traces at the end. The subclasses in `cluster.local` and `cluster.ray` own nodes, processes and
+machines. This class knows no faults, plans or verdicts.
 
 The driver is the process that conducts the run; it traces the run's own events as the node DRIVER.
-A failure of the tool is a bug of this project or a process that died by itself, never a verdict
-about Kafka. A trace file is a sequence of frames, one for each trace row; these frames are not the
-messages between nodes.
+A failure of the tool is a bug of this project, or a process that died by itself. It is never a
+verdict about Kafka. A trace file is a sequence of frames, one for each trace row; these frames are
+not the messages between nodes.
 """
 
 import asyncio
@@ -30,8 +30,9 @@ T = TypeVar("T")
 class TraceReport:
     """The result of collecting the trace files.
 
-    `torn_bytes` has the length of each incomplete last frame, by file name. A killed process can
-    leave one. `lost` has the reasons why files could not be fetched, by machine.
+    `torn_bytes` has the length of each incomplete last frame, by file name; a process that was
+    killed while it wrote can leave one. `lost` has the reasons why files could not be fetched, by
+    machine.
     """
 
     rows: int
@@ -100,8 +101,8 @@ class RealtimeRuntime(Runtime):
         try:
             return self._runner.run(self._supervise(main))
         finally:
-            # The loop stays open until the cluster is stopped: after a failure the caller heals and
-            # stops the cluster in a further `run`.
+            # The loop stays open until the cluster is stopped. After a failure the caller uses it
+            # in another `run`, which ends the faults and stops the cluster.
             if self._is_stopped:
                 self._runner.close()
                 self._runner = None
@@ -137,7 +138,8 @@ class RealtimeRuntime(Runtime):
         """Stop every node, clients first, collect the traces, and give them to the observers.
 
         May be called twice, after errors, and again after a Ctrl-C that interrupted it. Nodes that
-        cannot be stopped are in `failures`, traces that cannot be collected in `trace_report`.
+        cannot be stopped are listed in `failures`; traces that cannot be collected, in
+        `trace_report`.
         """
         if self._is_stopped:
             return
@@ -169,7 +171,8 @@ class RealtimeRuntime(Runtime):
         try:
             return await task
         except asyncio.CancelledError:
-            # `_failed` cancels `main` once. In a later `run` a cancellation is a Ctrl-C.
+            # `_failed` cancels `main` at most once in a run. In a later `run`, Ctrl-C has cancelled
+            # it.
             if self._is_broken and not was_broken:
                 raise NodeTaskFailed("; ".join(self._failures)) from None
             raise
@@ -186,7 +189,7 @@ class RealtimeRuntime(Runtime):
     def _hand_over(self) -> None:
         """Give the merged rows to the observers, in order, and set `trace_report`.
 
-        Failures that only a trace contains go to `failures`.
+        Some failures are only in a trace; they are added to `failures`.
         """
         paths = sorted((self._run_dir / "trace").glob("*.frames"))
         readers = [FrameReader(path) for path in paths]
@@ -207,7 +210,7 @@ class RealtimeRuntime(Runtime):
     def _take_traced_failure(self, row: TraceRow) -> None:
         """Record a node's failure, unless its process has reported it.
 
-        A process that died with the failure could not report it: only the trace then contains it.
+        A process that died with the failure could not report it, so only the trace contains it.
         `row.cause` names the task or callback that died.
         """
         beginning = f"{row.node}: {row.cause} died with "

@@ -1,15 +1,15 @@
 """NodeService controls one node process, AgentService one machine (signals, clock, files).
 
 Both are plain classes without Ray, so that tests can use them directly. `cluster.ray.actors` makes
-Ray's actors of them: each then has a process of its own, which the driver calls. The driver is the
-process that conducts the run. Ray may run the calls of one actor in another order than that in
-which the driver made them.
+actors of them: an actor is an object in a process of its own, whose methods the driver calls over
+Ray. The driver is the process that conducts the run. Ray may run the calls of one actor in another
+order than the driver made them.
 
 - Node process: hosts one or more nodes. An incarnation is one life of a node, counted from 0.
-- Control plane: the driver's side, which gives every process the addresses and the link rules.
+- Control plane: the part of the driver that gives every process the addresses and the link rules.
 - Link rule: the effect of a fault on frames between two nodes, for instance a cut or a delay.
 - Reset: an order to close connections. Each end of a connection is closed by the process there.
-- Silent client: one whose process is stopped (SIGSTOP), and so cannot close its own ends.
+- Silent client: a client whose process is stopped (SIGSTOP), so it cannot close its own ends.
 """
 
 import gc
@@ -55,7 +55,7 @@ class ListeningProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlState:
-    """Addresses and link rules for every process; the newest `version` replaces older ones."""
+    """Addresses and link rules for every process. The state with the highest `version` counts."""
 
     version: int
     directory: Mapping[NodeName, ProcessAddress]
@@ -93,8 +93,8 @@ class NodeService:
             return
         self._control_version = state.version
         process = self._alive()
-        # The rules come first. `set_directory` closes the connections to lost peers: a cut among
-        # the new rules must already hide these deaths.
+        # The rules come first. `set_directory` closes the connections to lost peers. If the new
+        # rules contain a cut (it holds frames), the nodes must not yet see these deaths.
         process.set_link_rules(state.rules)
         process.set_directory(state.directory)
 
@@ -125,9 +125,9 @@ class NodeService:
     async def pause_node(self, name: NodeName, order: int) -> None:
         """Pause one node.
 
-        `order` grows with each pause and resume of the run. So a pause is ignored if its resume
-        came first. Only orders for the same node are compared: nodes of one process are paused
-        independently.
+        `order` grows with each pause and resume of the run. Calls may arrive in another order, so a
+        pause is ignored if its resume came first. Only orders for the same node are compared: nodes
+        of one process are paused independently.
         """
         if self._accept_order(name, order):
             self._alive().pause_node(name)
@@ -151,7 +151,7 @@ class NodeService:
             self._alive().resume_node(name)
 
     def _accept_order(self, name: NodeName, order: int) -> bool:
-        """Note a pause or resume of a node; return False if a later one came before it."""
+        """Note a pause or resume of a node; return False if a newer one has arrived before it."""
         if order <= self._last_pause_orders.get(name, -1):
             return False
         self._last_pause_orders[name] = order
@@ -173,8 +173,8 @@ class NodeService:
     ) -> int:
         """Close the server ends of the connections `names`, and those of silent clients.
 
-        Returns: the number of the silent clients' connections; the others were counted by their
-        clients.
+        Returns: the number of the silent clients' connections. The processes of the other clients
+        have counted theirs.
         """
         return self._alive().reset_server_ends(reset, set(names), silent_clients)
 
@@ -238,7 +238,7 @@ class AgentService:
         return str(self._machine_dir)
 
     async def beat(self) -> None:
-        """Return at once: the answer shows that the machine is alive."""
+        """Do nothing: the answer to this call shows that the machine is alive."""
 
     async def read_clock(self) -> ClockReading:
         """Return a reading of the machine's clock."""

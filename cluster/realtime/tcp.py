@@ -1,15 +1,16 @@
 """TCP links between node processes: length-prefixed MessagePack frames, never pickle.
 
-A frame is one message of one node to another (`cluster.host.frames`).
+A frame is one message of one node to another (`cluster.host.frames`). A process hosts one or more
+nodes.
 
-1. Two processes have one link in each direction. A process dials when it first sends a frame to the
-   other, and sends only on the link that it dialed. So both may dial at once without a conflict,
-   and frames from one node to another stay in order. The links carry all connections between the
-   nodes of the two processes.
+1. Two processes have one link in each direction. A process dials (opens a link) when it first sends
+   a frame to the other, and sends only on the link that it dialed. So both may dial at the same
+   time without a conflict, and frames from one node to another stay in order. The links carry all
+   connections between the nodes of the two processes.
 2. If either link of the pair ends, the other is closed, and the peer process counts as lost.
 3. A link begins with a Hello, which contains the run's secret token. A listener refuses a caller
-   that has a wrong token or means another process. It also refuses one that sends invalid bytes, or
-   a frame over the limit. It reports the refusal and serves the other callers.
+   that has a wrong token or means another process. It also refuses a caller that sends invalid
+   bytes, or a frame that is too long. It reports the refusal and serves the other callers.
 4. Received frames are delivered in the next turn of the loop. So after a pause (SIGSTOP) the timers
    that are due fire before the frames that waited in the socket arrive.
 
@@ -43,7 +44,7 @@ MAX_UNSENT_BYTES = 256 * 1024 * 1024
 _HEADER = struct.Struct(">I")
 """The length of the following message."""
 _PLACEHOLDER = bytes(_HEADER.size)
-"""Stands for a length until the message is encoded."""
+"""Bytes at the place of a length, until the message is encoded."""
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="hello"):
@@ -81,7 +82,7 @@ class TransportEvents:
     - `on_frame`: for each frame, in order per sender.
     - `on_peer_lost`: with the lost process and all of its nodes that may have a connection.
     - `on_refused`: with the address of a refused caller (`host:port`) and the reason.
-    - `before_write`: before bytes are written, so that trace rows of their causes can be flushed.
+    - `before_write`: before bytes are written, so that the process can first flush its trace rows.
     - `on_guest`: with a guest's address and nodes, before its first frame.
     """
 
@@ -96,9 +97,9 @@ class TransportEvents:
 class _Peer:
     """The pair of links with one process; either may be missing.
 
-    `nodes` are the nodes of the process's Hello, and the nodes to which frames were sent: an
-    ordered set. They are kept here, because the directory may no longer have them when the process
-    is found to be gone.
+    `nodes` is an ordered set. It has the nodes of the process's Hello, and the nodes to which
+    frames were sent. They are kept here, because the directory may no longer have them when the
+    process is found to be gone.
     """
 
     process_id: str
@@ -106,7 +107,7 @@ class _Peer:
     incoming: "_IncomingLink | None" = None
     nodes: dict[NodeName, None] = field(default_factory=dict)
     draining: asyncio.TimerHandle | None = None
-    """Ends the wait for last frames, after `outgoing` has ended; None while both links live."""
+    """Timer of the wait for last frames after the end of `outgoing`; None without such a wait."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -198,7 +199,8 @@ class Transport:
             self.drop(peer.process_id)
         elif peer.draining is None:
             # The other link may still have unread frames, which the peer sent before it died. A
-            # single TCP connection would deliver them before its end. So this waits for them.
+            # single TCP connection would deliver them before its end. So this method waits for
+            # them.
             loop = asyncio.get_running_loop()
             peer.draining = loop.call_later(DRAIN_TIMEOUT_S, self.drop, peer.process_id)
 
@@ -207,11 +209,11 @@ class Transport:
         self._callers.pop(link, None)
         peer = self._peers.get(hello.process_id)
         if peer is not None and peer.incoming is not None:
-            # 1. The peer dials again, so it has seen the end of the old pair already, which this
-            #    process has not.
+            # 1. The peer dials again, so it has already seen the end of the old pair of links. This
+            #    process has not seen it yet.
             self.drop(hello.process_id)
-            # 2. A node that `drop` informed may have sent a frame to the peer at once, and so have
-            #    begun a new pair.
+            # 2. `drop` informs nodes of the loss. One of them may have sent a frame to the peer
+            #    immediately, and so have begun a new pair.
             peer = self._peers.get(hello.process_id)
         if peer is None:
             peer = self._peers[hello.process_id] = _Peer(process_id=hello.process_id)
@@ -449,7 +451,7 @@ class _IncomingLink(asyncio.Protocol):
         return True
 
     def _refuse(self, reason: str) -> None:
-        """Report the caller and close its link; a peer that was accepted before is then lost."""
+        """Report the caller and close its link; an accepted peer then counts as lost."""
         if self._ended:
             return
         address = self._transport.get_extra_info("peername") if self._transport else None

@@ -14,7 +14,7 @@ from msgspec.structs import astuple, replace
 from protocol.trace import MESSAGE_KINDS, TraceRow
 
 _ROWS_PER_CHUNK = 512
-"""Number of rows that are encoded and hashed at once: this takes half the time of single rows."""
+"""Number of rows that are encoded and hashed together; this takes half the time of single rows."""
 FIRST_STEP_US = 1_000_000
 """Run time between two marks at first; every other step is a multiple of it."""
 MAX_MARKS = 32

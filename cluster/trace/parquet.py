@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from protocol.trace import TRACE_COLUMNS, TraceRow
 
 ROWS_PER_CHUNK = 65_536
-"""Rows in a row group of Parquet, and in memory at once while writing."""
+"""Number of rows in a row group of Parquet, and largest number in memory while writing."""
 
 _ARROW_TYPES = {"string": pa.string(), "int64": pa.int64(), "int32": pa.int32()}
 TRACE_SCHEMA = pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in TRACE_COLUMNS])

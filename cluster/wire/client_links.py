@@ -1,11 +1,11 @@
 """Link rules at the end of Kafka clients, which have no Host that applies them.
 
-A link rule is a fault's effect on the frames between two nodes, for instance a delay. A LinkGate
-applies the rules to the frames of one node, and keeps those that must wait. Each node has its gate
-in its Host (its access to the network). A Kafka client is an outside process, so the broker's
-listener that accepted it keeps a gate for it. The frames of the client's requests leave through the
-gate, and the broker's frames arrive through it. The broker's Host applies the rules at the other
-end of the link.
+A link rule is a fault's effect on the frames (messages) between two nodes, for instance a delay. A
+LinkGate applies the rules to the frames of one node, and keeps those that must wait. Each node has
+its gate in its Host (its access to the network). A Kafka client is a process from outside, without
+a Host, so the listener of the broker to which it is connected keeps a gate for it. The frames of
+the client's requests leave through the gate, and the broker's frames arrive through it. The
+broker's Host applies the rules at the other end of the link.
 """
 
 import random
@@ -82,9 +82,10 @@ class ClientLinks:
             gate.reset(closes)
 
     def _gate(self, client: NodeName) -> LinkGate | None:
-        """Return a client's gate, made or dropped as needed.
+        """Return a client's gate; make it or drop it as needed.
 
-        Returns None if no rule is in force and no frame waits in the gate. Frames then need none.
+        Returns None if no rule is in force and no frame waits in the gate: frames then need no
+        gate.
         """
         gate = self._gates.get(client)
         if gate is not None:

@@ -1,18 +1,19 @@
 """Encodes and decodes messages in one version of an API, by the tables of `protocol.wire`.
 
-The tables list the fields of each message (`WireField`), with the versions that have them. For each
-message and version, a reader and a writer are composed once, from one function per field. "Plain"
-data are dicts and lists; a "scalar" is an integer, a bool, a string or bytes.
+The tables list the fields of each message (`WireField`), and for each field the versions that have
+it. For each message and version, a reader and a writer are composed once, from one function per
+field. "Plain" data are dicts and lists; a "scalar" is an integer, a bool, a string or bytes.
 
 A version is "reshaped" if its messages are nested in another way than those of the newest version.
-The versions below the table's `reshaped_below` are. There are two ways:
+All versions below the table's `reshaped_below` are reshaped. Messages are handled in two ways:
 - Requests of a version that is not reshaped become messages (Structs) directly, by a "typed"
   reader. Responses are written directly.
 - Requests of a reshaped version become plain data first, which `protocol.plain` turns into
   messages. Responses become plain data before they are written.
 
-Numbers are big-endian; strings have an int16 length, arrays and bytes an int32 length; a length of
--1 means null. None of the versions is flexible (KIP-482), so there are no tagged fields.
+Numbers are big-endian. Strings have an int16 length, arrays and bytes an int32 length; a length of
+-1 means null. None of the versions is flexible (KIP-482: a denser encoding), so there are no tagged
+fields (optional fields that such versions may append).
 Source: Kafka's protocol guide, "Protocol Primitive Types".
 """
 
@@ -303,7 +304,7 @@ def _struct_in(annotation: object) -> type[msgspec.Struct]:
 
 
 def _value_writer(field: WireField, version: int, *, plain: bool) -> Writer:
-    """Return a writer of a field's value; `plain`: its structures are dicts instead of Structs."""
+    """Return a writer of a field's value. With `plain`, structures are dicts instead of Structs."""
     match field.kind:
         case Kind.INT:
             item = _int_writer(field.bits)
@@ -358,7 +359,7 @@ def _getter(field: WireField) -> Callable[[Any], Any]:
 
 @cache
 def _request_reader(api: Api, version: int) -> Reader:
-    """Return the reader of an API's requests: by plain data if the version is reshaped.
+    """Return the reader of an API's requests, which reads plain data if the version is reshaped.
 
     `schema.lift` converts requests of reshaped versions into the newest structure. It is None if no
     request is reshaped.
@@ -372,7 +373,7 @@ def _request_reader(api: Api, version: int) -> Reader:
 
 @cache
 def _response_writer(api: Api, version: int) -> Writer:
-    """Return the writer of an API's responses: by plain data if the version is reshaped.
+    """Return the writer of an API's responses, which writes plain data if the version is reshaped.
 
     `schema.lower` converts responses into the structure of reshaped versions. It is None if no
     response is reshaped.

@@ -1,8 +1,8 @@
 """One TCP connection of a Kafka client: cuts the bytes into requests, and serves one at a time.
 
-While a request is served, later bytes wait here (Kafka mutes the channel), so answers leave in the
-order of the requests. A client may close its side of the connection after its last request. The
-requests that it sent before are still served.
+While a request is served, later bytes wait here, so answers leave in the order of the requests.
+Kafka does the same, and calls it muting the channel. A client may close its side of the connection
+after its last request. The requests that it sent before are still served.
 
 The listener (`ConnectionOwner`) accepts the connections and answers the requests. An exchange is a
 request together with the data for encoding its answer.
@@ -19,7 +19,7 @@ from cluster.wire.headers import foreign_protocol
 from protocol.ids import NodeName
 
 UNREAD_BYTES_MAX = 1_048_576
-"""Bytes that may wait while a request is served; with more, the socket is no longer read."""
+"""Number of bytes that may wait while a request is served; with more, the socket is not read."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """Value of SO_LINGER (on, for 0 s): the system closes the connection by a reset. Source: socket(7).
 """
@@ -69,13 +69,14 @@ class WireConnection(asyncio.Protocol):
         self._unread = bytearray()
         """Bytes that have arrived and belong to no served request."""
         self._is_scheduled = False
-        """True if `_serve_next` runs in the next turn of the loop."""
+        """True if a call of `_serve_next` is scheduled for the next turn of the loop."""
         self._is_held = False
-        """True while the listener serves as many other connections as it may."""
+        """True while the listener already serves the allowed number of other connections."""
         self._is_reading = True
         """False while the socket is not read, so that TCP makes the client wait."""
         self._is_first = True
-        """True until the first request. Clients of other protocols show themselves before it."""
+        """True until the first request. The bytes before it show whether the client speaks another
+        protocol."""
         self._is_at_end = False
         """True once the client has closed its side."""
         self._is_sending = False
@@ -103,8 +104,8 @@ class WireConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Buffer the bytes; a request in them is served in the next turn of the loop.
 
-        So after a pause of the process (SIGSTOP) the timers that are due fire before the requests
-        that waited in the socket are served.
+        A pause of the process (SIGSTOP) may have made timers due. Because of the wait for the next
+        turn, these timers fire before the requests that waited in the socket are served.
         """
         self._unread += data
         self._owner.received(self)
@@ -119,7 +120,7 @@ class WireConnection(asyncio.Protocol):
         return True  # asyncio must not close the transport: answers are still to be sent
 
     def pause_writing(self) -> None:
-        """Hold the next request: the client does not read its answers fast enough."""
+        """Stop serving requests: the client does not read its answers fast enough."""
         self._is_sending = True
 
     def resume_writing(self) -> None:
@@ -136,7 +137,7 @@ class WireConnection(asyncio.Protocol):
     # -- called by the listener ------------------------------------------------------------------
 
     def hold(self, *, held: bool) -> None:
-        """Stop serving this connection, or serve it again."""
+        """Stop serving this connection if `held` is true, otherwise serve it again."""
         self._is_held = held
         self._set_reading(not held)
         self._schedule()

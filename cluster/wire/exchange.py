@@ -1,10 +1,10 @@
 """Exchange: one request of a Kafka client as a RequestEnvelope, and its answer as bytes.
 
-A RequestEnvelope is the form in which nodes of the cluster send requests, so the broker handles
-requests of nodes and of Kafka clients alike. This module handles the differences between versions
-that the tables of `protocol.wire` do not contain: defaults of old versions, and the place of the
-error in their answers. The tables list the fields of each message; OFFERED names the APIs and
-versions that the listener serves. Must not know connections.
+A RequestEnvelope is the form in which nodes of the cluster send requests. So the broker handles
+requests of nodes and of Kafka clients alike. The tables of `protocol.wire` list the fields of each
+message; OFFERED lists the APIs and versions that the listener serves. This module handles the
+differences between versions that the tables do not contain: the defaults of old versions, and the
+place of the error in their answers. It must not know connections.
 """
 
 from dataclasses import dataclass, field
@@ -50,15 +50,15 @@ OFFSET_FETCH_HAS_ERROR_SINCE = 2
 
 
 class UnsupportedRequest(Exception):
-    """A request for an API or version that the broker does not offer; the message names both."""
+    """A request for an API or version that the broker does not offer; the text says which one."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
     """A request for the broker, and the data for encoding its answer.
 
-    `answer_version` is the version in which the answer is encoded. `refused_batches` has, by topic,
-    the outcomes of partitions with invalid batches, which the broker does not get.
+    `answer_version` is the version in which the answer is encoded. The broker does not get invalid
+    batches. `refused_batches` has, by topic, the outcomes of the partitions with such batches.
     """
 
     header: RequestHeader
@@ -87,8 +87,9 @@ class Exchange:
     def answer_bytes(self, response: AnyResponse, cluster_id: str) -> bytes:
         """Return the frame of an answer: size, correlation id, message.
 
-        The broker's answer lacks the cluster id and the parts that only Kafka clients need. They
-        are added here; see the methods that are called.
+        The correlation id is the number by which the client finds the request of an answer. The
+        broker's answer lacks the cluster id and the parts that only Kafka clients need. They are
+        added here; see the methods that are called.
         """
         if isinstance(response, MetadataResponse):
             response = msgspec.structs.replace(response, cluster_id=cluster_id)
@@ -125,10 +126,11 @@ class Exchange:
         )
 
     def _with_aborted_transactions(self, response: FetchResponse) -> FetchResponse:
-        """Return the answer with an empty list of aborted transactions for a read_committed Fetch.
+        """Return the answer; if the Fetch is read_committed, add an empty list to it.
 
-        The list is empty because no transaction writes to topics of clients. A consumer that reads
-        uncommitted records gets null instead of a list.
+        A consumer that reads only committed records (read_committed) expects a list of aborted
+        transactions. The list is empty because no transaction writes to topics of clients. A
+        consumer that also reads uncommitted records gets null instead of a list.
         """
         if not isinstance(self.body, FetchRequest) or self.body.isolation_level != READ_COMMITTED:
             return response
@@ -183,8 +185,8 @@ def read_exchange(payload: bytes) -> Exchange:
         raise UnsupportedRequest(_unknown_api(header))
     if not offered.oldest <= version <= offered.newest:
         if api is Api.API_VERSIONS:
-            # KIP-511: the broker answers UNSUPPORTED_VERSION to the unknown version. The client
-            # may know v0 only, so the answer is encoded as v0.
+            # KIP-511: the broker answers UNSUPPORTED_VERSION to a version that it does not know.
+            # Possibly the client knows only v0, so the answer is encoded as v0.
             return Exchange(header=header, api=api, answer_version=0, body=ApiVersionsRequest())
         raise UnsupportedRequest(
             f"expected {api.label} v{offered.oldest} to v{offered.newest}, got v{version}"
@@ -196,7 +198,8 @@ def read_exchange(payload: bytes) -> Exchange:
     elif isinstance(body, MetadataRequest):
         exchange.body = _whole_metadata_request(body, version)
     elif isinstance(body, FetchRequest) and body.replica_id >= 0:
-        # The broker would take it for the fetch of a follower, which moves the high watermark.
+        # The broker would treat it as the fetch of a follower. Such a fetch moves the high
+        # watermark (the offset below which every in-sync replica has the records).
         raise MalformedRequest(
             f"expected the Fetch of a consumer (replica_id -1), got replica_id {body.replica_id}"
         )
@@ -204,7 +207,7 @@ def read_exchange(payload: bytes) -> Exchange:
 
 
 def _unknown_api(header: RequestHeader) -> str:
-    """Return the message about an API that the broker does not offer."""
+    """Return the message about an API that the broker does not offer, with the reason for SASL."""
     if header.api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
         return "a SASL handshake: the listener is PLAINTEXT (security.protocol=PLAINTEXT)"
     name = "API" if header.api is None else header.api.label

@@ -1,8 +1,9 @@
 """Request headers, which precede every message; readable for any API and version.
 
-The header must be readable even if the rest of the request is not. For example, the answer to an
-ApiVersions request of an unknown version needs the request's correlation id (KIP-511). The header
-of an answer is the correlation id alone. `foreign_protocol` recognises bytes of other protocols.
+A correlation id is the client's number of a request; the answer repeats it. The header must be
+readable even if the rest of the request is not. For example, the answer to an ApiVersions request
+of an unknown version needs the request's correlation id (KIP-511). The header of an answer is the
+correlation id alone. `foreign_protocol` recognises bytes of other protocols.
 Source: Kafka `RequestHeader.json`, `ResponseHeader.json`.
 """
 
@@ -17,7 +18,7 @@ _FIXED = struct.Struct(">hhi")
 """The first fields of every header: API key, API version, correlation id."""
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
-"""Keys of the first APIs of a client that is configured for SASL."""
+"""Keys of the APIs that a client with SASL (a login) calls first."""
 _TLS_HANDSHAKE = b"\x16\x03"
 """A TLS record of type handshake, of any version of the protocol."""
 _HTTP = (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI")
@@ -41,7 +42,8 @@ class RequestHeader(NamedTuple):
 def read_header(cursor: Cursor) -> RequestHeader:
     """Return the header at the cursor. Raises: MalformedRequest.
 
-    The tagged fields of flexible versions are not read, because brokers offer no such version.
+    Only flexible versions (KIP-482) have tagged fields in the header, and brokers offer none of
+    them.
     """
     api_key, api_version, correlation_id = _FIXED.unpack(cursor.take(_FIXED.size))
     if api_key < 0 or api_version < 0:

@@ -1,4 +1,4 @@
-"""Limits of a broker's connections with Kafka clients, under Kafka's names.
+"""Limits of a broker's connections with Kafka clients, named as in Kafka's settings.
 
 Source: Kafka `ConnectionQuotas`, `Selector.IdleExpiryManager`.
 """
@@ -68,7 +68,7 @@ class ConnectionLimits:
             admitted.hold(held=False)
 
     def idle(self, now_us: int) -> Iterator[WireConnection]:
-        """Yield the connections without bytes for connections.max.idle.ms."""
+        """Yield the connections that have been idle for connections.max.idle.ms or longer."""
         for connection, last_us in list(self._last_bytes_us.items()):
             if now_us - last_us < self._idle_max_us:
                 return

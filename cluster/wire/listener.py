@@ -1,9 +1,10 @@
-"""WireListener: socket and connections of one broker incarnation, for Kafka clients.
+"""WireListener: socket and connections of one incarnation of a broker, for Kafka clients.
 
-The broker's Host gets requests of Kafka clients as frames from nodes named `client:<client id>`.
-Frames of the Host to a node of this name come back here, and become bytes. A crash of the broker
-closes all connections at once. While the broker is paused, they stay open and silent, because its
-Host holds the frames. This module must not know brokers.
+An incarnation is one life of a node; a Host is its access to the network. To the broker's Host, a
+Kafka client is a node named `client:<client id>`. The listener turns the requests of Kafka clients
+into frames (messages between nodes) from such nodes, and frames of the Host to such nodes into
+bytes. A crash of the broker closes all connections together. While the broker is paused, they stay
+open and silent, because its Host holds the frames. This module must not know brokers.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ from protocol.trace import TraceEvent, TraceKind
 CLIENT_PREFIX = "client:"
 """Beginning of the node name of every Kafka client, and of no other node."""
 NAME_MAX = 100
-"""Number of characters of a client id in the node name."""
+"""Number of characters of the client id that the node name keeps."""
 WILDCARDS = ("0.0.0.0", "::", "")
 """Addresses that stand for all addresses of the machine."""
 BACKLOG = 50
@@ -142,8 +143,9 @@ def address_text(end_point: BrokerEndpoint) -> str:
 class WireListener:
     """The listener of one broker incarnation. It accepts connections from `start` on.
 
-    `flush` is called before an answer is sent, so that the trace rows of its causes are on the
-    disk. `rng_for` returns the random stream of a link rule at a client.
+    `flush` is called before an answer is sent. So the trace rows of the answer's causes are on the
+    disk before the client has the answer. `rng_for` returns the random stream of a link rule at a
+    client.
     """
 
     def __init__(
@@ -267,7 +269,10 @@ class WireListener:
                 pass
 
     def _answer(self, frame: ResponseFrame) -> None:
-        """Send an answer as bytes; if the client expects none, go on or close the connection."""
+        """Send an answer as bytes.
+
+        If the client expects none, go on, or close the connection if the answer has an error.
+        """
         connection = self._named.get((frame.destination, frame.connection_id))
         exchange = None if connection is None else connection.exchange
         if connection is None or exchange is None:
@@ -286,7 +291,8 @@ class WireListener:
     def _to_broker(self, frame: Frame) -> None:
         """Give the broker a frame that has passed the link rules."""
         if isinstance(frame, CloseFrame):
-            # The frame is given in a later call of the loop: the broker may be on the stack now.
+            # The frame is given in a later call of the loop, because the broker may be on the call
+            # stack now:
             # 1. The broker sends an answer, which `take` delivers.
             # 2. The answer makes this listener close the connection (`refuse`).
             # 3. The broker's Host must not get the end of the connection inside its own `send`.

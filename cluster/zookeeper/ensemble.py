@@ -1,6 +1,7 @@
 """Number, peers and settings of one server of an ensemble.
 
-Ids such as ZK-06 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+An ensemble is the set of ZooKeeper servers that elect one of them as their leader. A learner is a
+server that follows the leader. Ids such as ZK-06 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from dataclasses import dataclass
@@ -13,8 +14,8 @@ from protocol.messages.zookeeper_quorum import ServerId
 class Ensemble:
     """One server's number, and the settings that all servers share.
 
-    `servers` has every server, also this one. `initial` has the persistent znodes (path,
-    data) that are in every server's tree from the beginning, parents first.
+    `servers` has every server, including this one. `initial` has the persistent znodes (path, data)
+    that are in every server's tree from the beginning, parents first.
     """
 
     server_id: ServerId

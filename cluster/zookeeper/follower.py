@@ -9,9 +9,9 @@ The requests to the leader, in order, each with the method that handles its answ
 4. AckRequest acknowledges a Proposal, one for each. The proposals come as notices (`noticed`).
 
 The epoch is the number of a leadership. To promise an epoch is to follow no leader of an older one.
-Each request of a client touches its session, which keeps the session from expiring. Outputs go into
-`result`. The class closes no connection itself: it sets `has_failed`, and the server gives up the
-role.
+A zxid is the number of a transaction, which contains the epoch. Each request of a client touches
+its session, which keeps the session from expiring. Outputs go into `result`. The class closes no
+connection itself: it sets `has_failed`, and the server gives up the role.
 
 A follower answers reads from the transactions that it has applied, so they may lag behind the
 leader (ZK-03). Ids such as ZK-03 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md. Source: ZooKeeper
@@ -79,8 +79,8 @@ class Following:
     ) -> None:
         """Promise the leader's epoch.
 
-        Fail if the epoch is None, because that server does not lead, or older than one promised
-        before.
+        Fail if the epoch is None (that server does not lead), or older than an epoch that this
+        server has promised before.
         """
         self._heard_us = now_us
         if response.epoch is None or response.epoch < self._log.accepted_epoch:
@@ -113,7 +113,7 @@ class Following:
         # 3. The server leads, and removes committed transactions from the other logs.
         self._log.enter_epoch(self.epoch)
         self._ask(AckNewLeaderRequest(), result)
-        # This tells the leader where this log ends, because the leader counts the logs that have a
+        # This request shows the leader where this log ends: the leader counts the logs that have a
         # transaction. By counting it commits only transactions of its own epoch; the history before
         # such a transaction is committed with it.
         self._ask(AckRequest(zxid=self._log.last_zxid), result)

@@ -1,6 +1,7 @@
 """Invariants of a ZooKeeper server between two events. Each check raises InvariantViolation.
 
-Ids such as ZK-12 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+A zxid numbers the transactions; the projected database is the one after all of a leader's
+proposals. Ids such as ZK-12 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from cluster.zookeeper.client_requests import ClientRequests

@@ -1,10 +1,12 @@
 """The leader's role of a server: it gives out zxids, counts acknowledgements, expires sessions.
 
 An epoch is the number of a leadership. A zxid is the number of a transaction: the epoch, and a
-counter within it.
-Owns the learners (servers that follow or are about to), the steps until a majority follows
-(`_advance_epoch`), the proposals after that, and the deadlines of sessions. ServerCore applies the
-committed transactions, up to `committed_zxid`.
+counter within it. A learner is a server that follows the leader, or is about to. A learner promises
+an epoch when it answers that it follows no leader of an older one. The history is the transactions
+in the leader's log when its epoch begins.
+Owns the learners, the steps until a majority follows (`_advance_epoch`), the proposals after that,
+and the deadlines of sessions. ServerCore applies the committed transactions, up to
+`committed_zxid`.
 Source: ZooKeeper `Leader`, `LearnerHandler`, `PrepRequestProcessor`; rules ZK-02, ZK-10 and ZK-12
 of docs/kafka/ZOOKEEPER_CONSUMER.md.
 DEVIATION: a server asks the others for their votes; ZooKeeper's servers broadcast their own.
@@ -82,7 +84,7 @@ class _Learner:
     accepted_epoch: int
     heard_us: int
     parked: RequestId | None = None
-    """A request whose answer waits until a majority has sent the same kind of request."""
+    """A request whose answer waits until a majority of the servers has come to the same step."""
     ack_epoch: AckEpochRequest | None = None
     """None until the learner has promised the leader's epoch."""
     is_synced: bool = False
@@ -139,7 +141,7 @@ class Leading:
         return self._projected
 
     def begin(self, now_us: int, result: ServerResult) -> None:
-        """Begin to wait for learners; the only server of an ensemble leads at once."""
+        """Begin to wait for learners; the only server of an ensemble leads without waiting."""
         result.add(SetTimer(key=LEAD_TIMER, delay_us=self._ensemble.tick_us // 2))
         self._advance_epoch(now_us, result)
 
@@ -399,8 +401,8 @@ class Leading:
         """Commit the transactions that are in the logs of a majority."""
         if not self.is_established:
             return
-        # The leader's own log counts, too. When sorted from the newest, the item at `majority`,
-        # counted from 1, is in the logs of a majority.
+        # The leader's own log counts, too. In the list, sorted from the newest zxid, the item
+        # number `majority` (counted from 1) is in the logs of a majority.
         acked = [learner.acked_zxid for learner in self._learners.values()] + [self._log.last_zxid]
         acked.sort(reverse=True)
         majority = len(self._ensemble.servers) // 2 + 1

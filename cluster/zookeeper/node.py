@@ -83,7 +83,7 @@ class ZooKeeperNode:
         self._carry_out(self._core.start(self._host.now_us()))
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Stop at once; the other servers learn of it by the end of the connections."""
+        """Stop immediately; the other servers learn of it by the end of the connections."""
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
@@ -107,7 +107,8 @@ class ZooKeeperNode:
     def _handle(self, request: IncomingRequest) -> None:
         """Carry out a request.
 
-        In virtual time this happens when the costs of the earlier requests and its own have passed.
+        In virtual time (the run's simulated clock) this happens later: when the modelled costs of
+        the earlier requests and of this one have passed.
         """
         body = request.envelope.body
         if not self._host.simulates_costs or not isinstance(body, ZooKeeperRequest):

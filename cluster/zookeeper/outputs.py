@@ -1,7 +1,9 @@
 """Outputs: the effects that one input of a ServerCore asks its node for, as one ordered list.
 
-The node must keep the order: the event of a watch goes out before the answer that shows the change
-(rule ZK-19 of docs/kafka/ZOOKEEPER_CONSUMER.md), and a leader's proposal before its commit.
+A ServerCore has the rules of one ZooKeeper server, without network and clock. Its node carries the
+outputs out, and must keep their order. For example, the event of a watch goes out before the answer
+that shows the change (rule ZK-19 of docs/kafka/ZOOKEEPER_CONSUMER.md), and a leader's proposal
+before its commit. A learner is a server that is connected to a leader.
 """
 
 from dataclasses import dataclass, field

@@ -130,7 +130,7 @@ class ServerCore:
     # -- inputs ----------------------------------------------------------------------------------
 
     def start(self, now_us: int) -> ServerResult:
-        """Begin to look for a leader; the only server of an ensemble of one leads at once."""
+        """Begin to look for a leader; the only server of an ensemble leads without waiting."""
         result = ServerResult()
         self._look_for_leader(now_us, result)
         self._advance(now_us, result)
@@ -274,7 +274,7 @@ class ServerCore:
     # -- applying committed transactions ---------------------------------------------------------
 
     def _advance(self, now_us: int, result: ServerResult) -> None:
-        """Finish an input. Every input ends with this, because each may commit a transaction.
+        """Finish an input. Every input ends with this method, because each one may commit.
 
         1. Trace the new role when it begins to serve.
         2. Apply the newly committed transactions in order, and answer the clients that wait for
@@ -338,8 +338,8 @@ class ServerCore:
         """Lead if this server has the newest log of a majority; else follow the server that has it.
 
         Only the votes of servers that look for a leader count. If these are fewer than a majority,
-        another round follows: the other servers have a leader, or do not answer. If a leader
-        answers in the next round, `voted` ends that round at once.
+        another round follows: the other servers have a leader, or do not answer. In that round, the
+        answer of a leader ends the round immediately (`voted`).
         """
         looking = {
             server: vote

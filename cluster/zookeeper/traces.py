@@ -1,8 +1,9 @@
 """Trace events of ZooKeeper servers and their clients.
 
-A trace row has the same columns for all kinds of events. In these kinds `offset` has a zxid (the
-number of a transaction), `leader_epoch` the epoch of a ZooKeeper leader, and `peer` the node at the
-other end of the connection.
+A trace row has the same columns for all kinds of events. In the rows of these kinds, the columns
+have other meanings than in Kafka's: `offset` is a zxid (the number of a transaction),
+`leader_epoch` is the epoch of a ZooKeeper leader (each new leader increases it), and `peer` is the
+node at the other end of the connection.
 """
 
 from cluster.host.incoming_request import AcceptedConnection

@@ -1,7 +1,7 @@
 """A server's log of transactions on its disk, in zxid order, and the epochs that it promised.
 
-Every append is flushed before it is acknowledged (forceSync=yes), so a power loss removes no
-transaction that counts towards a majority.
+Every append is flushed (written to the disk) before it is acknowledged (forceSync=yes). So a power
+loss removes no transaction that counts towards a majority.
 DEVIATION: there are no snapshots, the whole log stays.
 Source: ZooKeeper `FileTxnLog`, `QuorumPeer` (acceptedEpoch, currentEpoch).
 

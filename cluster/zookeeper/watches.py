@@ -2,8 +2,8 @@
 
 A watch is a pair of a connection and a path; a second watch on the same pair changes nothing. A
 watch fires once: when this server applies a change of the path, it sends an event and removes the
-watch. A znode's stat has the zxid of its last change of data (mzxid), and of its last change of
-children (pzxid).
+watch. A zxid is the number of a transaction. A znode is a node of ZooKeeper's tree; its stat has
+the zxid of the last change of its data (mzxid), and of the last change of its children (pzxid).
 Source: ZooKeeper `WatchManager`, `DataTree`; rules ZK-16 to ZK-20 of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
@@ -52,7 +52,8 @@ class WatchTable:
                 case WatchType.NODE_CREATED | WatchType.NODE_DATA_CHANGED:
                     watchers = self._data.pop(change.path, {})
                 case WatchType.NODE_DELETED:
-                    # A connection with both kinds of watches gets a single event.
+                    # `|` merges the two sets: a connection with both kinds of watches gets one
+                    # event.
                     watchers = self._data.pop(change.path, {}) | self._children.pop(change.path, {})
                 case WatchType.NODE_CHILDREN_CHANGED:
                     watchers = self._children.pop(change.path, {})
@@ -73,8 +74,8 @@ class WatchTable:
     ) -> list[Fired]:
         """Add the watches of a client's previous connection; return the events that it missed.
 
-        `request.relative_zxid` is the newest zxid that the client has seen. A watch whose path has
-        changed since then is not added; its event is returned (ZK-20).
+        `request.relative_zxid` is the newest zxid that the client has seen. If the path of a watch
+        has changed since then, the watch is not added, and its event is returned instead (ZK-20).
         Source: DataTree.setWatches.
         """
         events: list[WatcherEvent] = []

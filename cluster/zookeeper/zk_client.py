@@ -136,8 +136,8 @@ class ZkClient:
         except KeeperException as error:
             if error.code is not KeeperError.NoNode:
                 raise
-            # As in zkclient, this does not read first whether the parent exists. If it does,
-            # `make_path` costs a write for nothing. If another client creates the znode between the
+            # As in zkclient, this does not read first whether the parent exists. (1) If it exists,
+            # `make_path` is a needless write. (2) If another client creates the znode between the
             # two requests, its data is replaced.
             await self.make_path(parent_of(path))
             try:
@@ -283,8 +283,8 @@ class ZkClient:
     def _fire_children(self, path: str) -> None:
         """Queue a call of each child listener of `path`, with two reads before it."""
         for listener in self._child_listeners.get(path, ()):
-            # The default argument binds this listener. Otherwise `run` would use the listener of
-            # the loop's last iteration.
+            # A default argument is evaluated here, so each `run` keeps its own listener. Without
+            # it, all would use the listener of the loop's last iteration.
             async def run(listener: ChildListener = listener) -> None:
                 # The watch is set again before the call, so that the listener misses no later
                 # change (ZK-22).

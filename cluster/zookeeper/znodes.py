@@ -1,9 +1,10 @@
 """The tree of znodes of one server, and the changes that transactions make to it.
 
-Owns data, versions and ephemeral owners. The tree knows neither clients nor watches: each method
-that changes it returns the changes, and `watches` finds the connections that get an event. A zxid
-is the number of a transaction; NO_ZXID stands for the time before the first. An ephemeral znode is
-deleted when the session that owns it ends; a persistent one has the owner NO_SESSION.
+Owns data, versions and ephemeral owners. The tree knows neither clients nor watches. Each method
+that changes the tree returns the changes, and `watches` finds the connections that get an event. A
+zxid is the number of a transaction; NO_ZXID stands for the time before the first one. An ephemeral
+znode is deleted when the session that owns it ends. A znode that no session owns is persistent; its
+owner is NO_SESSION.
 Source: ZooKeeper `DataTree`; rules ZK-01, ZK-08 and ZK-12 of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 """

@@ -50,8 +50,7 @@ def handle_offset_fetch(
     """Answer an OffsetFetch.
 
     `gate` returns the shard of a group, or the error that says why this broker does not serve it.
-    As in Kafka, a
-    request without groups gets no answer (docs/kafka/BEHAVIOUR.md 0.1).
+    As in Kafka, a request without groups gets no answer (docs/kafka/BEHAVIOUR.md 0.1).
     """
     if not request.groups:
         return

@@ -214,7 +214,7 @@ class TransactionMetadata:
         )
 
     def abort_fenced(self, producer_epoch: int) -> None:
-        """End the pending fence and adopt its epoch at once, so that the abort can be prepared."""
+        """End the pending fence and adopt its epoch now, so that the abort can be prepared."""
         self.pending_state = None
         self.producer_epoch = producer_epoch
         self.last_producer_epoch = NO_PRODUCER_EPOCH

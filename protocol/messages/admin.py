@@ -2,9 +2,8 @@
 
 In KRaft (Kafka's controller without ZooKeeper) an administrator may send requests to the
 controllers directly (KIP-919, `bootstrap.controllers`). A number after the name of a request is its
-API key. Between processes of
-this project, a struct is sent as an array of its fields (`array_like`); a request or an answer
-begins with the name of its struct (`tag`).
+API key. Between processes of this project, a struct is sent as an array of its fields
+(`array_like`); a request or an answer begins with the name of its struct (`tag`).
 Source: Kafka's message schemas.
 """
 

@@ -2,9 +2,9 @@
 
 The controller keeps the cluster's metadata in the log `__cluster_metadata-0`; brokers pull it with
 Fetch. The ISR is the set of a partition's in-sync replicas. The leader epoch counts a partition's
-elections, the partition epoch all its changes. A number after the name of a
-request is its API key. Between processes of this project, a struct is sent as an array of its
-fields (`array_like`); a request or an answer begins with the name of its struct (`tag`).
+elections, the partition epoch all its changes. A number after the name of a request is its API key.
+Between processes of this project, a struct is sent as an array of its fields (`array_like`); a
+request or an answer begins with the name of its struct (`tag`).
 Source: Kafka's message schemas.
 """
 

@@ -39,7 +39,7 @@ class ZooKeeperRegistration:
         self._host.spawn(self._register(), name="zookeeper-registration")
 
     def close(self, on_closed: Callable[[], None]) -> None:
-        """Close the session: the znode vanishes at once."""
+        """Close the session: the servers then delete the znode immediately."""
         self._is_closed = True
         if self._zk is None:
             on_closed()

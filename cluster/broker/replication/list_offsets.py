@@ -24,7 +24,7 @@ from protocol.messages.log import (
 from protocol.records.batch import records_of
 
 READ_BYTES = 1_048_576
-"""Bytes of batches that a search by time reads at once."""
+"""Bytes of batches that a search by time reads in one step."""
 
 
 def list_offsets(replicas: ReplicaManager, request: ListOffsetsRequest) -> ListOffsetsResponse:

@@ -7,7 +7,7 @@ to read. Must not know what a group is.
 Source: Kafka AbstractFetch, FetchCollector.
 DEVIATION: no fetch sessions; no OffsetsForLeaderEpoch validation after a change of leader (a
 truncated position shows as OFFSET_OUT_OF_RANGE); after a failed fetch a partition is skipped for
-`retry.backoff.ms`, where Kafka asks again at once.
+`retry.backoff.ms`, where Kafka asks again immediately.
 """
 
 from collections.abc import Callable
