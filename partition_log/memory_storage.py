@@ -47,11 +47,11 @@ class MemoryLogStorage(LogStorage):
         return self._batches[index].base_offset
 
     def append(self, batch: RecordBatch) -> None:
-        """Write `batch` after the last one, unflushed."""
+        """Write `batch` after the last one; it is not flushed yet."""
         self._batches.append(batch)
 
     def truncate(self, length: int) -> None:
-        """Keep the first `length` batches; the cut itself survives a power loss.
+        """Keep the first `length` batches. A power loss does not bring back the others.
 
         Raises: SimulationError if there are fewer than `length`.
         """
@@ -84,7 +84,7 @@ class MemoryLogStorage(LogStorage):
         self._flushed_length = len(self._batches)
 
     def write_back(self) -> None:
-        """Move the flush mark to the end, as the system's own writing does.
+        """Move the flush mark to the end, as when the operating system itself writes the data.
 
         In memory this is the same as `flush`, since neither has to wait for a disk.
         """

@@ -1,7 +1,8 @@
 """Compression of batches: Kafka's ids of codecs, and the interface of a set of codecs.
 
-The codecs themselves are libraries, which the cores must not import. The broker passes an object
-that implements `Codecs`.
+A codec is a compression algorithm. The codecs themselves are libraries. The coordinators and the
+log, which are free of I/O, must not import them; the broker passes an object that implements
+`Codecs`.
 Source: Kafka `CompressionType`.
 """
 

@@ -65,7 +65,7 @@ class BrokerConfig(
     offset_metadata_max_bytes: Annotated[int, Meta(ge=0)] = 4_096
     """Largest metadata of a commit; larger ones are answered with OFFSET_METADATA_TOO_LARGE."""
     offsets_load_buffer_size: Annotated[int, Meta(ge=1)] = 5_242_880
-    """Bytes of an offsets partition that a load reads at once."""
+    """Bytes of an offsets partition that a load reads in one step."""
     offsets_retention_minutes: Annotated[int, Meta(ge=1)] = 10_080
     """Time for which the offsets of an empty group are kept."""
     offsets_retention_check_interval_ms: PositiveMs = 600_000
@@ -131,7 +131,7 @@ class BrokerConfig(
     replica_fetch_wait_max_ms: Ms = 500
     """Longest time for which a leader holds a follower's fetch without new records."""
     replica_fetch_max_bytes: Annotated[int, Meta(ge=1)] = 1_048_576
-    """Bytes of a partition that a follower fetches at once."""
+    """Bytes of a partition that a follower fetches in one request."""
     replica_fetch_backoff_ms: Ms = 1_000
     """Pause of a follower after a failed fetch."""
     replica_socket_timeout_ms: PositiveMs = 30_000
@@ -258,7 +258,7 @@ class ConsumerConfig(
     fetch_min_bytes: Annotated[int, Meta(ge=1)] = 1
     """Bytes for which a broker holds a fetch, up to fetch.max.wait.ms."""
     max_partition_fetch_bytes: Annotated[int, Meta(ge=1)] = 1_048_576
-    """Bytes of a partition that are fetched at once."""
+    """Bytes of a partition that are fetched in one request."""
 
 
 class ProducerConfig(
@@ -334,7 +334,7 @@ class ZooKeeperConsumerConfig(
     offsets_commit_max_retries: Annotated[int, Meta(ge=0)] = 5
     """Retries of a failed periodic commit to Kafka."""
     fetch_message_max_bytes: Annotated[int, Meta(ge=1)] = 1_048_576
-    """Bytes of a partition that are fetched at once."""
+    """Bytes of a partition that are fetched in one request."""
     fetch_min_bytes: Annotated[int, Meta(ge=1)] = 1
     """Bytes for which a broker holds a fetch, up to fetch.wait.max.ms."""
     fetch_wait_max_ms: Ms = 100
@@ -403,9 +403,9 @@ class JavaSwitches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """On: the answer to a heartbeat waits until the high watermark has reached the end that the log
     of its `__consumer_offsets` partition had when the heartbeat came. The answer is
     COORDINATOR_NOT_AVAILABLE if this takes longer than offsets.commit.timeout.ms, and
-    NOT_COORDINATOR if the leadership is lost meanwhile. The session is restarted at once, and a
-    refusal is answered at once. Off: a heartbeat is answered from memory, even by a leader that is
-    cut off."""
+    NOT_COORDINATOR if the leadership is lost meanwhile. The session is restarted without this wait,
+    and a refusal is answered without it. Off: a heartbeat is answered from memory, even by a leader
+    that is cut off."""
     commits_apply_on_append: bool = False
     """On: a commit is appended even below min.insync.replicas, and counts once the high watermark
     has passed it, even after its timeout. The timeout is answered with COORDINATOR_NOT_AVAILABLE,

@@ -1,11 +1,11 @@
 """Registration, heartbeats, fencing and unfencing of brokers.
 
-BrokerControl decides from the metadata image and from the times of heartbeats. It returns a
-Decision: the response, and the records whose replay changes the image. It changes only the sessions
-in BrokerLiveness.
+BrokerControl decides from the metadata image (the controller's copy of the cluster's metadata) and
+from the times of heartbeats. It returns a Decision: the response, and the records whose replay
+changes the image. It changes only the sessions in BrokerLiveness.
 
 - Fenced broker: it is registered, but may lead no partition. It is in no ISR (in-sync replicas of a
-partition), except as the last member.
+  partition), except as the last member.
 - Active broker: neither fenced nor in a controlled shutdown (in which it stops in an orderly way).
 - Session: the time in which an unfenced broker must send its next heartbeat. It begins anew with
   each heartbeat.

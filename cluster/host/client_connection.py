@@ -1,8 +1,8 @@
 """The client's end of a connection: requests in flight, their timeouts and their outcomes.
 
 Owns the states connecting, open and closed, and gives each sent request exactly one outcome: an
-answer, Disconnected or RequestTimedOut. Must not know what carries the frames, nor other
-connections.
+answer, Disconnected or RequestTimedOut. It knows neither what carries the frames (messages between
+nodes) nor other connections.
 
 - Endpoint: holds all connections of one node, and calls `opened`, `answered`, `noticed` and
   `ended`.

@@ -1,10 +1,11 @@
 """Link rules: the effects of a fault on the frames between two nodes, in every runtime.
 
-A rule selects frames by the nodes between which they travel, by the connection's purpose and by the
-API, and names an effect. Rules act in the Host of the node that sends a frame. Rules that hold
-frames act in the receiver's Host, too: the frames that were already on their way wait there. The
-run sends the rules to the hosts over the control plane, which no fault touches. A connection is a
-TCP stream, so a held frame holds back all later frames of its connection.
+A rule selects frames (messages between nodes) by three things: the nodes between which they travel,
+the connection's purpose, and the API. A rule also has an effect. Rules act in the Host (the access
+to the network) of the node that sends a frame. Rules that hold frames act in the receiver's Host,
+too: the frames that were already on their way wait there. The run sends the rules to the hosts over
+the control plane (its own calls, apart from the nodes' network), which no fault touches. A
+connection is a TCP stream, so a held frame holds back all later frames of its connection.
 """
 
 import msgspec
@@ -29,7 +30,7 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True, tag="cut"):
-    """Holds every frame, as a broken cable does: opens hang, and no death of a process is seen.
+    """Holds every frame, as a broken cable does: no connection opens, and no death is seen.
 
     When the rule is withdrawn, held frames arrive in order. On a connection that one end has closed
     meanwhile only the close arrives.
@@ -51,7 +52,8 @@ class LoseResponses(msgspec.Struct, frozen=True, kw_only=True, tag="lose_respons
     """Resets a connection when the server has carried out a request, instead of the answer.
 
     Each incarnation of a server loses `count` responses. `errors` are names of Kafka's errors
-    ("NONE" is one). Only responses with one of them are lost; empty means that any response is.
+    ("NONE" is one of them). Only responses with one of these errors are lost; empty: with any
+    error.
     """
 
     count: int = 1

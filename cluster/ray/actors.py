@@ -2,9 +2,9 @@
 
 An actor is an object in a process of its own, which Ray starts and calls. The actors' behaviour is
 in `cluster.realtime.services`. A handle wraps each actor in typed calls, so that no other module
-needs Ray's ObjectRef, the future of a call. Ray restarts and retries nothing: restarts are acts of
-the runtime. Nodes exchange their messages over TCP. Only the driver's calls (the control plane) and
-copies of files go through the actors. The driver is the process that conducts the run.
+needs Ray's ObjectRef, the future of a call. Ray restarts and retries nothing: the runtime restarts
+nodes itself. Nodes exchange their messages over TCP. Only the driver's calls (the control plane)
+and copies of files go through the actors. The driver is the process that conducts the run.
 """
 
 import asyncio

@@ -45,7 +45,7 @@ def _describe(shard: Shard | ErrorCode, group_id: str) -> DescribedGroup:
     """Return the answer's entry for a group.
 
     A group that does not exist is Dead, without an error, as in Kafka. `protocol_data` is Kafka's
-    name of the protocol's name.
+    name for the field with the protocol's name.
     """
     if isinstance(shard, ErrorCode):
         return DescribedGroup(group_id=group_id, error_code=shard)
@@ -70,7 +70,7 @@ def _members(group: Group, protocol_name: str | None) -> tuple[DescribedGroupMem
 def _member(member: Member, protocol_name: str | None) -> DescribedGroupMember:
     """Return the answer's entry for a member.
 
-    If `protocol_name` is None, the entry has neither subscription nor assignment.
+    If `protocol_name` is None, subscription and assignment are empty in the entry.
     """
     return DescribedGroupMember(
         member_id=member.member_id,

@@ -1,5 +1,8 @@
 """States of a transactional id, under Kafka's names, and the table of legal transitions.
 
+A transactional id is the name of a producer, which it keeps over restarts. A transaction writes to
+partitions; its marker is the record that ends it in one of them (commit or abort).
+
 Source: Kafka `TransactionState`.
 """
 
@@ -24,7 +27,9 @@ class TransactionState(Enum):
     DEAD = "Dead"
     """The transactional id has expired; its tombstone is being written."""
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
-    """The producer is being fenced, so that its transaction can be aborted. Never stored."""
+    """The producer is being fenced (refused from now on), so that its transaction can be aborted.
+
+    The log never has this state."""
 
 
 STATE_IDS: dict[TransactionState, int] = {
@@ -60,4 +65,4 @@ VALID_PREVIOUS_STATES: dict[TransactionState, frozenset[TransactionState]] = {
 PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
 """States in which the end is decided and markers are missing."""
 EXPIRABLE = VALID_PREVIOUS_STATES[TransactionState.DEAD]
-"""States without a transaction under way, from which a transactional id may expire."""
+"""States without an open or decided transaction, from which a transactional id may expire."""

@@ -4,9 +4,9 @@ The broker passes in inputs, and carries out the Result of each. Inputs are requ
 appends, outcomes of markers, fired timers, blocks of producer ids, and tasks (loads and unloads;
 one at a time, in order).
 
-- Partition: of `__transaction_state`. Owned: loaded, and served by this broker. A load reads the
-partition's log into memory. The coordinator's epoch is the leader epoch of the partition, the
-number of its leadership.
+- Partition: a partition of `__transaction_state`. It is owned if it is loaded, and served by this
+  broker. A load reads the partition's log into memory. The coordinator's epoch is the leader epoch
+  of the partition, the number of its leadership.
 - Turn: the handling of one input; it builds the Result (replies, appends, markers, timers, trace).
 - Step: a change of one transactional id. It is appended with a purpose, which says how to continue.
 - Marker: the record that ends a transaction in one of its partitions.

@@ -1,5 +1,8 @@
 """Messages of KIP-848's consumer groups. Brokers refuse them, because the protocol is off here.
 
+KIP-848 is Kafka's newer rebalance protocol: the coordinator computes the assignment, and sends each
+member its part in the answer to a heartbeat.
+
 Source: Kafka's message schemas.
 """
 

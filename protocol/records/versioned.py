@@ -3,7 +3,7 @@
 A key or value consists of its version (two bytes, big-endian) and a body. For each kind of value, a
 table lists the fields and the versions that have them, as for messages (`protocol.wire.fields`). By
 this table, a ValueCodec writes and reads each version. To add a field or a version, change the
-table of the value.
+table of that kind of value.
 
 DEVIATION: the body is a MessagePack array of Kafka's fields in Kafka's order, instead of Kafka's
 own schema encoding. Fields, versions and which version is written are Kafka's.
@@ -54,7 +54,7 @@ class ValueCodec(typing.Generic[_S]):
     """Writes and reads the values of one kind of record.
 
     noun: name of the kind in errors.
-    struct: has every field of the table; a default for each field that some version lacks.
+    struct: has every field of the table, with a default for each field that some version lacks.
     readable, writable: the versions that can be read and written.
     """
 
@@ -161,9 +161,9 @@ def _layout(
 ) -> type[msgspec.Struct]:
     """Return a struct class with exactly the fields of one version, to decode its bodies.
 
-    Elements after the last known field are ignored: they are fields of a newer format, as Kafka's
-    tagged fields of version 4. A struct without a list of structs cannot be part of a cycle, so the
-    garbage collector need not visit it (`gc`).
+    Elements after the last known field are ignored: they are fields of a newer format, like Kafka's
+    tagged fields of version 4. A struct without a list of structs cannot be part of a cycle of
+    references, so the garbage collector need not visit it (`gc`).
     """
     present = [field for field in fields if field.is_in(version)]
     return msgspec.defstruct(

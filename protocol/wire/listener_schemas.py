@@ -2,8 +2,9 @@
 
 Simulated nodes use a single version of each of these APIs. `message_schemas` has the APIs of
 groups, of which nodes use several versions. In a field's definition, a number is the first version
-with the field, a second number the last one. `absent` is the value in an answer if this project's
-message lacks the field; `unused` drops a field of a request that has no effect here (see `fields`).
+with the field, and a second number is the last one. `absent` is the value in an answer if this
+project's message lacks the field. `unused` marks a field of a request that is read and dropped,
+because it has no effect here (see `fields`).
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
 """
 

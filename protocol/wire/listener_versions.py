@@ -1,8 +1,8 @@
 """The APIs and versions that a broker offers to Kafka clients, and its ApiVersions answer.
 
-The listener decodes and encodes every version that ApiVersions names. These are the versions of
-Kafka 3.9 below the first flexible version of each API, which has compact lengths and tagged fields
-(KIP-482): for ApiVersions, v0 to v2.
+The listener decodes and encodes every version that ApiVersions names. For each API these are the
+versions of Kafka 3.9 below the first flexible one, for example v0 to v2 of ApiVersions. (Flexible
+versions have compact lengths and tagged fields, KIP-482.)
 Versions that need message formats before v2 are left out.
 """
 
@@ -15,7 +15,7 @@ from protocol.wire import listener_schemas, message_schemas, transaction_schemas
 from protocol.wire.fields import ApiSchema
 
 OLDEST_ANSWERED_PRODUCE = 3
-"""Older versions of Produce have old message formats; they are answered UNSUPPORTED_VERSION.
+"""Older versions of Produce have old formats of batches; they are answered UNSUPPORTED_VERSION.
 
 As in Kafka 4, they are offered nevertheless: librdkafka before 2.11 takes a broker without Produce
 v0 for a broker of Kafka 0.9.

@@ -1,13 +1,13 @@
 """An administrator's requests, each retried as Kafka's AdminClient does.
 
 A request that any broker can answer goes to the least loaded one. A request for the controllers
-goes to them directly (KIP-919, `bootstrap.controllers`): if one answers NOT_CONTROLLER, or not at
-all, the next is tried.
+goes to one of them directly (KIP-919, `bootstrap.controllers`). If this one answers NOT_CONTROLLER,
+or not at all, the next one is tried.
 
 A request about several keys (groups, partitions, brokers) goes to the broker of each key:
 1. A key whose broker is unknown is looked up.
 2. Keys of one broker share a request.
-3. Each key is retried on its own, so that a group whose coordinator loads delays no other.
+3. Each key is retried on its own, so a group whose coordinator is loading delays no other group.
 4. An error that means "not here" sends the key back to step 1.
 The caller supplies the meaning of a request, and which of its errors are retriable.
 Source: Kafka KafkaAdminClient, ControllerNodeProvider, AdminApiDriver, AdminApiLookupStrategy,
@@ -97,8 +97,8 @@ class Ask(Generic[K, V, A]):
 class AdminDriver:
     """The requests of one administrative act, within `default.api.timeout.ms` (60 s) in all.
 
-    Units: `timeout_ms`, if given, replaces this limit. A single request then takes a third of
-    `timeout_ms` at most, so that after a silent broker there is time to ask another.
+    Units: `timeout_ms`, if given, replaces this limit. A single request then takes at most a third
+    of it, so that time is left to ask another broker after a silent one.
     """
 
     def __init__(self, host: Host, cluster: ClusterSpec, *, timeout_ms: int | None = None) -> None:

@@ -1,9 +1,9 @@
 """Administrative operations of a run, in the form that `Runtime.ask_as_admin` takes.
 
 Each operation is a function of the administrator's host and the cluster, and opens connections of
-its own. The plan of a run (the list of its faults) orders some of the operations as faults. A run
-is judged by the committed offsets at its end. They are read as a consumer reads them: from the
-coordinator that the brokers name, and only stable offsets.
+its own. The plan of a run (the list of its faults) contains some of the operations as faults: an
+order. The checks of a run need the committed offsets at its end. They are read as a consumer reads
+them: from the coordinator that the brokers name, and only stable offsets (of no open transaction).
 """
 
 from collections import Counter

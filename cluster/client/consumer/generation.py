@@ -1,7 +1,8 @@
 """A member's state and generation, and the only code that writes them.
 
-A generation is one round of the rebalance protocol, which ends with an assignment. The coordinator
-refuses a member's requests if they name an older generation.
+A generation is the number of a group's rebalance. A rebalance is one round of the protocol by which
+members join and get their partitions (the assignment). The coordinator refuses a member's requests
+if they name an older generation.
 
 Source: Kafka AbstractCoordinator.MemberState, AbstractCoordinator.Generation; docs/kafka,
 BEHAVIOUR 7.1.

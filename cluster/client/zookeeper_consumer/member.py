@@ -1,6 +1,7 @@
 """One consumer on ZooKeeper: its id and settings, its trace events, and reads that parts share.
 
-Ids such as ZK-25 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+A connector is one life of Kafka's old consumer, with a ZooKeeper session of its own. Ids such as
+ZK-25 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: Kafka 1.1 `ZookeeperConsumerConnector`.
 """
 
@@ -62,7 +63,7 @@ class ZooKeeperMember:
         )
 
     def trace_position(self, partition: TopicPartition, offset: int, cause: PositionCause) -> None:
-        """Record that this consumer takes a position."""
+        """Record that this consumer begins to read a partition at `offset`."""
         self.host.trace(
             TraceEvent(
                 kind=TraceKind.POSITION_RESET,

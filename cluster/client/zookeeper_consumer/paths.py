@@ -1,7 +1,8 @@
 """Paths and contents of the znodes of a consumer group on ZooKeeper.
 
-A registration is the znode of one consumer; its content says which topics the consumer reads, with
-how many streams. An owner is the znode that claims a partition for a consumer's stream.
+A znode is a node of ZooKeeper's tree. A registration is the znode of one consumer; its content says
+which topics the consumer reads, with how many streams (threads that process records). An owner is
+the znode that claims a partition for a consumer's stream.
 Source: Kafka 1.1 `ZKGroupDirs`, `ZkUtils`, `TopicCount`; docs/kafka/ZOOKEEPER_CONSUMER.md,
 section 2.
 """

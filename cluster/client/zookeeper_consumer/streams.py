@@ -1,9 +1,10 @@
 """Queues between fetchers and streams, and the iterator of a stream.
 
-Holds the records that were fetched and not yet processed (ZK-34), and two offsets of each
-partition: the next to fetch, and the next to process. The offset to process moves before the
-application gets the record (ZK-35). Ids such as ZK-34 name rules in
-docs/kafka/ZOOKEEPER_CONSUMER.md.
+A stream is a thread of the application that processes records; fetchers put chunks (ranges of
+records of one partition) into its queue. The module holds the records that were fetched and not yet
+processed (ZK-34), and two offsets of each partition: the next to fetch, and the next to process.
+The offset to process moves before the application gets the record (ZK-35). Ids such as ZK-34 name
+rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: Kafka 1.1 `PartitionTopicInfo`, `FetchedDataChunk`, `ConsumerIterator`.
 """
 
