@@ -2,7 +2,7 @@
 
 Reading order:
 - `host`: the Host, which is all that a node may use (clock, randomness, timers, connections,
-storage, trace), and its connections;
+  storage, trace), and its connections;
 - `links`: the effects of faults on messages;
 - the nodes: `controller`, `broker`, `client`, `zookeeper` (the ensemble that Kafka's old consumer
   uses);

@@ -2,15 +2,15 @@
 
 The runtimes `virtual` (one process, simulated time), `local` (one process, real time) and `ray`
 (many processes) implement it. An experiment is a coroutine that awaits only methods of its Runtime.
-In virtual time it runs on the virtual loop, otherwise on an asyncio loop. A Runtime knows no plan,
-no fault and no verdict: it only offers the single steps.
+In virtual time (the run's simulated clock) it runs on the virtual loop, otherwise on an asyncio
+loop. A Runtime knows no plan, no fault and no verdict: it only offers the single steps.
 
 - Driver: the process that conducts the run; it traces the run's own events.
 - Incarnation: one life of a node, counted from 0; a restart begins a new one.
 - Steady state: every group is Stable with all its members. The plan (the list of faults) begins
   after the cluster has reached it.
 - Link rule: the effect of a fault on frames (messages) between two nodes, for instance a cut or a
-delay.
+  delay.
 """
 
 from abc import ABC, abstractmethod

@@ -6,7 +6,7 @@ each input.
 
 - Turn: the handling of one input; handlers add to its Result.
 - Offsets partition: a partition of `__consumer_offsets`; the broker that leads it coordinates its
-groups. A load reads its log into memory, an unload drops the groups from memory.
+  groups. A load reads its log into memory, an unload drops the groups from memory.
 - Shard: the groups of one offsets partition that this broker owns (has loaded).
 - Leader epoch: the number of a partition's leadership; each election increases it.
 - High watermark: the offset below which every in-sync replica has the records.

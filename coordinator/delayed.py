@@ -5,12 +5,13 @@ whose key is in use replaces the earlier timer. `timer_handlers` says what happe
 fires. Kafka keeps the same operations in two purgatories, its lists of delayed operations.
 
 - Turn: the handling of one input; timers and trace rows go through it.
+- Generation: the number of a group's rebalance; a rebalance gives the members new partitions.
 - Join phase: the time in the state PreparingRebalance, in which members send JoinGroup. The value
-of `group.delayed_join` says when the phase may complete: DelayedJoin when every member has joined,
-InitialDelayedJoin only after a delay.
+  of `group.delayed_join` says when the phase may complete: DelayedJoin when every member has
+  joined, InitialDelayedJoin only after a delay.
 - Parked: of a request, kept without an answer; of a member, having a parked request.
 - Pending member id: an id that a client got with the error MEMBER_ID_REQUIRED and that no member
-uses yet.
+  uses yet.
 Source: Kafka `DelayedJoin`, `DelayedSync`, `DelayedHeartbeat`; docs/kafka/BEHAVIOUR.md 3.
 """
 

@@ -5,11 +5,11 @@ request, timer or log.
 
 Terms:
 - Rebalance: members send JoinGroup (the join phase), a new generation begins, then members send
-SyncGroup and get their partitions (the sync phase).
+  SyncGroup and get their partitions (the sync phase).
 - Generation: the number of the rebalance; members name it in their requests.
 - Protocol: a way to assign partitions, with a name; members list those that they support.
 - Static member: a member with a configured `group.instance.id`, which keeps its place through a
-restart. The restarted client gets a new member id.
+  restart. The restarted client gets a new member id.
 - Parked: a request whose answer is not due yet. Of it, the group keeps only what the answer needs.
 Source: Kafka `GroupMetadata` (scala); docs/kafka/BEHAVIOUR.md 4.
 """

@@ -6,8 +6,8 @@ InvariantViolation with the evidence.
 - Shard: the groups of one partition of `__consumer_offsets` that this broker owns (has loaded).
 - Parked: of a JoinGroup (`awaiting_join`) or SyncGroup (`awaiting_sync`), kept without an answer.
 - Held: of an answer, waiting for the high watermark, as in Kafka's Java coordinator. The high
-watermark is the offset below which every in-sync replica has the records. The key of a held answer
-is also the key of the timer that bounds the wait.
+  watermark is the offset below which every in-sync replica has the records. The key of a held
+  answer is also the key of the timer that bounds the wait.
 - Pending member id: an id that a client got with MEMBER_ID_REQUIRED and that no member uses yet.
 - Marker: the record that ends a producer's transaction; until then its offsets wait in the group.
 - Timers and appends come as mappings: the key or id, to the data of what continues at its end.

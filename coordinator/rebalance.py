@@ -11,10 +11,10 @@ of one input).
 - Generation: the number of the rebalance; members name it in their requests.
 - Parked: of a JoinGroup or SyncGroup, kept without an answer.
 - `group.delayed_join`: what may complete the join phase. DelayedJoin: the last JoinGroup or the
-timer. InitialDelayedJoin, for a group that was Empty: the timer only. None: nothing.
+  timer. InitialDelayedJoin, for a group that was Empty: the timer only. None: nothing.
 - Pending member id: an id that a client got with MEMBER_ID_REQUIRED and that no member uses yet.
 - Static member: a member with a configured `group.instance.id`; it keeps its place when it
-restarts.
+  restarts.
 Source: Kafka `prepareRebalance`, `tryCompleteJoin`, `onCompleteJoin`,
 `removeMemberAndUpdateGroup`; docs/kafka/BEHAVIOUR.md 2.2.3, 2.5, 3.2.
 """

@@ -3,7 +3,7 @@
 The leader epoch is the number of a partition's leadership. After an election, the follower's log
 may have records that the new leader lacks. Fetches themselves make both logs equal (KIP-595):
 1. The follower's Fetch names its log end offset (that of the next record) and the epoch of its last
-batch.
+   batch.
 2. The leader finds the offset where this epoch ends in the leader's log. If the follower's log ends
    later, the leader answers with the epoch and this offset (the diverging epoch), without records.
 3. The follower truncates its log to this offset, and fetches again.

@@ -11,11 +11,11 @@ So a leader that is cut off from the controller cannot commit records alone: it 
 ISR.
 
 - Committed ISR: the one that the controller has stored. The word has a second meaning: to commit a
-record is to raise the high watermark above it.
+  record is to raise the high watermark above it.
 - Caught up: a follower that has lately had all records of its leader (`follower_state`).
 - Eligible broker: a broker that may join an ISR. It is registered with the controller, sends it
-heartbeats (otherwise it is fenced), and is not shutting down. Its broker epoch is the number of its
-registration, which each restart increases.
+  heartbeats (otherwise it is fenced), and is not shutting down. Its broker epoch is the number of
+  its registration, which each restart increases.
 - `min_insync_check`: Kafka's check of min.insync.replicas, which an experiment may switch off to
   show what it prevents.
 Source: docs/kafka/BEHAVIOUR.md 6.1, Kafka `Partition.PartitionState`, KIP-497.

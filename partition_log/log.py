@@ -37,7 +37,7 @@ class PartitionLog:
     Attributes that the owner may set:
     - `flush_interval_messages`: Kafka's flush.messages; None: an append never flushes;
     - `is_compacted`: True if the topic is compacted; this may change while the log is open. The
-    batches that `append_as_follower` receives may then have holes between them.
+      batches that `append_as_follower` receives may then have holes between them.
     """
 
     __slots__ = (

@@ -1,11 +1,11 @@
 """Settings and results of a replica (`replica.Partition`), as plain values.
 
-The broker acts on a result: it sends a proposed AlterPartition, completes the requests that waited
-for a new high watermark, and writes the trace events. The ISR is the set of in-sync replicas; a
-leader proposes a change of it to the controller with AlterPartition. The high watermark is the
-offset below which all of them have the records. Results of appends and fetches are msgspec Structs
-instead of dataclasses: they are built thousands of times a second, and building a frozen dataclass
-takes ten times as long.
+The ISR is the set of in-sync replicas; a leader proposes a change of it to the controller with the
+request AlterPartition. The high watermark is the offset below which all in-sync replicas have the
+records. The leader epoch is the number of a partition's leadership. The broker acts on a result: it
+sends a proposed AlterPartition, completes the requests that waited for a new high watermark, and
+writes the trace events. Results of appends and fetches are msgspec Structs instead of dataclasses:
+they are built thousands of times a second, and building a frozen dataclass takes ten times as long.
 """
 
 from dataclasses import dataclass

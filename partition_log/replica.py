@@ -2,9 +2,9 @@
 
 Terms:
 - Leader epoch: the number of the partition's leadership; each election increases it. Partition
-epoch: the number of the last change of the partition's leader, replicas or ISR.
+  epoch: the number of the last change of the partition's leader, replicas or ISR.
 - ISR: the in-sync replicas. High watermark: the offset below which all of them have the records,
-which are committed then. Log end offset: the offset that the next record will get.
+  which are committed then. Log end offset: the offset that the next record will get.
 - AlterPartition: the request by which a leader proposes a new ISR to the controller.
 - Transaction marker: the record that ends a producer's transaction in a partition.
 

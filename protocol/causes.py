@@ -5,7 +5,8 @@ The column `cause_text` has a sentence for people, which no program reads. In so
 cause is a name instead (a fault id, the purpose of a connection, a broker, a checker, an error);
 `trace_schema` lists these kinds. Words in capitals in a docstring, such as MEMBER_REMOVED, are
 kinds of rows. The driver is the process that conducts a run. A generation is the number of a
-group's rebalance.
+group's rebalance. A static member is one with a configured `group.instance.id`, which keeps its
+place through a restart. A broker is fenced when its heartbeats to the controller have stopped.
 """
 
 from enum import StrEnum

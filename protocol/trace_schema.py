@@ -3,7 +3,7 @@
 The trace is the run's recording: one row for each event. Its rows have common columns, and
 `detail`, a JSON object with fields of its own in each kind of row. `TRACE_SECTIONS` is the table of
 kinds. `nonconformity` checks a row against the table, the reference page prints the table, and
-`pipeline` takes the types of details from it.
+`pipeline` takes the types of details from it. A znode is a node of ZooKeeper's tree.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A broker: replicas of partitions, coordinators, and the metadata that both depend on.
+"""A broker: replicas of partitions, coordinators, and the metadata on which these depend.
 
 Requests: `api` passes each to the metadata cache, the replica manager or a coordinator.
 Metadata: `control` fetches it from the controller and gives it to the cache, then the replica

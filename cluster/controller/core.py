@@ -4,11 +4,12 @@ The controller decides about the cluster's metadata: its brokers, topics, partit
 in-sync replicas (ISR).
 
 - Image: the metadata as of the end of the metadata log.
+- Incarnation: one life of the controller's node, from a start to its end.
 - Decision: records that change the image, the response to send after they are written, and a reason
-for the trace.
+  for the trace.
 - Result: what the caller has to do: replies, timers and trace rows.
 - Stale broker: its heartbeats have stopped and its session has ended. It gets fenced: it loses its
-leaderships.
+  leaderships.
 
 The hard state is the metadata log, to which the records of decisions are appended. Only the replay
 of records changes the image, so a standby (another controller) that replays the same log can take

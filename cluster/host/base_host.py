@@ -339,7 +339,7 @@ class BaseHost(Host):
 
         1. Tasks whose next step was ready take it. Then timers that came due fire.
         2. Tasks that these timers wake take their step. Here a member still acts on its old
-        beliefs, for example that it is in the group.
+           beliefs, for example that it is in the group.
         3. Only then the frames that waited are delivered, and the node learns what it missed.
         """
         backlog = self._backlog
@@ -411,9 +411,9 @@ class BaseHost(Host):
         """Return two groups of frames for the case that the process is killed now (`kill -9`).
 
         1. Frames that the kernel sends for the dead process: a reset to each peer, and a close for
-        each accepted connection whose client does not yet know which incarnation accepted it.
+           each accepted connection whose client does not yet know which incarnation accepted it.
         2. Frames that have reached the process, which will never read them. They must be answered
-        like frames to a dead process.
+           like frames to a dead process.
         """
         resets = tuple(
             ResetFrame(source=self.name, destination=peer, source_incarnation=self.incarnation)

@@ -9,20 +9,21 @@ the random streams.
 
 How a host uses its gate:
 1. It makes a gate when it gets rules. It drops the gate again when no rule concerns the host and no
-frame waits. Without a gate, frames go straight between endpoint and network, so a host without
-rules pays only one test per frame.
+   frame waits. Without a gate, frames go straight between endpoint and network, so a host without
+   rules pays only one test per frame.
 2. It passes every frame of the endpoint to `send`, and every frame that arrived to `receive`.
 3. If a TCP link breaks, the host learns of the death of a peer's process without a ResetFrame. It
-then calls the gate's `peer_lost` instead of the endpoint's, because a cut hides a death.
+   then calls the gate's `peer_lost` instead of the endpoint's, because a cut hides a death.
 4. It calls `set_rules` to replace all rules. Frames that the new rules no longer hold leave in a
    later call of the loop (`after(0)`), so the gate calls the node only after `set_rules` has
    returned. The frames to be delivered leave first, then those to be sent, each in the order of
    arrival.
 5. When the incarnation is over, the host drops the gate, and the frames in it are lost, like the
-send buffers of a killed process. `transmit` and `deliver` then do nothing. The host also sends a
-ResetFrame to each of `peers_with_waiting_frames`, even if its endpoint has no connection with the
-peer. It ends each of the `half_open` connections separately: their clients do not yet know which
-incarnation of the server accepted them, so the ResetFrame of an incarnation would not end them.
+   send buffers of a killed process. `transmit` and `deliver` then do nothing. The host also sends a
+   ResetFrame to each of `peers_with_waiting_frames`, even if its endpoint has no connection with
+   the peer. It ends each of the `half_open` connections separately: their clients do not yet know
+   which incarnation of the server accepted them, so the ResetFrame of an incarnation would not end
+   them.
 
 A connection is a TCP stream: if a frame waits, all later frames of the same connection and
 direction wait, even if no rule selects them. If a connection is closed while a cut holds its

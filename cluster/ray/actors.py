@@ -69,7 +69,7 @@ LOOPBACK = "127.0.0.1"
 REACH_ATTEMPTS = 3
 """Number of attempts to connect to a cluster's head."""
 REACH_TIMEOUT_S = 5.0
-"""Limit of one such attempt."""
+"""Time limit of one attempt to connect to a cluster's head."""
 OBJECT_STORE_BYTES = 128 * 1024 * 1024
 """Size of a local Ray's object store. Ray's default is a third of the memory, but no large object
 goes through the store."""
@@ -428,7 +428,7 @@ class AgentHandle(_ActorHandle):
         await self._result(self._actor.remove_disk.remote(node), timeout_s)
 
     async def send_signal(self, process: ProcessRef, signal_number: signal.Signals) -> None:
-        """Send any other signal."""
+        """Send a signal; for SIGKILL and SIGSTOP there are `kill` and `stop`, which also wait."""
         await self._result(self._actor.send_signal.remote(process, int(signal_number)), 10.0)
 
     async def wait_gone(

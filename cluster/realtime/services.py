@@ -253,7 +253,7 @@ class AgentService:
         await machine_processes.stop(process, timeout_s)
 
     async def send_signal(self, process: ProcessRef, signal_number: int) -> None:
-        """Send any other signal."""
+        """Send a signal; for SIGKILL and SIGSTOP there are `kill` and `stop`, which also wait."""
         machine_processes.send_signal(process, signal.Signals(signal_number))
 
     async def wait_gone(

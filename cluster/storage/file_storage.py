@@ -5,6 +5,7 @@
 - Flush mark: the byte position in a log up to which a power loss keeps the log. It is stored in a
   file of its own (`flush_marks`).
 - Recovery (`LogRecovery`): the report of what was cut off a log, and why.
+- Incarnation: one life of the broker's process; each restart begins a new one.
 - Cleaning: log compaction. It replaces the oldest batches by fewer or shorter ones.
 
 `append` writes to the page cache (the operating system's memory) before it returns. So `kill -9`

@@ -25,7 +25,7 @@ class Ensemble:
 
     @property
     def peers(self) -> tuple[ServerId, ...]:
-        """The other servers."""
+        """All servers but this one."""
         return tuple(server for server in self.servers if server != self.server_id)
 
     @property

@@ -69,7 +69,7 @@ class ZooKeeperNode:
         self._busy_until_us = 0
         """In virtual time, the time at which all requests so far will have been carried out."""
         self._electors: dict[ServerId, Connection] = {}
-        """Connections on which this server asks the others for their votes."""
+        """Connections on which this server asks other servers for their votes."""
 
     @property
     def core(self) -> ServerCore:

@@ -80,7 +80,7 @@ class ServerCore:
         self._ensemble = ensemble
         self._log = log
         self.database = ZooKeeperDatabase(ensemble.initial)
-        """The database after the committed transactions; read-only for others."""
+        """The database after the committed transactions; other classes may only read it."""
         self._clients = ClientRequests(ensemble, self.database, first_request_number)
         self._role: Leading | Following | None = None
         """None while the server looks for a leader."""
@@ -124,7 +124,7 @@ class ServerCore:
 
     @property
     def log(self) -> TxnLog:
-        """The server's log; read-only for others."""
+        """The server's log; other classes may only read it."""
         return self._log
 
     # -- inputs ----------------------------------------------------------------------------------

@@ -6,14 +6,14 @@ members (KIP-345), v8 the client's reason (KIP-800), v9 lets the leader skip the
 (KIP-814).
 
 - Turn: the handling of one input. Handlers change groups directly, and add replies, timers and
-trace rows to the turn's result.
+  trace rows to the turn's result.
 - Shard: the groups of one partition of `__consumer_offsets`, while this broker coordinates them.
 - Join phase: the first half of a rebalance, in which every member sends JoinGroup. Its end begins a
-new generation, whose number members name in later requests.
+  new generation, whose number members name in later requests.
 - Parked: kept without an answer; a JoinGroup is parked until the join phase ends.
 - Pending member id: an id that a client got with MEMBER_ID_REQUIRED and that no member uses yet.
 - Static member: one with a configured `group.instance.id`, which keeps its place when it restarts.
-A dynamic member has none.
+  A dynamic member has none.
 - Protocol: a way to assign partitions; each member lists the protocols that it supports.
 Source: Kafka `GroupCoordinator.handleJoinGroup`, `doNewMemberJoinGroup`,
 `doCurrentMemberJoinGroup`, `addMemberAndRebalance`; docs/kafka/BEHAVIOUR.md 2.2.

@@ -12,7 +12,7 @@ only an open transaction makes an offset unstable.
 - Turn: the handling of one input; replies go through it. `turn.java` has the switches.
 - Shard: the groups of one partition of `__consumer_offsets`, while this broker coordinates them.
 - Held: of a part of an answer, waiting for the high watermark (below it, every in-sync replica has
-the records: they are committed).
+  the records: they are committed).
 Source: Kafka `GroupCoordinator.handleFetchOffsets`, `GroupMetadataManager.getOffsets`, Java
 `GroupCoordinatorService.fetchOffsets`, `OffsetMetadataManager.fetchOffsets`;
 docs/kafka/BEHAVIOUR.md 2.7.

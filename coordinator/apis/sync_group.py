@@ -7,11 +7,11 @@ is Stable.
 
 - Parked: kept without an answer.
 - Turn: the handling of one input; replies and appends go through it. `turn.append` gets records,
-and a value that says how to continue when the append completes (`AssignmentAppend`). `turn.java`
-has switches for the ways in which Kafka's Java coordinator differs, for example in its errors.
+  and a value that says how to continue when the append completes (`AssignmentAppend`). `turn.java`
+  has switches for the ways in which Kafka's Java coordinator differs, for example in its errors.
 - Shard: the groups of one partition of `__consumer_offsets`, while this broker coordinates them.
 - Pending sync member: a member that has sent no SyncGroup in this generation (since the last
-rebalance). The sync timer bounds the wait for these members.
+  rebalance). The sync timer bounds the wait for these members.
 
 Source: Kafka `GroupCoordinator.handleSyncGroup`, `validateSyncGroup`, `doSyncGroup`;
 docs/kafka/BEHAVIOUR.md 2.3.

@@ -7,12 +7,12 @@ A commit takes four steps:
 2. The offsets are appended to the log, and kept in memory as pending.
 3. The client is answered. Readers still see the offsets from before.
 4. The producer ends the transaction. The transaction coordinator has a marker written to the log, a
-record that ends the transaction. A commit marker makes the pending offsets the committed ones; an
-abort marker drops them.
+   record that ends the transaction. A commit marker makes the pending offsets the committed ones;
+   an abort marker drops them.
 
 - Turn: the handling of one input; replies, verifications and appends go through it. `turn.java` has
-switches for the ways in which Kafka's Java coordinator differs. `turn.guards` says which of Kafka's
-checks an experiment has switched off.
+  switches for the ways in which Kafka's Java coordinator differs. `turn.guards` says which of
+  Kafka's checks an experiment has switched off.
 - Shard: the groups of one partition of `__consumer_offsets`, while this broker coordinates them.
 - `append.is_too_large`: maps every partition of the request to True if the partition's metadata is
   too large to be stored; `append.values` has the other partitions.

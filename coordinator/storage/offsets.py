@@ -4,10 +4,10 @@ A commit of a partition's offset is in one of four places:
 - committed: the log has acknowledged it; a fetch returns it.
 - pending (as in Kafka's Scala coordinator, [S]): its append is in flight.
 - written (as in Kafka's Java coordinator, [J], with the switch `commits_apply_on_append`): the log
-has it, but above the high watermark: not every in-sync replica has it. A stable fetch (one that
-refuses unfinished commits) returns it; the answer waits for the high watermark.
+  has it, but above the high watermark: not every in-sync replica has it. A stable fetch (one that
+  refuses unfinished commits) returns it; the answer waits for the high watermark.
 - transactional: part of a producer's open transaction. It counts once a marker (the record that
-ends the transaction) commits the transaction.
+  ends the transaction) commits the transaction.
 
 Committed and transactional offsets are hard state: a load rebuilds them from the log. A method's
 name tells which place the method changes: `append_...` the pending offsets, `write_...` the written

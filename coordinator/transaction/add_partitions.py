@@ -11,7 +11,7 @@ that partition (KIP-890).
 - PREPARED: the states in which the end of the transaction is decided, and its markers (the records
   that end it in each partition) are being written.
 - CollectedAnswer: an unfinished answer; it is sent once it has a result of every transaction that
-the request names.
+  the request names.
 Source: Kafka `TransactionCoordinator.handleAddPartitionsToTransaction`,
 `handleVerifyPartitionsInTransaction`, `KafkaApis.handleAddOffsetsToTxnRequest`.
 """

@@ -2,7 +2,7 @@
 
 The end of a transaction takes three steps:
 1. The decision, PrepareCommit or PrepareAbort, is appended to the log. From then on it is final,
-even if this broker fails.
+   even if this broker fails.
 2. The client is answered.
 3. Markers are written to all partitions of the transaction (`markers`).
 

@@ -3,12 +3,12 @@
 In a transaction, a producer's writes count together, once it commits. Here the writes are committed
 offsets:
 1. A producer gets an id and an epoch from its transaction coordinator (InitProducerId). The
-coordinator raises the epoch for each new producer with the same transactional id.
+   coordinator raises the epoch for each new producer with the same transactional id.
 2. It adds a partition of `__consumer_offsets` to its transaction (AddOffsetsToTxn).
 3. It commits offsets at the group coordinator (TxnOffsetCommit).
 4. It ends the transaction (EndTxn).
 5. The transaction coordinator sends markers, the records that end the transaction, to the leaders
-of the partitions (WriteTxnMarkers).
+   of the partitions (WriteTxnMarkers).
 Shapes are those of the newest version; AddPartitionsToTxn below v4 has exactly one transaction. A
 number after the name of a request is its API key; versions in use are written as v0-v5. Between
 processes of this project, a struct is sent as an array of its fields (`array_like`); a request or

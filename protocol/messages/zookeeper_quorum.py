@@ -4,7 +4,7 @@ The servers elect one of them as leader; each leadership has a number, the epoch
 all writes: it proposes each as a transaction, and commits it when a majority has logged it. A
 learner is a server that follows a leader, or is about to. It opens one connection to the leader:
 1. It sends the newest epoch that it has accepted (FollowerInfo), and accepts the leader's epoch
-(AckEpoch).
+   (AckEpoch).
 2. It gets the transactions that its log lacks, and confirms them (AckNewLeader).
 3. It gets every proposal and commit as a notice, in order, and acknowledges proposals (Ack).
 Votes have connections of their own.

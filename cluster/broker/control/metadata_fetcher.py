@@ -5,7 +5,7 @@ new records. So a delta arrives as soon as the controller has decided it, and th
 immediately. A delta takes effect in two steps:
 1. It is applied to the cache, the broker's copy of the metadata. This takes no time.
 2. It is published: applied to the replicas and the coordinators of this broker. In virtual time
-(the run's simulated clock) this takes the modelled time of `cluster.costs`.
+   (the run's simulated clock) this takes the modelled time of `cluster.costs`.
 Source: KRaft's `KafkaRaftClient` as observer, `MetadataLoader`, `BrokerMetadataPublisher`.
 DEVIATION: a broker keeps no copy of the metadata log. It reads the log from offset 0 when it
 starts.

@@ -2,7 +2,7 @@
 
 1. The broker registers. It is fenced at first: a fenced broker can lead no partition.
 2. The broker has caught up when it has read the metadata log (the controller's record of all
-changes) up to its own registration. The controller then unfences it.
+   changes) up to its own registration. The controller then unfences it.
 3. If the broker's heartbeats stop for the length of a session, the controller fences it again.
 
 A broker that cannot reach the controller keeps serving clients and repeats its requests. In a
@@ -140,7 +140,7 @@ class BrokerHeartbeats:
             await self._pause(pause_us)
 
     def begin_controlled_shutdown(self, on_shut_down: Callable[[], None]) -> None:
-        """Request a controlled shutdown in all further heartbeats.
+        """Request a controlled shutdown in all heartbeats from now on.
 
         `on_shut_down` is called once the controller agrees. If the broker is not RUNNING, it leads
         no partition and needs no permission: `on_shut_down` is called before this returns.

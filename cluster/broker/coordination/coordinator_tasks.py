@@ -179,7 +179,7 @@ class CoordinatorTasks:
 
         1. The coordinator accepts the load, or ignores it if it is outdated or repeated.
         2. The log is read in turns. Meanwhile requests for the partition's groups are answered with
-        COORDINATOR_LOAD_IN_PROGRESS.
+           COORDINATOR_LOAD_IN_PROGRESS.
         3. The coordinator makes the groups, and serves the partition.
         """
         host = self._host

@@ -5,7 +5,7 @@ There are three ways:
    the number of records.
 2. `log.flush.interval.ms`: a scheduler flushes; it is off by default, as in Kafka.
 3. The operating system's kernel writes back records that the first two ways have not flushed. The
-cluster's StorageModel stands for the kernel, in virtual time and on real nodes.
+   cluster's StorageModel stands for the kernel, in virtual time and on real nodes.
 Unflushed records are lost if the machine loses power. The flush mark (`flushed_length`) is the
 number of a log's batches that would survive. The recovery point is the offset up to which Kafka
 itself has flushed a log, by the first two ways.

@@ -5,10 +5,10 @@ broker follows from there, and passes the answers to the Partitions. A Fetch is 
 source holds it until there are records, or a time has passed.
 
 - Position: the part of a request that is about one partition, mainly fetch offset and leader epoch
-(the number of the partition's leadership).
+  (the number of the partition's leadership).
 - News: the answer for a partition has news if it has records, an error, a diverging epoch (the
-follower must truncate its log) or another high watermark (below it, every in-sync replica has the
-records).
+  follower must truncate its log) or another high watermark (below it, every in-sync replica has the
+  records).
 Source: Kafka `ReplicaFetcherThread`, `AbstractFetcherThread`, `ReplicaFetcherManager`
 (num.replica.fetchers 1).
 DEVIATION: each request names all partitions; there are no fetch sessions.
@@ -126,7 +126,7 @@ class ReplicaFetcher:
             _wake(self._wakeup)
 
     def remove(self, partition: TopicPartition) -> None:
-        """Leave `partition` out of all further requests."""
+        """Leave `partition` out of all later requests."""
         partitions = self._topics.get(partition.topic)
         if partitions is not None and partitions.pop(partition.partition, None) is not None:
             self._ask_anew(partition.topic)

@@ -4,10 +4,10 @@ Owns the application's side of a rebalance: partitions are revoked and assigned 
 `GroupSubscriber` also does the leader's work: it computes the assignment of every member.
 
 - Rebalance: every member sends JoinGroup, then SyncGroup, and gets new partitions. A generation is
-its number, with the member's id. A member is in one from the answer to its JoinGroup until it
-leaves or is removed. A reset makes the member forget its generation.
+  its number, with the member's id. A member is in one from the answer to its JoinGroup until it
+  leaves or is removed. A reset makes the member forget its generation.
 - `membership` sends JoinGroup and SyncGroup. `membership.join` is one future for both; its value is
-the bytes of the assignment.
+  the bytes of the assignment.
 - Eager protocol: a member releases all its partitions before it joins a rebalance.
 - Wakeup: an object that ends the wait of a poll.
 Source: Kafka ConsumerCoordinator; docs/kafka, BEHAVIOUR 7.3, 7.6, 7.7.
@@ -283,8 +283,9 @@ class ConsumerCoordinator:
         member = membership.member
         membership.take_join()
         if not member.has_generation or member.state is not MemberState.STABLE:
-            # 1. The join completed. 2. An answer to a heartbeat reset the generation. 3. Only now
-            # poll takes the result of the join.
+            # 1. The join completed.
+            # 2. An answer to a heartbeat reset the generation.
+            # 3. Only now poll takes the result of the join.
             membership.reset_and_rejoin(
                 StateReason(
                     cause=MemberStateCause.RESET_WHILE_JOINING,

@@ -5,9 +5,9 @@ the caller chooses the offsets. Each outcome is traced once per partition. An at
 left the client is traced as COMMIT_FAILED, too.
 
 - Generation: the number of a group's rebalance, with the member's id. `sent` is the one that a
-request carried; the member's own may have changed since.
+  request carried; the member's own may have changed since.
 - Position: an offset, and the leader epoch (number of the partition's leadership) of the record
-before it.
+  before it.
 - Lookup: asks a broker for the coordinator of the group.
 Source: Kafka ConsumerCoordinator; docs/kafka, BEHAVIOUR 7.5.
 """
@@ -216,9 +216,9 @@ class OffsetCommits:
                 membership.request_rejoin("offset commit failed since group is already rebalancing")
                 return RebalanceInProgressError()
             case ErrorCode.UNKNOWN_MEMBER_ID | ErrorCode.ILLEGAL_GENERATION:
-                # 1. The member has left the generation that the commit carried, and is joining
-                # again: a reset would disturb this join. 2. In any other state Kafka resets, even
-                # if the generation has changed.
+                # If the member is joining again, it has left the generation that the commit
+                # carried. A reset would disturb this join. In any other state Kafka resets, even if
+                # the generation has changed.
                 if member.generation != sent and is_preparing:
                     return RebalanceInProgressError()
                 # After ILLEGAL_GENERATION the coordinator still knows the member's id.

@@ -8,7 +8,7 @@ notifications during a rebalance cause only one further rebalance (ZK-30).
 - Rebalance: the consumer releases its partitions, reads the group, computes its share and claims
   it.
 - Registration: the znode (named data in ZooKeeper) of a consumer, by which other members count it.
-It is ephemeral: it vanishes with the consumer's session.
+  It is ephemeral: it vanishes with the consumer's session.
 - Stream: an application reads its records from streams. Fetchers put chunks (ranges of records)
   into the queue of a stream.
 

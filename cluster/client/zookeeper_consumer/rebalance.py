@@ -191,8 +191,9 @@ class Rebalancer:
             offset=member.zk.last_zxid,
         )
         # R8. As in Kafka, the offsets are read before the claim, which allows a race (ZK-44):
-        # 1. This consumer reads the offset. 2. The old owner commits a later offset, and releases
-        # the partition. 3. This consumer claims the partition, and begins at the older offset.
+        # 1. This consumer reads the offset.
+        # 2. The old owner commits a later offset, and releases the partition.
+        # 3. This consumer claims the partition, and begins at the older offset.
         offsets = await self._offsets.fetch(tuple(assigned))
         if self._is_shutting_down():
             return False
