@@ -55,7 +55,7 @@ class Compaction:
 
     first_dirty_offset: end of the last cleaning; the batches below it have one record per key.
     end_offset: at most the log's last stable offset, the start of the first open transaction, which
-    may yet abort.
+        may yet abort.
     now_ms: milliseconds since the epoch; tombstones and markers with an earlier horizon are
         removed.
     codecs: decompress and compress the batches.

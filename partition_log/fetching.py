@@ -53,7 +53,7 @@ def read_for_fetch(
     """Return the batches for a Fetch, or OFFSET_OUT_OF_RANGE.
 
     up_to: end (exclusive) of what may be read: for a consumer the high watermark, below which every
-    in-sync replica has the records.
+        in-sync replica has the records.
     max_bytes: number of bytes that the answer to the whole Fetch has left.
     min_one_batch: return one batch even if it is larger than `max_bytes`.
     """

@@ -46,7 +46,7 @@ class IsrProposal:
     data: this partition's part of the AlterPartitionRequest.
     new_isr: the proposed ISR.
     added, removed: the differences of `new_isr` from the committed ISR (which the controller
-    stores).
+        stores).
     """
 
     data: AlterPartitionPartitionData
@@ -79,7 +79,7 @@ class AppendInfo(msgspec.Struct, frozen=True, kw_only=True):
     next_offset: offset after the batch. With acks=all the append is acknowledged once the high
         watermark reaches it (`Partition.check_acknowledged`).
     new_high_watermark: None if the high watermark did not move. An append moves it only if the
-    leader is alone in the ISR.
+        leader is alone in the ISR.
     is_duplicate: no batch was appended, because the log has this batch of the producer already, at
         these offsets.
     log_append_time_ms: -1 if records keep their producer's timestamps. For a duplicate it is the

@@ -56,7 +56,7 @@ class _Row(NamedTuple):
 
     versions: the oldest and the newest version in use; without a `schema` there is only one.
     errors: paths of the answer's fields with an ErrorCode; a path may lead through lists. The trace
-    names the first error in this order.
+        names the first error in this order.
     subject: None if the trace shows no group for the API.
     schema: Kafka's fields by version; None if only the newest version is in use.
     """

@@ -34,9 +34,9 @@ class Append:
         coordinator.
     records: non-empty.
     required_acks: with ACKS_ALL (-1) an AppendCompleted follows when the high watermark has passed
-    the batch (every in-sync replica has it then), after `timeout_ms`, or when leadership is lost.
-    With ACKS_LEADER (1) it follows when the leader's log has the batch. With ACKS_NONE (0) none
-    follows. ACKS_LEADER ignores min.insync.replicas.
+        the batch (every in-sync replica has it then), after `timeout_ms`, or when leadership is
+        lost. With ACKS_LEADER (1) it follows when the leader's log has the batch. With ACKS_NONE
+        (0) none follows. ACKS_LEADER ignores min.insync.replicas.
     timeout_ms: None stands for `offsets.commit.timeout.ms`.
     """
 

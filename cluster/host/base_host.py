@@ -52,8 +52,7 @@ class Backlog:
         """True from `resume` until the whole backlog is handled."""
         self.timers: deque[KeptTimer] = deque()
         self.resets: list[CloseFrame] = []
-        """Close frames of connections that were reset; frames that wait on these are then lost.
-        that wait on them are lost."""
+        """Close frames of connections that were reset; frames that wait on these are lost."""
         self.released: deque[Frame] = deque()
         """Frames that link rules held and have released; they are older than `arrivals`."""
         self.arrivals: deque[Frame | NodeName] = deque()

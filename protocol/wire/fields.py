@@ -38,7 +38,7 @@ class WireField:
     is_unused: a field of a request that is read and dropped, because it has no effect here.
     bits: width of an INT; a value that is read from a log must fit it.
     nullable_since: first version in which a nullable field may be null. In an older version the
-    listener writes "" in place of null.
+        listener writes "" in place of null.
     """
 
     name: str

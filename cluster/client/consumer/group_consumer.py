@@ -188,12 +188,12 @@ class GroupConsumer:
         An application poll is one of the repeated polls that an application of Kafka would make.
 
         deadline_us: end of this application poll. A lookup lasts at most until then; so does the
-        wait, if something must be tried again soon. Otherwise poll waits until one of the next two
-        times.
+            wait, if something must be tried again soon. Otherwise poll waits until one of the next
+            two times.
         idle_until_us: returns the time at which the application wants control; None: never.
         poll_ends_us: returns the end of the first application poll that ends at a given time or
-        later. It serves a partition that a backoff holds back: poll returns at the end of the
-        application poll in which the partition can be fetched again.
+            later. It serves a partition that a backoff holds back: poll returns at the end of the
+            application poll in which the partition can be fetched again.
 
         Raises: ClientError for the application.
         """
