@@ -10,7 +10,8 @@ Terms:
 - Protocol: a way to assign partitions, with a name; members list those that they support.
 - Static member: a member with a configured `group.instance.id`, which keeps its place through a
   restart. The restarted client gets a new member id.
-- Parked: a request whose answer is not due yet. Of it, the group keeps only what the answer needs.
+- Parked: a request whose answer is not due yet. The group keeps only the part that the answer
+  needs.
 Source: Kafka `GroupMetadata` (scala); docs/kafka/BEHAVIOUR.md 4.
 """
 

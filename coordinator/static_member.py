@@ -57,8 +57,8 @@ def replace_static_member(
 ) -> None:
     """Give the member a new id, fence the old id, and park the request.
 
-    When the request is answered: in a Stable group, once the log has the new id; during a
-    rebalance, at the end of the join phase.
+    The request is answered when the log has the new id (in a Stable group), or at the end of the
+    join phase (during a rebalance).
 
     `parked`: the request. The protocols and timeouts (in milliseconds) are those of the request.
     Raises: UnknownServerError if the group is Empty or Dead, where Kafka throws too.

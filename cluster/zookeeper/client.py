@@ -1,7 +1,8 @@
 """ZooKeeper's own client: one session, on one connection after the other.
 
-A session is what the servers know of one client: it outlives connections, and expires if no server
-hears of the client for the session timeout.
+A session is what the servers know of one client. It outlives connections, and expires if no server
+hears of the client for the session timeout. A znode is a node of ZooKeeper's tree; an ephemeral one
+is deleted at the end of its session. A zxid is the number of a transaction.
 Owns the connection (choice of the next server, pings, detection of silence), the session's id, the
 requests that wait for an answer, and the watches that a new connection must set again. The client
 has no timer for the session's expiry: only a server's answer shows that it has expired (ZK-13).

@@ -2,10 +2,10 @@
 
 Owns the role (looking for a leader, following, leading), the votes of an election, and the
 committed database. `client_requests` serves the clients while the server has a leader. The log of
-transactions is the only persistent state; only `_advance`, which applies committed transactions,
+transactions is the only persistent state. Only `_advance`, which applies committed transactions,
 changes the database. Source: ZooKeeper `QuorumPeer`.
 
-- Epoch: the number of a leadership; a zxid, which numbers a transaction, contains it.
+- Zxid: the number of a transaction. It contains the epoch, which is the number of a leadership.
 - Learner: a server that follows, seen from its leader.
 - Serving: answering clients. A leader serves once a majority has its history, a follower once it
   has the leader's history.

@@ -128,7 +128,7 @@ def handle_join_group(
 
     if not _accepts(group, request.member_id, config.group_max_size):
         # The answer names no member id (""), so the client never uses its old id again. A member
-        # of this id must not stay, because the group would wait for it.
+        # with the old id must not stay, because the group would wait for it.
         _evict(turn, group, request.member_id)
         _refuse(turn, join, "", ErrorCode.GROUP_MAX_SIZE_REACHED)
     elif request.member_id:

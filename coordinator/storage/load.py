@@ -1,8 +1,8 @@
 """Load: builds the groups of one offsets partition from its log.
 
 The broker feeds the log in chunks of any size, in offset order, up to the log's end, and then calls
-`finish`. As in Kafka, this includes records above the high watermark, which may not be on every
-in-sync replica yet. Of several records with one key the last counts. So the reading of a chunk only
+`finish`. As in Kafka, a load also reads the records above the high watermark, which may not be on
+every in-sync replica yet. Of several records with one key, the last one counts. So `read` only
 keeps the newest bytes of each key, and `finish` decodes one value for each key. This makes a log
 with many commits of few partitions cheap to load.
 
@@ -102,7 +102,7 @@ class Load:
     def _offset(
         self, groups: dict[str, Group], key_bytes: bytes, written: tuple[int, bytes], now_us: int
     ) -> tuple[Group, TopicPartition, CommittedOffset]:
-        """Decode an offset record; return its group too, and create the group if it is missing.
+        """Decode an offset record, and return its group, too; create the group if it is missing.
 
         A group is missing if the log has no group record of it: a simple group, which never had
         members.

@@ -64,9 +64,10 @@ class GroupOffsets:
         self._committed: dict[TopicPartition, CommittedOffset] = {}
         # One value per partition: as in Kafka, a second commit in flight overwrites the first.
         self._pending: dict[TopicPartition, OffsetCommitValue] = {}
-        # [J] only: oldest first. `_pending` stays empty with [J].
+        # With [J] only: the written offsets of each partition, oldest first. `_pending` stays empty
+        # then.
         self._written: dict[TopicPartition, list[_Written]] = {}
-        # By producer id; also one value per partition.
+        # Offsets of open transactions, by producer id; one value per partition here, too.
         self._transactional: dict[int, dict[TopicPartition, _TransactionalOffset]] = {}
 
     def __len__(self) -> int:

@@ -140,8 +140,7 @@ class AckEpochRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True
 class AckEpochResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """The changes that make the learner's log equal to the leader's.
 
-    The learner removes the transactions after `keep_zxid` (TRUNC), and appends `txns`
-    (DIFF).
+    The learner removes the transactions after `keep_zxid` (TRUNC), and appends `txns` (DIFF).
     """
 
     keep_zxid: Zxid = NO_ZXID

@@ -95,7 +95,7 @@ class LogCleaner:
         self._look_later()
 
     def _filthiest(self) -> tuple[PartitionLog, TransactionIndex, Cleanable] | None:
-        """Return the log whose dirty share is largest, if it is large enough.
+        """Return the log whose dirty share is largest, if this share is above the minimum.
 
         Source: Kafka `LogCleanerManager.grabFilthiestCompactedLog`.
         """

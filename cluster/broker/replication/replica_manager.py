@@ -1,12 +1,12 @@
 """The replicas of partitions that this broker holds, as leader or follower.
 
 A partition has replicas on several brokers: one is the leader, the others follow it. The ISR is the
-set of replicas in sync with the leader. The high watermark is the offset below which all of them
-have the records. This module owns the Partitions and applies leadership to them. It also carries
-out the effects that they return: when a high watermark has moved, it completes appends and fetches;
-an ISR proposal it sends to the controller. A delayed append waits for its acknowledgement, a
-delayed fetch for more bytes. Both are completed at the end of an input (`complete_delayed`), never
-in its middle. Must not know groups.
+set of replicas in sync with the leader. The high watermark is the offset below which all replicas
+in the ISR have the records. This module owns the Partitions and applies leadership to them. It also
+carries out the effects that they return. When a high watermark has moved, it completes appends and
+fetches. When a Partition proposes an ISR, it sends the proposal to the controller. A delayed append
+waits for its acknowledgement, a delayed fetch for more bytes. Both are completed at the end of an
+input (`complete_delayed`), never in its middle. Must not know groups.
 Source: Kafka `ReplicaManager`.
 """
 
@@ -414,7 +414,7 @@ class ReplicaManager:
         producer_id: int,
         producer_epoch: int,
     ) -> AppendInfo:
-        """Append the end of a transaction. Call `complete_delayed` when its wait is parked."""
+        """Append the end of a transaction; call `complete_delayed` once its wait is parked."""
         info = partition.append_marker(
             marker,
             producer_id=producer_id,
@@ -428,7 +428,7 @@ class ReplicaManager:
     def append_batch(
         self, partition: Partition, batch: RecordBatch, *, required_acks: int
     ) -> AppendInfo:
-        """Append a producer's batch. Call `complete_delayed` when its wait is parked.
+        """Append a producer's batch; call `complete_delayed` once its wait is parked.
 
         Before it waits for a duplicate, the caller must check `check_acknowledged`: if the first
         append was acknowledged earlier, no later event would complete the wait.
