@@ -4,7 +4,7 @@ An API is a kind of request with its answer, such as JoinGroup. To add an API: w
 messages in `protocol/messages`, a row of `Api`, and a line in each of the unions below. With the
 unions, mypy finds every `match` that lacks a message. All other code that depends on an API (the
 codec, the field tables, the trace, link rules) reads its row. The trace is the run's recorded rows
-of events. A link rule is a fault that delays, drops or rejects messages between nodes.
+of events. A link rule is the effect of a fault on messages between nodes, for instance a delay.
 """
 
 from collections.abc import Callable

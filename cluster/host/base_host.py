@@ -2,7 +2,7 @@
 
 A Host is a node's only access to its surroundings; a node is a broker, a client and so on. An
 incarnation is one life of a node. A frame is a message on a link between two nodes. A link rule is
-a fault of a link, for example a delay; the gate applies the rules to frames.
+the effect of a fault on frames, for example a delay; the gate applies the rules.
 
 Owns one incarnation: the tasks and connections of its node, the gate of its links, the numbers of
 its trace rows, its pauses and its end. A runtime (virtual or real time) adds clocks, timers, the

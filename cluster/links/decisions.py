@@ -1,6 +1,6 @@
 """Verdicts of the current link rules on one frame, at the sender's or the receiver's end.
 
-A link rule is a fault of the links between nodes. Owns how a rule selects a frame (a message
+A link rule is the effect of a fault on messages. Owns how a rule selects a frame (a message
 between two nodes) by nodes, purpose and API, and what its effect means for the sender and for the
 receiver. Holds no frames: `gate` carries a verdict out. The effects: Cut holds frames, and drops
 them if their connection is closed; Clog holds them; Slow delays them; LoseResponses drops some

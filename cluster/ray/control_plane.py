@@ -1,9 +1,9 @@
 """ControlPlane: the driver's calls to all live node processes, which no fault disturbs.
 
 It sends one state (addresses of all nodes, link rules), of which only the newest version counts; it
-queries the status, and resets connections. A link rule is a fault of messages between nodes. The
-control plane does not wait for a process that is stopped (SIGSTOP). Such a process gets the newest
-state, and the resets that it missed, before its nodes continue.
+queries the status, and resets connections. A link rule is the effect of a fault on messages between
+nodes. The control plane does not wait for a process that is stopped (SIGSTOP). Such a process gets
+the newest state, and the resets that it missed, before its nodes continue.
 
 The driver is the process that conducts the run. A node process hosts one or more nodes. Each
 machine has an agent, which sends signals to the processes there; a machine is silent while its
