@@ -1,8 +1,9 @@
-"""kafka-python: `python clients/kafka_python.py consume|produce ...`.
+"""The client program of kafka-python: `python clients/kafka_python.py consume|produce ...`.
 
-Settings have kafka-python's names, with dots or with underscores: `session.timeout.ms` is
-`session_timeout_ms`. Explicit settings override the defaults that this program sets. `Ownership`
-and `Acknowledged` write the program's events: changes of the assignment, and answers to records.
+Settings (`--set`) have kafka-python's names, with dots or with underscores: `session.timeout.ms` is
+the same as `session_timeout_ms`. Settings of the command line override the defaults that this
+program sets. Two objects write the program's events: `Ownership` those on changes of the assigned
+partitions, `Acknowledged` those on the brokers' answers to sent records.
 """
 
 import sys
@@ -47,7 +48,10 @@ class KafkaPython(Client):
 
 
 def _settings(options: Options) -> dict[str, object]:
-    """Return the client's settings; numbers and truth values are converted."""
+    """Return the client's settings as kafka-python takes them.
+
+    The texts of numbers and truth values are converted to int and bool.
+    """
     settings: dict[str, object] = {}
     for key, text in options.settings.items():
         name = key.replace(".", "_")
@@ -55,13 +59,15 @@ def _settings(options: Options) -> dict[str, object]:
             settings[name] = text == "true"
         else:
             settings[name] = int(text) if text.lstrip("-").isdigit() else text
-    # kafka-python wants the text "all", or a number.
+    # `acks` must be the text "all", or a number. For any other text `int` raises.
     if "acks" in settings and settings["acks"] != "all":
         settings["acks"] = int(str(settings["acks"]))
     return settings
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # the library has no types
+    """Passes changes of the member's partitions on to `Ownership`."""
+
     def __init__(self, ownership: Ownership) -> None:
         self._ownership = ownership
 
@@ -103,7 +109,8 @@ class _Member(Consumer):
         self._consumer.commit()
 
     def close(self) -> None:
-        self._consumer.close(autocommit=False)  # the program has committed, if it should
+        # The loop in `program` makes the last commit, if the options want one.
+        self._consumer.close(autocommit=False)
 
 
 class _Writer(Producer):
@@ -124,7 +131,8 @@ class _Writer(Producer):
         future.add_errback(lambda error: self._acknowledged.lost(number, repr(error)))
 
     def work(self, timeout_s: float) -> None:
-        time.sleep(timeout_s)  # the library sends and calls back in its own thread
+        # The library sends and calls back in a thread of its own, so there is nothing to do here.
+        time.sleep(timeout_s)
 
     def finish(self, timeout_s: float) -> None:
         self._producer.flush(timeout=timeout_s)

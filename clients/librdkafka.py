@@ -1,7 +1,10 @@
-"""librdkafka, through confluent-kafka: `python clients/librdkafka.py consume|produce ...`.
+"""The client program of librdkafka: `python clients/librdkafka.py consume|produce ...`.
 
-Explicit settings override the defaults that this program sets. `Ownership` and `Acknowledged` write
-the program's events: changes of the assignment, and answers to records.
+librdkafka is a library in C; confluent-kafka is its Python package. Settings of the command line
+(`--set`) override the defaults that this program sets. Two objects write the program's events:
+`Ownership` those on changes of the assigned partitions, `Acknowledged` those on the brokers'
+answers to sent records. The library calls its callbacks only inside of the program's calls, such as
+`poll`.
 """
 
 import sys
@@ -26,8 +29,11 @@ from clients.program import (
     main,
 )
 
-# In spite of the underscore, this is the library's documented name of the error.
 NO_OFFSET = KafkaError._NO_OFFSET
+"""Error of a commit without anything to commit. In spite of the underscore, this is the library's
+documented name of the error."""
+MAX_POLL_RECORDS = 500
+"""Limit of the records that one poll returns."""
 
 
 class Librdkafka(Client):
@@ -70,7 +76,7 @@ class _Member(Consumer):
 
     def poll(self, timeout_s: float) -> Sequence[ReadRecord]:
         records = []
-        for message in self._consumer.consume(500, timeout_s):  # 500: the most records of a poll
+        for message in self._consumer.consume(MAX_POLL_RECORDS, timeout_s):
             error = message.error()
             if error is not None:
                 raise KafkaException(error)
@@ -88,7 +94,7 @@ class _Member(Consumer):
         try:
             self._consumer.commit(asynchronous=False)
         except KafkaException as error:
-            # NO_OFFSET is no failure: no position has moved since the last commit.
+            # NO_OFFSET is no failure here: no position has changed since the last commit.
             if error.args[0].code() != NO_OFFSET:
                 raise
 
@@ -128,11 +134,13 @@ class _Writer(Producer):
         while True:
             try:
                 self._producer.produce(self._topic, value, key, on_delivery=on_delivery)
-            except BufferError:  # the library's queue is full: poll, so that answers make room
+            # The library's queue is full. `poll` handles answers of brokers, which makes room.
+            except BufferError:
                 self._producer.poll(0.05)
             else:
                 break
-        self._producer.poll(0)  # without waiting: only calls back for answers that have come
+        # 0: do not wait, only handle the answers that have come already.
+        self._producer.poll(0)
 
     def work(self, timeout_s: float) -> None:
         self._producer.poll(timeout_s)

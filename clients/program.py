@@ -1,8 +1,9 @@
 """The frame of a client program: its command line, its events, and its two loops.
 
-A client family implements `Consumer` and `Producer` with a few calls of its library. Every event is
-written here, so that all families write the same events. Names with the suffix _s are durations, or
-times of the monotonic clock, in seconds.
+A client family is one Kafka client library. It implements `Consumer` and `Producer` with a few
+calls of this library. Every event is written here, so that all families write the same events. A
+member (`consume`) commits its positions: the broker stores up to which offset it has read. Names
+with the suffix _s are durations, or times of the monotonic clock, in seconds.
 """
 
 import argparse
@@ -16,18 +17,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 POLL_S = 0.2
-"""Longest wait for records, and so for the handling of SIGTERM."""
+"""Longest wait for records. SIGTERM is handled after it, so this also limits that delay."""
 REPORT_S = 0.5
-"""Shortest interval between two events `records`, and between two events `acknowledged`."""
+"""Shortest interval between two `records` events, and between two `acknowledged` events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The options of the command line.
 
-    Shape: `settings` are settings of the client library, under the library's names. `until` and
-    `count` are numbers of records; `rate` is records a second, 0 for as fast as the client accepts
-    records.
+    - `name`: the client.id, also written in each event.
+    - `until`: `consume` ends after so many records; 0: never.
+    - `count`: `produce` ends after so many records; 0: never.
+    - `rate`: records a second; 0: as many as the client accepts.
+    - `commit_interval_s`: time between two commits; 0: no commits.
+    - `value_bytes`: size to which the values of records are padded with blanks.
+    - `settings`: settings of the client library, by the library's names.
+
+    Options of the other command are 0 or "".
     """
 
     bootstrap: str
@@ -58,7 +65,7 @@ class Reporter:
         self._head = {"client": client, "name": name}
 
     def write(self, event: str, **more: object) -> None:
-        """Write one event; `t` is in seconds since the epoch."""
+        """Write one event with its time `t`, in seconds since the epoch, and its fields `more`."""
         line = {"t": round(time.time(), 3), "event": event, **self._head, **more}
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
@@ -70,9 +77,10 @@ class Reporter:
 
 @dataclass(slots=True)
 class Ownership:
-    """The partitions that a member owns; each change is an event."""
+    """The partitions that a member owns. Each change is written as an event."""
 
     reporter: Reporter
+    # Used as an ordered set: only the keys matter.
     owned: dict[int, None] = field(default_factory=dict)
 
     def assigned(self, partitions: Iterable[int]) -> None:
@@ -82,7 +90,10 @@ class Ownership:
         self.reporter.write("assigned", partitions=added, owned=sorted(self.owned))
 
     def revoked(self, partitions: Iterable[int], *, lost: bool = False) -> None:
-        """Remove partitions, and write the event; `lost`: another member may own them already."""
+        """Remove partitions, and write the event.
+
+        `lost`: the group has removed the member, so another member can own the partitions already.
+        """
         removed = sorted(partitions)
         for partition in removed:
             self.owned.pop(partition, None)
@@ -91,15 +102,21 @@ class Ownership:
 
 
 class Consumer(ABC):
-    """A member of a group, in one client library; reports assignments to its `Ownership`."""
+    """A member of a group, in one client library.
+
+    It tells its `Ownership` which partitions the group has assigned to it or revoked.
+    """
 
     @abstractmethod
     def poll(self, timeout_s: float) -> Sequence[ReadRecord]:
-        """Return the records that have arrived; wait for them for `timeout_s` at most."""
+        """Return the records that have arrived. Wait for them, but at most `timeout_s`."""
 
     @abstractmethod
     def commit(self) -> None:
-        """Commit the positions, and wait for the answer. Raises: exceptions of the library."""
+        """Commit the positions, and wait for the answer.
+
+        Raises: exceptions of the library.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -107,15 +124,15 @@ class Consumer(ABC):
 
 
 class Producer(ABC):
-    """A producer in one client library; reports answers to its `Acknowledged`."""
+    """A producer in one client library. It tells its `Acknowledged` the answers to its records."""
 
     @abstractmethod
     def send(self, number: int, key: bytes, value: bytes) -> None:
-        """Send a record; its answer is reported later."""
+        """Send record `number`. Its answer comes later."""
 
     @abstractmethod
     def work(self, timeout_s: float) -> None:
-        """Let the library call back, for `timeout_s` at most."""
+        """Let the library handle answers, for `timeout_s` at most."""
 
     @abstractmethod
     def finish(self, timeout_s: float) -> None:
@@ -125,8 +142,9 @@ class Producer(ABC):
 class Acknowledged:
     """Collects the answers to records, and writes them as events.
 
-    An `acknowledged` event has [number, partition, offset] for each record. A `refused` event names
-    a record whose delivery failed and is not repeated. The record may be stored nevertheless.
+    An `acknowledged` event has [number, partition, offset] of each record that was stored. A
+    `refused` event has the number of a record whose delivery failed, and which is not sent again.
+    It is possible that a broker has stored the record nevertheless.
     """
 
     def __init__(self, reporter: Reporter) -> None:
@@ -150,7 +168,10 @@ class Acknowledged:
         self._reporter.write("refused", number=number, error=str(error))
 
     def report(self, *, now: bool = False) -> None:
-        """Write the answers since the last report, if REPORT_S have passed or `now` is True."""
+        """Write the acknowledged records since the last report.
+
+        Do so only if REPORT_S seconds have passed since then, or if `now` is True.
+        """
         if not now and time.monotonic() - self._reported_s < REPORT_S:
             return
         with self._lock:
@@ -161,7 +182,7 @@ class Acknowledged:
 
 
 class Stop:
-    """Notes SIGTERM and SIGINT, so that a loop can end in order."""
+    """Remembers SIGTERM and SIGINT, so that a loop can end in order instead of in the middle."""
 
     def __init__(self) -> None:
         self.is_requested = False
@@ -191,7 +212,10 @@ class Client(ABC):
 
 
 def main(client: Client, arguments: Sequence[str] | None = None) -> int:
-    """Run a client program; return its exit code: 0, or 1 if a record was refused."""
+    """Run a client program, and return its exit code.
+
+    It is 1 if a record was refused or had no answer at the end, otherwise 0.
+    """
     parser = argparse.ArgumentParser(
         description=f"A consumer or a producer: {client.name}. Events are JSON lines on stdout."
     )
@@ -227,7 +251,7 @@ def main(client: Client, arguments: Sequence[str] | None = None) -> int:
         if not separator or not key:
             parser.error(f"--set: expected KEY=VALUE, got {text}")
         settings[key] = value
-    # `given` lacks the options of the other command.
+    # `given` does not have the options of the other command, so these get defaults.
     options = Options(
         bootstrap=given.bootstrap,
         topic=given.topic,
@@ -248,7 +272,7 @@ def main(client: Client, arguments: Sequence[str] | None = None) -> int:
 
 
 def _consume(client: Client, options: Options, reporter: Reporter) -> int:
-    """Consume and commit until a signal, or until `options.until` records; return exit code 0."""
+    """Consume and commit until a signal, or until `options.until` records. Returns exit code 0."""
     stop = Stop()
     consumer = client.consumer(options, Ownership(reporter))
     waiting: list[tuple[int, int, str]] = []  # records for the next event
@@ -259,7 +283,8 @@ def _consume(client: Client, options: Options, reporter: Reporter) -> int:
     while not stop.is_requested and not (options.until and total >= options.until):
         try:
             records = consumer.poll(POLL_S)
-        except Exception as error:  # an error of the library is an event, and no end
+        # An error of the library is written as an event, and does not end the program.
+        except Exception as error:
             reporter.failed("poll", error)
             time.sleep(POLL_S)
             continue
@@ -278,7 +303,7 @@ def _consume(client: Client, options: Options, reporter: Reporter) -> int:
             uncommitted = not _commit(consumer, reporter)
             committed_s = time.monotonic()
 
-    # The end in order: the last event, a last commit, and only then LeaveGroup.
+    # The order matters: the last records are committed before the member leaves its group.
     if waiting:
         reporter.write("records", records=waiting, total=total)
     if uncommitted and options.commit_interval_s:
@@ -292,7 +317,7 @@ def _consume(client: Client, options: Options, reporter: Reporter) -> int:
 
 
 def _commit(consumer: Consumer, reporter: Reporter) -> bool:
-    """Commit; write the outcome and its duration; return True on success."""
+    """Commit, and write the outcome and the duration as an event. Returns True on success."""
     began_s = time.monotonic()
     try:
         consumer.commit()
@@ -309,10 +334,10 @@ def _commit(consumer: Consumer, reporter: Reporter) -> bool:
 
 
 def _produce(client: Client, options: Options, reporter: Reporter) -> int:
-    """Produce until a signal, or until `options.count` records; return the exit code.
+    """Produce until a signal, or until `options.count` records. Returns the exit code.
 
-    Record `number` is due `number / rate` seconds after the beginning, so a late record does not
-    delay later records.
+    Record `number` is due `number / rate` seconds after the beginning. So if one record is late,
+    the times of the later ones do not change.
     """
     stop = Stop()
     acknowledged = Acknowledged(reporter)
@@ -329,7 +354,8 @@ def _produce(client: Client, options: Options, reporter: Reporter) -> int:
         producer.send(number, f"k{number}".encode(), value.ljust(options.value_bytes).encode())
         number += 1
         acknowledged.report()
-    producer.finish(timeout_s=120.0)  # Kafka's default of delivery.timeout.ms
+    # 120 s is Kafka's default of delivery.timeout.ms, after which a record counts as failed.
+    producer.finish(timeout_s=120.0)
     acknowledged.report(now=True)
     reporter.write(
         "produced", sent=number, acknowledged=acknowledged.count, refused=acknowledged.refused

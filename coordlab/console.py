@@ -1,6 +1,8 @@
 """Output of commands: lines that fit a terminal of any width, rows of a trace, JSON documents.
 
-A line that is too long is wrapped and indented; no wrap separates a number from its unit.
+A line that is too long is wrapped, and its rest is indented. No wrap separates a number from its
+unit. The trace has the recorded rows of a run's events. A leader epoch is the number of a
+partition's leadership; a generation is the number of a group's rebalance.
 """
 
 import re
@@ -18,14 +20,14 @@ from protocol.trace import TraceRow
 _NUMBER_AND_UNIT = re.compile(r"(\d) (s|ms|us)\b")
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _MIN_WIDTH = 20
-"""Columns that a wrapped line has at least, even on a narrower terminal."""
+"""The least width at which lines are wrapped; a narrower terminal breaks them once more."""
 NODE_WIDTH = 20
 KIND_WIDTH = 22
-"""Widths of the columns of `row_line`."""
+"""Widths of two columns of `row_line`: the node, and the kind of the event."""
 _COLUMNS = ("peer", "group", "member", "partition", "generation", "leader_epoch", "offset", "api")
-"""Columns of a row that are printed after its kind, if they are filled."""
+"""Columns of a row that are printed after its kind, if they have a value."""
 _COLUMN_WORDS = {"generation": "generation ", "leader_epoch": "epoch ", "offset": "offset "}
-"""Words before numbers that would not be understood without them."""
+"""Words that are printed before numbers, which would not be understood alone."""
 
 
 def clock_seconds(time_us: int | None) -> str:
@@ -65,9 +67,9 @@ def print_path(console: Console, what: str, path: Path) -> None:
 
 
 def print_table(console: Console, table: RenderableType) -> None:
-    """Print a table, or several side by side, without trailing blanks."""
-    # A line is a list of segments: drop those at its end that are blank, then trailing blanks of
-    # the last segment.
+    """Print a table, or several side by side, without blanks at the ends of lines."""
+    # A line is a list of segments. Drop the blank segments at its end, then the blanks at the end
+    # of the last segment that is left.
     for line in console.render_lines(table, pad=False):
         while line and not line[-1].text.strip():
             line.pop()
@@ -78,8 +80,8 @@ def print_table(console: Console, table: RenderableType) -> None:
 
 
 def print_document(console: Console, document: object, *, indented: bool = False) -> None:
-    """Print one JSON document: no colour, no wrapping."""
-    # `str`: for values that msgspec does not know, such as paths.
+    """Print one JSON document, without colour and wrapping."""
+    # Values that msgspec cannot encode, such as paths, become text with `str`.
     encoded = msgspec.json.encode(document, enc_hook=str)
     if indented:
         encoded = msgspec.json.format(encoded, indent=2)
@@ -92,7 +94,7 @@ def clock(time_us: int) -> str:
 
 
 def row_words(row: TraceRow) -> str:
-    """Return a row as text without aligned columns, for output that is wrapped."""
+    """Return a row as text without aligned columns, for output that will be wrapped."""
     return " ".join((clock(row.time_us), _life(row), row.kind, *_filled(row)))
 
 
@@ -104,12 +106,12 @@ def row_line(row: TraceRow) -> str:
 
 
 def _life(row: TraceRow) -> str:
-    """Return the node's name, and its incarnation unless that is 0."""
+    """Return the node's name, and its incarnation (the number of its restarts) unless that is 0."""
     return row.node if row.incarnation == 0 else f"{row.node}/{row.incarnation}"
 
 
 def _filled(row: TraceRow) -> Iterator[str]:
-    """Yield the texts of the columns after the kind that have a value."""
+    """Yield the texts of the columns that come after the kind, if they have a value."""
     for name in _COLUMNS:
         value = getattr(row, name)
         if value is not None:

@@ -1,6 +1,7 @@
 """Errors that end a command: the text and the exit code of each.
 
-This module imports the errors of every layer, so it is imported only after a command has failed.
+This module imports the errors of every layer, which takes time. So it is imported only after a
+command has failed.
 """
 
 import traceback
@@ -27,7 +28,8 @@ from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERNAL_ERROR
 def print_error(error: Exception) -> int:
     """Print on standard error the error that ended a command, and return the exit code.
 
-    Call this in the `except` block: for an error of coordlab itself it prints the traceback.
+    It must be called in the `except` block, because for an error of coordlab itself it prints the
+    traceback of the exception that is being handled.
     """
     errors = Console(stderr=True)
     match error:
@@ -47,7 +49,8 @@ def print_error(error: Exception) -> int:
         ):
             errors.print(escape(str(error)), highlight=False, soft_wrap=True)
             return EXIT_BAD_ARGUMENTS
-        # The other errors are not the user's: each prints its text, and all have the code below.
+        # The cases below are no mistakes of the user. Each prints its text, and then all return the
+        # exit code at the end.
         case NotRecorded() | SilentCluster():
             errors.print(escape(str(error)), highlight=False, soft_wrap=True)
         case OSError() if error.filename is not None and is_of_the_disk(error):

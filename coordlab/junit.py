@@ -8,10 +8,11 @@ A run is a test suite. It has one test case for each check, and the test case `r
 - a check that had nothing to judge is skipped;
 - `run` is an error if the verdict is unknown, the run was interrupted or coordlab itself failed.
 
-So all cases pass (or are skipped) if and only if the verdict is pass. The document follows the
-schema that Jenkins publishes (junit-10.xsd). Its elements are in the order that stricter schemas
-demand. A finding is a violation that a check reports; its story is the list of events that prove
-it, `led_to` the events before them.
+So all cases pass (or are skipped) if and only if the verdict is pass. A finding is a violation that
+a check reports. Its `story` has the events that prove it; `led_to` has the events before them.
+
+The document follows the schema that Jenkins publishes (junit-10.xsd). Some tools have stricter
+schemas, so the elements are in the order that those demand.
 """
 
 import re
@@ -36,9 +37,11 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 class Case:
     """One test case.
 
-    - `kind`: `failure`, `error` or `skipped`; None for a passed case.
-    - `message`: one line; `story`: the text below it.
-    - `type`: the type of the failure or error.
+    - `kind`: the name of the XML element for the outcome: `failure`, `error` or `skipped`. None for
+      a passed case, which has no such element.
+    - `message`: the attribute of that element: one line.
+    - `story`: the text of that element.
+    - `type`: the attribute of a failure or error: a word such as `violated` or `interrupted`.
     """
 
     name: str
@@ -52,9 +55,11 @@ class Case:
 class Suite:
     """The test cases of one run, or of one search.
 
-    A search (`coordlab explore`) plays experiments that it draws from a file, the space. `name` is
-    the name of the experiment or of the space. `started_at` is None and `host` is "" for a run that
-    failed before it wrote a manifest.
+    A search (`coordlab explore`) plays experiments that it draws from a file, the space.
+
+    - `name`: the name of the experiment or of the space.
+    - `started_at`, `host`: from the manifest, the file of a run directory that says what the run
+      is. None and "" for a run that failed before it wrote one.
     """
 
     name: str
@@ -72,7 +77,7 @@ class JunitNotWritable(Exception):
 def begin_junit(path: Path) -> None:
     """Create the folder of a run's JUnit file, and remove the file of an older run.
 
-    If this run breaks off, CI must not read the older file as its result.
+    If the new run breaks off, CI must not read the older file as the result of the new run.
 
     Raises: JunitNotWritable.
     """
@@ -104,7 +109,10 @@ def junit_of_run(manifest: Manifest, results: Results, directory: Path) -> bytes
 def suite_of_run(
     manifest: Manifest, results: Results, directory: Path, *, name: str | None = None
 ) -> Suite:
-    """Return the suite of a run with results; its name is `name`, else the experiment's."""
+    """Return the suite of a run with results.
+
+    `name`: the suite's name; None: the experiment's.
+    """
     properties = {
         "experiment": manifest.experiment,
         "verdict": results.verdict.value,
@@ -120,7 +128,7 @@ def suite_of_run(
     return Suite(
         name=name or manifest.experiment,
         cases=[_case_of_run(results), *map(_case_of_check, results.checks)],
-        properties={name: value for name, value in properties.items() if value},
+        properties={key: value for key, value in properties.items() if value},
         started_at=manifest.started_at,
         ended_at=manifest.ended_at,
         host=manifest.host,
@@ -141,7 +149,7 @@ def suite_of_failure(name: str, message: str, *, kind: str) -> Suite:
 
 
 def _case_of_run(results: Results) -> Case:
-    """Return the case of the run itself: passed if it was completed and proves something."""
+    """Return the case of the run itself: passed if the run is complete and has a known verdict."""
     reasons = "\n".join(results.reasons)
     match results.outcome:
         case RunOutcome.INTERNAL_ERROR:
@@ -195,7 +203,7 @@ def _story_lines(check: CheckReport) -> Iterable[str]:
     """Yield the lines of all findings of a check."""
     for finding in check.findings:
         yield finding.summary
-        # Without earlier events the story needs no heading, because there is only one list.
+        # Without earlier events there is only one list, which needs no heading.
         if finding.led_to:
             yield "  what led to it:"
             yield from (f"  {describe_row(row)}" for row in finding.led_to)
@@ -214,7 +222,7 @@ def document(suites: Sequence[Suite]) -> bytes:
 
 
 def _counts(suites: Sequence[Suite]) -> dict[str, str]:
-    """Return the attributes that count the cases of suites by outcome, and sum up their time."""
+    """Return attributes: the numbers of cases by outcome, and the total time of the suites."""
     cases = [case for suite in suites for case in suite.cases]
     duration_s = sum(_seconds(suite) for suite in suites)
     return {
@@ -231,7 +239,7 @@ def _add_suite(root: ET.Element, suite: Suite) -> None:
     name = f"{_SUITE}.{_clean(suite.name)}"
     element = ET.SubElement(root, "testsuite", {"name": name, **_counts([suite])})
     if suite.started_at is not None:
-        # ISO 8601 without the fraction and the zone, as the schema demands.
+        # The schema demands ISO 8601 without fraction and zone: as many characters as this example.
         element.set("timestamp", suite.started_at[: len("2026-01-31T12:00:00")])
         element.set("hostname", suite.host)
     properties = ET.SubElement(element, "properties")
@@ -245,7 +253,8 @@ def _add_suite(root: ET.Element, suite: Suite) -> None:
 def _add_case(suite: ET.Element, case: Case, *, classname: str, run_duration: str) -> None:
     """Add the element of a case.
 
-    `run_duration`: seconds of the whole run, which the case `run` gets.
+    `run_duration`: seconds of the whole run, as text. The case `run` gets them; the cases of checks
+    get 0, because their own time is not known.
     """
     element = ET.SubElement(
         suite,
@@ -277,5 +286,5 @@ def _seconds_text(seconds: float) -> str:
 
 
 def _clean(text: str) -> str:
-    """Return a text without characters that XML cannot hold."""
+    """Return a text in which a replacement character stands for each one that XML cannot hold."""
     return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,12 +1,13 @@
 """Options and arguments that several commands share, and the runs that they name.
 
 A command that passes its options to other functions declares them as fields of a dataclass, with
-their types. `as_one` builds the dataclass from the values that click has converted.
+their types. `as_one` builds the dataclass from the values that click (the library for command
+lines) has converted.
 
 A run's name is its path below the folder of runs. A PastRun is the directory of a run, also of one
-in progress. A schedule is an experiment with its seed, which together determine a run in virtual
-time; its file may have a stamp of the code that wrote it. A space is a file from which `explore`
-draws the experiments of its seeds.
+in progress. A schedule is an experiment with its seed; the two determine a run in virtual time (the
+run's own simulated clock). A schedule's file may name the code that wrote it. A space is a file
+from which `explore` draws an experiment for each seed.
 """
 
 import dataclasses
@@ -91,6 +92,7 @@ def group_with_examples(*examples: str) -> type[click.Group]:
 
 
 def _write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
+    """Write a section with one line for each example, in the words of this command line."""
     with formatter.section("Examples"):
         for example in examples:
             formatter.write(f"{' ' * formatter.current_indent}{called_as()} {example}\n")
@@ -110,7 +112,7 @@ def space_option(drawn: str = "a seed") -> Callable[[Command], Command]:
 def junit_option(help_end: str) -> Callable[[Command], Command]:
     """Return the option `--junit`, which names a file to write.
 
-    `help_end`: the rest of the help's sentence, with its own first blank or comma.
+    `help_end`: the rest of the help's sentence. It begins with its own blank or comma.
     """
     return click.option(
         "--junit",
@@ -121,7 +123,7 @@ def junit_option(help_end: str) -> Callable[[Command], Command]:
 
 
 def json_option(contents: str) -> Callable[[Command], Command]:
-    """Return the option `--json`; `contents`, for the help text, are the keys of the document."""
+    """Return the option `--json`. `contents`: the keys of the document, for the help text."""
     return click.option(
         "--json", is_flag=True, help=f"Print one JSON document instead: {contents}."
     )
@@ -130,7 +132,12 @@ def json_option(contents: str) -> Callable[[Command], Command]:
 def as_one(
     options: type[Any], name: str = "options"
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Return a decorator: the command gets the fields of dataclass `options` as argument `name`."""
+    """Return a decorator, which replaces many arguments of a command by one.
+
+    Click calls the decorated command with one argument for each option. Those that are fields of
+    the dataclass `options` are put into one object of it. The command gets that object as its
+    argument `name`, and the others unchanged.
+    """
     fields = [field.name for field in dataclasses.fields(options)]
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
@@ -145,13 +152,14 @@ def as_one(
 
 
 def named_runs(names: Sequence[Path], root: Path) -> tuple[PastRun, ...]:
-    """Return the runs of `names`, each once and in that order; without names, the latest in `root`.
+    """Return the runs of `names`, in that order; without names, the latest run in `root`.
 
-    Raises: NotARun.
+    Raises: NotARun if a name has no run, or if `root` has none.
     """
     if not names:
         return (latest_run(root),)
-    # A run that has two of the names, such as its directory and a link to it, counts once.
+    # Two of the names can lead to one run, such as its directory and a link to that. It counts
+    # once.
     by_path = {past.path.resolve(): past for name in names for past in find_runs(name, root)}
     return tuple(by_path.values())
 
@@ -159,9 +167,10 @@ def named_runs(names: Sequence[Path], root: Path) -> tuple[PastRun, ...]:
 def find_runs(name: Path, root: Path) -> tuple[PastRun, ...]:
     """Return the run in directory `name`, or the run in `root` that `list` shows as `name`.
 
-    The name of a `run --seeds`, which its seeds share, gives the runs of all of them. The directory
-    of an experiment gives its latest run.
-    Raises: NotARun, with the closest known name.
+    The runs of one `run --seeds` have names with the same beginning; that beginning as `name` gives
+    all of these runs. The directory of an experiment gives its latest run.
+
+    Raises: NotARun if there is no such run; the message has the most similar known name.
     """
     for path in (name, root / name):
         if path.is_dir():
@@ -181,7 +190,10 @@ def find_runs(name: Path, root: Path) -> tuple[PastRun, ...]:
 
 
 def find_run(name: Path, root: Path) -> PastRun:
-    """Return the only run of `name`. Raises: NotARun if there is none, or several."""
+    """Return the only run of `name`.
+
+    Raises: NotARun if there is none, or several.
+    """
     runs = find_runs(name, root)
     if len(runs) > 1:
         raise NotARun(f"{name} has {len(runs)} seeds: name one, such as {runs[0].path}")
@@ -189,7 +201,10 @@ def find_run(name: Path, root: Path) -> PastRun:
 
 
 def latest_run(root: Path) -> PastRun:
-    """Return the run that began last. Raises: NotARun if there is none."""
+    """Return the run that began last.
+
+    Raises: NotARun if there is none.
+    """
     runs = list(list_runs(root))
     if not runs:
         raise NotARun(f"there is no run in {root}; `{called_as()} run EXPERIMENT` makes one")

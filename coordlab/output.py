@@ -1,12 +1,13 @@
-"""Standard output and standard error, whose reader may go away while a command prints.
+"""Standard output and standard error, for commands whose reader can go away while they print.
 
-`run ... | head -2` closes the pipe, and closing a window closes the terminal. Python would then
-raise BrokenPipeError in the next print, perhaps in another thread. The command would fail in the
-middle of a print, and leave a broken cluster. This module prevents that in three steps:
+In `run ... | head -2` the program `head` closes the pipe after two lines. Closing a window closes
+the terminal. Python would then raise BrokenPipeError in the next print, perhaps in another thread.
+The command would fail in the middle of a print, and leave a broken cluster. This module prevents
+that in three steps:
 
-1. It interrupts the command as Ctrl-C does; a run then heals its faults and stops its
+1. It drops everything that the command prints from then on.
+2. It interrupts the command as Ctrl-C does; a run then heals its faults and stops its
    cluster.
-2. It drops everything that the command still prints.
 3. The process ends with EXIT_OUTPUT_CLOSED.
 """
 
@@ -26,24 +27,28 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 EXIT_OUTPUT_CLOSED = 141
-"""128 + SIGPIPE: a shell reports this code for a process that wrote into a closed pipe."""
+"""128 + 13, the number of SIGPIPE. A shell reports this code for a process that the signal ended,
+because it wrote into a closed pipe."""
 _CLOSED = frozenset({errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO, errno.ECONNRESET})
-"""Errors of a write to a closed pipe, socket or terminal; EIO is the error of a closed terminal."""
+"""Errors of a write to a closed pipe, socket or terminal (EIO)."""
 _NAMES = {1: "standard output", 2: "standard error"}
+"""By file descriptor."""
 
 
 class Output:
     """Standard output and standard error of this process, and the first error of writing them."""
 
     def __init__(self) -> None:
-        self._error: OSError | None = None  # None: every write so far arrived
-        self._failed_stream = 1  # 1 or 2, as in _NAMES; only with an error
-        self._stderr = 2  # a copy of the real one, once both streams are dropped
+        self._error: OSError | None = None  # None: no write has failed so far
+        self._failed_stream = 1  # file descriptor of the failed write; has no meaning before it
+        self._stderr = 2  # the real standard error; its copy, after both streams are dropped
 
     def take_over(self) -> None:
         """Replace sys.stdout and sys.stderr by streams whose writes never raise OSError.
 
-        A hang-up (SIGHUP) ends a command as a closed pipe does, unless nohup made it ignored.
+        A hang-up (SIGHUP, for instance when the terminal's window is closed) then ends a command as
+        a closed pipe does. If SIGHUP is ignored, because `nohup` started this process, it stays
+        ignored.
         """
         sys.stdout = self._watched(sys.stdout, 1)
         sys.stderr = self._watched(sys.stderr, 2)
@@ -51,7 +56,7 @@ class Output:
             signal.signal(signal.SIGHUP, self._hang_up)
 
     def lose(self, stream: int, error: OSError) -> None:
-        """Drop what is printed from now on, and interrupt the command; the first time only.
+        """Drop what is printed from now on, and interrupt the command. Only the first call does so.
 
         `stream`: 1 or 2, the file descriptor whose write failed with `error`.
         """
@@ -60,8 +65,8 @@ class Output:
         self._error, self._failed_stream = error, stream
         self._stderr = os.dup(2)
         sink = os.open(os.devnull, os.O_WRONLY)
-        # Drop both streams: after `run | head`, standard error is still the terminal, on which the
-        # interrupted command would print that it was interrupted.
+        # Both file descriptors now lead to /dev/null. After `run | head`, standard error is still
+        # the terminal, on which the command would print that it was interrupted.
         for number in _NAMES:
             os.dup2(sink, number)
         os.close(sink)
@@ -74,28 +79,35 @@ class Output:
     def conclude(self, code: int) -> int:
         """Print what is still buffered, and return the exit code: `code` unless a write failed.
 
-        After another error than a closed stream, such as a full disk, a message names the stream.
+        If a write failed for another reason than a closed stream, such as a full disk, print a
+        message that names the stream.
         """
         for stream in (sys.stdout, sys.stderr):
             try:
                 if stream is not None:
                     stream.flush()
-            except KeyboardInterrupt:  # by `lose`, if this flush is the first write that failed
+            # `lose` raises this signal's exception here, if this flush is the first failed write.
+            except KeyboardInterrupt:
                 continue
         if self._error is None:
             return code
         if self._error.errno in _CLOSED:
             return EXIT_OUTPUT_CLOSED
-        if self._failed_stream == 1:  # a failure of standard error itself can be shown nowhere
+        # The message goes to standard error, so it is not printed if standard error itself failed.
+        if self._failed_stream == 1:
             message = f"{_NAMES[1]} cannot be written: {self._error.strerror}\n"
             with suppress(OSError):
                 os.write(self._stderr, message.encode())
         return EXIT_INTERNAL_ERROR
 
     def _watched(self, stream: TextIO, number: int) -> TextIO:
-        """Return a stream like `stream` onto file descriptor `number`."""
+        """Return a stream like `stream`, which writes to file descriptor `number` and is watched.
+
+        Return `stream` itself if it was closed from the start, or if it is no real stream, because
+        a test replaced it to read the output.
+        """
         if not isinstance(stream, io.TextIOWrapper) or not _is_open(number):
-            return stream  # closed from the start, or replaced, as a test does to read the output
+            return stream
         stream.flush()
         return io.TextIOWrapper(
             io.BufferedWriter(_WatchedFile(number, self)),
@@ -111,24 +123,29 @@ class Output:
 
 
 class _WatchedFile(io.FileIO):
-    """A file descriptor; a failed write is reported to Output, and counts as done."""
+    """A file descriptor as a file. It reports a failed write to Output, and raises nothing."""
 
     def __init__(self, number: int, output: Output) -> None:
         super().__init__(number, "wb", closefd=False)
         self._output = output
 
     def write(self, content: "ReadableBuffer", /) -> int:
-        """Write, and return the number of bytes taken: all of them after an error."""
+        """Write, and return the number of bytes that need not be written again.
+
+        After an error these are all bytes, so that the caller does not try again.
+        """
         size = memoryview(content).nbytes
         try:
             written = super().write(content)
         except OSError as error:
             self._output.lose(self.fileno(), error)
             return size
-        return size if written is None else written  # None: a non-blocking pipe is full
+        # None: the pipe is non-blocking and full. The bytes are dropped.
+        return size if written is None else written
 
 
 def _is_open(number: int) -> bool:
+    """Return whether the file descriptor is open."""
     try:
         os.fstat(number)
     except OSError:

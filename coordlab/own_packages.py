@@ -1,7 +1,7 @@
 """A check that ends the process if Python would import one of coordlab's packages from elsewhere.
 
-The packages have plain names at the top level. Without the check, Python could import another
-project's `protocol` or `pipeline` from its path.
+The packages have common names, such as `protocol` and `pipeline`. Without the check, Python could
+import a package of this name that another project has installed.
 """
 
 import importlib.util
@@ -18,7 +18,8 @@ OWN_PACKAGES = (
     "pipeline",
     "coordlab",
 )
-# A copy of the one in results_schema.results, which must not be imported before the check.
+# A copy of EXIT_BAD_ARGUMENTS in results_schema.results, a module that must not be imported before
+# the check.
 _EXIT_BAD_ARGUMENTS = 254
 
 
@@ -33,6 +34,7 @@ def foreign_packages() -> tuple[str, ...]:
     problems = []
     for name in OWN_PACKAGES:
         spec = importlib.util.find_spec(name)
+        # `origin` is the path of the package's __init__.py. A folder without that file has none.
         if spec is None or spec.origin is None:
             problems.append(f"package `{name}` was not found; expected in {root}")
         elif Path(spec.origin).resolve().parent.parent != root:

@@ -1,7 +1,8 @@
 """Types of values on the command line: durations, times, words, seeds, a time scale.
 
-click calls `convert` with the text from the command line, or with a default that may be a value
-already. `fail` raises click's error, which names the option and ends the command.
+click (the library for command lines) calls `convert` with the text from the command line. If the
+option is not given, click calls it with the default, which can have the final type already. `fail`
+raises click's error, which names the option and ends the command.
 """
 
 import re
@@ -14,15 +15,17 @@ from chaos.experiment.problems import near_miss, one_of
 from chaos.experiment.structs import microseconds
 
 MAX_TIME_SCALE = 100
-"""At a larger scale, Kafka's shortest timeouts would be shorter than the delays of scheduling."""
+"""At a larger scale, Kafka's shortest timeouts would take less real time than the operating system
+may delay a process."""
 
 MAX_SEEDS = 10_000
-"""Limit of the seeds of one `run`, which keeps every trace; `explore` plays more seeds."""
+"""Limit of the seeds of one `run`, because it keeps the trace (all recorded events) of each seed.
+`explore` keeps none, and plays more seeds."""
 
 _SEEDS = re.compile(r"([0-9]{1,18})(?:\.\.([0-9]{1,18}))?")
-"""A seed, or `first..last`; 18 digits fit into 64 bits."""
+"""A seed, or `first..last`. A number of 18 digits fits into 64 bits."""
 _SECONDS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?s")
-"""Seconds to the microsecond, in both forms that the output has: `12.5s` and `12.5 s`."""
+"""Seconds with up to six decimals. The output of commands has both forms: `12.5s` and `12.5 s`."""
 
 
 class DurationParam(click.ParamType[int]):
@@ -67,7 +70,7 @@ class RunTimeParam(click.ParamType[int]):
 
 
 class OneOf(click.ParamType[str]):
-    """One of a few words; the error for another word names the closest of them."""
+    """One of a few words. The error for another word suggests the most similar one."""
 
     name = "word"
 
@@ -85,12 +88,12 @@ class OneOf(click.ParamType[str]):
 
 
 class SomeOf(click.ParamType[tuple[str, ...]]):
-    """Some of a few words, between commas, in any letter case: `Stable,Empty`."""
+    """Some of a few words, separated by commas, in any letter case: `Stable,Empty`."""
 
     name = "words"
 
     def __init__(self, words: Sequence[str]) -> None:
-        self._words = {word.lower(): word for word in words}
+        self._words = {word.lower(): word for word in words}  # as given, by their lower case
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
@@ -101,6 +104,7 @@ class SomeOf(click.ParamType[tuple[str, ...]]):
         return tuple(self._word(word.strip()) for word in str(value).split(","))
 
     def _word(self, given: str) -> str:
+        """Return the allowed word that equals `given`, apart from the letter case."""
         word = self._words.get(given.lower())
         if word is None:
             self.fail(_expected(tuple(self._words.values()), given))
@@ -115,7 +119,7 @@ def _expected(words: Sequence[str], given: str) -> str:
 
 
 class Seeds(click.ParamType[tuple[int, ...]]):
-    """Several seeds (`1..20`, `1,5,9`, `1..5,9`), each once, in the order in which they stand."""
+    """Several seeds (`1..20`, `1,5,9`, `1..5,9`), each once, in the order of the command line."""
 
     name = "seeds"
 
@@ -125,7 +129,7 @@ class Seeds(click.ParamType[tuple[int, ...]]):
         """Return the seeds of `value`."""
         if isinstance(value, tuple):
             return value
-        seeds: dict[int, None] = {}  # an ordered set
+        seeds: dict[int, None] = {}  # used as an ordered set: only the keys matter
         for part in str(value).split(","):
             match = _SEEDS.fullmatch(part.strip())
             if match is None:
@@ -134,6 +138,7 @@ class Seeds(click.ParamType[tuple[int, ...]]):
                     param,
                     ctx,
                 )
+            # A part without `..` is one seed: both its first and its last.
             first, last = int(match[1]), int(match[2] or match[1])
             if last < first:
                 self.fail(
@@ -141,7 +146,7 @@ class Seeds(click.ParamType[tuple[int, ...]]):
                     param,
                     ctx,
                 )
-            # Checked before the range is built, which could be huge.
+            # This is checked before the dict of the range is built, which could be huge.
             if len(seeds) + last - first + 1 > MAX_SEEDS:
                 self.fail(
                     f"expected at most {MAX_SEEDS:,} seeds, got more in `{value}`", param, ctx
@@ -162,7 +167,7 @@ class TimeScale(click.ParamType[float]):
         try:
             scale = float(str(value))
         except ValueError:
-            scale = 0.0  # refused below, as every number outside of the limits
+            scale = 0.0  # below the limit, so it is refused below with the same message
         if 1.0 <= scale <= MAX_TIME_SCALE:
             return scale
         self.fail(f"expected a number from 1 to {MAX_TIME_SCALE}, got `{value}`", param, ctx)

@@ -1,14 +1,16 @@
-"""`facts_of`: the facts of a run for its report that are not in the tables.
+"""`facts_of`: the facts of a run that its report needs, and that are not in Spark's tables.
 
-They come from the JSON files of the run, and from the package `chaos`: promises, defaults, the
-experiment as a file. The report is written without the facts of a missing or damaged JSON file,
-because runs that failed or were killed need a report most.
+They come from the JSON files of the run, and from the package `chaos`, which knows the promises,
+the defaults, and the form of an experiment file. If a JSON file is missing or damaged, the report
+is written without its facts: runs that failed or were killed need a report most.
 
 - Manifest: the file of a run that says what it is. `manifest.config` is the whole experiment as
   plain data.
 - Journal: the file with an entry for each fault of the plan, with its times and nodes.
-- Losses: sentences on missing parts of the trace, here also on damaged files.
-- Promise: the sentence that a check verifies.
+- Losses: sentences about missing parts of the trace (the run's recorded events). Here they are also
+  about damaged files.
+- Promise: the sentence about Kafka that a check verifies.
+- Coordinator: the broker that manages a group's members, or the code with which it does so.
 """
 
 from collections.abc import Mapping
@@ -36,11 +38,12 @@ _COORDINATORS = {
     False: f"the Scala coordinator of Apache Kafka {KAFKA_VERSION}, {_COORDINATOR_SWITCH}=false",
     True: f"Kafka's Java coordinator, {_COORDINATOR_SWITCH}=true",
 }
-"""Kafka has two coordinators; a setting of the brokers, the switch, chooses one."""
+"""Kafka has two implementations of the coordinator. The switch, a setting of the brokers, chooses
+one."""
 
 
 def facts_of(past: PastRun) -> RunFacts:
-    """Return the facts in the JSON files of a run."""
+    """Return the facts about a run."""
     manifest = past.manifest
     results, results_problems = _results(past)
     entries, journal_problems = _entries(past, results)
@@ -59,7 +62,10 @@ def facts_of(past: PastRun) -> RunFacts:
 
 
 def status_of(past: PastRun) -> Status:
-    """Return how a run ended: "killed" if its process is gone and recorded no end."""
+    """Return how a run ended, or that it is running.
+
+    "killed": its process is gone, and has recorded no end.
+    """
     match past.manifest.status:
         case RunStatus.RUNNING:
             return "killed" if past.incomplete else "running"
@@ -72,9 +78,9 @@ def status_of(past: PastRun) -> Status:
 
 
 def experiment_yaml(config: Mapping[str, Any]) -> str:
-    """Return the text of an experiment file with the settings that differ from the defaults.
+    """Return the text of an experiment file that has only settings that differ from the defaults.
 
-    If this version does not know some key, the text has all of `config` instead.
+    If this version of coordlab does not know some key or value, the text has all of `config`.
     """
     try:
         return experiment_text(msgspec.convert(config, Experiment))
@@ -84,7 +90,7 @@ def experiment_yaml(config: Mapping[str, Any]) -> str:
 
 
 def _results(past: PastRun) -> tuple[Results | None, tuple[str, ...]]:
-    """Return the results, or None and a sentence with the reason."""
+    """Return the results and no sentence, or None and a sentence with the reason."""
     try:
         return past.results(), ()
     except NotARun as error:
@@ -94,9 +100,10 @@ def _results(past: PastRun) -> tuple[Results | None, tuple[str, ...]]:
 def _entries(
     past: PastRun, results: Results | None
 ) -> tuple[tuple[JournalEntry, ...], tuple[str, ...]]:
-    """Return the plan's entries and a sentence on damage, if there is any.
+    """Return an entry for each fault of the plan, and a sentence if the journal is damaged.
 
-    The entries come from the journal; else from the results; else from the plan, as not injected.
+    The entries come from the journal; else from the results; else from the plan. Those from the
+    plan say that the fault was not injected.
     """
     damage: tuple[str, ...] = ()
     entries: tuple[JournalEntry, ...] = ()
@@ -116,10 +123,10 @@ def _planned(fault: PlannedFault) -> JournalEntry:
 
 
 def _file_of(manifest: Manifest) -> str | None:
-    """Return the experiment's file as a reader on another machine can find it.
+    """Return the path of the experiment's file without the folders of this machine.
 
-    `experiments/<name>.yaml` for an experiment that is run by name; for others the path on the
-    command line, or only the file's name if that path was absolute.
+    That is `experiments/<name>.yaml` for an experiment of that folder. For other files it is the
+    path on the command line, or only the file's name if that path was absolute.
     """
     if manifest.experiment_file is None:
         return None
@@ -131,7 +138,7 @@ def _file_of(manifest: Manifest) -> str | None:
 
 
 def _coordinator(config: Mapping[str, Any]) -> str | None:
-    """Return the coordinator of Kafka that a run modelled; None if the run did not record it."""
+    """Return which of Kafka's coordinators a run modelled; None if the run did not record it."""
     value: object = config
     for key in ("cluster", "config", _COORDINATOR_SWITCH):
         value = value.get(key) if isinstance(value, Mapping) else None

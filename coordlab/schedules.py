@@ -1,8 +1,11 @@
 """Schedules that `replay`, `diff` and `shrink` play: an experiment file, or a seed of a space.
 
-A space is a file from which seeds draw experiments with their faults. A mutated seed changes the
-plan that an earlier seed has drawn, its parent; the lineage names both. `replay` in a file is the
-stamp: seed, code and digest of the run for which the file was written.
+A space is a file from which each seed draws an experiment with its faults. A mutated seed takes the
+plan of an earlier seed (its parent) and changes it. The name of a mutated seed is its lineage:
+`12-400-4711` is seed 4711, which changes the plan of 400, which changes the plan of 12.
+
+The key `replay` in a file is the stamp: the seed, the code and the digest of the run for which the
+file was written. A digest is a hash over the rows of a run's trace (its recorded events).
 """
 
 import shlex
@@ -23,10 +26,10 @@ from coordlab.program import PROGRAM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """An experiment with its seed, which together determine a run in virtual time.
+    """An experiment with its seed; the two determine a run in virtual time.
 
-    - `words`: name the schedule on a command line.
-    - `stamp`: digest and code of an earlier run of it; None if the file has none.
+    - `words`: the words that name the schedule on a command line.
+    - `stamp`: seed, code and digest of an earlier run of the schedule; None if the file has none.
     - `path`: the file; None if the schedule was drawn from a space.
     """
 
@@ -47,10 +50,12 @@ class Schedule:
         return f"{PROGRAM} replay {self.name}"
 
     def changes_since_stamp(self, verb: str, *, force: bool) -> tuple[str, ...]:
-        """Return how code and Python differ from those of the stamp, as texts; () without a stamp.
+        """Return texts on how the code and Python differ from those of the stamp.
 
-        `verb`: what the command does with the schedule, for the message.
-        Raises: click.UsageError if they differ, unless `force`.
+        Without a stamp there are no texts.
+
+        `verb`: what the command does with the schedule, such as "play"; for the error's message.
+        Raises: click.UsageError if they differ and `force` is False.
         """
         changed = () if self.stamp is None else differences(self.stamp)
         if changed and not force:
@@ -64,9 +69,9 @@ class Schedule:
 def named_schedule(word: str, space: str) -> Schedule:
     """Return the schedule that `word` names: a seed of `space`, or an experiment file.
 
-    The name of a mutated seed includes the seeds of its parents: `12-400-4711`. A file without
-    `replay` has seed 0, as with `run`.
-    Raises: ExperimentError.
+    A file without `replay` is played with seed 0, as `run` does.
+
+    Raises: ExperimentError if there is no such file or space, or if it has a mistake.
     """
     lineage = lineage_of_text(word)
     if lineage is not None:
@@ -88,5 +93,5 @@ def named_schedule(word: str, space: str) -> Schedule:
 
 
 def no_such_schedule(word: str, why: str) -> ExperimentError:
-    """Return, not raise, an error with the reason why `word` cannot be played."""
+    """Return an error with the reason why `word` cannot be played. The caller raises it."""
     return ExperimentError([Problem(file=word, line=None, path="", message=why)])

@@ -1,4 +1,8 @@
-"""Names of the directories of one `run --seeds`: a common group, and the seed."""
+"""Names of the run directories of one `run --seeds`, such as `2026-01-31T12-00-00.000Z-seed-07`.
+
+Such a name has two parts: the group, which is the same for all seeds of the command, and the seed.
+The module also has the texts that name several seeds.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,13 +24,17 @@ def seeds_pattern(group: str) -> str:
 
 
 def group_of_seeds(name: str) -> str | None:
-    """Return the group at the beginning of a directory's name; None if it is no seed's name."""
-    group, found, seed = name.rpartition(_SEED)
-    return group if found and seed.isdecimal() else None
+    """Return the group at the beginning of a directory's name; None for another kind of name."""
+    # `separator` is "" if the name does not contain _SEED.
+    group, separator, seed = name.rpartition(_SEED)
+    return group if separator and seed.isdecimal() else None
 
 
 def seed_directories(group: Path) -> list[Path]:
-    """Return the directories of the seeds of `group`, a path without `-seed-N`."""
+    """Return the directories of all seeds of a group, sorted.
+
+    `group`: the path of such a directory, without `-seed-N` at its end.
+    """
     if not group.parent.is_dir():
         return []
     siblings = (path for path in group.parent.iterdir() if path.is_dir() and not path.is_symlink())
@@ -39,13 +47,14 @@ def seeds_text(seeds: Iterable[int]) -> str:
 
 
 def seeds_words(ranges: str) -> str:
-    """Return the result of `seed_ranges` after the word `seed` or `seeds`."""
+    """Return `ranges`, a result of `seed_ranges`, after the word `seed` or `seeds`."""
+    # A single seed has only digits.
     return f"{'seed' if ranges.isdecimal() else 'seeds'} {ranges}"
 
 
 def seed_ranges(seeds: Iterable[int]) -> str:
     """Return seeds in the format of `--seeds`, sorted: `1..5,9`."""
-    ranges: list[list[int]] = []
+    ranges: list[list[int]] = []  # each has seeds without a gap
     for seed in sorted(seeds):
         if ranges and seed == ranges[-1][-1] + 1:
             ranges[-1].append(seed)

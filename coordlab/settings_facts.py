@@ -7,12 +7,13 @@ There are three kinds of sections:
   virtual network or the longest time of a stage.
 - All others: the parts of the experiment, and `cluster.guards`, which switches off rules of Kafka.
 
-The functions work on the plain data of a manifest, so they can also read runs of other versions. A
-setting that this version does not know has no default; a setting that the run's version did not
-know is left out.
+The functions work on the plain data (dicts, lists, numbers, texts) in a run's manifest, so they can
+also read runs of other versions of coordlab. If this version does not know a setting, the setting
+is listed without a default. If the run's version did not know it, it is not listed.
 
-Each section of the file has a class, a msgspec struct; its fields have the defaults. Late members
-join a group during the run. Their definition may replace settings of the group.
+Each section of the file has a class, a msgspec struct; the fields of the struct have the defaults.
+Late members are members that join a group during the run. Their definition can replace settings of
+the group.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,12 +32,13 @@ LAB = "lab"
 TOP_SECTION = "experiment"
 """Section of settings at the top level of the file."""
 FROM_STEADY = "after the steady state"
-"""Text after the time at which late members join: this time counts from the steady state."""
+"""Text after the time at which late members join. That time counts from the steady state, the
+moment at which the whole cluster is up and its groups are Stable."""
 NOT_SET = "not set"
 _NO_SETTINGS = frozenset({"version", "name", "question", "expect", "faults", "links"})
-"""Top-level keys that are no settings; the report shows the plan elsewhere."""
+"""Top-level keys that are no settings. The report shows them elsewhere."""
 _MISSING = object()
-"""Stands for a setting that the group lacks; it equals no value."""
+"""Stands for the value of a setting that the group lacks. It equals no value."""
 _LAB_SECTIONS = frozenset({"cluster.links", "cluster.storage", "run"})
 """Sections whose settings Kafka does not have."""
 _LAB_SETTINGS = frozenset({"isolate", "checks"})
@@ -44,10 +46,11 @@ _LAB_SETTINGS = frozenset({"isolate", "checks"})
 
 
 def settings_of(config: Mapping[str, Any]) -> tuple[SettingFact, ...]:
-    """Return the settings of an experiment's plain data, in the file's order.
+    """Return the settings of an experiment, in the file's order. `config`: the plain data.
 
-    A setting of late members is returned only if it differs from their group's. A section is a path
-    in the file, such as `groups.readers.config`, or `lab` and a path, such as `lab.cluster.links`.
+    A setting of late members is returned only if it differs from their group's. The name of a
+    section is a path in the file, such as `groups.readers.config`. For settings that Kafka does not
+    have it is `lab` and a path, such as `lab.cluster.links`.
     """
     settings = {key: value for key, value in config.items() if key not in _NO_SETTINGS}
     return tuple(_settings(_without_unused(settings), Experiment, ""))
@@ -56,8 +59,10 @@ def settings_of(config: Mapping[str, Any]) -> tuple[SettingFact, ...]:
 def _without_unused(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return `config` without settings that have no effect.
 
-    A group on ZooKeeper does not use `config`, and a group with a coordinator does not use
-    `zookeeper`. The settings of the ZooKeeper ensemble matter only if some group is on ZooKeeper.
+    A group has either a coordinator, as in today's Kafka, or is "on ZooKeeper": its members use
+    ZooKeeper's servers instead, as in old versions of Kafka. A group on ZooKeeper does not use its
+    `config`, and a group with a coordinator does not use its `zookeeper`. The settings of
+    ZooKeeper's servers matter only if some group is on ZooKeeper.
     """
     groups = config.get("groups")
     if not isinstance(groups, Mapping):
@@ -91,9 +96,11 @@ def _drop(section: object, name: str) -> object:
 def _settings(
     values: Mapping[str, Any], struct: type[msgspec.Struct] | None, section: str
 ) -> Iterator[SettingFact]:
-    """Yield the plain values of one section first, then the sections below it.
+    """Yield the settings of one section: first its own values, then those of sections below it.
 
-    `struct`: the section's struct, which knows the defaults; None if this version has none.
+    - `values`: the section's plain data.
+    - `struct`: the section's struct, which knows the defaults; None if this version has none.
+    - `section`: the section's path in the file; "" for the whole file.
     """
     fields = {} if struct is None else {field.key: field for field in fields_of(struct)}
     # (Values, struct, path) of each section below this one.
@@ -103,16 +110,18 @@ def _settings(
         inner = None if field is None else field.struct
         path = f"{section}.{name}" if section else name
         if isinstance(value, Mapping):
-            # A dict of sections, such as `groups`, which has a section for each name.
+            # The value is either one section, or a dict of sections, such as `groups`, which has a
+            # section for the name of each group.
             if field is not None and get_origin(field.annotation) is dict:
                 below += [(nested, inner, f"{path}.{key}") for key, nested in value.items()]
             else:
                 below.append((value, inner, path))
         elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
-            # A list of sections; they are numbered.
+            # A list of sections, which get numbers in their paths.
             below += [(item, inner, f"{path}[{index}]") for index, item in enumerate(value)]
         elif inner is None or value not in ((), [], None):
-            # A plain value. A section that is not set, or an empty list of sections, is none.
+            # A plain value. The condition excludes a section that is not set (None) and an empty
+            # list of sections: `inner` shows that the key has sections.
             yield SettingFact(
                 section=_listed_in(section, name),
                 name=name,
@@ -123,20 +132,21 @@ def _settings(
             )
     for nested, inner, path in below:
         is_late = inner is LateMembersDefinition
-        # Late members are in the section of their group, whose `config` is in `values`.
+        # The section of late members is inside the section of their group. So here `values` is the
+        # group's, and `values["config"]` has the settings of the group.
         section_values = _without_repeats(nested, values.get("config")) if is_late else nested
         yield from _settings(section_values, inner, path)
 
 
 def _listed_in(section: str, name: str) -> str:
-    """Return the section that lists a setting: `lab` and the path for the lab's settings."""
+    """Return the name of the section under which the report lists a setting."""
     if section in _LAB_SECTIONS or name in _LAB_SETTINGS:
         return f"{LAB}.{section}" if section else LAB
     return section or TOP_SECTION
 
 
 def _with_origin(struct: type[msgspec.Struct] | None, name: str, value: str) -> str:
-    """Return a value; if it is a time after the steady state, with a text that says so."""
+    """Return a value. If it is a time that counts from the steady state, add a text saying so."""
     return f"{value} {FROM_STEADY}" if struct is LateMembersDefinition and name == "at" else value
 
 

@@ -1,4 +1,7 @@
-"""Handlers of Ctrl-C and of SIGTERM, which service managers and `timeout` send."""
+"""Handlers of two signals: SIGINT, which Ctrl-C sends, and SIGTERM.
+
+Service managers and the program `timeout` send SIGTERM to end a process.
+"""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -10,15 +13,17 @@ from types import FrameType
 def terminate_as_ctrl_c() -> Iterator[None]:
     """Treat SIGTERM as Ctrl-C within this context, so that the cluster is healed and stopped.
 
-    The handler of SIGTERM raises SIGINT. The handler of SIGINT belongs to the runtime at that
-    moment, and cancels the main task between two of its steps. An exception raised here instead
-    would leave that task alive, and it would continue with the plan while the cluster is healed.
+    The handler of SIGTERM sends SIGINT to this process. While a cluster runs, the handler of SIGINT
+    is that of the runtime, which cancels the main task between two of the task's steps. If the
+    handler of SIGTERM raised an exception instead, that task would stay alive, and would go on with
+    the plan while the cluster is being healed.
 
-    A shell starts background processes of a script with SIGINT ignored, and a runtime then sets no
-    handler. So this context restores Python's own handler first.
+    A shell starts the background processes of a script with SIGINT ignored, and a runtime leaves an
+    ignored signal ignored. So this context first sets Python's own handler of SIGINT.
     """
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        # Here "raise" is the C function: it sends the signal.
         signal.raise_signal(signal.SIGINT)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -34,10 +39,11 @@ def terminate_as_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def ask_on_first_ctrl_c(ask: Callable[[], object]) -> Iterator[None]:
-    """Call `ask` at the first Ctrl-C within this context; a second one gets the previous handler.
+    """Call `ask` at the first Ctrl-C within this context. The previous handler gets the second one.
 
-    Must be entered in a coroutine of an asyncio.Runner. The previous handler is then the Runner's,
-    which cancels the main task. An exception raised here would leave that task alive.
+    The context must be entered in a coroutine of an asyncio.Runner. Then the previous handler is
+    the Runner's, which cancels the main task. `ask` must not raise, because that would leave the
+    main task alive.
     """
     before = signal.getsignal(signal.SIGINT)
 
@@ -49,15 +55,17 @@ def ask_on_first_ctrl_c(ask: Callable[[], object]) -> Iterator[None]:
     try:
         yield
     finally:
+        # Otherwise `first` was called, and has set the previous handler already.
         if signal.getsignal(signal.SIGINT) is first:
             signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
 def stop_on_ctrl_c() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns True after a Ctrl-C or SIGTERM, for use between two steps.
+    """Yield a function that returns True after a Ctrl-C or SIGTERM.
 
-    A second signal does not wait for the next step: it raises KeyboardInterrupt at once.
+    A command calls this function between two of its steps. A second signal does not wait for the
+    end of a step: it raises KeyboardInterrupt immediately.
     """
     asked = False
 

@@ -1,8 +1,9 @@
 """Options and errors of the commands that ask a standing cluster: inject, heal, status, down.
 
 A standing cluster is one that `coordlab up` keeps running. Its process answers the requests of
-these commands, and refuses a request that cannot be carried out. These commands import neither the
-runner nor a runtime, so that they start fast: a person watches the cluster while typing them.
+these commands, and refuses a request that cannot be carried out. These commands must start fast,
+because a person watches the cluster while typing them. So they import neither the runner (the code
+that conducts a run) nor a runtime.
 """
 
 import functools
@@ -18,7 +19,8 @@ from chaos.standing.registry import FOLDER, NoCluster, find_cluster
 from coordlab.program import called_as
 
 DEFAULT_RUNS = "runs"
-"""The default of `coordlab.options.runs_option`; importing that module would import experiments."""
+"""The same default as that of `coordlab.options.runs_option`. It is repeated here, because that
+module imports the code for experiments, which takes time."""
 A = TypeVar("A")  # type of a request's answer
 Command = TypeVar("Command", bound=Callable[..., int])
 
@@ -50,10 +52,15 @@ class Refused(Exception):
 
 
 def ask_cluster(runs: Path, name: str | None, request: Request, expected: type[A]) -> A:
-    """Send a request to the cluster `name` (None: the default cluster), and return its answer.
+    """Send a request to a cluster, and return its answer.
 
-    `expected`: the type of the answer. Prints a notice of each cluster of the folder that has died.
-    Raises: NoCluster, SilentCluster; Refused if the cluster refuses the request.
+    It also prints a notice for each cluster of the folder `runs` whose process has died.
+
+    - `name`: the cluster; None: the only one that is up, or the one with the default name.
+    - `expected`: the type of the answer.
+
+    Raises: NoCluster if it is not up, SilentCluster if it does not answer, Refused if it refuses
+    the request.
     """
     try:
         cluster, died = find_cluster(runs, name)
@@ -72,7 +79,10 @@ def ask_cluster(runs: Path, name: str | None, request: Request, expected: type[A
 
 
 def ends_with_refusal(command: Command) -> Callable[..., int]:
-    """Return `command` with a handler of Refused: it prints the problems and returns their code."""
+    """Return `command` with a handler of Refused, which prints the problems and returns a code.
+
+    The code is the exit code that the cluster's refusal contains.
+    """
 
     @functools.wraps(command)
     def refused_or_done(*args: object, **kwargs: object) -> int:

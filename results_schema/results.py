@@ -1,7 +1,9 @@
 """results.json: verdict, outcome, exit code, checks and findings of a run.
 
-A verdict is about the cluster, an outcome about the run. A failure of the tool, or an interruption,
-proves nothing about Kafka, so it is an outcome and never a verdict.
+A run starts a cluster, injects faults, and checks promises of Kafka. A verdict is about the
+cluster, an outcome is about the run. If the tool fails, or the run is interrupted, that proves
+nothing about Kafka. So it is an outcome, and never the verdict VIOLATED. The trace has the recorded
+rows of the run's events; a check reads them and reports findings (violations of its promise).
 """
 
 from enum import StrEnum
@@ -13,7 +15,7 @@ from results_schema.journal import JournalEntry
 
 
 class Verdict(StrEnum):
-    """The result of the run for the cluster."""
+    """What the run shows about the cluster: all promises held, one was violated, or nothing."""
 
     PASS = "pass"
     VIOLATED = "violated"
@@ -21,14 +23,15 @@ class Verdict(StrEnum):
 
 
 class RunOutcome(StrEnum):
-    """The end of the run itself: complete, interrupted, or by a failure of the tool."""
+    """How the run itself ended: completely, by an interruption, or by a failure of the tool."""
 
     COMPLETED = "completed"
     INTERRUPTED = "interrupted"
     INTERNAL_ERROR = "internal_error"
 
 
-# Exit codes of the command. 130 is 128 + 2, as shells report a program ended by SIGINT.
+# Exit codes of the command. 130 is 128 + 2, the number of SIGINT: shells report this code for a
+# program that SIGINT (Ctrl-C) has ended.
 EXIT_PASS = 0
 EXIT_VIOLATED = 1
 EXIT_UNKNOWN = 2
@@ -44,7 +47,8 @@ _EXIT_OF_VERDICT = {
 
 
 OLD_EPOCH_ATTEMPTS = "attempts_by_an_older_epoch_after_a_newer_one_was_elected"
-"""Key in `seen` of the check `fencing`; readers print this count even if it is 0."""
+"""A key in `CheckReport.seen` of the check `fencing`. It counts attempts of a node whose epoch (the
+number of its leadership) was outdated. Readers print this count even if it is 0."""
 
 
 class CheckOutcome(StrEnum):
@@ -52,8 +56,10 @@ class CheckOutcome(StrEnum):
 
     PASS = "pass"
     VIOLATED = "violated"
-    INCONCLUSIVE = "inconclusive"  # an event that the check needs is missing; the note names it
-    NOTHING_SEEN = "nothing_seen"  # the run had no case that could have been a violation
+    # The trace lacks an event that the check needs; `CheckReport.note` names the event.
+    INCONCLUSIVE = "inconclusive"
+    # The run had no case that could have been a violation.
+    NOTHING_SEEN = "nothing_seen"
 
     @property
     def words(self) -> str:
@@ -64,11 +70,14 @@ class CheckOutcome(StrEnum):
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A broken promise.
 
-    - `summary`: one sentence; `time_us`: time of the last row of evidence.
-    - `evidence`: the rows that prove the violation, in time order; `story`: a line for each.
-    - `led_to`: rows from the time before and around the evidence that explain the violation
-      (faults, elections, fencing, loads, requests that the controller never answered), in time
-      order.
+    - `summary`: one sentence.
+    - `time_us`: time of the last row of `evidence`.
+    - `evidence`: the rows that prove the violation, in time order.
+    - `story`: `evidence` as text, a line for each row.
+    - `led_to`: rows that explain how the violation came about, in time order. They are from the
+      time before and around the evidence: faults, elections, brokers that the controller declared
+      dead (fencing), coordinators that read their groups into memory (loads), and requests that the
+      controller never answered.
     """
 
     check: str
@@ -84,12 +93,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report of one check.
 
-    - `findings`: the first findings; `findings_total`: the number of all.
-    - `seen`: numbers of judged cases, by their kind. A name that ends in `_us` is a length of time.
-    - `measured`: figures without influence on the outcome, such as times with two owners of a
-      partition. A name ends with the unit of its figure; a name without a unit is a count.
-    - `excused`: numbers of permitted cases in which the promise did not hold, by excuse; `note`
-      describes them.
+    - `findings`: the first findings.
+    - `findings_total`: the number of all findings.
+    - `seen`: how many cases the check judged, by their kind. The number is a length of time if the
+      name ends in `_us`.
+    - `measured`: figures without influence on the outcome, such as times in which a partition had
+      two owners. A name ends with the unit of its figure; a name without a unit is a count.
+    - `excused`: how often the promise did not hold but that was permitted, by the excuse. `note`
+      describes these cases.
     """
 
     check: str
@@ -108,8 +119,9 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     - `reasons`: reasons for an unknown verdict or a failure of the tool.
     - `exit_code`: follows from outcome and verdict. If a closed pipe interrupted the run, it is
       130, although the command itself then exits with 141.
-    - `faults`: the journal. `steady_at_us`: None if the steady state was never reached.
-    - `rows_seen`: number of trace rows that the checkers got.
+    - `faults`: the journal, which has an entry for each fault of the plan.
+    - `steady_at_us`: when the whole cluster was up and quiet for the first time; None: never.
+    - `rows_seen`: number of trace rows that the checks got.
     - `time_scale`: the run's clock was this many times as fast as real time. So work of the
       hardware took this many times as long on the run's clock as in real time.
     """

@@ -1,6 +1,8 @@
 """`make fast`: compiles the hot modules into one shared library, which `cluster.compiled` loads.
 
-1. mypyc translates the modules in scripts/hot_modules.txt to C.
+The hot modules are those in which a simulation spends most of its time; hot_modules.txt lists them.
+
+1. mypyc, a compiler that comes with mypy, translates the hot modules to C.
 2. The C compiler builds the library.
 3. `record.json` records the sources and the Python for which the library is valid. It is written
    last, so that the library of an interrupted build is not used.
@@ -25,7 +27,7 @@ from cluster.compiled import BUILD, GROUP, RECORD, fingerprint, library_path, py
 
 LIST = Path(__file__).with_name("hot_modules.txt")
 OPTIONS = ("-O1", "-g0", "-fPIC", "-DNDEBUG", "-fno-strict-overflow", "-w")
-"""Options of the C compiler; `-w` and `-g0`: no warnings, no debug information."""
+"""Options of the C compiler. `-w`: no warnings; `-g0`: no debug information."""
 
 
 class CannotCompile(RuntimeError):
@@ -39,12 +41,15 @@ def hot_sources() -> tuple[str, ...]:
 
 
 def find_compiler() -> str | None:
-    """Return the C compiler: `CC` of the environment, else one on the PATH; None without one."""
+    """Return the command of the C compiler; None if there is none.
+
+    It is the environment variable CC, else a compiler on the PATH.
+    """
     return os.environ.get("CC") or next(filter(shutil.which, ("cc", "gcc", "clang")), None)
 
 
 def missing_for_build() -> str | None:
-    """Describe the missing parts of a build and how to get them; None if none is missing."""
+    """Describe the first missing tool of a build and how to get it; None if none is missing."""
     if find_compiler() is None:
         return "no C compiler on the PATH (Debian: apt-get install gcc)"
     if not Path(sysconfig.get_path("include"), "Python.h").is_file():
@@ -57,12 +62,15 @@ def missing_for_build() -> str | None:
 
 
 def build(target: Path = BUILD) -> None:
-    """Compile the hot modules into `target`. Raises: CannotCompile."""
+    """Compile the hot modules into the folder `target`.
+
+    Raises: CannotCompile.
+    """
     missing = missing_for_build()
     if missing is not None:
         raise CannotCompile(missing)
-    # The digest of the sources is taken before the build, which takes a minute. If a module is
-    # edited meanwhile, the record does not fit the sources, and the library is not used.
+    # The build takes a minute. The digest of the sources is computed before it: if somebody edits a
+    # module meanwhile, the record does not fit the sources, and the library is not used.
     compiled_sources = fingerprint()
     (target / RECORD).unlink(missing_ok=True)
     c_folder = target / "c"
@@ -78,9 +86,9 @@ def build(target: Path = BUILD) -> None:
 
 
 def _translate(c_folder: Path, cache: Path) -> list[Path]:
-    """Write the C code of the hot modules, and return the files.
+    """Write the C code of the hot modules into `c_folder`, and return the files.
 
-    mypyc runs in a process of its own, because it exits on an error.
+    mypyc runs in a process of its own, because it ends its process on an error.
     """
     code = (
         "import sys\n"
@@ -96,7 +104,7 @@ def _translate(c_folder: Path, cache: Path) -> list[Path]:
 
 
 def _runtime() -> list[Path]:
-    """Return mypyc's own C, which every library contains."""
+    """Return the files of mypyc's own C code, which every compiled library contains."""
     from mypyc.build import include_dir  # noqa: PLC0415
     from mypyc.common import RUNTIME_C_FILES  # noqa: PLC0415
 
@@ -104,7 +112,8 @@ def _runtime() -> list[Path]:
 
 
 _OPERATIONS = ("bytes_extra_ops.c", "str_extra_ops.c")
-"""C files that are missing in RUNTIME_C_FILES: operations on bytes and strings."""
+"""C files that a library also needs, but that RUNTIME_C_FILES does not list: operations on bytes
+and strings."""
 
 
 def _compile_c(sources: Iterable[Path], c_folder: Path, target: Path) -> None:
@@ -126,7 +135,10 @@ def _compile_c(sources: Iterable[Path], c_folder: Path, target: Path) -> None:
 
 
 def _run(command: tuple[str, ...]) -> None:
-    """Run a command. Raises: CannotCompile with the last lines of output if the command fails."""
+    """Run a command.
+
+    Raises: CannotCompile if the command fails; the message has the last lines of its output.
+    """
     done = subprocess.run(command, cwd=PACKAGE_ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         last_lines = (done.stdout + done.stderr).strip().splitlines()[-20:]
@@ -134,14 +146,14 @@ def _run(command: tuple[str, ...]) -> None:
 
 
 def main() -> None:
-    """Build, and print the duration."""
-    began = time.monotonic()
+    """Build the library, and print how long that took."""
+    began_s = time.monotonic()
     print(f"compiling {len(hot_sources())} hot modules (about a minute) ...", flush=True)
     try:
         build()
     except CannotCompile as error:
         sys.exit(f"nothing compiled, everything runs interpreted: {error}")
-    print(f"compiled in {time.monotonic() - began:.0f} s; COORDLAB_COMPILED=0 switches it off")
+    print(f"compiled in {time.monotonic() - began_s:.0f} s; COORDLAB_COMPILED=0 switches it off")
 
 
 if __name__ == "__main__":

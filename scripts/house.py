@@ -28,28 +28,31 @@ PRODUCT = (
 SHORT = 60
 """Modules with fewer lines count as short."""
 CRASH_PATH = Path(__file__).with_name("crash_path.txt")
-"""The calls from the loop over a plan to the act on Ray, one `module:qualified name` in each
-line."""
+"""A list of functions, one `module:qualified name` in each line. Each function calls the next one.
+The first conducts the plan of a run; the last one crashes a broker on Ray."""
 _TEXT_METHODS = frozenset(
     {
         *("startswith", "endswith", "removeprefix", "removesuffix", "contains", "rlike", "like"),
         *("search", "match", "fullmatch", "regexp_extract", "partition", "split", "sub"),
     }
 )
-"""Methods with which code looks into a text: of Python's str and re, and of Spark's columns."""
+"""Methods with which code looks into a text: those of Python's str and re, and of Spark's columns.
+"""
 _CAUSE = re.compile(r"\bcauses?\b|cause_text")
+"""Names that show that an expression is about a cause."""
 
 
 class House(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of one checkout.
 
-    - `largest_folder`: the folder with most modules, and their number without `__init__`.
+    - `largest_folder`: the folder with most modules, and the number of its modules. `__init__` does
+      not count as a module.
     - `short_modules`: modules with fewer than SHORT lines.
-    - `repeated_names`: public top-level functions and classes that several modules define, with
-      these modules.
+    - `repeated_names`: names of public top-level functions and classes that more than one module
+      defines, each with these modules.
     - `parsed_causes`: places that parse the text of a cause, as `file:line`.
     - `crash_path`: the lines of CRASH_PATH; empty if the file is missing.
-    - `make_test_cpu_minutes`: user and system time.
+    - `make_test_cpu_minutes`: user and system time of `make test`; None: it was not run.
     """
 
     largest_folder: tuple[str, int]
@@ -84,7 +87,7 @@ def main() -> None:
 
 
 def table(house: House) -> Iterator[tuple[str, str]]:
-    """Yield each figure with its meaning."""
+    """Yield the meaning of each figure, and the figure as text."""
     folder, count = house.largest_folder
     yield "largest number of modules in a folder", f"{count} ({folder})"
     yield f"modules under {SHORT} lines", f"{house.short_modules} of {house.modules}"
@@ -92,7 +95,7 @@ def table(house: House) -> Iterator[tuple[str, str]]:
     yield "lines of product", f"{house.product_lines:,}"
     yield "lines of tests", f"{house.test_lines:,}"
     yield "cause phrases parsed outside the coordinator", str(len(house.parsed_causes))
-    # The file lists functions that call one another: n functions make n - 1 calls.
+    # Each listed function calls the next one, so n functions make n - 1 calls.
     yield "calls from the plan to the crash on Ray", str(len(house.crash_path) - 1)
     minutes = house.make_test_cpu_minutes
     yield "CPU minutes of make test", "-" if minutes is None else f"{minutes:.1f}"
@@ -109,6 +112,7 @@ def measure(root: Path) -> House:
     folders: dict[str, int] = defaultdict(int)
     for name in modules:
         folders[name.rpartition("/")[0]] += 1
+    # Of folders with equally many modules, the last one by name.
     largest = max(folders, key=lambda folder: (folders[folder], folder))
     trees = {name: ast.parse(text) for name, text in modules.items()}
     return House(
@@ -124,6 +128,7 @@ def measure(root: Path) -> House:
             f"{name}:{line}"
             for name, tree in trees.items()
             if not name.startswith(("coordinator/", "protocol/"))
+            # A set, because one line can have several such places.
             for line in sorted(set(_parsed_causes(tree)))
         ),
         crash_path=_crash_path(root),
@@ -131,7 +136,7 @@ def measure(root: Path) -> House:
 
 
 def make_test_cpu_minutes(root: Path) -> float:
-    """Run `make test` in `root`; return user and system time of the command and its children.
+    """Run `make test` in `root`; return its processor time, with that of all its processes.
 
     Raises: CalledProcessError if the command fails.
     """
@@ -141,6 +146,7 @@ def make_test_cpu_minutes(root: Path) -> float:
 
 
 def _children_cpu_s() -> float:
+    """Return the processor time of all processes that this one has started and that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -150,13 +156,16 @@ def _lines(text: str) -> int:
 
 
 def _crash_path(root: Path) -> tuple[str, ...]:
+    """Return the lines of the file CRASH_PATH in the checkout at `root`."""
     path = root / CRASH_PATH.relative_to(CRASH_PATH.parents[1])
     return tuple(path.read_text(encoding="utf-8").split()) if path.exists() else ()
 
 
 def _repeated_names(trees: dict[str, ast.Module]) -> dict[str, tuple[str, ...]]:
+    """Return the public names that more than one module defines, each with these modules."""
     places: dict[str, list[str]] = defaultdict(list)
     for module, tree in trees.items():
+        # `dict.fromkeys` drops repetitions within a module.
         for name in dict.fromkeys(_public_names(tree)):
             places[name].append(module)
     repeated = {name: modules for name, modules in sorted(places.items()) if len(modules) > 1}
@@ -182,9 +191,10 @@ def _public_names(tree: ast.Module) -> Iterator[str]:
 def _parsed_causes(tree: ast.Module) -> Iterator[int]:
     """Yield the lines that parse a cause as text.
 
-    Such a line applies a text method or a pattern to a cause, or compares it with a literal of more
-    than one word, a phrase. A comparison with an enum's member does not count.
+    Such a line applies a text method or a pattern to a cause, or compares the cause with a phrase:
+    a literal of more than one word. A comparison with a member of an enum does not count.
     """
+    # The module's own constants that are phrases.
     phrase_constants = {
         target.id
         for node in tree.body
@@ -204,7 +214,7 @@ def _parsed_causes(tree: ast.Module) -> Iterator[int]:
                     _is_phrase(side) or (isinstance(side, ast.Name) and side.id in phrase_constants)
                     for side in sides
                 )
-                # `"word" in (cause or "")` looks for a part of the text.
+                # The form `"word" in (cause or "")` looks for a part of the text.
                 searches_text = isinstance(ops[0], (ast.In, ast.NotIn)) and (
                     "cause or" in ast.unparse(rights[0])
                 )
@@ -215,6 +225,7 @@ def _parsed_causes(tree: ast.Module) -> Iterator[int]:
 
 
 def _is_phrase(node: ast.expr) -> bool:
+    """Return whether an expression is a string literal of more than one word."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
 
 

@@ -34,17 +34,20 @@ from tests.support.worlds.report_runs import RECIPES, SEED, Recipe, make_run
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 LARGEST_BYTES = 200_000
-"""Largest size of a picture, because pictures slow down every clone."""
+"""Limit of a picture's size, because pictures are in the repository and slow down its clones."""
 DESK = Screen(width=1180, height=780)
 NARROW = Screen(width=920, height=780)
 PHONE = Screen(width=360, height=740, touch=True, scale=2.0)
 MARGIN_PX = 12
+"""Space around the elements of a picture."""
 
-# Names of the runs. CRASH: a killed coordinator; THREE: the same with three members; OVERLAP:
-# partitions with two owners; LOST: lost commits; THOUSAND: 1,000 members; SPLIT: members on
-# ZooKeeper with different views of their group.
-CRASH, THREE, OVERLAP, LOST, THOUSAND = "crash", "three", "overlap", "lost", "thousand"
-SPLIT = "split"
+# Names of the runs. A coordinator is the broker that manages a group's members.
+CRASH = "crash"  # a coordinator is killed
+THREE = "three"  # the same, with three members
+OVERLAP = "overlap"  # partitions have two owners
+LOST = "lost"  # commits are lost
+THOUSAND = "thousand"  # 1,000 members
+SPLIT = "split"  # members on ZooKeeper have different views of their group
 RUNS: Mapping[str, Recipe] = {
     CRASH: Recipe(experiment="coordinator_crash"),
     OVERLAP: Recipe(experiment="split_brain_ownership"),
@@ -66,10 +69,10 @@ class Picture:
     """One picture: a part of a run's report.
 
     - `run`: a key of RUNS.
-    - `elements`: ids of the first and the last HTML element of the part, one below the other;
-      None: the visible part of the window.
-    - `shown_s`: begin and end of the time axis, in seconds after the first fault; None: the whole
-      run.
+    - `elements`: ids of the first and the last HTML element of the part. The last one is below the
+      first, or the same. None: what the window shows after the page is opened.
+    - `shown_s`: beginning and end of the time axis, in seconds after the first fault; None: the
+      whole run.
     - `height_px`: limit of the picture's height; None: no limit.
     """
 
@@ -155,7 +158,10 @@ def main() -> None:
 
 
 def _reports(root: Path, names: set[str]) -> dict[str, tuple[Path, float]]:
-    """Write the reports; return each with the time of its run's first fault, in seconds."""
+    """Play the runs of RUNS with these names, and write their reports.
+
+    Returns: by name, the report's file, and the time of the run's first fault in seconds.
+    """
     runs = {name: make_run(root, recipe) for name, recipe in RUNS.items() if name in names}
     analyze_runs(Console(stderr=True), list(runs.values()), master=None)
     facts = {name: facts_of(PastRun(run)) for name, run in runs.items()}
@@ -166,9 +172,10 @@ def _reports(root: Path, names: set[str]) -> dict[str, tuple[Path, float]]:
 
 
 def _take(browser: Browser, report: Path, fault_s: float, picture: Picture) -> Path:
-    """Take one picture of a report whose run has its first fault at `fault_s`.
+    """Take one picture of a report, and return the picture's file.
 
-    Raises: RuntimeError if the page logs an error, or the picture is too large.
+    `fault_s`: the time of the run's first fault.
+    Raises: RuntimeError if the page logs an error, or if the picture is too large.
     """
     path = FOLDER / f"{picture.name}.png"
     with visit(browser, report, screen=picture.screen, scheme=picture.scheme) as visited:
@@ -187,12 +194,14 @@ def _take(browser: Browser, report: Path, fault_s: float, picture: Picture) -> P
 
 
 def _take_part(page: Page, path: Path, elements: tuple[str, str], height_px: int | None) -> None:
-    """Take the part between two elements, both included, with everything in it drawn.
+    """Take a picture of the part of a page between two elements, both included.
 
-    Raises: RuntimeError if one of them is not in the page.
+    Raises: RuntimeError if one of the elements is not in the page.
     """
+    # The page draws a part only when it becomes visible.
     draw_all(page)
-    # The time bar stays at the window's edge, and would cover a part of a long picture.
+    # The time bar normally stays at the window's edge, where it would cover a part of a picture
+    # that is longer than the window.
     page.add_style_tag(content=".timebar { position: static }")
     first, last = (page.locator(f"#{element}").bounding_box() for element in elements)
     if first is None or last is None:
@@ -212,7 +221,7 @@ def _take_part(page: Page, path: Path, elements: tuple[str, str], height_px: int
 
 
 def _list_of_pictures() -> str:
-    """Return the page that describes each picture and how to play its run again."""
+    """Return README.md, which describes each picture and how to play its run again."""
     lines = [
         "# Pictures",
         "",

@@ -1,4 +1,8 @@
-"""`report`: writes a page for each run, and a page that compares several runs."""
+"""`report`: writes a page for each run, and a page that compares several runs.
+
+Both are made from tables, which Spark computes from a run's trace (the recorded events). A run
+without tables is analysed first. Its summary has the figures of the run.
+"""
 
 import webbrowser
 from pathlib import Path
@@ -61,16 +65,18 @@ def report_command(
     latest run of all. Runs without tables are analysed first, which needs Java.
     """
     console = Console(stderr=True) if json else Console()
-    past = named_runs(run_directories, runs)
-    summaries = analyse_if_needed(console, past, master=master)
-    single = len(past) == 1  # --output then names this run's page, otherwise the comparison
+    past_runs = named_runs(run_directories, runs)
+    summaries = analyse_if_needed(console, past_runs, master=master)
+    single = len(past_runs) == 1
     try:
+        # --output names the page of a single run. Of several runs it names the comparison.
         pages = [
-            write_run_report(console, each, output=output if single else None) for each in past
+            write_run_report(console, past_run, output=output if single else None)
+            for past_run in past_runs
         ]
         comparison, page = None, pages[0]  # `page` is the one that --open opens
         if not single:
-            facts = [facts_of(each) for each in past]
+            facts = [facts_of(past_run) for past_run in past_runs]
             pairs = list(zip(facts, summaries, strict=True))
             comparison = compare_side_by_side(pairs)
             page = write_comparison(pairs, output or runs / COMPARISON_FILE)
@@ -79,8 +85,12 @@ def report_command(
     if json:
         document = {
             "reports": [
-                {"run": each.manifest.run, "directory": str(each.path), "report": str(path)}
-                for each, path in zip(past, pages, strict=True)
+                {
+                    "run": past_run.manifest.run,
+                    "directory": str(past_run.path),
+                    "report": str(path),
+                }
+                for past_run, path in zip(past_runs, pages, strict=True)
             ],
             "comparison": None
             if comparison is None
@@ -91,7 +101,8 @@ def report_command(
         for path in pages:
             print_path(console, "report", path)
         if comparison is not None:
-            print_comparison(console, comparison, (each.manifest.runtime for each in past))
+            runtimes = (past_run.manifest.runtime for past_run in past_runs)
+            print_comparison(console, comparison, runtimes)
             print_path(console, "comparison", page)
     if show and not webbrowser.open(page.resolve().as_uri()):
         console.print(f"no browser was found: open {page}", highlight=False, soft_wrap=True)

@@ -1,14 +1,16 @@
 """`shrink`: makes a failing schedule small, and writes it as a file with its story.
 
 A schedule is an experiment with its faults and a seed. `chaos.exploration.shrink` searches for the
-smaller schedule; this module connects the search with command line, live view and file. The live
-view shows the part that is being left out, and the size of the schedule so far. Without a terminal,
-it prints one line for each smaller size.
+smaller schedule; this module connects the search with the command line, the live view and the file.
+The live view shows the part that the search just tries to leave out, and the size of the schedule
+so far. Without a terminal, it prints one line for each smaller size.
 
-- Finding: a violation that a check reports. Its signature is what the smaller schedule must show,
-  too: the check, and the claim without names and numbers.
-- Stamp: the part of a finding's file that describes the run for which it was written.
-- Robustness: how many runs with other seeds of the network show the violation, too.
+- Finding: a violation that a check reports. Its signature is the check, and the claim without names
+  and numbers. The smaller schedule must show a finding with the same signature.
+- Space: a description of schedules, from which a seed draws one.
+- Stamp: the part of a finding's file that describes the run for which the file was written.
+- Robustness: how many runs of the smaller schedule with other seeds of the network show the
+  violation, too.
 - Story: the events that lead to the violation, as lines for the file.
 """
 
@@ -62,7 +64,13 @@ EXIT_CODES_OF_SHRINKING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrinkOptions:
-    """The options of shrinking. Units: `time_limit_us` is real time."""
+    """The options of shrinking.
+
+    - `seed`: of the network; None: the schedule's own.
+    - `check`: whose violation is to be kept; None: that of a stamp, else the earliest.
+    - `time_limit_us`: real time, in microseconds.
+    - `robustness`: the number of other seeds with which the result is played.
+    """
 
     schedule: str
     space: str
@@ -75,9 +83,10 @@ class ShrinkOptions:
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True):
-    """The document of `--json`. `said`: sizes, or why the schedule was not shrunk.
+    """The document of `--json`.
 
-    `shrunk` None: the schedule does not fail.
+    - `said`: the sizes before and after, or why the schedule was not shrunk.
+    - `shrunk`: None if nothing was shrunk, because no violation was found or it was interrupted.
     """
 
     origin: str
@@ -147,8 +156,8 @@ def shrink_command(options: ShrinkOptions) -> int:
     console = Console()
     began_s = time.monotonic()
     schedule = _schedule(options)
-    # A drawn schedule shrinks towards the values of its space's base experiment. A file has no base
-    # other than the defaults.
+    # The search replaces the schedule's settings by those of `base`. For a drawn schedule that is
+    # the base experiment of its space. For a file it is None: the defaults of an experiment.
     base = base_experiment(load_space(options.space)) if schedule.path is None else None
     origin, output = _origin(schedule), _output(options, schedule)
     with stop_on_ctrl_c() as stop_requested:
@@ -159,7 +168,7 @@ def shrink_command(options: ShrinkOptions) -> int:
         limit_s = options.time_limit_us / 1e6
         view = shrink_view(console, origin, shown=not options.json)
         shrinker = Shrinker(
-            # How it plays a smaller schedule: the run ends soon after the violation.
+            # The function that plays a smaller schedule. The run ends soon after the violation.
             lambda experiment, seed, signature: play(experiment, seed, stop_at=signature),
             now_s=time.monotonic,
             deadline_s=began_s + limit_s * SEARCH_SHARE,  # end of the search
@@ -199,10 +208,10 @@ def shrink_command(options: ShrinkOptions) -> int:
 def _schedule(options: ShrinkOptions) -> Schedule:
     """Return the schedule that the command line names.
 
-    Its experiment is without the stamp of an earlier run (`replay`), which would not fit a smaller
-    schedule; the schedule itself keeps the stamp.
+    Its experiment loses the stamp of an earlier run (`replay`), because the stamp would not fit a
+    smaller schedule. `Schedule.stamp` still has it.
 
-    Raises: ExperimentError.
+    Raises: ExperimentError if the schedule is no experiment file and no seed.
     """
     schedule = named_schedule(options.schedule, options.space)
     return replace(
@@ -231,20 +240,24 @@ def _origin(schedule: Schedule) -> str:
 def finding_to_keep(
     played: PlayedRun, check: str | None, stamp: ReplayStamp | None
 ) -> PlayedFinding | None:
-    """Return the finding to keep; None if there is none. `check`: only findings of this check.
+    """Return the finding that the smaller schedule must show; None if there is none.
 
-    First comes the finding of the stamp: the one with the stamp's line, or at least with its check.
-    Another version of coordlab may describe the same violation in other words. Otherwise the
-    earliest finding is kept.
+    That is the finding with the stamp's line. If there is none, it is one with the stamp's check,
+    because another version of coordlab can describe the same violation in other words. Otherwise it
+    is any finding. The earliest of several is chosen.
+
+    `check`: only findings of this check count; None: of any check.
     """
     stamped_line = "" if stamp is None else stamp.finding or ""
+    # A finding's line is "CHECK: summary".
     stamped_check = stamped_line.partition(":")[0]
     candidates = [
         finding for finding in played.findings if check in {None, finding.signature.check}
     ]
     return min(
         candidates,
-        key=lambda finding: (  # False sorts before True
+        # False sorts before True, so the findings that agree with the stamp come first.
+        key=lambda finding: (
             finding_line(finding) != stamped_line,
             finding.signature.check != stamped_check,
             finding.time_us,
@@ -282,7 +295,7 @@ def _print_shrunk(
     robustness: Robustness,
     written: ShrunkFile,
 ) -> None:
-    """Print the shrunk sizes, what it still violates, and the command that runs it."""
+    """Print the sizes, the violation that is left, and the command that runs the result."""
     check = shrunk.signature.check
     print_lines(console, [sizes_text(shrunk)], style="bold")
     print_lines(console, [f"{check} is violated: {written.summary}"])
@@ -295,7 +308,7 @@ def _print_shrunk(
 
 def shrink_view(console: Console, origin: str, *, shown: bool = True) -> LiveView[ShrinkProgress]:
     """Return the live view of shrinking the schedule that `origin` names."""
-    sizes: Sizes | None = None  # those of the last line
+    sizes: Sizes | None = None  # those of the last line that was printed
 
     def lines(progress: ShrinkProgress) -> Iterator[str]:
         nonlocal sizes

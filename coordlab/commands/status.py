@@ -1,7 +1,10 @@
 """`status`: shows a standing cluster, one that `up` started: brokers, groups, members, faults.
 
-The process that runs the cluster answers. A group is listed once for each broker that acts as its
-coordinator. A member is a node of the cluster, or a client from outside (`node` None).
+The process that runs the cluster answers the command. A group is listed once for each broker that
+acts as its coordinator (there can be two for a short time, after a partition of the network). A
+member is a node of the cluster, or a client from outside; then `node` is None. A generation is the
+number of a group's rebalance. ISR: a partition's in-sync replicas. A partition's epoch is the
+number of its leadership.
 """
 
 from collections.abc import Iterator
@@ -84,6 +87,7 @@ def status_lines(status: StatusAnswer) -> Iterator[str]:
 
 
 def _group_lines(group: GroupAtBroker) -> Iterator[str]:
+    """Yield a line on a group as one broker knows it, then one for each member."""
     count = len(group.members)
     yield (
         f"group {group.group}: {group.state} at broker {group.coordinator}, generation "
@@ -99,7 +103,10 @@ def _ids(brokers: tuple[int, ...]) -> str:
 
 
 def _fate(fault: JournalEntry) -> str:
-    """Return the state of a fault in words. A momentary fault has nothing that could be healed."""
+    """Return the state of a fault in words.
+
+    A momentary fault, such as a restart, is over when it is done, so it is never healed.
+    """
     match fault.outcome:
         case FaultOutcome.PLANNED:
             return "planned"

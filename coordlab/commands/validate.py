@@ -1,7 +1,7 @@
-"""`validate`: errors and warnings of experiment files.
+"""`validate`: prints errors, warnings and notes about experiment files.
 
 A Problem is an error or a warning about one place in a file. A note is a fact that matters for the
-figures of a run. `ok` is True for a file without errors.
+figures of a run.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,12 @@ from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ValidatedFile:
-    """One file, as `--json` prints it. `name`: the experiment's; None if the file has problems."""
+    """One file, as `--json` prints it.
+
+    - `ok`: the file has no errors.
+    - `name`: the experiment's name; None if the file has errors.
+    - `problems`: the errors.
+    """
 
     file: str
     ok: bool
@@ -75,7 +80,7 @@ def _validate(name: str, var: tuple[str, ...]) -> _ValidatedFile:
 
 
 def _print(console: Console, file: _ValidatedFile) -> None:
-    """Print warnings, notes and `ok`; the errors of all files are printed at the end."""
+    """Print the warnings, the notes and `ok`. The errors of all files are printed at the end."""
     for warning in file.warnings:
         console.print(f"[yellow]unwise:[/] {escape(str(warning))}", highlight=False, soft_wrap=True)
     for note in file.notes:

@@ -1,8 +1,9 @@
 """The checks of a run on a terminal: outcome, what each check saw, and its findings.
 
-A finding is a violation that a check reports. Its story is the list of events that prove it;
-`led_to` has events before them. The figures of a check are what it saw, in numbers. results.json
-has the first findings of each check; `findings_total` counts all.
+A finding is a violation that a check reports. Its `story` has the events that prove it; `led_to`
+has the events before them. The figures of a check are the numbers of things that it saw, such as
+records. A check keeps only its first findings, which results.json has; `findings_total` counts all
+of them.
 """
 
 from collections.abc import Iterator
@@ -25,11 +26,12 @@ _CHECK_STYLES = {
 _MAX_STORY_LINES = 12
 _MAX_FINDINGS = 5
 _NARROW = 70
-"""Least width of the table; in a narrower one each line would have room for one word only."""
+"""Least width of a terminal for the table; in a narrower one a cell would have room for one word
+per line."""
 
 
 def print_checks(console: Console, checks: tuple[CheckReport, ...]) -> None:
-    """Print one row per check, then findings; the first finding of each check with its story."""
+    """Print one row per check, then the findings. The first finding of each check has its story."""
     if not checks:
         return
     console.print()
@@ -43,6 +45,7 @@ def print_checks(console: Console, checks: tuple[CheckReport, ...]) -> None:
 
 
 def _table_of(checks: tuple[CheckReport, ...]) -> Table:
+    """Return a table with a row for each check."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("check", "outcome", "seen"):
         table.add_column(heading)
@@ -56,16 +59,17 @@ def _table_of(checks: tuple[CheckReport, ...]) -> Table:
 
 
 def _lines_of(check: CheckReport) -> Iterator[str]:
-    """Yield what a row of the table has, one below the other, for a narrow terminal."""
+    """Yield the cells of a check's row as lines, for a narrow terminal."""
     yield f"{_words(check.check)}: {check.outcome.words}"
     yield from (f"  {text}" for text in ("; ".join(check_figures(check)), check.note) if text)
 
 
 def _print_findings(console: Console, check: CheckReport) -> None:
-    """Print the first findings of a check; the story only of the first."""
+    """Print the first findings of a check. Only the first of them is printed with its story."""
     for place, finding in enumerate(check.findings[:_MAX_FINDINGS]):
         print_lines(console, [f"{check.check}: {finding.summary}"], style="red")
-        if place > 0:  # all findings of a check are of one kind: the first story explains them
+        # All findings of a check are of the same kind, so one story explains them all.
+        if place > 0:
             continue
         if finding.led_to:
             print_lines(console, ["  what led to it:"], style="dim")
@@ -84,4 +88,5 @@ def _print_findings(console: Console, check: CheckReport) -> None:
 
 
 def _words(name: str) -> str:
+    """Return the name of a check as words."""
     return name.replace("_", " ")

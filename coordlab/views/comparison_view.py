@@ -1,9 +1,10 @@
 """Several runs side by side on a terminal: a row for each figure.
 
-A column is one run, or several runs with the same settings. Letters are the headings, so that
-columns stay narrow; a list above the tables explains the letters. Columns that do not fit into the
-width follow in a further table below. A ComparisonRow is one figure, after one fault or (`fault`
-None) of the whole runs, with a text for each column. A place is the number of a column, from 0.
+A column is one run, or several runs with the same settings. The headings of columns are letters, so
+that the columns stay narrow; a list above the tables explains the letters. Columns that do not fit
+into the terminal's width follow in another table below. A ComparisonRow is one figure (a number
+about the time after one fault, or about the whole runs if `fault` is None), with a text for each
+column. A place is the number of a column, from 0.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,9 +24,10 @@ _MARK = "*"
 _MISSING = "-"
 _GAP = 2
 _MAX_FAULTS_IN_FULL = 2
-"""With more faults, only figures that differ are shown; the comparison page has all."""
+"""With more faults than this, only the figures that differ are shown. The comparison page has
+all."""
 _MAX_RUNS_NAMED = 3
-"""Runs of one column that are named in the list of letters."""
+"""Limit of the runs of one column that the list of letters names."""
 
 
 def print_comparison(
@@ -39,6 +41,7 @@ def print_comparison(
     console.print()
     print_lines(console, ["compared:"], style="bold")
     for letter, column in zip(letters, comparison.columns, strict=True):
+        # The title of a column can be the name of one of its runs, which is not repeated.
         runs = ", ".join(run for run in column.runs[:_MAX_RUNS_NAMED] if run != column.title)
         more = len(column.runs) - _MAX_RUNS_NAMED
         runs += f" and {more} more" if more > 0 else ""
@@ -72,7 +75,7 @@ def print_comparison(
 def _print_block(
     console: Console, title: str, rows: Sequence[ComparisonRow], letters: Sequence[str]
 ) -> None:
-    """Print one block of figures, in several tables if the runs do not fit side by side."""
+    """Print one block of figures, in several tables if its columns do not fit side by side."""
     console.print()
     print_lines(console, [title], style="bold")
     for places in _fitting(rows, letters, console.width):
@@ -91,7 +94,10 @@ def _print_block(
 
 
 def _with_groups(rows: Sequence[ComparisonRow]) -> Iterator[tuple[ComparisonRow, str | None]]:
-    """Yield each row, with a heading if the row is the first of its group of figures."""
+    """Yield each row with the heading that goes before it, or with None.
+
+    The first row of a group of figures has a heading.
+    """
     group_before = None
     for row in rows:
         is_first = row.group != group_before and row.group in GROUP_HEADINGS
@@ -102,17 +108,18 @@ def _with_groups(rows: Sequence[ComparisonRow]) -> Iterator[tuple[ComparisonRow,
 def _fitting(
     rows: Sequence[ComparisonRow], letters: Sequence[str], width: int
 ) -> Iterator[list[int]]:
-    """Yield the columns of one table after another, as places in `letters`.
+    """Yield the places of the columns of each table.
 
-    A table has as many columns as fit into `width`, and at least one.
+    A table has as many columns as fit into `width`, but at least one.
     """
     labels = [row.label for row in rows] + list(GROUP_HEADINGS.values())
-    used = len(_MARK) + _GAP + max(map(cell_len, labels)) + _GAP  # by marks and labels
+    # The width of the two leading columns, marks and labels, with their gaps.
+    used = len(_MARK) + _GAP + max(map(cell_len, labels)) + _GAP
     fitting: list[int] = []
     left = width - used
     for place, letter in enumerate(letters):
         texts = (row.texts[place] or _MISSING for row in rows)
-        # In columns of the terminal, with the gap to the next one.
+        # The width of this column with the gap behind it.
         needed = max([cell_len(letter), *map(cell_len, texts)]) + _GAP
         if fitting and needed > left:
             yield fitting
@@ -127,5 +134,5 @@ def _letters(place: int) -> str:
     """Return the heading of a column, as in a spreadsheet: A, B ... Z, AA, AB ..."""
     before, last = divmod(place, 26)
     letter = chr(ord("A") + last)
-    # Minus 1, because these numerals have no zero: AA follows Z.
+    # Minus 1, because these numerals have no zero: place 26 is AA, not BA.
     return letter if before == 0 else _letters(before - 1) + letter

@@ -1,8 +1,8 @@
 """LiveView: shows the progress of long work, as a panel on a terminal, as lines elsewhere.
 
-A progress is an object that describes the state of the work. A command provides two functions: one
-renders the panel from the latest progress, the other yields the lines that a progress adds. A
-terminal that cannot move its cursor gets lines, too.
+A progress is an object that describes the state of the work at one moment. A command provides two
+functions: one makes the panel from the latest progress, the other yields the lines that a progress
+adds to the earlier ones. A terminal that cannot move its cursor also gets lines.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,10 +19,11 @@ P = TypeVar("P")
 
 
 class LiveView(Generic[P]):
-    """Shows progress on a console: a context manager, to be called with each progress.
+    """Shows progress on a console.
 
-    The panel is cleared at the end, because a closing summary follows. With `shown` False the view
-    prints nothing, for commands whose output is one JSON document.
+    Use it as a context manager, and call it with each progress. The panel is cleared at the end,
+    because a closing summary follows. With `shown` False the view prints nothing; that is for
+    commands whose output is one JSON document.
     """
 
     def __init__(
@@ -33,7 +34,11 @@ class LiveView(Generic[P]):
         *,
         shown: bool = True,
     ) -> None:
-        """Set up the view; before the first progress, `render` is called with None."""
+        """Set up the view.
+
+        - `render`: returns the panel. Before the first progress it is called with None.
+        - `lines`: yields the lines to print for a progress.
+        """
         self.render = render
         self._console = console
         self._lines = lines
@@ -65,7 +70,7 @@ class LiveView(Generic[P]):
             self._live.stop()
 
     def __call__(self, progress: P) -> None:
-        """Show a progress: the panel at its next refresh, lines at once."""
+        """Show a progress. Lines are printed immediately, the panel at its next refresh."""
         self._last = progress
         if self._shown and self._live is None:
             for line in self._lines(progress):

@@ -1,15 +1,21 @@
 """The live view of a run: stage, brokers, groups, members and faults.
 
-On a terminal the view is a panel. Its size is bounded whatever the size of the cluster, and 40
-columns are enough: it names unusual brokers, groups and faults first, and counts the rest. Without
-a terminal, the view prints a line for each change of stage or fault, and for each finding.
+On a terminal the view is a panel. Its size is limited even if the cluster is large: it names
+unusual brokers, groups and faults first, and only counts the others. It fits into 40 columns.
+Without a terminal, the view prints a line for each change of a stage or a fault, and for each
+finding (a violation that a check reports).
 
-- Progress: the state of the whole run, which the runner gives to the view again and again.
+- Progress: the state of the whole run, which the runner (the code that conducts the run) gives to
+  the view again and again. Its `waiting_for` has the conditions of the present stage that are not
+  fulfilled yet.
 - Journal entry: a fault of the plan, with its times and the nodes that it hit. Its fate is its
-  state in words. An entry "by accident" is the loss or silence of a machine, which no plan has.
-- Quiet group: Stable, on exactly one coordinator. Fenced broker: one that runs, and that the
-  controller does not take for alive.
-- Waiting for: conditions of the present stage that are not fulfilled yet.
+  state in words. An entry "by accident" is about a machine that was lost or silent, which no plan
+  contains.
+- Coordinator: the broker that manages a group's members. A generation is the number of a group's
+  rebalance, in which the members get new partitions.
+- Quiet group: a group that is Stable (not in a rebalance) and has exactly one coordinator.
+- Fenced broker: a broker that runs, but that the controller (which manages the cluster) does not
+  regard as alive.
 """
 
 from collections import Counter
@@ -38,18 +44,18 @@ _FAULT_STYLES = {"planned": "dim", "healed": "green", "done": "green"}
 _WIDE = 100
 """Least width at which columns stand two spaces apart."""
 _NARROW = 70
-"""Least width of a table; a narrower terminal gets one line for each group or fault."""
+"""Least width of a terminal for tables; a narrower one gets one line for each group or fault."""
 _MAX_BROKERS = 8
 """Limit of the brokers that are named one by one; more are grouped by state."""
 _MAX_GROUPS = 12
 _MAX_FAULTS = 8
 _MAX_PLANNED = 3
-"""Planned faults that are shown if there are more than _MAX_FAULTS faults."""
+"""Limit of the planned faults that are shown, if there are more than _MAX_FAULTS faults."""
 _MAX_FINDINGS = 3
 _MAX_ABSENT = 6
-"""Controllers and clients that are named as not up."""
+"""Limit of the controllers and clients that are named as not up."""
 _MAX_WAITING = 3
-"""Conditions that are named as not fulfilled."""
+"""Limit of the conditions that are named as not fulfilled."""
 
 
 def run_view(
@@ -66,9 +72,9 @@ def run_view(
 
 
 class RunLines:
-    """The lines that a progress adds: changes of faults, new findings, a new stage.
+    """Turns each progress into the lines that it adds: changed faults, new findings, a new stage.
 
-    A progress describes the whole run so far, so this object keeps what it has yielded already.
+    A progress describes the whole run so far, so this object remembers what it has yielded.
     """
 
     def __init__(self) -> None:
@@ -81,12 +87,13 @@ class RunLines:
         """Yield the lines that `progress` adds."""
         for fault in progress.faults:
             new_fate = (fault.note or "") if fault.is_by_accident else fate(fault)
-            is_yielded = self._yielded_fates.get(fault.fault_id) == new_fate
-            if fault.outcome is FaultOutcome.PLANNED or is_yielded:
+            is_known = self._yielded_fates.get(fault.fault_id) == new_fate
+            if fault.outcome is FaultOutcome.PLANNED or is_known:
                 continue
             self._yielded_fates[fault.fault_id] = new_fate
             at_us = fault.fired_at_us if fault.healed_at_us is None else fault.healed_at_us
-            # The first line on a fault names the nodes that it hit; the line on its end does not.
+            # The line on a fault's beginning names the nodes that it hit, the line on its end does
+            # not.
             injected = fault.outcome is FaultOutcome.HIT and fault.healed_at_us is None
             hit = f"hit {fault.hit}; " if injected else ""
             change = f"{fault.fault} {fault.target}: {hit}{new_fate}"
@@ -109,7 +116,7 @@ def timed(time_us: int, text: str) -> str:
 
 
 def run_panel(name: str, runtime: str, progress: Progress, width: int) -> Group:
-    """Return the panel of a run; `width` is the terminal's, in columns."""
+    """Return the panel of a run. `width`: columns of the terminal."""
     parts: list[RenderableType] = [
         Text(f"{name} on {runtime}  {progress.time_us / 1e6:.1f} s", style="bold"),
         _stage_line(progress.stage, width),
@@ -151,8 +158,12 @@ def fate(fault: JournalEntry) -> str:
 
 
 def _stage_line(stage: str, width: int) -> Text:
-    """Return the names of all stages; brackets mark the present one also without colours."""
+    """Return the names of all stages, with brackets around the present one.
+
+    The brackets mark it on a terminal without colours, too. A narrow terminal gets its name only.
+    """
     if width < _NARROW:
+        # 0: no stage has begun.
         place = STAGES.index(stage) + 1 if stage in STAGES else 0
         return Text(f"{stage} (stage {place} of {len(STAGES)})")
     line = Text()
@@ -171,17 +182,18 @@ def brokers_line(status: ClusterStatus) -> Text:
         for broker_id, word in words.items():
             line.append(f" {broker_id} {word} ", style=_broker_style(word))
         return line
-    # The brokers that are up come first.
+    # The state `up` comes first, then the others in alphabetic order.
     for word in sorted(set(words.values()), key=lambda word: (word != "up", word)):
         names = [f"broker-{broker_id}" for broker_id, state in words.items() if state == word]
-        # `listed` shortens names that end in a number; the line has room for the numbers only.
+        # `listed` joins names that end in successive numbers. The line has room only for the
+        # numbers, so "broker-" is removed.
         shown = listed(names).replace("broker-", "")
         line.append(f" {len(names)} {word}: {shown} ", style=_broker_style(word))
     return line
 
 
 def broker_words(status: ClusterStatus) -> dict[int, str]:
-    """Return each broker's state in a word."""
+    """Return each broker's state in a word: that of its node, or `down` or `fenced`."""
     words = {}
     for broker_id in sorted(dict.fromkeys((*status.brokers_fenced, *status.brokers_alive))):
         word = str(status.nodes.get(broker_name(broker_id), NodeState.UP))
@@ -198,7 +210,7 @@ def _broker_style(word: str) -> str:
 
 
 def counts_line(progress: Progress) -> Text:
-    """Return the numbers of records and commits of this cluster's own clients."""
+    """Return a line with the numbers of records and commits of the lab's own clients."""
     produced = progress.status.records_produced if progress.status is not None else 0
     return Text(
         f"records produced {produced:,}, consumed {progress.records_consumed:,}; "
@@ -208,9 +220,9 @@ def counts_line(progress: Progress) -> Text:
 
 
 def absent_line(status: ClusterStatus) -> Text | None:
-    """Return the controllers and clients that are not up; None if all are.
+    """Return a line with the controllers and clients that are not up; None if all are up.
 
-    Brokers are in `brokers_line`.
+    Brokers have their own line, `brokers_line`.
     """
     brokers = {broker_name(broker_id): None for broker_id in status.brokers_alive}
     absent = [
@@ -226,19 +238,20 @@ def absent_line(status: ClusterStatus) -> Text | None:
 
 
 def groups_view(status: ClusterStatus, width: int) -> RenderableType:
-    """Return the groups; of more than _MAX_GROUPS, those that are not quiet come first."""
+    """Return the groups. If there are more than _MAX_GROUPS, begin with those not quiet."""
     members: dict[str, list[MemberStatus]] = {}
     for member in status.members.values():
         members.setdefault(member.group_id, []).append(member)
     group_ids = list(dict.fromkeys((*status.groups, *members)))
     if len(group_ids) > _MAX_GROUPS:
-        # False, of groups that are not quiet, sorts before True.
+        # Groups that are not quiet come first, because False sorts before True.
         group_ids.sort(key=lambda group_id: _is_quiet(status.groups.get(group_id, ())))
     shown, hidden = group_ids[:_MAX_GROUPS], group_ids[_MAX_GROUPS:]
     rows = [
         (group_id, group, _members_see(members.get(group_id, ())))
         for group_id in shown
-        for group in (status.groups.get(group_id) or (None,))  # a row also if no broker has it
+        # A group that no broker coordinates has a row, too.
+        for group in (status.groups.get(group_id) or (None,))
     ]
     parts: list[RenderableType] = (
         [_group_table(rows, width)] if width >= _NARROW else list(map(_group_lines, rows))
@@ -250,21 +263,25 @@ def groups_view(status: ClusterStatus, width: int) -> RenderableType:
 
 
 _Row = tuple[str, GroupStatus | None, tuple[str, ...]]
-"""1. The id of a group.
+"""A row of the table of groups:
 
-2. The group as one coordinator has it; None: no broker has the group. A group on two coordinators
-   has two rows.
-3. The texts of `_members_see`.
+1. the id of a group;
+2. the group as one coordinator knows it; None: no broker coordinates the group. A group that two
+   brokers coordinate has two rows;
+3. the texts of `_members_see`.
 """
 
 
 def _is_quiet(coordinators: Sequence[GroupStatus]) -> bool:
-    """Return whether exactly one broker has the group, as Stable."""
+    """Return whether exactly one broker coordinates the group, and the group is Stable there."""
     return [group.state for group in coordinators] == ["Stable"]
 
 
 def _members_see(members: Sequence[MemberStatus]) -> tuple[str, ...]:
-    """Return one text for each coordinator that members know: the number of these members."""
+    """Return a text for each broker that members take for their coordinator: `2 x broker 1`.
+
+    The first number is that of the members.
+    """
     seen = Counter(
         "unknown" if member.coordinator is None else f"broker {member.coordinator}"
         for member in members
@@ -273,6 +290,7 @@ def _members_see(members: Sequence[MemberStatus]) -> tuple[str, ...]:
 
 
 def _group_table(rows: Sequence[_Row], width: int) -> Table:
+    """Return the table of groups, for a terminal that is not narrow."""
     table = Table(
         box=None, pad_edge=False, header_style="dim", padding=(0, 2 if width >= _WIDE else 1, 0, 0)
     )
@@ -314,12 +332,14 @@ def _group_lines(row: _Row) -> Text:
 
 
 def _state(group: GroupStatus) -> Text:
+    """Return the state of a group in its colour."""
     return Text(group.state, style=_STATE_STYLES.get(group.state, ""))
 
 
 def faults_view(faults: Sequence[JournalEntry], now_us: int, width: int) -> RenderableType:
-    """Return the faults; of more than _MAX_FAULTS, those around the present moment."""
+    """Return the faults. If there are more than _MAX_FAULTS, show those near the present moment."""
     shown = _notable(faults)
+    # Compared by identity, which is faster than comparing all fields of two entries.
     hidden = [fault for fault in faults if not any(fault is other for other in shown)]
     parts: list[RenderableType] = (
         [_fault_table(shown, now_us, width)]
@@ -327,6 +347,7 @@ def faults_view(faults: Sequence[JournalEntry], now_us: int, width: int) -> Rend
         else [_fault_line(fault, now_us) for fault in shown]
     )
     if hidden:
+        # The part before the colon is the fate without its reason.
         fates = Counter(fate(fault).partition(":")[0] for fault in hidden)
         counts = ", ".join(f"{count:,} {what}" for what, count in fates.items())
         parts.append(Text(f"and {len(hidden):,} more faults: {counts}", style="dim"))
@@ -336,8 +357,8 @@ def faults_view(faults: Sequence[JournalEntry], now_us: int, width: int) -> Rend
 def _notable(faults: Sequence[JournalEntry]) -> list[JournalEntry]:
     """Return the faults to show, in the plan's order.
 
-    Of more than _MAX_FAULTS: first the latest faults in force, then the next planned ones, then the
-    latest that are over.
+    If there are more than _MAX_FAULTS, choose first the latest faults in force, then the next
+    planned faults, then the latest faults that are over.
     """
     if len(faults) <= _MAX_FAULTS:
         return list(faults)
@@ -348,12 +369,14 @@ def _notable(faults: Sequence[JournalEntry]) -> list[JournalEntry]:
     chosen = in_force[-_MAX_FAULTS:]
     chosen += planned[:_MAX_PLANNED]
     room = _MAX_FAULTS - len(chosen)
+    # `over[-0:]` would be the whole list, so no room is a case of its own.
     chosen = (chosen + over[-room:]) if room > 0 else chosen[:_MAX_FAULTS]
     ids = {fault.fault_id for fault in chosen}
     return [fault for fault in faults if fault.fault_id in ids]
 
 
 def _fault_table(faults: Sequence[JournalEntry], now_us: int, width: int) -> Table:
+    """Return the table of faults, for a terminal that is not narrow."""
     table = Table(
         box=None, pad_edge=False, header_style="dim", padding=(0, 2 if width >= _WIDE else 1, 0, 0)
     )
@@ -386,7 +409,10 @@ def _fault_line(fault: JournalEntry, now_us: int) -> Text:
 
 
 def _injected(fault: JournalEntry, now_us: int) -> str:
-    """Return how long ago a fault fired, or in how long it will; "" if it never will."""
+    """Return how long ago a fault was injected, or how long it is until then.
+
+    "": the fault was not injected and will not be, or its time is not known yet.
+    """
     if fault.fired_at_us is not None:
         return f"{clock_seconds(now_us - fault.fired_at_us)} ago"
     if fault.planned_at_us is None or fault.outcome is not FaultOutcome.PLANNED:

@@ -1,9 +1,13 @@
 """The live view of a standing cluster: one that `coordlab up` keeps running for real clients.
 
-On a terminal the view is a panel of brokers, groups, members, faults and findings, which is drawn
-anew. Elsewhere, the view prints a line for each change of a broker, a group, a fault or a stage,
-and for each finding. A progress is the state of the whole run; its faults are the entries of the
-journal. A word of a broker is its state, such as `up` or `fenced`.
+On a terminal the view is a panel of brokers, groups, members, faults and findings (violations that
+checks report). The panel is drawn again and again. Elsewhere, the view prints a line for each
+change of a broker, a group, a fault or a stage, and for each finding.
+
+A progress is the state of the whole run at one moment. Its `faults` are the entries of the journal,
+one for each fault. A broker's word is its state, such as `up` or `fenced`. A coordinator is the
+broker that manages a group's members; a group can have two for a short time. A generation is the
+number of a group's rebalance.
 """
 
 from collections.abc import Iterator
@@ -43,7 +47,7 @@ def standing_view(console: Console, name: str, runtime: str) -> LiveView[Progres
 
 
 def standing_panel(name: str, runtime: str, progress: Progress, width: int) -> Group:
-    """Return the panel of a cluster; `width`: columns of the terminal."""
+    """Return the panel of a cluster. `width`: columns of the terminal."""
     parts: list[RenderableType] = [
         Text(f"{name} on {runtime}  {progress.time_us / 1e6:.1f} s  {progress.stage}", style="bold")
     ]
@@ -53,7 +57,8 @@ def standing_panel(name: str, runtime: str, progress: Progress, width: int) -> G
         if status.members or status.records_produced:
             parts.append(counts_line(progress))
         parts.append(groups_view(status, width) if status.groups else Text("no group", "dim"))
-        # Controllers and clients that are not up, then connections that brokers closed.
+        # First the controllers and clients that are not up, then the connections that brokers
+        # closed because they did not understand the client's bytes.
         absent = absent_line(status)
         if absent is not None:
             parts.append(absent)
@@ -72,7 +77,10 @@ def standing_panel(name: str, runtime: str, progress: Progress, width: int) -> G
 
 
 def _shown_faults(faults: tuple[JournalEntry, ...]) -> list[JournalEntry]:
-    """Return the faults that are not over, and the last few past ones, in the journal's order."""
+    """Return the faults to show, in the journal's order.
+
+    These are all faults that are not over, and the latest _MAX_PAST_FAULTS that are over.
+    """
     over = [fault for fault in faults if not fault.in_force and fault.outcome is FaultOutcome.HIT]
     shown_ids = {fault.fault_id for fault in over[-_MAX_PAST_FAULTS:]}
     shown_ids |= {fault.fault_id for fault in faults if fault not in over}
@@ -80,25 +88,28 @@ def _shown_faults(faults: tuple[JournalEntry, ...]) -> list[JournalEntry]:
 
 
 class StandingLines:
-    """Turns each progress into lines: those of a run, and the changes of brokers and groups.
+    """Turns each progress into lines: those of `RunLines`, and changes of brokers and groups.
 
-    A progress describes the present state, so this object keeps the last state that it printed.
+    A progress describes the present state, so this object remembers the state before it.
     """
 
     def __init__(self) -> None:
         self._run_lines = RunLines()
         self._brokers: dict[int, str] = {}
-        """Word of each broker in the last progress; `up` before the first, which has no line."""
+        """Each broker's word in the last progress. A broker without an entry counts as `up`, so
+        that the first progress has no line for a broker that is up."""
         self._groups: dict[str, str] = {}
         """Text of each group in the last progress."""
         self._refused: dict[str, None] = {}
-        """Connections that a broker closed because of their bytes: texts with broker and reason."""
+        """Connections that a broker closed because it did not understand their bytes: texts with
+        the broker and the reason. An ordered set: only the keys matter."""
 
     def __call__(self, progress: Progress) -> Iterator[str]:
         """Yield the lines that `progress` adds."""
         yield from self._run_lines(progress)
         if progress.status is None or progress.stage == "starting":
-            return  # every broker is still down and every group unknown: lines would be noise
+            # Every broker is still down and every group unknown. Lines on that would say nothing.
+            return
         for broker_id, word in broker_words(progress.status).items():
             if self._brokers.get(broker_id, "up") != word:
                 yield timed(progress.time_us, f"broker {broker_id} is {word}")

@@ -1,9 +1,11 @@
 """The closing summary of a run on a terminal: verdict, faults, phases of both chains, gaps.
 
-A chain is a series of phases after a fault: the broker chain leads to the new coordinator, the
-client chain to the members' next commits. A gap is a time in which a member, partition or group had
-no service. Felt figures are those that users of a group notice, such as the time in which records
-waited. A deploy replaces the members of a group one after another.
+A chain is a series of phases (times) after a fault. The broker chain ends with the new coordinator,
+the broker that manages a group's members from then on. The client chain ends with the members' next
+commits. A measure is one such phase or gap, with its distribution over members or partitions. A gap
+is a time in which a member, a partition or a group had no service. Felt figures are those that
+users of a group notice, such as the time for which records waited. A deploy replaces the members of
+a group one after another. A generation is the number of a group's rebalance.
 """
 
 from collections import Counter
@@ -54,10 +56,11 @@ _VERDICT_STYLES = {
     Verdict.UNKNOWN: "bold yellow",
 }
 _MAX_FAULTS_IN_FULL = 2
-"""Up to this number, each fault has tables of its own; with more faults, each has one line."""
+"""Up to this number of faults, each has tables of its own. Of more faults, each has one line."""
 _MAX_FAULTS_LISTED = 20
 MAX_BLOCKS = 6
-"""Pairs of coordinators, or of owners, that are printed; the tables have them all."""
+"""Limit of the printed pairs of coordinators, and of owners, that overlapped. Spark's tables have
+all of them."""
 _NARROW = 60
 """Least width of a terminal for all columns of a table of phases; a narrower one keeps two."""
 _NARROW_FAULTS = 75
@@ -72,15 +75,18 @@ _FAULT_COLUMNS = {
 }
 """Headings of the table of many faults, and the measures in it."""
 _GAPS = ("commit gap", "processing gap")
-"""Measures of gaps that may contain several faults."""
+"""Measures of gaps. One gap can last through several faults, and is then counted for each."""
 _SUBJECTS = {"member": "per member", "partition": "per partition", "group": "per group"}
-"""Texts for the kinds of subjects that have gaps."""
+"""Texts for the kinds of subjects over which a measure is distributed."""
 
 
 def print_summary(
     console: Console, manifest: Manifest, results: Results, phases: RunSummary | None
 ) -> None:
-    """Print the whole summary; `phases` None: the run has not been analysed."""
+    """Print the whole summary.
+
+    `phases`: the figures from the trace (the run's recorded events); None: there are none yet.
+    """
     print_verdict(console, manifest, results, phases)
     print_figures(console, manifest, results, phases)
 
@@ -90,7 +96,8 @@ def print_verdict(
 ) -> None:
     """Print the verdict of the run and the outcomes of its faults.
 
-    The line of a PASS also lists the effects that its clients felt, if `phases` are known.
+    If the run passed and `phases` are known, the verdict's line also lists caveats: effects that
+    clients felt although no promise was violated.
     """
     console.print()
     _print_verdict(console, manifest, results, caveats_of(phases))
@@ -100,7 +107,7 @@ def print_verdict(
 def print_figures(
     console: Console, manifest: Manifest, results: Results, phases: RunSummary | None
 ) -> None:
-    """Print the phases and outcomes, if they are known, and the checks."""
+    """Print the phases and outcomes, if `phases` is not None, and then the checks."""
     if phases is not None:
         print_phases(console, phases)
         deploys = deploys_of(results.faults, phases.felt)
@@ -115,9 +122,11 @@ def print_notes(console: Console, notes: Sequence[str]) -> None:
 
 
 def _notes(manifest: Manifest) -> tuple[str, ...]:
+    """Return the notes on the run's experiment; none if this version cannot read it."""
     try:
         return notes_of(experiment_of(manifest))
-    except msgspec.ValidationError:  # another version of coordlab wrote the experiment
+    # Another version of coordlab wrote the experiment.
+    except msgspec.ValidationError:
         return ()
 
 
@@ -125,6 +134,7 @@ def print_phases(console: Console, summary: RunSummary) -> None:
     """Print the phases and outcomes of each fault, then the figures of the whole run."""
     if len(summary.faults) > _MAX_FAULTS_IN_FULL:
         _print_fault_table(console, summary.faults)
+    # With few faults, each is printed in full. With many, only their rebalances are left to print.
     for fault in summary.faults[:_MAX_FAULTS_LISTED]:
         if len(summary.faults) <= _MAX_FAULTS_IN_FULL:
             _print_phases_of(console, fault)
@@ -146,7 +156,7 @@ def print_phases(console: Console, summary: RunSummary) -> None:
 
 
 def _print_phases_of(console: Console, fault: FaultSummary) -> None:
-    """Print a fault's phases, and what members and groups did after it."""
+    """Print the phases after a fault, then what members and groups did."""
     console.print()
     console.print(
         Text(f"{fault.fault}", style="bold").append(
@@ -186,7 +196,10 @@ def _print_fault_table(console: Console, faults: Sequence[FaultSummary]) -> None
 
 
 def _same_gap_lines(faults: Sequence[FaultSummary]) -> Iterator[str]:
-    """Yield a sentence for each gap that several faults share: the reader must not add them up."""
+    """Yield a sentence for each gap that several faults share.
+
+    It tells the reader not to add up the gaps of these faults.
+    """
     for measure in _GAPS:
         later_by_first: dict[str, list[str]] = {}
         for fault, first in same_gaps(faults, measure).items():
@@ -196,6 +209,7 @@ def _same_gap_lines(faults: Sequence[FaultSummary]) -> Iterator[str]:
 
 
 def _fault_line(fault: FaultSummary) -> str:
+    """Return one line for a row of the table of faults, for a narrow terminal."""
     measured = {name: fault.distribution(name) for name in _FAULT_COLUMNS.values()}
     texts = [
         f"{name} {figures.longest_text}"
@@ -208,6 +222,7 @@ def _fault_line(fault: FaultSummary) -> str:
 
 
 def _fault_table(faults: Sequence[FaultSummary]) -> Table:
+    """Return a table with a row for each fault."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("at", justify="right")
     table.add_column("hit")
@@ -228,8 +243,8 @@ def _fault_table(faults: Sequence[FaultSummary]) -> Table:
 def _phase_table(fault: FaultSummary, chain: Chain, heading: str, *, narrow: bool) -> Group:
     """Return the figures of one chain under a heading, without empty columns.
 
-    A row is the name of a measure and its cells in the order of HEADER. MARK ends the name if a
-    machine was away by accident in that time.
+    A row of `fault.rows` is the name of a measure, and its cells in the order of HEADER. The name
+    ends with MARK if a machine was away by accident in that time, which disturbs the figure.
     """
     rows = fault.rows(chain)
     subjects = {
@@ -240,6 +255,7 @@ def _phase_table(fault: FaultSummary, chain: Chain, heading: str, *, narrow: boo
     shown_places = [
         place
         for place, column in enumerate(HEADER)
+        # + 1, because a row begins with its name.
         if any(row[place + 1] for row in rows) and (not narrow or column in _NARROW_CELLS)
     ]
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -247,6 +263,7 @@ def _phase_table(fault: FaultSummary, chain: Chain, heading: str, *, narrow: boo
     for place in shown_places:
         table.add_column(HEADER[place], justify="right")
     for name, *cells in rows:
+        # In the label the mark, if there is one, comes after the kind of subject.
         measure = name.removesuffix(MARK)
         mark = name.removeprefix(measure)
         label = f"{measure}{subjects.get(measure, '')}{mark}"
@@ -257,8 +274,8 @@ def _phase_table(fault: FaultSummary, chain: Chain, heading: str, *, narrow: boo
 def _print_felt(console: Console, summary: RunSummary) -> None:
     """Print the effects that clients felt: after each fault, and over the whole run.
 
-    With more than _MAX_FAULTS_IN_FULL faults, `_print_fault_table` has already printed the first
-    part.
+    With more than _MAX_FAULTS_IN_FULL faults, `_print_fault_table` has already printed the effects
+    after each fault.
     """
     faults = [fault for fault in summary.faults if fault.rows("gap")]
     in_full = faults if len(summary.faults) <= _MAX_FAULTS_IN_FULL else []
@@ -303,7 +320,7 @@ def _print_felt_in_all(console: Console, felt: Felt) -> None:
 
 
 def verdict_text(results: Results) -> Text:
-    """Return how a run ended in a word."""
+    """Return one or two words on how a run ended: its verdict, if it was completed."""
     match results.outcome:
         case RunOutcome.COMPLETED:
             return Text(results.verdict.upper(), style=_VERDICT_STYLES[results.verdict])
@@ -339,7 +356,11 @@ def _print_verdict(
 
 
 def _print_faults(console: Console, faults: Sequence[JournalEntry]) -> None:
-    """Print the outcome of each fault; if there are many, only of the first and the failed ones."""
+    """Print the outcomes of the faults.
+
+    If there are many faults, print only those of the first ones and of failed ones, up to a limit,
+    and count the others.
+    """
     limit = 2 * _MAX_FAULTS_LISTED
     shown = [
         fault
@@ -357,6 +378,7 @@ def _print_faults(console: Console, faults: Sequence[JournalEntry]) -> None:
 
 
 def _print_fault(console: Console, fault: JournalEntry) -> None:
+    """Print the outcome of a fault, and its blast radius: the groups and partitions it touched."""
     print_lines(console, [f"{fault.fault} {fault.target}: {_outcome_text(fault)}"])
     radius = fault.blast_radius
     if radius.groups or radius.partitions:
@@ -375,6 +397,7 @@ def _outcome_text(fault: JournalEntry) -> str:
         case FaultOutcome.FAILED:
             return f"failed at {clock_seconds(fault.fired_at_us)}: {fault.error}"
         case FaultOutcome.HIT:
+            # The process of the node; a node in virtual time has none.
             pid = "" if fault.pid is None else f" (pid {fault.pid})"
             healed = ""
             if fault.healed_at_us is not None:
@@ -385,7 +408,10 @@ def _outcome_text(fault: JournalEntry) -> str:
 
 
 def fault_rebalance_lines(fault: FaultSummary) -> Iterator[str]:
-    """Yield the rebalances after a fault, and the number of members that kept id and generation."""
+    """Yield lines on the rebalances after a fault, and on members without a rebalance.
+
+    The last line has the number of members that kept their id and generation.
+    """
     if not fault.rebalances:
         yield "no rebalance"
     for rebalances in fault.rebalances:
@@ -396,11 +422,14 @@ def fault_rebalance_lines(fault: FaultSummary) -> Iterator[str]:
 
 
 def outcome_lines(summary: RunSummary) -> Iterator[str]:
-    """Yield coordinators and owners that overlapped, repeated records and failed commits."""
+    """Yield lines on overlaps of coordinators and of owners, repeated records and failed commits.
+
+    An overlap is a time in which a group had two coordinators, or a partition two owners.
+    """
     for coordinators in summary.coordinators[:MAX_BLOCKS]:
         yield from _statement_lines(coordinators_statement(coordinators))
     yield from _left_out(len(summary.coordinators), "coordinators", "tenure_overlaps")
-    # A shorter overlap may be an error of the clocks.
+    # An overlap that is shorter than the error of the machines' clocks is perhaps none.
     long_enough = [
         owners for owners in summary.owners if owners.longest_us >= summary.clock_error_us
     ]
@@ -415,11 +444,15 @@ def outcome_lines(summary: RunSummary) -> Iterator[str]:
 
 
 def _left_out(number: int, what: str, table: str) -> Iterator[str]:
-    """Yield a line if more than MAX_BLOCKS of `number` overlaps were found; `table` has all."""
+    """Yield a line if there are more than MAX_BLOCKS overlaps.
+
+    `number`: of the overlaps. `table`: the name of the table that has all of them.
+    """
     if number > MAX_BLOCKS:
         yield f"and {number - MAX_BLOCKS} more times with two {what} at once: table {table}"
 
 
 def _statement_lines(statement: Statement) -> Iterator[str]:
+    """Yield the headline of a statement, then its details, indented."""
     yield statement.headline
     yield from (f"  {line}" for line in statement.particulars)

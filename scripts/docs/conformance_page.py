@@ -1,16 +1,16 @@
 """The conformance page: the tests and recordings that cover each scenario.
 
-A scenario is a case of Kafka's own tests; the list is tests/conformance/scenarios.toml. Three kinds
-of places cover scenarios:
+A scenario is a case of Kafka's own tests, with an id such as GC-010: a family (FAMILIES) and a
+number. tests/conformance/scenarios.toml lists the scenarios. Three kinds of places cover them:
 
-- A test covers those that its docstring names (`GC-010, GC-011`, or `GC-010..012`).
-- A story, a part of a transcript of tests, covers those that the comments at its head name.
-- A recording of a real Kafka covers those in its key `covers`, if the cluster follows the recording
-  step by step.
+- A test covers the scenarios that its docstring names (`GC-010, GC-011`, or `GC-010..012`).
+- A story covers the scenarios that the comments at its head name. A story is a part of a
+  transcript: a text file with the events of a scripted cluster, with which tests compare. Each
+  story begins with `== title ==`.
+- A recording (a JSON file) has requests to a real Kafka with its answers. It covers the scenarios
+  in its key `covers`, if this project's cluster gives the same answers, step by step.
 
-The sources of the tests are read; no test is run. An id such as GC-010 is a family (FAMILIES) and a
-number. A transcript of tests is a text file with a scripted cluster's events; `== title ==` begins
-each of its stories.
+This module reads the source files of the tests, and runs no test.
 """
 
 import ast
@@ -36,18 +36,20 @@ FAMILIES = {
     "CO": "GroupCoordinatorConcurrencyTest",
     "JC": "GroupMetadataManagerTest of the Java coordinator, classic groups",
 }
-"""Kafka's tests that the scenarios are taken from, by the prefix of their ids."""
+"""Kafka's tests that the scenarios are taken from, by the prefix of the scenarios' ids."""
 STATUSES = ("covered", "deviates", "not applicable", "missing")
 _ID = re.compile(rf"\b({'|'.join(FAMILIES)})-(\d+)(?:\.\.(\d+))?")
-"""An id, or a range of ids: GC-010, GC-010..012."""
+"""An id or a range of ids: GC-010, GC-010..012. The groups are family, first and last number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioList:
-    """The committed list: every id with its meaning, or with the ids that it repeats.
+    """The content of scenarios.toml: every id with its meaning, or with the ids that it repeats.
 
-    - `same_as`: for an id without a meaning of its own, the ids of the same case.
-    - `deviates`, `not_applicable`: reasons, for the ids with this status.
+    - `meaning`: what happens in the scenario, by id.
+    - `same_as`: for an id without a meaning of its own, the ids of scenarios with the same case.
+    - `deviates`: for the ids of cases in which this project differs from Kafka, the reason.
+    - `not_applicable`: for the ids of cases that this project cannot have, the reason.
     """
 
     meaning: Mapping[str, str]
@@ -75,9 +77,10 @@ class _Recording(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A test, story or recording, and its file, relative to the checkout's root.
+    """A test, story or recording.
 
-    `text`: the docstring or comments that name the scenarios; "" for a recording.
+    - `path`: its file, relative to the root of the checkout.
+    - `text`: the docstring or comments that name the scenarios; "" for a recording.
     """
 
     name: str
@@ -86,21 +89,27 @@ class Place:
 
 
 def read_scenarios() -> ScenarioList:
-    """Return the committed list."""
+    """Return the list of scenarios."""
     with (CONFORMANCE / "scenarios.toml").open("rb") as file:
         return msgspec.convert(tomllib.load(file), ScenarioList)
 
 
 def ids_in(text: str) -> Iterator[str]:
-    """Yield the ids that a text names; the range `GM-05..07` names three."""
+    """Yield the ids that a text names. The range `GM-05..07` names three."""
+    # `last` is "" if the text has an id and no range.
     for family, first, last in _ID.findall(text):
         for number in range(int(first), int(last or first) + 1):
+            # All ids of a range have as many digits as the first.
             yield f"{family}-{number:0{len(first)}}"
 
 
 @cache
 def named() -> Mapping[str, tuple[Place, ...]]:
-    """Return the tests, stories and recordings that name each id, also ids that the list lacks."""
+    """Return the tests, stories and recordings that name each id.
+
+    The ids can include some that the list of scenarios lacks.
+    """
+    # The inner dicts are used as ordered sets: a place that names an id twice counts once.
     places: dict[str, dict[Place, None]] = {}
     for scenario, place in (*_in_tests(), *_in_transcripts(), *_in_recordings()):
         places.setdefault(scenario, {})[place] = None
@@ -108,7 +117,11 @@ def named() -> Mapping[str, tuple[Place, ...]]:
 
 
 def statuses(scenarios: ScenarioList) -> dict[str, str]:
-    """Return the status of each id. An id that repeats others is covered if all of them are."""
+    """Return the status of each id.
+
+    An id is covered if some place names it. An id that repeats others is also covered if all of
+    these are covered.
+    """
     places = named()
     status = {}
     for scenario in scenarios.ids():
@@ -118,8 +131,9 @@ def statuses(scenarios: ScenarioList) -> dict[str, str]:
             status[scenario] = "not applicable"
         else:
             repeated = scenarios.same_as.get(scenario, (scenario,))
-            # Only scenarios of the last family (JC) repeat others, so the statuses of the repeated
-            # scenarios are known by now. A scenario that repeats none has no status yet.
+            # Only scenarios of the last family (JC) repeat others, so the repeated scenarios have
+            # their status by now. A scenario that repeats none stands for itself here; it has no
+            # status yet, so `all` is False for it.
             is_covered = scenario in places or all(
                 status.get(other) == "covered" for other in repeated
             )
@@ -156,8 +170,10 @@ def conformance_page() -> str:
 
 
 def _counts(status: Mapping[str, str]) -> str:
+    """Return a table with the number of scenarios with each status, by family and in all."""
     rows = []
-    for family in (*FAMILIES, ""):  # "": all families
+    # "" stands for all families: every id starts with it.
+    for family in (*FAMILIES, ""):
         of_family = [value for scenario, value in status.items() if scenario.startswith(family)]
         counts = (str(of_family.count(value)) for value in STATUSES)
         rows.append((family or "all", str(len(of_family)), *counts))
@@ -165,6 +181,7 @@ def _counts(status: Mapping[str, str]) -> str:
 
 
 def _row(scenario: str, scenarios: ScenarioList, status: str) -> tuple[str, str, str, str]:
+    """Return the cells of a scenario: id, meaning, status with its reason, links to its places."""
     same_as = scenarios.same_as.get(scenario, ())
     meaning = scenarios.meaning.get(scenario) or f"as {', '.join(same_as)}"
     reason = scenarios.deviates.get(scenario) or scenarios.not_applicable.get(scenario)
@@ -188,6 +205,7 @@ def _in_tests() -> Iterator[tuple[str, Place]]:
 def _in_transcripts() -> Iterator[tuple[str, Place]]:
     """Yield each scenario that the comments at the head of a story name, with the story."""
     for path in sorted(TESTS.rglob("scenarios/*.txt")):
+        # The part before the first story is dropped.
         _, *stories = re.split(r"^== ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
         for story in stories:
             title, _, story_text = story.partition(" ==\n")
@@ -198,7 +216,10 @@ def _in_transcripts() -> Iterator[tuple[str, Place]]:
 
 
 def _in_recordings() -> Iterator[tuple[str, Place]]:
-    """Yield each scenario that a recording covers, unless the cluster differs from it."""
+    """Yield each scenario that a recording covers, with the recording.
+
+    Recordings in known_differences.json are left out: the cluster's answers differ from theirs.
+    """
     differing = msgspec.json.decode((CONFORMANCE / "known_differences.json").read_bytes())
     for path in sorted((CONFORMANCE / "transcripts").rglob("*.json")):
         if path.name == "index.json":
@@ -210,9 +231,11 @@ def _in_recordings() -> Iterator[tuple[str, Place]]:
 
 
 def _pairs(scenarios: Iterable[str], place: Place) -> Iterator[tuple[str, Place]]:
+    """Yield each scenario with the same place."""
     for scenario in scenarios:
         yield scenario, place
 
 
 def _from_root(path: Path) -> str:
+    """Return a path relative to the root of the checkout, with `/` on every system."""
     return path.relative_to(package_root()).as_posix()

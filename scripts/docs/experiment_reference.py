@@ -1,7 +1,8 @@
 """The reference page of the experiment file: every key of its structs, with its values.
 
-A section of the file is a struct in `chaos.experiment.structs`; its path has the keys that lead to
-it (`groups.<group>.config`), with `[]` for each item of a list.
+Each section of the file is described by a struct (a msgspec class) in `chaos.experiment.structs`.
+The section's path has the keys that lead to it, such as `groups.<group>.config`. `[]` in a path
+stands for each item of a list.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,7 @@ from scripts.docs.markdown import Schema, shown, table, values_text
 _HEADINGS = ("key", "values", "default", "meaning")
 _TOP = "The file"
 _PLACEHOLDERS = {"topics": "<topic>", "groups": "<group>"}
-"""Placeholder of a name that the file defines."""
+"""What stands in a path for a name that the file's author chooses, by the key before it."""
 
 
 def experiment_file_page() -> str:
@@ -33,7 +34,8 @@ def experiment_file_page() -> str:
     ]
     first_paths: dict[type[msgspec.Struct], str] = {}
     for path, struct in _sections("", Experiment):
-        if struct in first_paths:  # several sections have one struct: list its keys once
+        # Several sections can have the same struct, whose keys are listed only once.
+        if struct in first_paths:
             first = first_paths[struct]
             parts.append(f"\n## `{path}`\n\nThe same keys as [`{first}`](#{_anchor(first)}).\n")
             continue
@@ -47,18 +49,25 @@ def experiment_file_page() -> str:
 def _sections(
     path: str, struct: type[msgspec.Struct]
 ) -> Iterator[tuple[str, type[msgspec.Struct]]]:
-    """Yield path and struct of a section, then of the sections below it, in the file's order."""
+    """Yield path and struct of a section, then those of the sections below it, in the file's order.
+
+    `path`: of the section; "" for the whole file.
+    """
     yield path or _TOP, struct
     for field in fields_of(struct):
         if field.struct is not None:
             place = f"{path}.{field.key}" if path else field.key
-            # For a list of sections, and for a dict, which has a section for each name.
+            # The end of the path if the key has a list of sections (a tuple here), or a section for
+            # each name (a dict here).
             suffix: dict[object, str] = {tuple: "[]", dict: f".{_PLACEHOLDERS.get(field.key)}"}
             yield from _sections(place + suffix.get(get_origin(field.annotation), ""), field.struct)
 
 
 def _keys(struct: type[msgspec.Struct], properties: Mapping[str, Schema]) -> str:
-    """Return the table of a struct's keys: values, default and meaning of each."""
+    """Return the table of a struct's keys, with the values, default and meaning of each.
+
+    `properties`: the JSON Schema of each key.
+    """
     return table(
         _HEADINGS,
         [
@@ -74,7 +83,7 @@ def _keys(struct: type[msgspec.Struct], properties: Mapping[str, Schema]) -> str
 
 
 def _values(field: StructField, entry: Schema) -> str:
-    """Return the possible values of a key; of a section, its meaning."""
+    """Return the possible values of a key in words. If the key has sections, say how many."""
     if field.struct is None:
         return values_text(entry)
     words: dict[object, str] = {tuple: "list of sections", dict: "section for each name"}
@@ -82,11 +91,12 @@ def _values(field: StructField, entry: Schema) -> str:
 
 
 def _default(entry: Schema) -> str:
+    """Return the default of a key as text; "" if it has none, "none" if it is an empty list."""
     if "default" not in entry:
         return ""
     return f"`{shown(entry['default'])}`" if entry["default"] not in ((), []) else "none"
 
 
 def _anchor(path: str) -> str:
-    """Return the anchor that GitHub gives a heading."""
+    """Return the anchor that GitHub gives to a heading, for links to it."""
     return "".join(letter for letter in path.lower() if letter.isalnum() or letter in "-_ ")

@@ -1,38 +1,47 @@
-"""Markdown for the generated reference pages: tables, and a JSON Schema's values in words."""
+"""Markdown for the generated reference pages: tables, and a JSON Schema's values in words.
+
+A JSON Schema is a dict that describes the values of a key, for instance
+`{"type": "integer", "minimum": 1}`.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-Schema = Mapping[str, Any]  # Any: JSON
+Schema = Mapping[str, Any]  # Any: each value is JSON of some type
 _DURATION = "5s"
-"""The example in the schema of every duration; it distinguishes durations from other strings."""
+"""The schema of every duration has this example. Schemas of other strings do not have it."""
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table."""
+    """Return a Markdown table.
+
+    `rows`: each has a cell for each heading.
+    """
     lines = [f"| {' | '.join(headings)} |", "|" + "---|" * len(headings)]
     lines += [f"| {' | '.join(map(_escaped, row))} |" for row in rows]
     return "\n".join(lines) + "\n"
 
 
 def _escaped(cell: str) -> str:
-    """Return a cell in which `|` does not end the cell."""
+    """Return a cell with a backslash before each `|`, which would otherwise end the cell."""
     return cell.replace("|", "\\|")
 
 
 def shown(value: object) -> str:
-    """Return a value as text, as an experiment file has it."""
+    """Return a value as it is written in an experiment file."""
+    # JSON has strings in quotes; an experiment file does not need them.
     return msgspec.json.encode(value).decode().strip('"')
 
 
 def values_text(entry: Schema) -> str:
-    """Return a schema's values in words: types, bounds, and choices."""
+    """Return in words which values a schema permits: its type and bounds, or the choices."""
     if "$ref" in entry:
         return "a section"
     if "anyOf" in entry:
         choices = entry["anyOf"]
+        # The choices are either fixed values or schemas. A schema for null is not mentioned.
         if all("const" in choice for choice in choices):
             return ", ".join(f"`{shown(choice['const'])}`" for choice in choices)
         texts = [values_text(choice) for choice in choices if choice != {"type": "null"}]
@@ -45,7 +54,7 @@ def values_text(entry: Schema) -> str:
 
 
 def _typed(entry: Schema) -> str:
-    """Return the type of a schema and its bounds in words."""
+    """Return in words the type of a schema, and its bounds."""
     kind = str(entry.get("type", ""))
     if kind == "array":
         least = " (at least one)" if entry.get("minItems") else ""
@@ -54,6 +63,7 @@ def _typed(entry: Schema) -> str:
         return "mapping"
     words = {"integer": "whole number", "string": "text", "boolean": "true or false"}
     bounds = (("from", "minimum"), ("above", "exclusiveMinimum"), ("to", "maximum"))
+    # Equal bounds permit only one value.
     if "minimum" in entry and entry.get("minimum") == entry.get("maximum"):
         return f"`{entry['minimum']}`"
     texts = [f"{word} {entry[key]}" for word, key in bounds if key in entry]

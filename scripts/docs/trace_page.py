@@ -1,9 +1,10 @@
 """The reference page of traces, from the table of kinds in `protocol.trace_schema`.
 
-The page has the columns of a row, its kinds, the fields of each kind's detail, and the causes.
-Causes are the enums with the values of the column `cause`, which says why something happened. The
-detail of a row is a small JSON object, described by a subclass of Detail; a row of metrics has a
-plain dict of numbers instead. STAMP are the columns that every row has.
+A trace has the recorded rows of a run's events. The page has the columns of a row, the kinds of
+rows, the fields of each kind's detail, and the causes. The column `cause` says why something
+happened; its possible values are the members of enums. The column `detail` has a small JSON object,
+which a subclass of Detail describes. Only a row of metrics has a plain dict of numbers instead.
+STAMP has the names of the columns that every row fills, such as its time.
 """
 
 import inspect
@@ -26,7 +27,7 @@ from scripts.docs.markdown import Schema, table, values_text
 
 
 def trace_page() -> str:
-    """Return the columns of a trace row, every kind, the fields of details, and the causes."""
+    """Return the page: columns of a row, kinds of rows, fields of details, and causes."""
     columns = [(f"`{name}`", kind, COLUMN_MEANINGS[name]) for name, kind in TRACE_COLUMNS]
     parts = [
         f"# Trace\n\n{inspect.getdoc(TraceRow)}\n",
@@ -51,12 +52,13 @@ def trace_page() -> str:
 
 
 def _columns_text(schema: KindSchema) -> str:
-    """Return what a kind of row has in its columns, as text of a table's cell."""
+    """Return which columns a kind of row fills, and with what, as the text of one cell."""
     cells = []
     for name, meaning in schema.columns.items():
         if name == "cause":
-            # First the names of enums, which have sections below. Then the meaning, which describes
-            # causes outside of these enums; it may be "".
+            # First come the names of enums, which have sections of their own on the page. Then
+            # comes `meaning`, which describes causes outside of these enums. It is "" if there are
+            # none.
             words = [causes.__name__ for causes in schema.causes]
             if meaning:
                 words.append(meaning)
@@ -67,6 +69,7 @@ def _columns_text(schema: KindSchema) -> str:
 
 
 def _detail_text(schema: KindSchema) -> str:
+    """Return the names of the fields in a kind's detail."""
     if schema.detail is None:
         return ""
     if not _is_detail(schema.detail):
@@ -88,7 +91,11 @@ def _detail_section(detail: type[Detail]) -> str:
 
 
 def _resolve_ref(entry: Schema, components: Schema) -> Schema:
-    """Return the component that an entry refers to (an enum is one), or the entry itself."""
+    """Return the schema to which an entry refers, or the entry itself if it refers to none.
+
+    An entry refers to another one by its name, for instance if its value is an enum.
+    """
+    # The end of a reference such as "#/$defs/Cause".
     name = str(entry.get("$ref", "")).rpartition("/")[2]
     component: Schema = components.get(name, entry)
     return component
@@ -106,4 +113,5 @@ def _causes() -> list[type[StrEnum]]:
 
 
 def _is_detail(detail: object) -> TypeGuard[type[Detail]]:
+    """Return whether a kind's detail is a subclass of Detail, and not a dict of numbers."""
     return inspect.isclass(detail) and issubclass(detail, Detail)

@@ -1,11 +1,17 @@
 """A generated page of the docs: the rules of the consumer on ZooKeeper, and the tests of each.
 
-The rules are those of docs/kafka/ZOOKEEPER_CONSUMER.md. A test covers a rule if its docstring, or a
-comment in the test, names the rule's id and quotes the rule's text. A transcript is a text file
-with the events of a scripted cluster, divided into stories, which begin with `== title ==`. A story
-covers rules with the comments at its head. tests/conformance/zookeeper_rules.toml gives the reasons
-for rules from which the project deviates and for rules that need no test. This module reads the
-source of the tests and runs none of them.
+Old versions of Kafka had this consumer: its members used ZooKeeper's servers, and no coordinator.
+The rules stand in docs/kafka/ZOOKEEPER_CONSUMER.md, each with an id such as ZK-12.
+
+- A test covers a rule if its docstring, or a comment in it, names the rule's id and quotes the
+  rule's text.
+- A story covers a rule if the comments at its head do so. A story is a part of a transcript: a text
+  file with the events of a scripted cluster, with which tests compare. Each story begins with
+  `== title ==`.
+
+Some rules need a reason instead of a test: those from which this project deviates, and those that
+need no test. tests/conformance/zookeeper_rules.toml has the reasons. This module reads the source
+files of the tests, and runs no test.
 """
 
 import ast
@@ -26,15 +32,15 @@ TESTS = package_root() / "tests"
 RULES = package_root() / "docs" / "kafka" / "ZOOKEEPER_CONSUMER.md"
 REASONS = TESTS / "conformance" / "zookeeper_rules.toml"
 QUOTED_WORDS = 5
-"""Number of consecutive words that make a quotation."""
-# "no matter for a test": the rule needs no test, for a reason in zookeeper_rules.toml.
+"""A text quotes a rule if it has so many consecutive words of the rule."""
+# "no matter for a test" means that the rule needs no test, for a reason in zookeeper_rules.toml.
 STATUSES = ("covered", "deviates", "no matter for a test", "missing")
 _ID = re.compile(r"\bZK-\d+\b")
-# An item of a list, or a row of a table, that begins with a bold id.
+# A rule: a list item or a table row that begins with a bold id. The groups are the id and the text.
 _RULE = re.compile(r"^(?:\* |\| )\*\*(ZK-\d+)\*\* ?(.*)$", re.MULTILINE)
 _SECTION = re.compile(r"^##+ (.*)$", re.MULTILINE)
 _WORD = re.compile(r"[a-z0-9]+")
-# The space after a sentence, or after a colon, if a capital, a bracket or bold text follows.
+# The space after a sentence or a colon, if a capital letter, a bracket or bold text follows.
 _SENTENCE_END = re.compile(r"(?<=[.:]) (?=[A-Z(*])")
 
 
@@ -54,7 +60,7 @@ class Rule:
     text: str
 
     def summary(self) -> str:
-        """Return the first sentence of the rule, or its cells if the rule is a row of a table."""
+        """Return the first sentence of the rule. Of a table's row, return the text of its cells."""
         if "|" in self.text:
             cells = [cell.strip() for cell in self.text.strip("| ").split("|")]
             return "; ".join(cells)
@@ -67,7 +73,7 @@ class Place:
 
     - `name`: the test's name or the story's title.
     - `path`: its file, relative to the root of the checkout.
-    - `text`: docstring and comments of the test, or the comments at the head of the story.
+    - `text`: the docstring and comments of the test, or the comments at the head of the story.
     """
 
     name: str
@@ -76,7 +82,7 @@ class Place:
 
 
 def read_reasons() -> Reasons:
-    """Return the committed reasons."""
+    """Return the reasons in zookeeper_rules.toml."""
     with REASONS.open("rb") as file:
         return msgspec.convert(tomllib.load(file), Reasons)
 
@@ -96,21 +102,28 @@ def read_rules() -> Mapping[str, Rule]:
 
 @cache
 def named() -> Mapping[str, tuple[Place, ...]]:
-    """Return the tests and stories that name each id, also ids that no rule has."""
+    """Return the tests and stories that name each id.
+
+    The ids can include some that no rule has.
+    """
     places: dict[str, list[Place]] = {}
     for place in (*_in_tests(), *_in_stories()):
+        # `dict.fromkeys` drops repetitions: a place that names an id twice counts once.
         for rule_id in dict.fromkeys(_ID.findall(place.text)):
             places.setdefault(rule_id, []).append(place)
     return {rule_id: tuple(of_rule) for rule_id, of_rule in places.items()}
 
 
 def quotes(text: str, rule: Rule) -> bool:
-    """Return True if a text shares QUOTED_WORDS consecutive words with a rule."""
+    """Return whether a text quotes a rule, that is, has QUOTED_WORDS consecutive words of it."""
     return not _runs_of_words(text).isdisjoint(_runs_of_words(rule.text))
 
 
 def statuses() -> dict[str, str]:
-    """Return the status of each rule by its id; "missing" without a reason and a quoting test."""
+    """Return the status of each rule by its id.
+
+    It is "missing" if the rule has no reason, and no test or story quotes it.
+    """
     reasons, places = read_reasons(), named()
     status = {}
     for rule in read_rules().values():
@@ -127,7 +140,7 @@ def statuses() -> dict[str, str]:
 def zookeeper_rules_page() -> str:
     """Return every rule with its status and the tests that quote it, after the counts."""
     status = statuses()
-    counts = [str(list(status.values()).count(each)) for each in STATUSES]
+    counts = [str(list(status.values()).count(counted)) for counted in STATUSES]
     parts = [
         "# Rules of the consumer on ZooKeeper\n\nEach rule of "
         "[ZOOKEEPER_CONSUMER.md](../kafka/ZOOKEEPER_CONSUMER.md), shortened to its first sentence. "
@@ -148,12 +161,14 @@ def zookeeper_rules_page() -> str:
 
 
 def _status_cell(rule_id: str, status: str) -> str:
+    """Return the status of a rule, with its reason if there is one."""
     reasons = read_reasons()
     reason = reasons.deviates.get(rule_id) or reasons.no_test.get(rule_id)
     return f"{status}: {reason}" if reason else status
 
 
 def _links(rule: Rule) -> str:
+    """Return links to the tests and stories that quote a rule."""
     return ", ".join(
         f"[{place.name}](../../{place.path})"
         for place in named().get(rule.id, ())
@@ -164,16 +179,16 @@ def _links(rule: Rule) -> str:
 def _runs_of_words(text: str) -> set[tuple[str, ...]]:
     """Return every sequence of QUOTED_WORDS consecutive words.
 
-    A text with fewer words has one sequence, all its words; a text without words has none.
+    A text with fewer words has one sequence, which is all its words. A text without words has none.
     """
-    # Without `or 1`, a text without words would have the empty sequence.
     words: Sequence[str] = _WORD.findall(text.lower())
+    # `or 1` is for a text without words. With the size 0, it would have one empty sequence.
     size = min(QUOTED_WORDS, len(words)) or 1
     return {tuple(words[start : start + size]) for start in range(len(words) - size + 1)}
 
 
 def _in_tests() -> Iterator[Place]:
-    """Yield the tests of each file in which a rule's id stands."""
+    """Yield all tests of the files that contain a rule's id."""
     for path in sorted(TESTS.rglob("test_*.py")):
         source = path.read_text(encoding="utf-8")
         if _ID.search(source) is None:
@@ -190,13 +205,15 @@ def _in_tests() -> Iterator[Place]:
 def _in_stories() -> Iterator[Place]:
     """Yield the stories of the transcripts."""
     for path in sorted(TESTS.rglob("scenarios/*.txt")):
+        # The part before the first story is dropped.
         _, *stories = re.split(r"^== ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
         for story in stories:
-            title, _, rest = story.partition(" ==\n")
-            comments = takewhile(lambda line: line.startswith("#"), rest.splitlines())
+            title, _, story_text = story.partition(" ==\n")
+            comments = takewhile(lambda line: line.startswith("#"), story_text.splitlines())
             text = "\n".join(line.removeprefix("# ") for line in comments)
             yield Place(name=title, path=_from_root(path), text=text)
 
 
 def _from_root(path: Path) -> str:
+    """Return a path relative to the root of the checkout, with `/` on every system."""
     return path.relative_to(package_root()).as_posix()

@@ -1,14 +1,19 @@
 """`replay`: plays a schedule in virtual time again, and compares its trace with a stamp.
 
-A schedule is an experiment with a seed. A stamp, in the schedule's file, has the digest of an
-earlier run's trace. The schedule is played twice:
+A schedule is an experiment with a seed. Virtual time is the run's own simulated clock, so a
+schedule always has the same trace (the run's recorded rows of events). A digest is a hash over the
+rows of a trace. A trail has the digests of a trace's beginnings; `parted_between` compares two
+trails and finds when the two traces begin to differ. A stamp stands in the schedule's file, and has
+the digest and the trail of an earlier run.
 
-1. without messages in the trace, as the search plays it: a stamp's digest is of such a trace;
-2. with messages, into a run directory.
+The schedule is played twice:
 
-Apart from the messages, both traces must be equal. A digest is a hash over the rows of a trace; a
-trail has digests of its beginnings, from which `parted_between` finds when two traces begin to
-differ. With --until or --break-at the schedule is played only once, with messages.
+1. without messages in the trace, as `explore` (the search for violations) plays it. A stamp's
+   digest is of such a trace;
+2. with messages in the trace, into a run directory.
+
+Apart from the messages, the two traces must be equal. With --until or --break-at the schedule is
+played only once, with messages.
 """
 
 import sys
@@ -66,7 +71,10 @@ _EXIT_OF_RESULT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
-    """The options of a replay. Units: microseconds of the run's clock, from its beginning."""
+    """The options of a replay.
+
+    Units: `until_us` and `break_at_us` are microseconds of the run's clock, from its beginning.
+    """
 
     schedule: str
     space: str
@@ -83,16 +91,18 @@ class ReplayOptions:
 class Compared:
     """Comparison of a run's trace with the stamp.
 
-    - `same`: None if there is no stamp.
+    - `same`: whether the trace has the stamp's digest; None if there is no stamp.
     - `said`: the result as a sentence.
-    - `parts_after_us`, `parts_before_us`: times between which the traces begin to differ, found
-      from both trails. `parts_after_us` None: not known, because the traces are equal or the stamp
-      has no trail. `parts_before_us` None: for the same reasons, or because the traces differ only
-      after the trails' end.
+    - `parts_after_us`, `parts_before_us`: the traces begin to differ between these times, which
+      come from the two trails. `parts_after_us` is None if there is nothing to find: no stamp,
+      equal traces, or a stamp without a trail. `parts_before_us` is None in the same cases, and if
+      the traces differ only after the trails' end.
+
+    The field names are also the keys of the JSON output.
     """
 
     same: bool | None
-    said: str  # a key of the JSON output
+    said: str
     parts_after_us: int | None = None
     parts_before_us: int | None = None
 
@@ -164,8 +174,12 @@ def replay_command(options: ReplayOptions) -> int:
 
 
 def _edits(schedule: Schedule) -> tuple[str, ...]:
-    """Return a sentence if the file was changed after its stamp; it is played nevertheless."""
+    """Return a sentence if the file was edited after it was stamped, else nothing.
+
+    Such a file is played nevertheless.
+    """
     stamp = schedule.stamp
+    # "": a stamp that does not say of which schedule it is.
     if stamp is None or stamp.schedule in {"", schedule_digest(schedule.experiment)}:
         return ()
     return ("the file was edited since its run was stamped",)
@@ -195,7 +209,8 @@ def _play_whole(
         RunOutcome.INTERRUPTED,
         RunOutcome.INTERNAL_ERROR,
     }
-    # Another trace than the stamp's is a failure of coordlab only if code and file are the same.
+    # A trace that differs from the stamp's is coordlab's failure only if neither the code nor the
+    # file was changed since the stamp.
     broken = not is_one_run or (compared.same is False and not changed)
     if options.json:
         document = {
@@ -211,7 +226,8 @@ def _play_whole(
         summary = sum_up(console, directory.path, recording.results)
         print_summary(console, directory.manifest, recording.results, summary)
         _print_compared(console, compared, changed)
-        # `run` and a search judge one trace differently: `run` calls a missed fault unknown.
+        # `run` and a search judge the same trace differently: if a fault of the plan hit no node,
+        # the verdict of `run` is unknown. A search does not mind.
         if played.result.value != recording.results.verdict.value:
             print_lines(
                 console,
@@ -234,7 +250,10 @@ _NOT_ONE_RUN = (
 def _play_and_inspect(
     options: ReplayOptions, schedule: Schedule, directory: RunDirectory, console: Console
 ) -> int:
-    """Play the schedule into its directory, and inspect the cluster at the requested time."""
+    """Play the schedule into its directory, and inspect the cluster at the requested time.
+
+    --until prints the cluster's state and ends the run. --break-at opens the debugger.
+    """
 
     def inspect(moment: Moment) -> bool:
         """Show the moment; return True if the run goes on."""
@@ -243,6 +262,7 @@ def _play_and_inspect(
         print_state(console, moment)
         return False
 
+    # Exactly one of the two options is given.
     at_us = options.until_us if options.break_at_us is None else options.break_at_us
     recorder = Recorder(schedule.experiment, schedule.seed, directory)
     recording = recorder.play(at_us=at_us, inspect=inspect)
@@ -252,12 +272,13 @@ def _play_and_inspect(
         print_lines(console, [ended], style="bold yellow")
     elif schedule.stamp is not None and schedule.stamp.trail:
         _print_compared_so_far(console, schedule.stamp, recording)
-    # --until, and a user who quits the debugger, end the run as Ctrl-C does.
+    # --until ends the run as Ctrl-C does, and so does a user who quits the debugger. Such a run has
+    # no verdict to print.
     if results.outcome is not RunOutcome.INTERRUPTED:
         summary = sum_up(console, directory.path, results)
         print_summary(console, directory.manifest, results, summary)
     _conclude(options, directory, console)
-    # --until that reached its time has done what was asked, although it interrupted the run.
+    # If --until reached its time, the command did what was asked, although the run was interrupted.
     return EXIT_PASS if recording.reached and options.break_at_us is None else results.exit_code
 
 
@@ -274,7 +295,8 @@ def _compare(schedule: Schedule, played: PlayedRun) -> Compared:
         return Compared(
             same=False, said=f"{said}; the stamp does not show when they begin to differ"
         )
-    # None: both trails are equal, so they do not tell where the traces differ.
+    # `parted_between` returns None if the trails are equal. They then do not tell where the traces
+    # differ: anywhere after 0.
     after_us, before_us = parted_between(stamp.trail, played.trail) or (0, None)
     until = "" if before_us is None else f" and before {before_us / 1e6:g} s"
     return Compared(
@@ -286,7 +308,7 @@ def _compare(schedule: Schedule, played: PlayedRun) -> Compared:
 
 
 def _print_compared(console: Console, compared: Compared, changed: tuple[str, ...]) -> None:
-    """Print the comparison; if the traces differ, also what may have caused that."""
+    """Print the comparison, and the possible causes if the traces differ."""
     style = {True: "bold green", False: "bold red", None: ""}[compared.same]
     print_lines(console, [compared.said], style=style)
     if compared.same is False and changed:
@@ -303,9 +325,10 @@ def _print_compared(console: Console, compared: Compared, changed: tuple[str, ..
 
 def _print_compared_so_far(console: Console, stamp: ReplayStamp, recording: Recording) -> None:
     """Print whether the trace up to the requested time equals the stamp's trace."""
-    # The recording ends early, so its trail usually has fewer marks than the stamp's. `interval` is
-    # None if the trails are equal. Its second time is that of the first mark of the recording that
-    # differs from the stamp's; None if all marks are equal.
+    # A trail has a digest at each of its marks (points in time). The recording ends early, so its
+    # trail usually has fewer marks than the stamp's. `interval` is None if the trails are equal.
+    # Otherwise `interval` is (the time up to which the digests are equal, the time of the first
+    # digest that differs). The second time is None if no digest of the recording differs.
     interval = parted_between(stamp.trail, recording.trail)
     if interval is None:
         return
@@ -318,7 +341,7 @@ def _print_compared_so_far(console: Console, stamp: ReplayStamp, recording: Reco
 
 
 def _conclude(options: ReplayOptions, directory: RunDirectory, console: Console) -> None:
-    """Print the run directory, and make its report if that was asked for."""
+    """Print the run directory; with --report also write its report."""
     print_path(console, "run directory", directory.path)
     if not options.report:
         command = f"its report: {called_as()} report {directory.path}"

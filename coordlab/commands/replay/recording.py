@@ -2,10 +2,11 @@
 
 Data flow: schedule -> ExperimentRun -> run directory; at the requested time, Moment -> Inspection.
 
-A schedule is an experiment with a seed. The journal has an entry for each fault of the plan, with
-its times and nodes so far. A digest is a hash over the rows of a trace, its trail the digests of
-the trace's beginnings. A stamp, in a schedule's file, has the digest and the trail of an earlier
-run, without the messages of its trace.
+A schedule is an experiment with a seed. Its plan has the faults; the journal has an entry for each
+fault of the plan, with the times and nodes that it has so far. The trace has the recorded rows of
+the run: its events, and the messages between nodes. A digest is a hash over the rows of a trace. A
+trail has the digests of a trace's beginnings. A stamp, in a schedule's file, has the digest and the
+trail of an earlier run, both computed without the messages.
 """
 
 from collections import deque
@@ -31,11 +32,11 @@ LAST_ROWS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """The run at a time of its clock, before any event of that time.
+    """The run at one time of its clock, before any event of that time.
 
     - `rows`: the last LAST_ROWS rows of the trace.
     - `faults`: the journal so far.
-    - `stage`: the name of the run's stage, "" before the first stage.
+    - `stage`: the name of the run's stage (such as the warmup); "" before the first stage.
     """
 
     runtime: VirtualRuntime
@@ -73,8 +74,8 @@ class Recorder:
         self._seed = seed
         self._directory = directory
         self._whole = TraceDigest()  # of all rows, for the manifest
-        self._events = TraceDigest()  # without messages, to compare with a stamp
-        self._events_only = EventsOnly(self._events)
+        self._events = TraceDigest()  # of all rows but messages, to compare with a stamp
+        self._events_only = EventsOnly(self._events)  # passes such rows on to `_events`
         self._trace = RunTrace(directory)
         self._rows: deque[TraceRow] = deque(maxlen=LAST_ROWS)
         self._progress: Progress | None = None
@@ -119,7 +120,10 @@ class Recorder:
         )
 
     def _inspect(self, inspect: Inspection) -> None:
-        """Show the moment to `inspect`, which decides whether the replay goes on."""
+        """Call `inspect` with the present moment. It decides whether the replay goes on.
+
+        Raises: KeyboardInterrupt if the replay ends here.
+        """
         self._reached = True
         progress = self._progress
         moment = Moment(
@@ -133,7 +137,8 @@ class Recorder:
         )
         self._is_over = not _continues(inspect, moment)
         if self._is_over:
-            raise KeyboardInterrupt  # the run then heals and stops the cluster as after Ctrl-C
+            # ExperimentRun then heals the faults and stops the cluster, as after Ctrl-C.
+            raise KeyboardInterrupt
 
     def _remember_progress(self, progress: Progress) -> None:
         self._progress = progress

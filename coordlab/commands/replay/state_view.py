@@ -1,7 +1,10 @@
 """States of groups, nodes and faults at one moment of a run, as lines of text.
 
-A status has what the live nodes know; a paused or dead node is missing in it. A claim is the state
-of a group in the memory of one broker that coordinates it: two brokers may do so in a split brain.
+A ClusterStatus has what the live nodes know. A paused or dead node has no answer, so its knowledge
+is missing there. A claim is the state of a group in the memory of one broker that acts as the
+group's coordinator. In a split brain two brokers do so, and the group has two claims. A generation
+is the number of a group's rebalance. A partition of `__consumer_offsets` has the stored state of
+its groups; the broker that leads it coordinates them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,17 +38,21 @@ def state_lines(status: ClusterStatus, faults: Sequence[JournalEntry]) -> Iterat
     for name, state in status.nodes.items():
         roles = "; ".join(_roles(name, state, status))
         yield f"  {name:<22} {state.value:<9} {roles}".rstrip()
-    yield "faults:" if faults else "no faults are planned"  # the journal has planned faults, too
+    # The journal also has the faults that have not begun: if it is empty, none are planned.
+    yield "faults:" if faults else "no faults are planned"
     for fault in faults:
         yield f"  {fault.fault_id} on {fault.node or fault.target}: {fate(fault)}"
 
 
 def group_lines(status: ClusterStatus) -> Iterator[str]:
     """Yield each group's state at every broker that coordinates it, and at its members."""
-    names = dict.fromkeys([*status.groups, *(m.group_id for m in status.members.values())])
-    for group_id in names:
+    # The groups that brokers know, then those that only members know; each once, in this order.
+    group_ids = dict.fromkeys(
+        [*status.groups, *(member.group_id for member in status.members.values())]
+    )
+    for group_id in group_ids:
         yield f"group {group_id}:"
-        claims = status.groups.get(group_id, [])  # two if two brokers act as its coordinator
+        claims = status.groups.get(group_id, [])
         if not claims:
             yield "  no broker that can be asked coordinates it"
         for claim in claims:
@@ -56,6 +63,7 @@ def group_lines(status: ClusterStatus) -> Iterator[str]:
 
 
 def _claim(claim: GroupStatus) -> str:
+    """Return what one coordinator knows of a group, as one line."""
     members = f"{len(claim.members)} member" + ("s" if len(claim.members) != 1 else "")
     leader = "" if claim.leader is None else f", led by {claim.leader}"
     return (
@@ -65,6 +73,7 @@ def _claim(claim: GroupStatus) -> str:
 
 
 def _member(member: MemberStatus) -> str:
+    """Return what a member knows of its group, and what it has consumed, as one line."""
     known = "none known" if member.coordinator is None else broker_name(member.coordinator)
     return (
         f"{member.state}, generation {member.generation}, coordinator {known}, owns "
@@ -74,7 +83,7 @@ def _member(member: MemberStatus) -> str:
 
 
 def _roles(name: NodeName, state: NodeState, status: ClusterStatus) -> Iterator[str]:
-    """Yield what a node leads and coordinates, and other facts about its present state."""
+    """Yield the partitions that a node leads, the groups that it coordinates, and its states."""
     led = [
         partition
         for partition, replicas in status.partitions.items()

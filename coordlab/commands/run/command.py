@@ -2,8 +2,9 @@
 
 This module has the options and connects other parts: the experiment and its checks (`chaos`), the
 runtime of the cluster (`cluster`), the figures and tables (`pipeline`). A Playable is an experiment
-with everything that its runs need; `play_into` plays it into a run directory. A caveat is a remark
-on a run that passed, for instance that a partition had two owners for a while.
+with everything that its runs need; `play_into` plays it into a run directory. Virtual time is the
+run's own simulated clock. The trace has the recorded events of a run. A caveat is a remark on a run
+that passed, for instance that a partition had two owners for a while.
 """
 
 from dataclasses import dataclass
@@ -48,7 +49,8 @@ RUNTIMES = (RAY, LOCAL, VIRTUAL)
 class RunOptions:
     """The options of a run.
 
-    Units: `time_limit_us` is on the run's clock, which is `time_scale` times a real one's speed.
+    Units: `time_limit_us` is in microseconds of the run's clock. The run's clock is `time_scale`
+    times as fast as a real one.
     """
 
     experiment: str
@@ -176,7 +178,10 @@ def run_command(options: RunOptions) -> int:
 
 
 def _check_seeds(options: RunOptions) -> None:
-    """Check that the options about seeds fit together. Raises: click.BadParameter."""
+    """Check that `--seed`, `--seeds`, `--workers` and `--runtime` fit together.
+
+    Raises: click.BadParameter if they do not.
+    """
     if options.seeds is None:
         if options.workers is not None:
             raise click.BadParameter(
@@ -198,7 +203,8 @@ def _check_seeds(options: RunOptions) -> None:
 def _run(options: RunOptions, console: Console) -> int:
     """Run one experiment and return the exit code.
 
-    Raises: ExperimentError before anything is started; JunitNotWritable.
+    Raises: ExperimentError if the experiment's file has a mistake (nothing is started then);
+    JunitNotWritable if the JUnit file cannot be written.
     """
     loaded = load_experiment(options.experiment, options.var)
     # With --json, standard output is one document and nothing else.
@@ -227,7 +233,8 @@ def _run(options: RunOptions, console: Console) -> int:
             junit = junit_of_run(directory.manifest, results, directory.path)
             write_junit(options.junit, junit)
         if options.json:
-            # Only for the caveats; a trace with more rows is not summed up, and gives none.
+            # The summary is only for the caveats. A trace with more rows than ROWS_AT_ONCE is not
+            # summed up here, and gives no caveats.
             summary = sum_up(Console(stderr=True), directory.path, results, max_rows=ROWS_AT_ONCE)
             passed = results.verdict is Verdict.PASS
             document = {

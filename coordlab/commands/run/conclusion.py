@@ -1,7 +1,8 @@
 """The steps after a run: print verdict and figures, make Spark's tables, write the report.
 
-The figures come from a summary of the trace. The summary is computed in memory here, or, for a
-trace with too many rows, from Spark's tables. A caveat is a remark on a run that passed.
+The figures come from a summary of the trace (the run's recorded events). The summary is computed
+here, in memory. For a trace with too many rows it comes from Spark's tables. A caveat is a remark
+on a run that passed. A notice says why Spark cannot be started, for instance without Java.
 """
 
 from contextlib import nullcontext
@@ -31,11 +32,12 @@ def conclude_run(
 ) -> Path | None:
     """Print verdict and figures, make the tables, and write the report.
 
-    Returns: the path of the report; None if none was written. A disk that refuses a write, and a
-    Ctrl-C, are printed only.
-    Raises: other exceptions of the analysis and of the report.
+    If the disk refuses a write, or the user presses Ctrl-C, that is printed and raises nothing.
+
+    Returns: the path of the report; None if none was written.
+    Raises: the other exceptions of the analysis and of the report.
     """
-    # If Spark computes the figures next, only a small trace is summed up in memory, too.
+    # If Spark computes the figures afterwards, a large trace is not summed up in memory as well.
     spark_follows = analyze and java_notice(directory.path) is None
     max_rows = ROWS_AT_ONCE if spark_follows else None
     summary = _sum_up(directory, results, console, max_rows=max_rows)
@@ -83,7 +85,7 @@ def _report(directory: RunDirectory, console: Console) -> Path | None:
 def _analyze(
     directory: RunDirectory, results: Results, console: Console, *, master: str | None
 ) -> RunSummary | None:
-    """Make the tables and return their summary; None if they cannot be made now."""
+    """Make the tables and return their summary; None if they were not made."""
     if results.outcome is RunOutcome.INTERNAL_ERROR:
         return None
     if results.outcome is RunOutcome.INTERRUPTED:
@@ -106,7 +108,7 @@ def _analyze(
 def _print_not_written(
     console: Console, directory: RunDirectory, command: str, error: OSError
 ) -> None:
-    """Print that tables or report could not be written; the run's verdict remains valid."""
+    """Print that the tables or the report could not be written. The run's verdict stays valid."""
     path = error.filename or directory.path
     console.print(
         Text(

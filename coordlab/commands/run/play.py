@@ -2,9 +2,12 @@
 
 Data flow: (Experiment, seed) -> run directory -> Results.
 
-An observer is called with each row of the trace. A CheckSuite has the checks of one run; a digest
-is a hash over the rows of its trace. The manifest is the file of a run directory that says what the
-run is. `runtime` is VIRTUAL (one process, virtual time), LOCAL (one process, real time) or RAY.
+The trace has the recorded rows of the run's events; an observer is called with each row. A digest
+is a hash over the rows of a trace. A CheckSuite has the checks of one run. The journal has an entry
+for each fault of the plan. The manifest is the file of a run directory that says what the run is.
+
+`runtime` is one of three: VIRTUAL (one process, in virtual time, the run's own simulated clock),
+LOCAL (one process, in real time) or RAY (many processes, in real time).
 """
 
 from collections.abc import Sequence
@@ -41,11 +44,11 @@ LOCAL = "local"
 class Playable:
     """An experiment, and all options that determine its runs, except the seed.
 
-    - `named`: the experiment's name or path on the command line.
+    - `named`: the name or path by which the command line named the experiment.
     - `path`: the experiment's file.
     - `overrides`: values of `--var`, which replace settings of the file.
     - `trace`: False leaves the messages out of the trace.
-    - `time_limit_us`: on the run's clock; None: no limit.
+    - `time_limit_us`: microseconds on the run's clock after which the run ends; None: no limit.
     - `time_scale`: speed of the run's clock, as a multiple of real time.
     """
 
@@ -60,7 +63,7 @@ class Playable:
     trace: bool
 
     def command_line(self, seed: int) -> str:
-        """Return the command that runs a seed again."""
+        """Return the command that plays `seed` again with the same options."""
         return run_command_line(
             self.named,
             runtime=self.runtime,
@@ -73,8 +76,9 @@ class Playable:
         )
 
     def make_directory(self, runs: Path, seed: int, *, name: str | None = None) -> RunDirectory:
-        """Make the directory of a run below `runs`, with a name from the time unless `name` is set.
+        """Make the directory of a run below `runs`.
 
+        `name`: the directory's name; None: a name from the present time.
         Raises: NotARun if the directory cannot be made there.
         """
         return create_run_directory(
@@ -104,7 +108,8 @@ def play_into(
     trace = RunTrace(directory)
     observers: list[RowObserver] = [suite.observe, trace]
     if playable.runtime == VIRTUAL:
-        observers.append(digest)  # in real time no two traces are equal: a digest says nothing
+        # In real time no two runs have equal traces, so a digest would say nothing.
+        observers.append(digest)
     runtime = make_runtime(
         experiment,
         directory,
@@ -114,7 +119,8 @@ def play_into(
         trace_messages=playable.trace,
     )
     try:
-        with collecting_seldom():  # garbage collections would scan a large cluster again and again
+        # Each garbage collection scans the objects of the whole cluster, which takes long.
+        with collecting_seldom():
             results = ExperimentRun(
                 experiment,
                 plan_of(experiment),
@@ -145,7 +151,9 @@ def _live_checks(playable: Playable, directory: RunDirectory) -> LiveChecks | No
     """
     if playable.runtime == VIRTUAL:
         return None
-    # The lag is in time of the run. With a faster clock of the run, the same real time is longer.
+    # A TraceTail returns a row only after a lag, because another node's file may still get an
+    # earlier row. The lag is in time of the run. If the run's clock is faster, the same real time
+    # is a longer time of the run.
     lag_us = round(WATERMARK_LAG_US * playable.time_scale)
     tail = TraceTail(directory.path / TRACE_FOLDER, lag_us=lag_us)
     experiment = playable.experiment
@@ -162,9 +170,10 @@ def make_runtime(
     trace_messages: bool = True,
     listener: ListenerSpec | None = None,
 ) -> Runtime:
-    """Return the runtime that the manifest names.
+    """Return the runtime that the directory's manifest names.
 
-    `listener`: where brokers listen for clients from outside the cluster; None: nowhere.
+    `listener`: the address at which brokers listen for clients from outside the cluster; None:
+    brokers do not listen.
     """
     spec = msgspec.structs.replace(to_cluster_spec(experiment), listener=listener)
     manifest = directory.manifest

@@ -1,10 +1,15 @@
 """SeedRuns: the results of several seeds of one experiment, with exit code, figures and documents.
 
-`seeds` plays the seeds, `seeds_view` prints the results. A figure is a number that each run prints
-at its end; over several seeds it has a median and a range. A measure is a time after a fault.
-"Detect" ends with the controller's decision. A "commit gap" is a member's time without an
-acknowledged commit. A "processing gap" is a partition's time in which no member processes records.
-A caveat is a remark on a run that passed.
+`seeds` plays the seeds, `seeds_view` prints the results. A seed determines all random choices of a
+run. A figure is a number that each run prints at its end; over several seeds it has a median and a
+range. A caveat is a remark on a run that passed.
+
+A measure is a length of time after a fault. There are three that matter here:
+
+- "detect": from the fault until the controller (the broker that manages the cluster) has decided
+  what to do about the failed node;
+- "commit gap": a member's time without an acknowledged commit of its offsets;
+- "processing gap": a partition's time in which no member processes its records.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +39,7 @@ from results_schema.results import (
 class SeedState(StrEnum):
     """Outcome of a seed. The output of `run --seeds` lists them in this order."""
 
-    FAILED = "failed"  # coordlab itself failed: never a verdict about Kafka
+    FAILED = "failed"  # coordlab itself failed, so the run says nothing about Kafka
     VIOLATED = "violated"
     UNKNOWN = "unknown"
     PASSED = "passed"
@@ -54,9 +59,10 @@ one run has."""
 
 @dataclass(frozen=True, kw_only=True)
 class SeedRun:
-    """One seed.
+    """The result of one seed.
 
-    - `replay`: the command that plays the seed again; a seed that was not played has only this.
+    - `replay`: the command that plays the seed again. A seed that was not played has no more than
+      `seed` and `replay`.
     - `past`: the run directory; None if none was made.
     - `results`: None if the run wrote none.
     - `summary`: None if the run did not complete, or if its trace is so large that only Spark
@@ -91,6 +97,7 @@ class SeedRun:
     def why(self) -> str:
         """One line on the reason for which the seed did not pass."""
         if self.failure is not None:
+            # The last line of the traceback has the exception.
             return self.failure.strip().rpartition("\n")[2]
         if self.results is None:
             return ""
@@ -99,7 +106,7 @@ class SeedRun:
             more = sum(check.findings_total for check in self.results.checks) - 1
             first = f"{findings[0].check}: {findings[0].summary}" if findings else "no finding kept"
             return f"{first} (and {more:,} more)" if more > 0 else first
-        # A run that was interrupted has its own state among the reasons, which says nothing new.
+        # The reasons of an interrupted run contain the word "interrupted", which is printed anyway.
         return "; ".join(reason for reason in self.results.reasons if reason != self.state.value)
 
 
@@ -113,7 +120,10 @@ class Chosen:
 
 @dataclass(frozen=True, kw_only=True)
 class SeedRuns:
-    """All requested seeds, in order. `interrupted`: a Ctrl-C ended the command early."""
+    """The results of all requested seeds, in the order of the command line.
+
+    `interrupted`: a Ctrl-C ended the command early.
+    """
 
     experiment: str
     runtime: str
@@ -126,13 +136,13 @@ class SeedRuns:
 
     @property
     def finished(self) -> tuple[SeedRun, ...]:
-        """Seeds with a verdict."""
+        """Results of the seeds that have a verdict."""
         verdicts = frozenset(_STATE_BY_VERDICT.values())
         return tuple(run for run in self.runs if run.state in verdicts)
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command: interruption, else failure, else the worst verdict."""
+        """The exit code: that of an interruption, else of a failure, else of the worst verdict."""
         if self.interrupted or self.of(SeedState.INTERRUPTED):
             return EXIT_INTERRUPTED
         if self.of(SeedState.FAILED):
@@ -152,14 +162,18 @@ class SeedRuns:
 
     def figures(self, summaries: Sequence[RunSummary]) -> Comparison:
         """Return every figure that a run prints at its end, over all `summaries`."""
-        # Runs of one name are one column of the comparison: each cell has a median and a range.
+        # `compare_runs` makes one column for each name. All runs get the same name, so there is one
+        # column, whose cells have a median and a range over all runs.
         return compare_runs(summaries, names=[self.experiment] * len(summaries), in_full=True)
 
     def chosen(self, summaries: Mapping[int, RunSummary]) -> Chosen | None:
         """Return the run whose report is most useful; None if no seed is finished.
 
-        That is the first violated seed, else the median run. Runs are compared by the longest value
-        of a measure in each, or by their lengths if no run has a measure. `summaries` are by seed.
+        That is the run of the first violated seed. If no seed was violated, it is the median run:
+        the runs are ordered by the longest value that a measure has in each of them, or by their
+        lengths if no run has a measure.
+
+        `summaries`: by seed.
         """
         violated = self.of(SeedState.VIOLATED)
         if violated:
@@ -173,7 +187,7 @@ class SeedRuns:
                 return Chosen(
                     run=run, because=f"its longest {measure}, {longest_text}, is the median"
                 )
-        # A run begins at 0 on its clock, so the end is the length.
+        # A run begins at 0 on its clock, so the time of its end is its length.
         lengths_us = {run.seed: run.results.ended_at_us for run in self.finished if run.results}
         median = self._median_run(lengths_us)
         if median is None:
@@ -182,10 +196,12 @@ class SeedRuns:
         return Chosen(run=run, because=f"its length, {duration_text(value_us)}, is the median")
 
     def _median_run(self, values_us: Mapping[int, int | None]) -> tuple[SeedRun, int] | None:
-        """Return the finished run with the median value, and this value; `values_us` by seed.
+        """Return the finished run with the median value, and this value; None without any value.
 
-        Of an even number of values the median is the lower of the two in the middle, so that some
-        run has it.
+        If the number of values is even, the median is the lower of the two in the middle, so that
+        there is a run that has it.
+
+        `values_us`: by seed.
         """
         known = {
             run.seed: value_us
@@ -219,7 +235,7 @@ class SeedRuns:
                     "run_directory": None if run.past is None else str(run.past.path),
                     "manifest": None if run.past is None else run.past.manifest,
                     "results": run.results,
-                    # Caveats say what a verdict "pass" does not cover.
+                    # A caveat is about something that the verdict "pass" does not cover.
                     "caveats": caveats_of(run.summary) if run.state is SeedState.PASSED else (),
                     "failure": run.failure,
                 }
@@ -228,11 +244,11 @@ class SeedRuns:
         }
 
     def junit(self) -> bytes:
-        """Return JUnit XML with one suite per seed, which succeeds only if the seed passed."""
+        """Return JUnit XML with one suite per seed. A suite succeeds only if its seed passed."""
         return document([self._suite(run) for run in self.runs])
 
     def _suite(self, run: SeedRun) -> Suite:
-        """Return the suite of a seed; one with a single failed case if the run has no results."""
+        """Return the suite of a seed. If the run has no results, its only case is a failed one."""
         name = f"{self.experiment}.seed-{run.seed}"
         if run.failure is None and run.past is not None and run.results is not None:
             return suite_of_run(run.past.manifest, run.results, run.past.path, name=name)

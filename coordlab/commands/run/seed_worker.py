@@ -2,8 +2,9 @@
 
 Data flow: (SeedJob, seed) -> run directory, and a PlayedSeed as bytes for the main process.
 
-The main process gives each worker one item at a time, which is a seed, and gets bytes back. A
-Playable is an experiment with everything but the seed that determines a run.
+The main process gives each worker one item (a seed) at a time, and gets an answer in bytes. A
+Playable is an experiment with all options that determine its runs, except the seed. A summary has
+the figures of one run, computed from its trace (the run's recorded events).
 """
 
 import traceback
@@ -26,7 +27,8 @@ class SeedJob:
 
     - `runs`: folder of the run directories.
     - `group`: the beginning of the names of these directories.
-    - `digits`: number of digits to which seeds are padded in these names.
+    - `digits`: number of digits to which seeds are padded in these names, so that the names sort
+      like the seeds.
     """
 
     playable: Playable
@@ -35,15 +37,16 @@ class SeedJob:
     digits: int
 
     def name_of(self, seed: int) -> str:
-        """Return the name of a seed's directory; names sort like seeds."""
+        """Return the name of a seed's directory."""
         return seed_run_name(self.group, seed, self.digits)
 
 
 class PlayedSeed(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a worker.
+    """The answer of a worker, for one seed.
 
-    - `directory`: None if none could be made.
-    - `summary`: input of `decode_summary`; None if the run did not complete or has too many rows.
+    - `directory`: the run directory; None if none could be made.
+    - `summary`: bytes for `decode_summary`; None if the run did not complete, or if its trace has
+      too many rows to sum up in memory.
     - `failure`: traceback of an error of coordlab itself; None without one.
     """
 
@@ -54,7 +57,8 @@ class PlayedSeed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def play_seed(job: SeedJob, items: Items) -> bytes:
-    """Play the one seed in `items`; an exception of the run becomes the answer's `failure`."""
+    """Play the one seed in `items`, and return an encoded PlayedSeed."""
+    # The main process gives one item at a time.
     (item,) = items
     return msgspec.msgpack.encode(_played(job, number_of(item)))
 
@@ -65,9 +69,9 @@ def decode_seed(answer: bytes) -> PlayedSeed:
 
 
 def _played(job: SeedJob, seed: int) -> PlayedSeed:
-    """Play one seed in a worker; an exception becomes the `failure` of the result.
+    """Play one seed. An exception becomes the `failure` of the answer, and is not raised.
 
-    A Ctrl-C outside of the run is no failure: the answer then has no summary.
+    A Ctrl-C before or after the run is no failure: the answer then has no summary.
     """
     path: Path | None = None
     summary = None
@@ -77,7 +81,8 @@ def _played(job: SeedJob, seed: int) -> PlayedSeed:
         results = play_into(directory, job.playable)
         if results.outcome is RunOutcome.COMPLETED:
             summary = summarize_directory(path)
-    except KeyboardInterrupt:  # a run handles Ctrl-C itself: this one came before or after the run
+    # A run handles Ctrl-C itself, so this one came before or after the run.
+    except KeyboardInterrupt:
         return PlayedSeed(seed=seed, directory=None if path is None else str(path))
     except Exception:
         directory_text = None if path is None else str(path)

@@ -5,9 +5,10 @@
 3. Spark makes the tables of all runs; then the report of one run and a page that compares all runs
    are written.
 
-A Playable is an experiment with everything but the seed that determines a run. A summary has the
-figures of one run; a worker computes it unless the trace has too many rows. All run directories of
-one command have names that begin with its `group`, a timestamp.
+A Playable is an experiment with all options that determine its runs, except the seed. A summary has
+the figures of one run. The worker computes it, unless the trace (the run's recorded events) has too
+many rows; then it comes with Spark's tables. `group` is a timestamp with which the names of all run
+directories of one command begin. A PastRun is a run directory that is read again.
 """
 
 import os
@@ -42,9 +43,10 @@ from pipeline.summary.figures import RunSummary
 from pipeline.summary.summary_file import decode_summary
 
 _POLL_S = 0.2
-"""Longest wait for workers between two updates of the bar, which also handle Ctrl-C."""
+"""Longest wait for an answer of a worker. After each wait Ctrl-C is handled."""
 _MAX_LINES = 40
-"""Without a bar, each seed has a line; with more seeds than this only those that did not pass."""
+"""Limit of seeds for which each has a line, if there is no bar. Of more seeds only those have a
+line that did not pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +69,13 @@ class SeedsOptions:
 def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> int:
     """Play every seed, print the results, and return the exit code.
 
-    Raises: NotARun if no directory can be made; JunitNotWritable.
+    Raises: NotARun if the folder of the run directories cannot be made; JunitNotWritable if the
+    JUnit file cannot be written.
     """
     folder = options.runs / playable.experiment.name
-    try:  # here and not in the workers: this is one mistake of the user, not a failure per seed
+    # The folder is made here and not in the workers: if that fails, it is one mistake of the user,
+    # and not a failure of coordlab for each seed.
+    try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise NotARun(f"no run directory can be made in {options.runs}: {error}") from error
@@ -91,7 +96,7 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
 
     print_seed_runs(console, seed_runs)
     summaries = {run.seed: run.summary for run in seed_runs.finished if run.summary is not None}
-    # A large trace has no summary yet: its figures come with Spark's tables.
+    # A run with a large trace has no summary yet: its figures come with Spark's tables.
     complete = len(summaries) == len(seed_runs.finished)
     if complete and summaries:
         print_seed_figures(console, seed_runs.figures(list(summaries.values())), len(summaries))
@@ -100,7 +105,8 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
     print_path(console, "run directories", pattern)
 
     analysed = _analyze(options, seed_runs, pattern, console)
-    # Without Spark's tables, print the figures of those runs that have a summary.
+    # If some runs had no summary, no figures were printed above. Print those from Spark's tables,
+    # or, without tables, those of the runs that have a summary.
     if not complete and (analysed or summaries):
         shown = list((analysed or summaries).values())
         print_seed_figures(console, seed_runs.figures(shown), len(shown))
@@ -110,7 +116,7 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
 
 
 def _play_all(job: SeedJob, options: SeedsOptions, console: Console) -> SeedRuns:
-    """Play every seed in worker processes; Ctrl-C ends this early."""
+    """Play every seed in worker processes, and return the results. Ctrl-C ends this early."""
     playable = job.playable
     runs = {seed: SeedRun(seed=seed, replay=playable.command_line(seed)) for seed in options.seeds}
     size = min(options.workers or os.cpu_count() or 1, len(options.seeds))
@@ -138,10 +144,14 @@ def _play(
     runs: dict[int, SeedRun],
     job: SeedJob,
 ) -> bool:
-    """Play the seeds of `waiting`, and fill `runs`; return True if the user interrupted this.
+    """Play the seeds of `waiting`; return True if the user interrupted this.
 
-    `runs` has all seeds, as not played; `show` is called for each one that is finished.
-    After a Ctrl-C no further seed begins. The runs in progress heal their clusters and end.
+    After a Ctrl-C no other seed begins. The runs in progress heal their clusters and end.
+
+    - `waiting`: is emptied.
+    - `runs`: by seed; has each seed as one that was not played. The result of a finished seed
+      replaces its entry.
+    - `show`: is called with each result.
     """
     playing: set[int] = set()
     interrupted = False
@@ -156,6 +166,7 @@ def _play(
                 workers.give(worker, (seed,))
                 playing.add(seed)
         for event in workers.wait(_POLL_S):
+            # A worker gets one item at a time, so the event is about one seed.
             seed = number_of(event.items[0])
             playing.discard(seed)
             runs[seed] = _seed_run(runs[seed], event, job, interrupted=interrupted)
@@ -170,7 +181,8 @@ def _seed_run(
     match event:
         case Died():
             path = job.runs / job.playable.experiment.name / job.name_of(unplayed.seed)
-            if interrupted:  # Ctrl-C ended the worker: this is no failure of coordlab
+            # Ctrl-C may end a worker process. That is no failure of coordlab.
+            if interrupted:
                 return _with_directory(unplayed, path)
             failure = f"the worker that played seed {unplayed.seed} died: {event.why}"
             return replace(_with_directory(unplayed, path), failure=failure)
@@ -180,7 +192,7 @@ def _seed_run(
 
 
 def _with_answer(unplayed: SeedRun, played: PlayedSeed) -> SeedRun:
-    """Return the run of a seed with a worker's answer, and with what its directory has."""
+    """Return the run of a seed with the worker's answer and the content of its directory."""
     run = replace(
         unplayed,
         failure=played.failure,
@@ -192,7 +204,7 @@ def _with_answer(unplayed: SeedRun, played: PlayedSeed) -> SeedRun:
 def _with_directory(run: SeedRun, path: Path) -> SeedRun:
     """Return a run with the manifest and results in its directory, as far as they can be read.
 
-    Results that exist and cannot be read are a failure, unless the run has one already.
+    If results exist but cannot be read, that becomes the run's `failure`, unless it has one.
     """
     try:
         past = open_run(path)
@@ -234,7 +246,7 @@ class _SeedProgress:
     def add(self, run: SeedRun) -> None:
         """Show a seed that is finished."""
         passed = run.state is SeedState.PASSED
-        self._not_passed += not passed
+        self._not_passed += 0 if passed else 1
         description = f"{self._not_passed} not passed" if self._not_passed else ""
         self._bar.update(self._task, advance=1, description=description)
         if self._lines and (not passed or self._total <= _MAX_LINES):
@@ -247,10 +259,11 @@ def _analyze(
 ) -> dict[int, RunSummary] | None:
     """Make the tables of all finished runs, and return their summaries by seed.
 
-    None if the tables are not wanted, or impossible now. `pattern`: matches the run directories.
+    `pattern`: a path with `*` that matches the run directories, for printed commands.
+    Returns: None if the tables are not wanted, or were not made.
     """
-    past = _directories(seed_runs.finished)
-    if not options.analyze or not past:
+    directories = _directories(seed_runs.finished)
+    if not options.analyze or not directories:
         return None
     if seed_runs.interrupted:
         command = f"to analyse them: {called_as()} analyze {pattern}"
@@ -261,12 +274,12 @@ def _analyze(
         console.print(notice, highlight=False, soft_wrap=True)
         return None
     try:
-        paths = [directory.path for directory in past.values()]
+        paths = [directory.path for directory in directories.values()]
         summaries = analyze_runs(console, paths, master=options.master)
     except KeyboardInterrupt:
         console.print("analysis interrupted; the runs themselves are complete")
         return None
-    return dict(zip(past, summaries, strict=True))
+    return dict(zip(directories, summaries, strict=True))
 
 
 def _directories(runs: Sequence[SeedRun]) -> dict[int, PastRun]:
@@ -284,8 +297,8 @@ def _write_pages(
             report = write_run_report(console, open_run(chosen.run.past.path))
             print_path(console, f"report of seed {chosen.run.seed} ({chosen.because})", report)
         if len(summaries) > 1:
-            past = _directories(seed_runs.finished)
-            pairs = [(facts_of(past[seed]), summary) for seed, summary in summaries.items()]
+            directories = _directories(seed_runs.finished)
+            pairs = [(facts_of(directories[seed]), summary) for seed, summary in summaries.items()]
             print_path(console, "comparison of all seeds", write_comparison(pairs, page))
     except KeyboardInterrupt:
         console.print(f"report interrupted: {called_as()} report {page.parent}", soft_wrap=True)

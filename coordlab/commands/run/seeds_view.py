@@ -1,10 +1,11 @@
 """Output of `run --seeds` on a terminal: verdicts, checks, and each figure with its range.
 
-A figure is a number that each run prints at its end. Most are distributions within a run, with
-several statistics: p50, p90, max, and sum for counts; a figure with the statistic "" is one number.
-A ComparisonRow is one statistic of one figure, after one fault or (`fault` None) of the whole run.
-Each row has one cell here, with the median and the range over the seeds. A caveat is a remark on a
-run that passed.
+A figure is what a run prints at its end about one measured thing. Most figures are distributions
+within the run and have several statistics: p50 (the median), p90, max, and sum for counts. A figure
+that is one number has the statistic "". A ComparisonRow is one statistic of one figure, for the
+time after one fault, or for the whole run (`fault` None). Each row has one cell here, with the
+median and the range over the seeds. A gap is a time without commits or without processing. A caveat
+is a remark on a run that passed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,19 +27,19 @@ from pipeline.summary.story import GROUP_HEADINGS, counted
 from results_schema.results import CheckOutcome
 
 _MAX_LISTED = 20
-"""Limit of the seeds with the same outcome that have lines of their own."""
+"""So many seeds of one outcome have lines of their own."""
 _GAP = 2
 """Blanks behind each column."""
 _NAME_WIDTH = 22
-"""Least width of the names of figures beside their ranges; a longer name takes two lines."""
+"""Width that is kept free for the names of figures; a longer name takes two lines."""
 _WHERE_WIDTH = 10
 """Width of the column with the number of seeds, such as "12 of 20", and its gap."""
 _CHOICES: dict[bool, tuple[tuple[Statistic, ...], ...]] = {
     False: (("p50", "p90", "max"), ("p50", "max"), ("max",)),
     True: (("p50", "p90", "max", "sum"), ("p50", "max", "sum"), ("max", "sum"), ("max",)),
 }
-"""Choices of columns, for figures without a sum and with one: the first choice that fits into the
-width is shown."""
+"""Choices of columns. The key tells whether the figures have a sum. The first choice that fits into
+the terminal's width is shown."""
 _STYLES = {
     SeedState.FAILED: "bold magenta",
     SeedState.VIOLATED: "bold red",
@@ -59,7 +60,10 @@ _CHECK_COLUMNS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """One figure, with a cell for each statistic. `where`: "12 of 20" seeds have it; "" for all."""
+    """One figure, with a cell for each statistic.
+
+    `where`: how many seeds have the figure, such as "12 of 20"; "" if all have it.
+    """
 
     name: str
     cells: tuple[str, ...]
@@ -81,19 +85,21 @@ def print_seed_runs(console: Console, seed_runs: SeedRuns) -> None:
     for heading in _CHECK_COLUMNS:
         table.add_column(heading, justify="right")
     for check, of_check in counts.items():
+        # A zero is shown as an empty cell.
         cells = (str(of_check[outcome] or "") for outcome in _CHECK_COLUMNS.values())
         table.add_row(check.replace("_", " "), *cells)
     print_table(console, table)
 
 
 def _print_verdicts(console: Console, seed_runs: SeedRuns) -> None:
-    """Print the worst outcome and the number of seeds with each; then caveats of passed seeds.
+    """Print the worst outcome, the number of seeds with each outcome, and passed seeds' caveats.
 
-    After a Ctrl-C the word INTERRUPTED stands for the worst outcome, in its colour.
+    After a Ctrl-C the word INTERRUPTED replaces the word for the worst outcome, but not its colour.
     """
     total = counted(len(seed_runs.runs), "seed")
     by_state = {state: seed_runs.of(state) for state in SeedState if seed_runs.of(state)}
-    worst = next(iter(by_state))  # SeedState begins with the worst outcome
+    # `by_state` has the order of SeedState, which begins with the worst outcome.
+    worst = next(iter(by_state))
     word = "PASS" if worst is SeedState.PASSED else worst.value.upper()
     numbers = ", ".join(f"{len(runs)} {state.value}" for state, runs in by_state.items())
     line = Text.assemble(
@@ -113,7 +119,10 @@ def _print_verdicts(console: Console, seed_runs: SeedRuns) -> None:
 
 
 def _print_explained(console: Console, state: SeedState, runs: Sequence[SeedRun]) -> None:
-    """Print each seed of a state with its reason and its command; of many only the numbers."""
+    """Print each seed of a state with its reason and its command.
+
+    After the first _MAX_LISTED seeds, the others are only listed by their numbers.
+    """
     for run in runs[:_MAX_LISTED]:
         why = f": {run.why}" if run.why else ""
         print_lines(console, [f"seed {run.seed} {state.value}{why}"], style=_STYLES[state])
@@ -141,13 +150,14 @@ def print_seed_figures(console: Console, figures: Comparison, seeds: int) -> Non
 
 
 def _same_gap_lines(figures: Comparison, fault: str) -> Iterator[str]:
-    """Yield a line for each longest gap after `fault` that is also the longest of an earlier fault.
+    """Yield a line for each longest gap after `fault` that is the same as after an earlier fault.
 
-    Gaps with equal figures in all seeds are taken for the same gap.
+    One gap can be counted for two faults that follow each other soon. Gaps with equal figures in
+    all seeds are taken for the same gap.
     """
     longest = [row for row in figures.rows if row.group == "gap" and row.statistic == "max"]
     for gap in (row for row in longest if row.fault == fault):
-        # The faults with this gap, in order; at least `fault` itself has it.
+        # The faults with an equal gap, in the order of the plan; at least `fault` itself has it.
         equal = (row.fault for row in longest if row.name == gap.name and row.cells == gap.cells)
         first = next(equal)
         if first != fault and gap.cells[0] is not None and gap.cells[0].high:
@@ -157,7 +167,7 @@ def _same_gap_lines(figures: Comparison, fault: str) -> Iterator[str]:
 def _print_group(console: Console, group: str, rows: Sequence[ComparisonRow], seeds: int) -> None:
     """Print the figures of one group, such as the phases or the gaps, under its heading."""
     console.print(Text(GROUP_HEADINGS[group], style="underline"))
-    # Figures with one number per run (statistic "") have a table of their own.
+    # One table for the distributions, one for the figures of one number per run (statistic "").
     for statistics in (_statistics(console, rows, seeds), ("",)):
         lines = list(_lines(rows, statistics, seeds))
         if lines:
@@ -165,7 +175,10 @@ def _print_group(console: Console, group: str, rows: Sequence[ComparisonRow], se
 
 
 def _table(statistics: Sequence[str], lines: Sequence[_Line]) -> Table:
-    """Return a table of figures; a column with the number of seeds only if some lack a figure."""
+    """Return a table of figures.
+
+    If some seeds lack a figure, the table also has a column with the number of seeds.
+    """
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, _GAP, 0, 0))
     table.add_column("")
     for statistic in statistics:
@@ -183,8 +196,8 @@ def _statistics(
 ) -> tuple[Statistic, ...]:
     """Return as many statistics as fit into the width: the first choice of _CHOICES that fits.
 
-    If none fits, return the last choice.
-    A long name may take two lines, but a range must not be broken.
+    If none fits, return the last choice. The width of a long name is counted only up to
+    _NAME_WIDTH, because a name can take two lines. A range must stay on one line.
     """
     present = {row.statistic for row in rows}
     for choice in _CHOICES["sum" in present]:

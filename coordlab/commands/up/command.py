@@ -1,13 +1,15 @@
 """`up`: starts a standing cluster from a file or flags, and ends it with a verdict and a report.
 
 This module has the options and connects other parts: the run of a standing cluster
-(`chaos.standing`) and the runtime (`cluster`). Modules for the verdict and the report are imported
-when the run ends, so that the brokers serve as soon as possible.
+(`chaos.standing`) and the runtime (`cluster`). The modules for the verdict and the report are
+imported only when the run ends, so that the brokers serve as soon as possible.
 
-- Standing cluster: a run without a planned end, which accepts commands until `down`.
-- Claimed name: the name by which other commands find the cluster; `publish` tells them where the
+- Standing cluster: a run without a planned end. It accepts requests of other commands until `down`.
+- Claimed name: the name by which other commands find the cluster. `publish` tells them where the
   cluster is. `claimed.died`: clusters of this name whose process died without going down.
-- Mailbox: passes requests of other commands, and of Ctrl-C here, to the run.
+- Mailbox: passes the requests of other commands to the run. A Ctrl-C in this terminal is put into
+  it as a request, too.
+- Bootstrap servers: the addresses of brokers to which a client connects first.
 """
 
 import os
@@ -51,7 +53,11 @@ MAX_BROKERS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpOptions:
-    """The options of a cluster. `duration_us` counts from the moment at which the brokers serve."""
+    """The options of a cluster.
+
+    `duration_us`: microseconds from the moment at which the brokers serve until the cluster goes
+    down; None: it stays until it is ended.
+    """
 
     file: str | None
     name: str | None  # None: the file's, or the default
@@ -216,7 +222,8 @@ def _stand(
     4. Serve until `down`, Ctrl-C, SIGTERM or the end of the duration.
     5. Print the verdict, write the report, and answer `down`.
 
-    Raises: NameTaken, NotARun before anything is started; NotRecorded.
+    Raises: NameTaken, NotARun before anything is started; NotRecorded if the run directory cannot
+    be written.
     """
     experiment = definition.experiment
     mailbox = Mailbox()
@@ -235,7 +242,8 @@ def _stand(
             experiment_file=None if definition.path is None else str(definition.path),
         )
         claimed.publish(run_directory=directory.path)
-        # What stays the same in all answers to `status`; the run fills in the rest.
+        # The fields that are the same in all answers to `status`. The run fills in the others;
+        # `stage` and `time_us` only have values here because they have no defaults.
         identity = StatusAnswer(
             name=experiment.name,
             run_directory=str(directory.path),
@@ -246,6 +254,7 @@ def _stand(
         )
 
         def make(observers: Sequence[RowObserver]) -> Runtime:
+            """Return the runtime, which calls `observers` with each row of the trace."""
             return make_runtime(
                 experiment,
                 directory,
@@ -290,8 +299,8 @@ def _conclude(
     claimed: ClaimedName,
     console: Console,
 ) -> int:
-    """Print the verdict, write the report, and answer the commands `down` that wait for it."""
-    # These modules take longer to import than the cluster takes to start.
+    """Print the verdict, write the report, and answer the commands `down` that wait for them."""
+    # It is imported here because the import takes longer than the start of the cluster.
     from coordlab.commands.run.conclusion import conclude_run  # noqa: PLC0415
 
     results = stood.results
@@ -330,7 +339,8 @@ def _conclude(
 
 def _command_line(options: UpOptions) -> str:
     """Return the command that starts the same cluster again."""
-    # None and () are left out of the command: so an option with its default value is None here.
+    # `up_command_line` leaves out options with the value None or (). So an option with its default
+    # value is passed as None.
     return up_command_line(
         options.file,
         repeated=(

@@ -10,11 +10,16 @@ from coordlab.program import PROGRAM
 from coordlab.standing_options import DEFAULT_RUNS
 
 _DURATION = "20s"
-"""Longer than broker.session.timeout.ms (9 s), so that the groups get another coordinator."""
+"""Longer than broker.session.timeout.ms (9 s), after which the controller declares a silent broker
+dead. So another broker becomes the groups' coordinator while the fault lasts."""
 
 
 def break_command(experiment: Experiment, name: str, runs: Path) -> str:
-    """Return a command that crashes the first group's coordinator; without a group, a broker."""
+    """Return a command that crashes the coordinator of the first group, or else a broker.
+
+    The coordinator of a group is the broker that manages the group's membership. A broker is
+    crashed if no group has members.
+    """
     groups = [
         group_id
         for group_id, definition in coordinated_groups(experiment).items()
@@ -59,11 +64,12 @@ def up_command_line(
 
 
 def _options_for(name: str, runs: Path) -> list[str]:
-    """Return the options that name a cluster, without those that are the defaults."""
+    """Return the options that name a cluster, without options that have their default values."""
     return [*([] if name == DEFAULT_NAME else ["--name", name]), *_runs(runs)]
 
 
 def _runs(runs: Path) -> list[str]:
+    """Return the option that names the folder of runs; nothing if it is the default folder."""
     return [] if str(runs) == DEFAULT_RUNS else ["--runs", str(runs)]
 
 
