@@ -47,7 +47,7 @@ class Output:
         """Replace sys.stdout and sys.stderr by streams whose writes never raise OSError.
 
         A hang-up (SIGHUP, for instance when the terminal's window is closed) then ends a command as
-        a closed pipe does. If SIGHUP is ignored, because `nohup` started this process, it stays
+        a closed pipe does. If SIGHUP is ignored, because nohup started this process, it stays
         ignored.
         """
         sys.stdout = self._watched(sys.stdout, 1)
