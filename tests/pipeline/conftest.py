@@ -8,11 +8,14 @@ from tests.support.worlds.analysed_runs import AnalysedRuns, Analysis
 
 @pytest.fixture(scope="session")
 def analysed(analysis: Analysis) -> AnalysedRuns:
-    """Return the hand-written runs, which are analysed once."""
+    """Return the hand-written runs; they are analysed once for all tests."""
     return analysis.told
 
 
 @pytest.fixture(scope="session")
 def random_runs(analysis: Analysis) -> tuple[AnalysedRun, ...]:
-    """Return random and small real runs, analysed once, to compare tables with their oracles."""
+    """Return random runs and small real runs, analysed once for all tests.
+
+    Tests compare their tables with oracles: other computations of the same tables.
+    """
     return analysis.random

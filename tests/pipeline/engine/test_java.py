@@ -20,7 +20,7 @@ from pipeline.engine.java import JavaInfo, JavaProblem, find_java, parse_version
 def test_parse_version_of_each_spelling_is_the_major_version(
     printed: str, version: int | None
 ) -> None:
-    """Java named itself 1.x up to 8; an early access build has no dots."""
+    """Java up to 8 calls its version 1.x; an early access version ("ea") has no dots."""
     assert parse_version(printed) == version
 
 
@@ -64,7 +64,7 @@ def test_find_java_without_a_suitable_one_names_the_package(
 
 
 def test_find_java_with_nothing_on_the_path_is_an_error() -> None:
-    """A machine without Java is the usual case on a first try."""
+    """A machine without Java is common when a user first tries the program."""
     problem = find_java({"PATH": ""})
     assert isinstance(problem, JavaProblem)
     assert "no java on the PATH" in problem.found

@@ -1,4 +1,4 @@
-"""Event files of a run directory, and those that are set aside."""
+"""Event files of a run directory, and the files that cannot be used."""
 
 from pathlib import Path
 
@@ -8,10 +8,10 @@ from pipeline.engine.run_files import find_run_files
 from tests.support.builders.trace_builder import parse_trace, write_run
 
 
-def test_trace_of_an_earlier_version_is_set_aside_with_its_reason(tmp_path: Path) -> None:
-    """In an earlier version causes were free text, from which no table can give a cause.
+def test_trace_of_an_earlier_version_is_unreadable_with_its_reason(tmp_path: Path) -> None:
+    """In an earlier version causes were sentences, from which no table can take a cause.
 
-    A file without the column `cause_text` is of that version.
+    A file without the column `cause_text` is of an earlier version.
     """
     run = write_run(tmp_path / "run", parse_trace("1 driver run_stage stage=steady\n"), files=2)
     old = run / "events" / "0.parquet"

@@ -1,8 +1,8 @@
 """Spark's session as a user meets it: no output, no files left, no process left.
 
-The fixture `spark` is a session in this process, and skips the test where there is no Java. SCRIPT
-opens a session of its own in another process; there `folder` has Spark's working files, and
-`process` is the JVM.
+The fixture `spark` is a session in this process; it skips the test if there is no Java. SCRIPT
+opens a session of its own in another process. In SCRIPT, `folder` is the folder of Spark's working
+files, and `process` is the JVM (the Java process in which Spark runs).
 """
 
 import os
@@ -32,14 +32,15 @@ with spark_session(short_work=True) as spark:
     print(spark.conf.get("spark.driver.host"), spark.range(10).repartition(2).count())
 print(folder.exists(), process.poll() is not None)
 """
-"""Opens a session, and prints its host, a count, and what is left after its end."""
+"""A program that opens a session and prints its host and a count; then, after the end of the
+session, whether its folder exists and whether its JVM has ended."""
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 def test_session_is_quiet_and_leaves_nothing_behind(spark: SparkSession, tmp_path: Path) -> None:
-    """A summary on the terminal must not be hidden by JVM warnings; no metastore is left."""
-    assert spark.version  # a Java exists, so that a failure below is ours
+    """JVM warnings would hide a summary on the terminal; files of a metastore must not be left."""
+    assert spark.version  # a Java exists here, so a failure below is a fault of the project
     temp, work = tmp_path / "temp", tmp_path / "work"
     temp.mkdir()
     work.mkdir()
@@ -52,7 +53,7 @@ def test_session_is_quiet_and_leaves_nothing_behind(spark: SparkSession, tmp_pat
         timeout=90,
         check=False,
     )
-    # The last line: the folder is gone, and the JVM has ended.
+    # The last line says: the folder no longer exists, and the JVM has ended.
     assert (done.stdout, done.stderr) == ("127.0.0.1 10\nFalse True\n", "")
     assert list(work.iterdir()) == []
     assert list(temp.iterdir()) == []
@@ -67,7 +68,7 @@ def test_session_without_java_names_the_version_to_install(
         pytest.fail("a session without Java")
 
 
-def test_analyze_of_a_missing_directory_is_refused_at_once(tmp_path: Path) -> None:
+def test_analyze_of_a_missing_directory_is_refused_immediately(tmp_path: Path) -> None:
     """A misspelt path must not look like an empty run."""
     with pytest.raises(FileNotFoundError, match="no run directory"):
         analyze([tmp_path / "nowhere"])
@@ -84,7 +85,7 @@ def test_two_runs_of_one_name_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_partition_for_in_spark_is_kafkas(spark: SparkSession) -> None:
-    """A group's offsets partition is abs(hashCode of its name) modulo the number (BEHAVIOUR 2.1).
+    """A group's offsets partition is `abs(hashCode(name)) % count` (BEHAVIOUR 2.1).
 
     The hash code of "polygenelubricants" is -2**31, which has no positive counterpart in 32 bits.
     The emoji is two UTF-16 units (a surrogate pair) in Java, but one character in Python.
@@ -103,12 +104,13 @@ def test_partition_for_in_spark_is_kafkas(spark: SparkSession) -> None:
         offsets_partition_of(F.lit(name), F.lit(count)) for name in names for count in (50, 5, 3)
     ]
     [row] = spark.range(1).select(*columns).collect()
+    # The other computation of the same rule, in Python.
     assert list(row) == [
         partition_for_in_python(name, count) for name in names for count in (50, 5, 3)
     ]
 
 
 def test_session_restores_the_former_handler_of_ctrl_c(spark: SparkSession) -> None:
-    """Spark's own handler would outlive the session and handle a later run's Ctrl-C."""
+    """Spark's own handler would stay after the session, and handle a later run's Ctrl-C."""
     assert spark.sparkContext.defaultParallelism > 0  # the session exists
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

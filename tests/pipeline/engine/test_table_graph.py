@@ -1,7 +1,8 @@
 """`compute` runs steps in threads, each after its inputs; if one fails, it ends all others.
 
-A step computes a DataFrame from those of its inputs, which are other steps or given sources.
-`carry_out` then caches, collects or writes the frame, and returns the one that later steps read.
+A step computes a DataFrame from the DataFrames of its inputs; an input is another step or a given
+source. `carry_out` then caches, collects or writes the DataFrame, and returns the one that later
+steps read.
 """
 
 import os
@@ -26,13 +27,16 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 60
-"""A limit that is reached only if the code is wrong."""
+"""A time limit that is reached only if the code is wrong."""
 FOREVER_MS = 10**9
 """Length of a job that only its cancellation can end: 11 days."""
 
 
 def _named(name: str, *inputs: str) -> Step:
-    """Return a step that adds a column of its name to its first input, and needs the others."""
+    """Return a step that adds a column to its first input. Its other inputs are only needed.
+
+    The column has the step's name; its value is made of the names of the other inputs.
+    """
 
     def transform(first: DataFrame, *others: DataFrame) -> DataFrame:
         needed = [other.columns[-1] for other in others]
@@ -50,8 +54,8 @@ def test_steps_are_computed_after_their_inputs_in_any_order_of_the_list(
 ) -> None:
     """The order of the list does not matter: `compute` sorts the steps by their inputs.
 
-    `_named` gives a frame the columns of its first input and one of the step's name, so that the
-    columns show the path on which each frame was made.
+    `_named` gives a DataFrame the columns of its first input, and one with the step's name. So the
+    columns show on which path each DataFrame was made.
     """
     steps = [
         _named("last", "left", "right"),
@@ -74,7 +78,7 @@ def test_steps_are_computed_after_their_inputs_in_any_order_of_the_list(
 
 
 def test_step_with_an_unknown_input_is_refused(spark: SparkSession) -> None:
-    """The step would wait for ever."""
+    """Otherwise the step would wait for ever."""
     with pytest.raises(ValueError, match=r"second: no_such_step"):
         compute(
             [_named("second", "no_such_step")],
@@ -85,8 +89,8 @@ def test_step_with_an_unknown_input_is_refused(spark: SparkSession) -> None:
         )
 
 
-def test_independent_steps_are_computed_at_once(spark: SparkSession) -> None:
-    """The barrier opens when both steps are in `carry_out`: one after the other would time out."""
+def test_independent_steps_are_computed_at_the_same_time(spark: SparkSession) -> None:
+    """The barrier opens only if both steps are in `carry_out` together."""
     both_started = threading.Barrier(2, timeout=PATIENCE_S)
 
     def carry_out(_: Step, frame: DataFrame) -> DataFrame:
@@ -107,7 +111,7 @@ def test_independent_steps_are_computed_at_once(spark: SparkSession) -> None:
 def test_failed_step_raises_its_own_error_and_ends_the_jobs_of_others(spark: SparkSession) -> None:
     """The cancelled job also raises an error, which must not hide that of the failed step.
 
-    The jobs have to end here, because the session may be the caller's and live on.
+    The jobs must end here: the session can belong to the caller, and then it lives on.
     """
     working = threading.Event()
     reached: list[str] = []
@@ -124,7 +128,7 @@ def test_failed_step_raises_its_own_error_and_ends_the_jobs_of_others(spark: Spa
 
     def carry_out(step: Step, frame: DataFrame) -> DataFrame:
         reached.append(step.name)
-        # `failing` may fail now: the job of `endless` is about to run.
+        # From here on `failing` may fail: the job of `endless` is about to run.
         working.set()
         frame.collect()
         return frame
@@ -145,7 +149,7 @@ def test_failed_step_raises_its_own_error_and_ends_the_jobs_of_others(spark: Spa
 
     # `failing` raised before its own `carry_out`, so `after`, which needs its result, never began.
     assert reached == ["endless"]
-    # The job gets its cancellation before `compute` returns; its tasks end a moment later.
+    # The job is cancelled before `compute` returns; its tasks end a moment later.
     tracker = spark.sparkContext.statusTracker()
     deadline = time.monotonic() + 60
     while tracker.getActiveJobsIds() and time.monotonic() < deadline:
@@ -168,7 +172,8 @@ try:
 except KeyboardInterrupt:
     sys.exit(7)
 """
-"""Analyses the run of its first argument, and prints the JVM's process id at each step."""
+"""A program that analyses the run in its first argument. It prints the JVM's process id at each
+step, and exits with code 7 if it is interrupted."""
 
 
 @pytest.mark.slow
@@ -176,13 +181,14 @@ except KeyboardInterrupt:
 def test_interrupted_analysis_leaves_no_jvm_and_no_files(
     spark: SparkSession, tmp_path: Path, whole_run_rows: int
 ) -> None:
-    """Ctrl-C reaches the whole process group (Python, JVM, workers), so the test signals the group.
+    """An analysis that Ctrl-C interrupts removes its own files and ends its JVM.
 
-    Up to `whole_run_rows` rows, a task reads the whole run at once; 0 forbids that. With 1,000 rows
-    such a task may have written tables by the time of the signal. Tables without a summary are
-    ignored by every reader.
+    Ctrl-C reaches the whole process group (Python, JVM, workers), so the test signals the group.
+    One task reads a run of at most `whole_run_rows` rows as a whole; with 0 no run is read so. With
+    1,000 the task can have written tables before the signal. Every reader ignores tables without a
+    summary.
     """
-    assert spark.version  # a Java exists, so that a failure below is ours
+    assert spark.version  # a Java exists here, so a failure below is a fault of the project
     run = write_run(tmp_path / "crash" / "1", parse_trace((TRACES / "crash.txt").read_text()))
     temp = tmp_path / "temp"
     temp.mkdir()

@@ -1,7 +1,7 @@
-"""A run's tables do not depend on the way of storing them.
+"""The tables of a run do not depend on how the analysis stores them.
 
-The analysis keeps the tables of small runs in memory, and those of large runs in files (MemoryStore
-and FileStore).
+The analysis keeps the tables of small runs in memory (MemoryStore), and those of large runs in
+files (FileStore).
 """
 
 import shutil
@@ -24,15 +24,16 @@ from tests.support.worlds.analysed_runs import AnalysedRuns
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 PARTITIONS = 3
-"""Partitions of the large runs' tables: fewer than the runs, so that runs share them."""
+"""Partitions of Spark's data for the large runs. There are fewer than runs, so that runs share
+them."""
 
 
 def _copied(analysed: AnalysedRuns, names: Sequence[str], base: Path) -> dict[str, Path]:
-    """Copy runs without the results of an analysis; the copies keep the runs' names."""
+    """Copy runs into `base`, each under its own name and without the results of its analysis."""
     copies = {}
     for name in dict.fromkeys(names):
         original = analysed.directories[name]
-        # The last two folders are the experiment and the run, which are the run's name.
+        # The last two folders, the experiment and the run, are the run's name.
         copies[name] = base.joinpath(*original.parts[-2:])
         shutil.copytree(original, copies[name], ignore=shutil.ignore_patterns("tables"))
     return copies
@@ -48,7 +49,7 @@ def _assert_same(analysed: AnalysedRuns, copies: dict[str, Path]) -> None:
 
 @contextmanager
 def _settings_of_long_work(spark: SparkSession) -> Iterator[None]:
-    """Use Spark's settings for large runs; the session of the tests has those for small ones."""
+    """Use Spark's settings for large runs; the session of the tests has those for small runs."""
     wanted = {**LONG_WORK, "spark.sql.shuffle.partitions": str(PARTITIONS)}
     before = {name: spark.conf.get(name) for name in wanted}
     try:
@@ -68,13 +69,13 @@ def test_tables_of_large_runs_equal_those_of_small_ones(
 ) -> None:
     """Small runs are computed in one partition, large runs in several.
 
-    In several partitions, a step that relies on the order of rows would have another result.
-    Several runs share a partition, and the computation must keep them apart. The run `pause` comes
-    first, so that its folder holds the tables of all runs until they are split. Its name looks like
-    a pattern of paths, such as `[x]`.
+    If rows are in several partitions, a step that relied on their order would have another result.
+    Several runs share a partition, so the computation must keep them apart. The run `pause` is the
+    first, so its folder holds the tables of all runs until they are split; the name of this folder
+    looks like a pattern of paths, such as `[x]`.
     """
-    # Now every run counts as large, so that a FileStore stores the tables. With `whole_run_rows` 0
-    # no run is read whole by one task.
+    # With 0, every run counts as large, so a FileStore stores the tables. With `whole_run_rows` 0,
+    # no task reads a whole run.
     monkeypatch.setattr(analysis, "SHORT_WORK_ROWS", 0)
     copies = _copied(analysed, ("pause", *analysed.directories), tmp_path)
 

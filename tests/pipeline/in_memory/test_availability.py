@@ -1,7 +1,8 @@
 """Processing gaps of traces short enough to be measured by hand.
 
-A processing gap is a time in which no member worked on a record of the partition. A member traces a
-batch when its work on the batch ends; the work began `work_us` earlier.
+A processing gap is a time in which no member worked on a record of the partition. A member writes a
+row about a batch when its work on the batch ends; the work began `work_us` earlier. A line of a
+trace is: seconds, node, kind, columns; `groups=g,` is a list of one.
 """
 
 import pytest
@@ -20,7 +21,7 @@ CRASH = """
 
 
 def gap(text: str) -> tuple[int, int | None, int | None]:
-    """Return beginning, end and length of the gap of the only partition around the fault."""
+    """Return beginning, end and length of the only partition's gap around the fault."""
     rows = availability_of(Trace(parse_trace(CRASH + text)))
     (row,) = (row for row in rows if row["subject_kind"] == "partition")
     return row["before_us"], row["after_us"], row["gap_us"]
@@ -35,22 +36,23 @@ def batch(at_s: float, offset: int, work_us: int, consumer: str = "consumer-a") 
 
 
 def test_processing_gap_ends_with_the_start_of_the_next_batch() -> None:
-    """The batch of 9 s took 3 s of work, so it began at 6 s: the gap is 4 s to 6 s."""
+    """The batch that ended at 9 s took 3 s, so it began at 6 s: the gap lasts from 4 s to 6 s."""
     trace = batch(4, 0, 500_000) + batch(9, 8, 3_000_000) + batch(10, 16, 500_000)
     assert gap(trace) == (4_000_000, 6_000_000, 2_000_000)
 
 
 def test_partition_that_is_always_processed_has_no_gap() -> None:
-    """Work goes on from 4 s to 7 s, and from 7 s to 9 s: the gap at 7 s has no length."""
+    """Work lasts from 4 s to 7 s, and again from 7 s to 9 s: the gap at 7 s has length 0."""
     trace = batch(4, 0, 500_000) + batch(7, 8, 3_000_000) + batch(9, 16, 2_000_000)
     assert gap(trace) == (7_000_000, 7_000_000, 0)
 
 
 @pytest.mark.parametrize("first_work_us", [200_000, 2_000_000])
 def test_later_of_two_members_may_have_begun_earlier(first_work_us: int) -> None:
-    """The batch of 10 s took 4.5 s, so it began at 5.5 s: before the batch of 8 s, in both cases.
+    """The batch that ended at 10 s took 4.5 s: it began at 5.5 s, before the end of the one at 8 s.
 
-    Only the end of a batch is traced, so the last row may be the first to end the gap.
+    Only the end of a batch has a row. So the batch of the last row can be the one whose beginning
+    ended the gap.
     """
     trace = (
         batch(4, 0, 500_000) + batch(8, 8, first_work_us) + batch(10, 16, 4_500_000, "consumer-b")

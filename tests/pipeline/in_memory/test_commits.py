@@ -1,7 +1,7 @@
-"""Outcomes of commits, of a trace that can be counted by hand.
+"""Outcomes of commits, in a trace that can be counted by hand.
 
-A line of a trace is: seconds, node, kind, columns. A commit has a row for each of its partitions,
-all at one moment.
+With a commit a member stores its position in its partitions. A line of a trace is: seconds, node,
+kind, columns. A commit of several partitions has a row for each of them, all at the same time.
 """
 
 import pytest
@@ -42,6 +42,6 @@ TOO_LARGE, UNKNOWN = "OFFSET_METADATA_TOO_LARGE", "UNKNOWN_TOPIC_OR_PARTITION"
 def test_commit_has_one_outcome_in_whatever_order_its_rows_come(
     rows: str, outcomes: dict[str, int]
 ) -> None:
-    """The table of Spark, `pipeline.tables.commits`, takes the last error by name, too."""
+    """As in the table by Spark (`pipeline.tables.commits`), the last error by name counts."""
     table = commits_of(Trace(parse_trace(rows)))
     assert {row["error"]: row["commits"] for row in table} == outcomes

@@ -1,7 +1,8 @@
-"""Felt effects (what a group's users notice of a run) of traces that can be counted by hand.
+"""Felt effects (what a group's users notice of a run), in traces that can be counted by hand.
 
 A line of a trace is: seconds, node, kind, columns; `partitions=t-0,` is a list of one. Each run is
-steady from 1 s and ends at 20 s; figures count this time only.
+steady (all groups and members are complete) from 1 s on and ends at 20 s; figures count only this
+time.
 
 Figures of a partition:
 
@@ -31,13 +32,13 @@ BEGIN = """
 
 
 def partition(text: str) -> TableRow:
-    """Return the only partition of a trace."""
+    """Return the figures of the only partition of a trace."""
     (row,) = felt_partitions_of(Trace(parse_trace(BEGIN + text)))
     return row
 
 
 def group(text: str) -> TableRow:
-    """Return the only group of a trace."""
+    """Return the figures of the only group of a trace."""
     (row,) = felt_groups_of(Trace(parse_trace(BEGIN + text)))
     return row
 
@@ -70,8 +71,8 @@ def test_wait_counts_as_a_whole_once_it_reaches_a_second(
 ) -> None:
     """Records produced at 4 s wait until they are processed.
 
-    Waits shorter than a second are usual, because a member polls in intervals; a longer wait
-    counts from its beginning, and not only its part beyond the first second.
+    Waits shorter than a second are usual, because a member polls in intervals. A longer wait counts
+    as a whole, not only the part after its first second.
     """
     found = partition(f"""
     3 producer-0 records_produced partition=t-0 offset=0 count=5
@@ -82,6 +83,7 @@ def test_wait_counts_as_a_whole_once_it_reaches_a_second(
     assert found["waited_us"] == waited_us
 
 
+# 40 records are produced at 3 s.
 WORK = """
 3 producer-0 records_produced partition=t-0 offset=0 count=40
 """
@@ -123,7 +125,7 @@ def test_processing_of_a_batch_is_no_wait(
 
 
 def test_partition_without_waiting_records_has_no_wait() -> None:
-    """All five records are processed after 0.1 s; no member has to work until the run ends."""
+    """All five records are processed after 0.1 s. From then on, no member needs to work."""
     found = partition("""
     3 producer-0 records_produced partition=t-0 offset=0 count=5
     3.1 consumer-a records_consumed group=g member=a-1 partition=t-0 offset=0 count=5 last=4
@@ -131,8 +133,8 @@ def test_partition_without_waiting_records_has_no_wait() -> None:
     assert (found["waited_us"], found["lag_peak"]) == (0, 5)
 
 
-# Before the fault at 5 s at most 5 records wait (the usual lag). At 7 s 20 records wait, of which
-# 10 are processed at 8 s.
+# Before the fault at 5 s, at most 5 records wait: this is the usual lag. At 7 s 20 records wait; 10
+# of them are processed at 8 s.
 LAG = """
 3 producer-0 records_produced partition=t-0 offset=0 count=5
 3.1 consumer-a records_consumed group=g member=a-1 partition=t-0 offset=0 count=5 last=4
@@ -169,7 +171,7 @@ def test_record_that_is_processed_again_counts_as_repeated() -> None:
 
 
 def test_partition_that_returns_to_its_owner_moved_and_came_back() -> None:
-    """t-0 goes from consumer-a to consumer-b and back: it counts once in each figure."""
+    """t-0 goes from consumer-a to consumer-b and back: each figure counts it once."""
     found = group("""
     4 consumer-a partitions_revoked group=g member=a-1 generation=1 partitions=t-0,
     5 consumer-b partitions_assigned group=g member=b-1 generation=2 partitions=t-0,
@@ -180,7 +182,7 @@ def test_partition_that_returns_to_its_owner_moved_and_came_back() -> None:
 
 
 def test_partition_that_its_owner_is_assigned_again_did_not_move() -> None:
-    """consumer-a owns t-0 since 0.5 s, and keeps it in generation 2."""
+    """consumer-a owns t-0 from 0.5 s on, and the next rebalance (generation 2) gives it back."""
     found = group("""
     5 consumer-a partitions_assigned group=g member=a-1 generation=2 partitions=t-0,
     """)
@@ -209,5 +211,5 @@ REMOVED = "9 broker-0 member_removed group=g member=a-1 generation=1"
 def test_member_is_removed_needlessly_only_if_it_ran_and_could_be_reached(
     before: str, removal: str, sent_away: int
 ) -> None:
-    """A removal with good reason (leave, death, pause, cut, a later life) is not counted."""
+    """A removal for a good reason (leave, death, pause, cut, a later life) does not count."""
     assert group(f"{before}\n{removal}\n")["sent_away"] == sent_away

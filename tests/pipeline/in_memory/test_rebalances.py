@@ -1,9 +1,10 @@
 """RebalanceLog: the rebalances of a run so far, with what cut each of them short.
 
-A live view reads the log while the run goes on; after the run, the table `rebalances` has the same
-rebalances. A rebalance is cut short if it ends without a stored assignment: the next one begins,
-the group's last member leaves, or the coordinator dies. The length of a rebalance is the time from
-its beginning to the stored assignment.
+In a rebalance, the members of a group rejoin and get a new assignment, which the coordinator
+stores. A live view reads the log while the run goes on; after the run, the table `rebalances` has
+the same rebalances. A rebalance is cut short if it ends without a stored assignment: the next one
+begins, the group's last member leaves, or the coordinator dies. The length of a rebalance is the
+time from its beginning to the stored assignment.
 """
 
 from pipeline.in_memory.rebalances import Rebalance, RebalanceLog, rebalances_of
@@ -24,7 +25,7 @@ def log_of(rows: list[TraceRow]) -> RebalanceLog:
 
 
 def test_rebalances_of_random_runs_equal_those_of_the_table() -> None:
-    """Rows arrive in the order of the clock, as for a live view, one incarnation at a time."""
+    """The rows come in the order of the clock, as a live view gets them."""
     reasons = set()
     for seed in SEEDS:
         trace = Trace(random_run(seed))
@@ -39,13 +40,13 @@ def test_rebalances_of_random_runs_equal_those_of_the_table() -> None:
 
 
 class Story:
-    """Rows of one group on one broker: the first at 1 s, each next one a second later."""
+    """Rows about one group on one broker: the first is at 1 s, each next one a second later."""
 
     def __init__(self) -> None:
         self.rows: list[TraceRow] = []
 
     def add(self, kind: TraceKind, *, node: str = "broker-1", **columns: object) -> "Story":
-        """Add a row of broker-1, or of `node`, a second after the one before."""
+        """Add a row of broker-1, or of `node`, one second after the row before."""
         event = TraceEvent(kind=kind, **columns)  # type: ignore[arg-type]  # a test's own words
         time_us = (len(self.rows) + 1) * 1_000_000
         self.rows.append(
@@ -64,7 +65,7 @@ class Story:
     def begin(
         self, cause: RebalanceCause = RebalanceCause.JOIN, reason: str | None = None
     ) -> "Story":
-        """Begin a rebalance of group g for member m; `reason` is the client's own."""
+        """Begin a rebalance of group g for member m; `reason` is the client's own reason."""
         return self.add(
             TraceKind.REBALANCE_STARTED,
             group="g",
@@ -103,7 +104,7 @@ def test_rebalance_is_cut_short_by_the_departure_of_the_last_member() -> None:
 
 
 def test_rebalance_is_cut_short_by_the_death_of_its_coordinator() -> None:
-    """The death of broker-0 changes nothing: broker-1 is the coordinator of the group."""
+    """Only the death of broker-1, the group's coordinator, counts; that of broker-0 does not."""
     story = Story().begin()
     story.add(TraceKind.NODE_KILLED, node="driver", peer="broker-0")
     assert story.only().cut_short_by is None
@@ -123,7 +124,7 @@ def test_completed_rebalance_is_not_cut_short_later() -> None:
 
 
 def test_next_rebalance_cuts_short_the_one_before() -> None:
-    """A leave during the rebalance begins a new one, whose cause cuts the first one short."""
+    """A leave during a rebalance begins a new one; its cause is what cut the first one short."""
     story = Story().begin()
     story.add(
         TraceKind.MEMBER_ADDED, group="g", member="n", generation=0, detail={"client_id": "c"}

@@ -1,4 +1,4 @@
-"""Kinds of trace rows (NO_TABLES_KINDS) that are skipped, because no table reads them."""
+"""Kinds of trace rows that are left out because no table reads them (NO_TABLES_KINDS)."""
 
 from pathlib import Path
 
@@ -19,8 +19,8 @@ _TRANSFORMS = [
 
 
 @pytest.mark.parametrize("kind", NO_TABLES_KINDS, ids=str)
-def test_no_transform_reads_a_skipped_kind(kind: TraceKind) -> None:
-    """A transform that reads a skipped kind would find no rows, and give an empty table."""
+def test_no_transform_reads_a_kind_that_is_left_out(kind: TraceKind) -> None:
+    """A transform (the function of a table) would find no rows, and make an empty table."""
     assert _TRANSFORMS
     readers = [path.name for path in _TRANSFORMS if f"TraceKind.{kind.name}" in path.read_text()]
     assert readers == []

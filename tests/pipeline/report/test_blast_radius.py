@@ -1,7 +1,8 @@
 """The blast radius of a fault: groups, partitions, notices of members, outcomes of commits.
 
-The blast radius is what a fault affects: the groups and partitions of a broker, or a member's own.
-A member notices a fault when it marks its coordinator unknown. S is a second in microseconds.
+The blast radius of a fault is what it affects: the groups and partitions of a broker, or those of a
+member. A member notices a fault when it marks its coordinator unknown. S is a second in
+microseconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ from tests.support.builders.report_rows import (
 def commit(error: str, commits: int, consumer: str = "c-0", fault: str | None = "crash-0") -> Row:
     """Return a row of `commits`.
 
-    `fault` None: the commit ended before the first fault.
+    `fault` is None if the commit ended before the first fault.
     """
     return {
         "fault": fault,
@@ -39,9 +40,10 @@ def commit(error: str, commits: int, consumer: str = "c-0", fault: str | None = 
     }
 
 
-# One crash of broker-2 at 10 s with four members: three noticed it, c-1 rejoined, c-3 noticed
-# nothing. The last commit has no fault: it precedes the crash. `broker_phase` and `client_phase`
-# take the lengths of the phases in microseconds; here only their presence matters.
+# One crash of broker-2 at 10 s, with four members: c-0, c-1 and c-2 noticed it, c-1 rejoined, c-3
+# noticed nothing. The last commit has no fault, because it was before the crash. The numbers in
+# `broker_phase` and `client_phase` are lengths of phases in microseconds; here only their presence
+# matters.
 TABLES: dict[str, list[Row]] = {
     "faults": [fault_row()],
     "broker_phases": [broker_phase(7 * S, 1, 1, 1)],
@@ -100,10 +102,10 @@ def test_run_without_faults_has_no_section() -> None:
 
 
 def test_group_of_the_fault_is_listed_with_the_notices_of_its_members() -> None:
-    """The row counts the members, those that noticed the fault with reasons, and who rejoined."""
+    """The row counts the members, those that noticed the fault, and those that rejoined."""
     (row,) = table(built(fault_summary(TABLES)), "group").rows
-    # Group, coordinator before and after, members, those that noticed, their reasons, members that
-    # kept id and generation, members that joined again, longest time without a commit.
+    # The cells: group, coordinator before and after, members, members that noticed, their reasons,
+    # members that kept id and generation, members that joined again, longest time without a commit.
     assert row == (
         GROUP,
         "broker-2 to broker-0",
@@ -114,19 +116,19 @@ def test_group_of_the_fault_is_listed_with_the_notices_of_its_members() -> None:
         "1 of 4",
         "9.00 s",
     )
-    # The section about phases has the sentence about notices.
+    # The sentence about notices is in another section, about phases.
     assert "noticed by" not in text(built(fault_summary(TABLES)))
 
 
 def test_group_with_a_member_that_never_recovered_has_no_length() -> None:
-    """A maximum over the members that recovered would hide the one that did not."""
+    """A maximum over the recovered members would hide the member that never recovered."""
     rows = TABLES | {"availability": [gap("member", "c-0", 8 * S), gap("member", "c-1", None)]}
     (row,) = table(built(fault_summary(rows), tables=rows), "group").rows
     assert row[-1] == "never again"
 
 
 def test_partitions_are_listed_with_their_new_leader_and_their_gap() -> None:
-    """Offsets partitions have the loaded records, data partitions the time without a reader."""
+    """Offsets partitions show their loaded records; data partitions, the time without work."""
     rows = table(built(fault_summary(TABLES)), "partition").rows
     assert rows == (
         (OFFSETS, GROUP, "broker-2 to broker-0", 1, 265, None),
@@ -135,9 +137,9 @@ def test_partitions_are_listed_with_their_new_leader_and_their_gap() -> None:
 
 
 def test_errors_of_commits_are_counted_by_kafkas_names_after_the_fault() -> None:
-    """Each row: the error, the commits that met it (9 + 4), the members that did (c-0, c-1).
+    """A row has the error, the commits that met it (9 + 4), and their members (c-0 and c-1).
 
-    Acknowledged commits, and those before the fault, do not count.
+    Acknowledged commits, and commits before the fault, do not count.
     """
     section = built(fault_summary(TABLES))
     assert table(section, "commits met").rows == (
@@ -149,7 +151,7 @@ def test_errors_of_commits_are_counted_by_kafkas_names_after_the_fault() -> None
 
 
 def test_group_that_commits_nothing_is_reported_as_such() -> None:
-    """`No commit met an error` is true of no commits as well, but suggests that some succeeded."""
+    """`No commit met an error` would be true, but would suggest that some commits succeeded."""
     rows = TABLES | {"commits": []}
     assert "No member committed" in text(built(fault_summary(rows), tables=rows))
     fine = TABLES | {"commits": [commit("NONE", 100)]}
@@ -166,7 +168,7 @@ def test_each_of_many_faults_is_a_line() -> None:
     """Tables for each of a hundred faults would be too long: each fault is a line of one table."""
     # More faults than have tables of their own.
     names = [f"crash-{n}" for n in range(MAX_IN_FULL + 1)]
-    # Each fault gets all rows, also the commit that precedes the crash in TABLES.
+    # Each fault gets all rows of TABLES, even the commit from before the crash.
     tables = {
         name: [row | {"fault": fault} for fault in names for row in rows]
         for name, rows in TABLES.items()

@@ -1,7 +1,7 @@
 """The page of several runs: named by their differences, linked to their own reports.
 
-Runs of one name share a column. `facts(name, timeout)` is a run of the experiment a_run; of its
-settings only the session timeout of the brokers may differ. S is a second in microseconds.
+Runs of one name share a column. `facts(name, timeout)` is a run of the experiment `a_run`; of its
+settings, only the session timeout of the brokers can differ. S is a second in microseconds.
 """
 
 import re
@@ -29,7 +29,7 @@ def facts(name: str, timeout: str = "9000", seed: int = 7, **changes: object) ->
 
 
 def summary(name: str, directory: Path, detect_us: int) -> RunSummary:
-    """Return the summary of a run with one crash that the controller detected after `detect_us`."""
+    """Return the summary of a run with a crash; the controller detected it after `detect_us`."""
     fault = fault_summary(
         values={"detect": [detect_us], "commit gap": [detect_us + S]}, partitions_moved=1
     )
@@ -54,7 +54,7 @@ def test_runs_of_one_configuration_are_named_by_seed_and_then_by_start() -> None
 
 
 def test_settings_of_one_name_have_their_sections_if_they_differ() -> None:
-    """`members 3, members 5` would not say of which group; `members 3` of both is one fact."""
+    """Without sections, `members 3, members 5` would not say which group has 3 members."""
 
     def of_two_groups(name: str, old: str, new: str) -> RunFacts:
         return run_facts(
@@ -76,7 +76,7 @@ def test_settings_of_one_name_have_their_sections_if_they_differ() -> None:
 
 
 def test_unlike_runs_are_named_by_their_experiments() -> None:
-    """Settings of different experiments all differ: they name nothing."""
+    """All settings of two different experiments differ, so settings would not help to name runs."""
     other = facts("y/1", "18000", experiment="another")
     assert column_names([facts("x/1"), other]) == ("a_run", "another")
 
@@ -88,7 +88,7 @@ def test_many_runs_of_a_configuration_share_its_name() -> None:
 
 
 def test_setting_that_only_one_run_has_is_a_difference() -> None:
-    """Another version of the tool has other settings."""
+    """A run of another version of the tool can have other settings."""
     bare = run_facts(settings=(SettingFact(section="cluster", name="brokers", value="3"),))
     assert settings_that_differ([facts("x/1"), bare]) == (
         ("cluster.config", TIMEOUT, ("9000", None)),
@@ -113,7 +113,7 @@ def test_page_compares_figures_and_settings_and_links_the_runs_reports(tmp_path:
     assert (written.parent / links[0]).read_text() == "its report"
     for text in ("8.00 s", "17.00 s", "detect p50", TIMEOUT, "comparison-figures", "x/2"):
         assert text in html
-    # The mark of a difference: the rows of the median and of the maximum of `detect` have it.
+    # The diamond marks a difference: the rows of the median and of the maximum of `detect` have it.
     assert html.count("\N{BLACK DIAMOND} detect") == 2
     assert "2 runs in 2 columns." in html
     assert "A column of one run is one throw" in html
@@ -123,7 +123,7 @@ def test_page_compares_figures_and_settings_and_links_the_runs_reports(tmp_path:
 
 
 def test_page_of_one_column_mentions_no_difference(tmp_path: Path) -> None:
-    """Seeds of one experiment share a column."""
+    """The runs differ only in their seeds, so they share one column."""
     names = [f"x/{nth}" for nth in range(10)]
     runs = [
         (facts(name, seed=nth), summary(name, tmp_path / name, 8 * S))

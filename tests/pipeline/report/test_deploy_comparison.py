@@ -1,9 +1,9 @@
 """The page that compares runs of two deploys: its first screen names the cheaper one.
 
 A deploy is a rollout: the members of a group are replaced one after the other. Dynamic members
-leave and join, so the group rebalances; static members return under their own ids, so that it does
-not rebalance. `felt` has what the users of the group notice of the deploy. S is a second in
-microseconds.
+leave and join, so the group rebalances (its members get new partitions). Static members have a
+configured id, under which they return, so the group does not rebalance. `felt` holds what the users
+of the group notice of the deploy. S is a second in microseconds.
 """
 
 import re
@@ -37,7 +37,7 @@ def deploy(name: str, waited_us: int, rebalances: int) -> tuple[RunFacts, RunSum
         blast_radius=BlastRadius(groups=("readers",)),
         resolved={"outcome": "completed", "replaced": replaced},
     )
-    # There are 8 partitions; the worst one waited for a quarter of the whole.
+    # Of the 8 partitions, the worst one waited for a quarter of the whole time.
     spread = Spread(samples=8, missing=0, p50=0, p90=0, maximum=waited_us // 4, total=waited_us)
     fields: dict[str, Any] = {"partitions": 8, "moved": 8, "came_back": 0, "sent_away": 0}
     group = FeltGroup(
@@ -55,7 +55,7 @@ def text_of(html: str) -> str:
 
 
 def test_first_screen_names_the_cheaper_deploy_and_the_difference(tmp_path: Path) -> None:
-    """Costs are shown in all and for each of the four replaced members: a quarter of the whole."""
+    """Each cost is shown as a sum, and divided by the four members that were replaced."""
     runs = [deploy("dynamic", 40 * S, 8), deploy("static", 400 * S, 0)]
     text = text_of(comparison_html(runs, tmp_path / "page.html"))
     answer = text[text.index(QUESTION) :]
@@ -72,7 +72,7 @@ def test_first_screen_names_the_cheaper_deploy_and_the_difference(tmp_path: Path
 
 
 def test_first_screen_names_the_settings_in_which_the_deploys_differ(tmp_path: Path) -> None:
-    """A reader who gets the page by mail knows no experiment file."""
+    """A reader who got the page by mail does not have the experiment's file."""
     runs = []
     for name, value in (("dynamic", None), ("static", "member-{index}")):
         facts, summary = deploy(name, 40 * S, 0)

@@ -1,8 +1,9 @@
 """The first screen: its answers for each kind of run, and its four figures.
 
-A function `page_...` returns the first screens of one kind of run as text, and its docstring says
-what the text must make clear. The last test compares all these texts with words/first_screens.txt,
-which a person has reviewed. Owners are members that own partitions. S is a second in microseconds.
+A function `page_...` returns the first screens of one kind of run as text. Its docstring says what
+the text must make clear, and is part of the reviewed file. The last test compares all these texts
+with words/first_screens.txt, which a person has reviewed. Owners are members that own partitions. S
+is a second in microseconds.
 """
 
 import re
@@ -71,7 +72,7 @@ def _screens(*firsts: Headline) -> str:
             figures = [figure.value, figure.unit, figure.label, figure.note]
             lines.append(f"{' | '.join(filter(None, figures))} ({figure.tone})")
         for question, answer in first.answers:
-            # Paragraphs become lines, and all tags but <b> disappear.
+            # Paragraphs become lines. All tags except <b> are removed.
             text = re.sub(r"<(?!/?b>)[^>]*>", "", re.sub(r"</p> ?<p>", "\n  ", answer))
             text = text.replace("\N{NO-BREAK SPACE}", " ")
             lines += [question, f"  {text.strip()}"]
@@ -86,7 +87,7 @@ def page_failover_answers_every_question() -> str:
 
 
 def test_headline_links_times_into_the_lanes() -> None:
-    """The lanes at that time prove the sentence."""
+    """The lanes (charts on the page's time axis) show at that time what the sentence says."""
     first = headline(_failover(run_facts(faults=(CRASH,), checks=(PASSED,))))
     answer = dict(first.answers)["What broke?"]
     assert '<a href="#lane-faults" data-from="10.0" data-to="10.0">' in answer
@@ -216,7 +217,7 @@ def page_tool_failure_says_nothing_about_kafka() -> str:
 def test_verdict_of_a_run_that_did_not_complete_is_no_pass(
     changes: dict[str, Any], expected: str
 ) -> None:
-    """Only a completed run passes; a violation remains one however the run ended."""
+    """Only a completed run passes; a violation stays one however the run ended."""
     assert verdict_of(run_facts(**changes))[0] == expected
 
 
@@ -320,7 +321,7 @@ def page_says_whose_the_longest_gap_is_if_it_was_hit_itself() -> str:
 
 
 def test_headline_counts_each_reason_of_rebalances() -> None:
-    """`join` beside a count of 2 would not show whether both rebalances were joins."""
+    """`join` beside a count of 2 would not say whether both rebalances were joins."""
     run = _failover(run_facts(faults=(CRASH,), checks=(PASSED,)))
     expiry, join = rebalances_of(), rebalances_of(reason="join", count=2, first_us=90 * S)
     (fault,) = run.summary.faults
@@ -351,7 +352,7 @@ def page_says_that_other_values_were_run_than_expected() -> str:
 
 
 def test_headline_escapes_names_that_came_from_the_run() -> None:
-    """A group may have any name."""
+    """The name of a group is free text."""
     crash = journal_entry(groups=("<b>",))
     first = headline(report_input(run_facts(faults=(crash,))))
     assert "&lt;b&gt;" in dict(first.answers)["What broke?"]

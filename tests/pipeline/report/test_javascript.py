@@ -1,4 +1,4 @@
-"""Vega's script: bundled once, kept in the user's cache folder, checked before each use."""
+"""Vega's script, which draws the charts: bundled once, kept in a cache, checked before each use."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,16 +32,16 @@ def bundled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_javascript_is_bundled_once_for_all_processes(cache: Path, bundled: list[str]) -> None:
-    """Bundling takes seconds, which the second report of a day must not need."""
+    """Bundling takes seconds; the second report of a day must not wait for it again."""
     first = vega_javascript()
-    vega_javascript.cache_clear()  # as another process would begin
+    vega_javascript.cache_clear()  # another process would begin in this way
     assert vega_javascript() == first
     assert len(bundled) == 1
     assert "</script>" not in first
 
 
 def test_damaged_javascript_is_bundled_anew(cache: Path, bundled: list[str]) -> None:
-    """A torn file would break every later report."""
+    """An incomplete file would break every later report."""
     whole = vega_javascript()
     (kept,) = cache.iterdir()
     kept.write_text(kept.read_text()[:-5])
@@ -51,7 +51,7 @@ def test_damaged_javascript_is_bundled_anew(cache: Path, bundled: list[str]) -> 
 
 
 def test_javascript_without_a_usable_folder_is_bundled(cache: Path, bundled: list[str]) -> None:
-    """A read-only home is no reason to have no report."""
+    """A user whose home is read-only must get a report, too."""
     cache.write_text("a file where the folder should be")
     assert vega_javascript()
     assert len(bundled) == 1

@@ -1,6 +1,7 @@
 """The report as a file: complete, usable offline, with all texts of a run escaped.
 
-A section of the report is a function of the run's data; a chart has a specification and named data.
+A section of the report is a function of the run's data. A chart has a specification and named data,
+which the page's script draws with Vega.
 """
 
 import json
@@ -32,7 +33,7 @@ def _section(_run: ReportInput) -> Section:
 
 
 def _embedded(html: str, element: str) -> dict[str, object]:
-    """Return the JSON that the page has for its script in the element of this id."""
+    """Return the JSON for the page's script in the element with this id."""
     found = re.search(f'<script type="application/json" id="{element}">(.*?)</script>', html, re.S)
     assert found is not None
     data: dict[str, object] = json.loads(found[1])
@@ -49,7 +50,7 @@ def test_page_of_a_run_has_nothing_to_fetch() -> None:
 
 
 def test_page_escapes_texts_of_a_run() -> None:
-    """A name is data, in cells as in the script's data: it never ends an element."""
+    """A name is data, in cells and in the script's data: it must never end an element."""
     html = report_html(report_input(run_facts(experiment="<i>x</i>")), (_section,))
     assert "<i>x</i>" not in html
     assert escape("<b>") in html
@@ -59,7 +60,7 @@ def test_page_escapes_texts_of_a_run() -> None:
 
 
 def test_chart_is_embedded_as_vega_with_its_data_in_columns() -> None:
-    """Vega-Lite is compiled in advance: the page has only Vega, and each column name once."""
+    """Vega-Lite is compiled in advance, so the page needs only Vega. Each column is named once."""
     embedded = _embedded(report_html(report_input(), (_section,)), "lane-small-data")
     assert embedded["data"] == {
         "bars": {"columns": ["who", "a", "b"], "rows": [["a", 1.0, 3.0], ["</script>", 2.0, 4]]}
@@ -74,7 +75,7 @@ def test_chart_is_embedded_as_vega_with_its_data_in_columns() -> None:
 def test_page_names_each_fault_that_hit_on_its_time_axis() -> None:
     """A fault that missed has no place on the axis.
 
-    crash-0 is undone at 36.25 s, crash-2 never: it lasts until the run ends, at 60 s.
+    crash-0 is healed at 36.25 s. crash-2 is never healed: it lasts until the run ends, at 60 s.
     """
     faults = (
         journal_entry(),

@@ -1,8 +1,8 @@
 """Pages of whole runs: their facts are unchanged, and a person has reviewed their words.
 
-Rewording a sentence changes `words`, never `facts`. `golden.check` compares a text with the
-recorded file of that name; with `pytest --rewrite` it writes the file, for a review. RECIPES and
-SCHEDULES name the runs.
+If a sentence is reworded, `words` change, but `facts` do not. `golden.check` compares a text with
+the recorded file of that name; with `pytest --rewrite` it writes the file, so that a person can
+review it. RECIPES and SCHEDULES name the runs.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ pytestmark = [
 ]
 RUNS = (*RECIPES, *SCHEDULES)
 READ = ("interrupted", "violated", "transactions")
-"""Runs whose words are recorded: together they have every section, and most kinds of sentence."""
+"""Runs whose words are recorded. Together they have every section, and most kinds of sentences."""
 SEVERAL = ("overlap", "violated")
 """Runs of the page that compares runs."""
 

@@ -1,8 +1,8 @@
 """The page's own script in a headless Chromium: pointer, wheel, fingers, selections.
 
 A lane is a chart on the page's time axis. `visit` opens a file in the browser and collects the
-page's errors (`problems`); `shown_range` returns the range of the time axis in seconds; the page's
-object `window.coordlab` has the script's functions. `golden.check` compares a text with the
+page's errors (`problems`). `shown_range` returns the range of the time axis in seconds. The page's
+object `window.coordlab` holds the functions of the script. `golden.check` compares a text with the
 recorded file of that name.
 """
 
@@ -34,10 +34,11 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 WHOLE = (0.0, 60.0)
 """The range of the time axis, in seconds, that shows the whole run."""
 NAMES = tuple(f"member-{number}" for number in range(30))
+"""The members that the charts of `_picked` let a reader select."""
 
 
 def _picked(name: str) -> Chart:
-    """Return a chart that shows the one selected member."""
+    """Return a chart that shows the bar of one member: the one that the reader selects."""
     from_s, to_s = time_params()
     spec = (
         alt.Chart(alt.NamedData("bars"))
@@ -68,7 +69,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(browser: Browser, file: Path) -> Iterator[Page]:
-    """Open the page on a desktop, with every chart drawn, and check that it logs no error."""
+    """Open the page on a desktop and draw every chart; after the test, check for page errors."""
     with visit(browser, file) as seen:
         draw_all(seen.page)
         seen.page.locator("#lane-small").scroll_into_view_if_needed()
@@ -77,14 +78,14 @@ def page(browser: Browser, file: Path) -> Iterator[Page]:
 
 
 def _plot(page: Page) -> tuple[float, float, float]:
-    """Return the left, right and middle of the small lane's bars on the screen."""
+    """Return the small lane's left and right edges and its vertical middle, in screen pixels."""
     box = page.locator("#lane-small .plot").bounding_box()
     assert box is not None
     return box["x"], box["x"] + box["width"], box["y"] + box["height"] / 2
 
 
 def test_drag_in_a_lane_zooms_to_the_selected_range(page: Page) -> None:
-    """A drag over 200 of the lane's pixels shows that part; the back button restores the range."""
+    """A drag over a part of the lane shows that part; the back button restores the whole range."""
     _, right, y = _plot(page)
     page.mouse.move(right - 300, y)
     page.mouse.down()
@@ -100,7 +101,7 @@ def test_drag_in_a_lane_zooms_to_the_selected_range(page: Page) -> None:
 
 
 def test_escape_cancels_a_selection(page: Page) -> None:
-    """A drag that began by mistake changes nothing."""
+    """Escape before the button is released: the drag, begun by mistake, changes nothing."""
     _, right, y = _plot(page)
     page.mouse.move(right - 300, y)
     page.mouse.down()
@@ -115,10 +116,12 @@ def test_wheel_alone_scrolls_and_zooms_only_with_a_key(page: Page) -> None:
     _, right, y = _plot(page)
     page.mouse.move(right - 200, y)
     page.keyboard.down("Control")
+    # Turning the wheel while Control is pressed zooms.
     page.mouse.wheel(0, -300)
     page.wait_for_function("window.coordlab.range()[1] < 60")
     page.keyboard.up("Control")
 
+    # The wheel alone scrolls.
     zoomed = shown_range(page)
     before = page.evaluate("scrollY")
     page.mouse.wheel(0, 40)
@@ -155,7 +158,7 @@ def test_two_fingers_zoom_the_lanes_and_not_the_page(browser: Browser, file: Pat
 
 
 def test_selected_member_is_shared_by_the_charts_of_a_section(page: Page) -> None:
-    """Of 1,000 members one is selected once, not in each lane."""
+    """A reader with 1,000 members selects one of them once, not again in each lane."""
     page.locator("#lane-one input[type=search]").fill("member-17")
     for lane in ("lane-one", "lane-other"):
         page.wait_for_function(
@@ -168,7 +171,7 @@ def test_selected_member_is_shared_by_the_charts_of_a_section(page: Page) -> Non
 def test_overview_shows_an_accident_in_its_own_colour_with_a_legend(
     browser: Browser, tmp_path: Path, golden: Golden
 ) -> None:
-    """A reader takes a flag for a fault of the plan unless it differs and a legend says why."""
+    """A flag in the same colour would look like a fault of the plan (an intended fault)."""
     accident = journal_entry(
         fault_id="machine-0", fault="machine_disturbed", target="10.0.0.3", nodes=("broker-1",)
     )
@@ -199,7 +202,7 @@ def test_overview_without_accidents_has_no_legend(page: Page) -> None:
 
 
 def test_keys_dialog_opens_and_keeps_the_range(page: Page) -> None:
-    """`+` zooms the lanes, but not while the dialog is open."""
+    """The key `+` zooms the lanes, but not while the dialog is open."""
     page.keyboard.press("?")
     assert page.locator("#keys").is_visible()
     page.keyboard.press("+")
@@ -211,10 +214,10 @@ def test_keys_dialog_opens_and_keeps_the_range(page: Page) -> None:
 def test_invalid_chart_is_reported_in_its_place_and_the_others_are_drawn(
     browser: Browser, tmp_path: Path
 ) -> None:
-    """The other charts of the page must work."""
+    """One chart that cannot be drawn must not stop the other charts of the page."""
     html = report_html(report_input(), (_sections,))
-    # Give lane-one a specification that Vega refuses (7). The chart's own data become the value of
-    # the unused key `x`; the second replacement closes the added brace.
+    # Give lane-one the specification 7, which Vega refuses. The chart's own data then become the
+    # value of the unused key `x`; the second replacement closes the brace that this key opens.
     broken = html.replace('id="lane-one-data">{', 'id="lane-one-data">{"spec":7,"data":{},"x":{', 1)
     assert broken != html
     broken = broken.replace(
@@ -260,8 +263,8 @@ def test_rows_of_a_block_are_beside_each_other_on_a_phone(
 ) -> None:
     """Eleven columns do not fit: a reader would scroll, and lose sight of the row's name.
 
-    So a phone shows the two rows of the first block as two columns under one name, with the
-    table's headings as names of the lines. The third row is a block of its own.
+    So a phone shows the two rows of the first block as two columns under one name. The table's
+    headings become the names of the lines. The third row is a block of its own.
     """
 
     def only(_run: ReportInput) -> Section:
@@ -279,8 +282,10 @@ def test_rows_of_a_block_are_beside_each_other_on_a_phone(
         )
         assert (tops[0] == tops[1]) is beside
         assert tops[1] < tops[2]
+        # A phone shows one name for each block, a desktop one for each row.
         names = seen.page.locator("#costs tbody th:visible")
         assert names.count() == (2 if beside else 3)
+        # On a phone, the style sheet prints a cell's heading before the cell.
         heading = seen.page.locator("#costs td[data-heading]").nth(1)
         shown = heading.evaluate("each => getComputedStyle(each, '::before').content")
         assert shown == ('"figure number 0"' if beside else "none")

@@ -1,13 +1,13 @@
-"""The report's section of phases: both chains beside each other, in words, and for many faults.
+"""The report's section of phases: a broker chain and a client chain for each fault.
 
-The broker chain is detect, publish, load wait, load. The client chain is notice, rediscover,
-accept, join, sync. The two overlap in time. `broker_phase` and `client_phase` make table rows of
-the fault crash-0 from the lengths of the phases, in that order; a missing length or None means that
-the phase was not needed or not reached. `gap` is a time without service. S is a second in
-microseconds.
+A chain is the sequence of phases between a fault and the return of service. The broker chain is
+detect, publish, load wait, load. The client chain is notice, rediscover, accept, join, sync. The
+two overlap in time. A chain is drawn as one strip (a line with dots) for each phase. Its table has
+the figures of the summary that the terminal prints.
 
-A chain is drawn as one strip for each phase, and its table has the figures of the terminal's
-summary.
+`broker_phase` and `client_phase` make table rows of the fault crash-0. Their arguments are the
+lengths of the phases, in the order above. A missing length or None means that the phase was not
+needed or not reached. `gap` makes a row of a time without service. S is a second in microseconds.
 """
 
 import re
@@ -35,9 +35,9 @@ from tests.support.builders.report_rows import (
 MS = 1_000
 """Microseconds in a millisecond."""
 BROKER = (7_790 * MS, 30 * MS, 0, 5 * MS)
-"""Detect, publish, load wait and load."""
+"""The lengths of detect, publish, load wait and load."""
 CLIENT = (200, 7_820 * MS, 98 * MS)
-"""Notice, rediscover and accept."""
+"""The lengths of notice, rediscover and accept."""
 SETTINGS = Settings(
     [
         SettingFact(section="cluster.config", name="broker.session.timeout.ms", value="9000"),
@@ -82,12 +82,12 @@ def words(parts: Sequence[Part]) -> str:
 
 
 def test_run_without_faults_has_no_section() -> None:
-    """There is no phase to show."""
+    """Phases belong to faults, so a run without faults has no phase to show."""
     assert phases_section(report_input()) is None
 
 
 def test_chains_are_side_by_side_and_never_added_up() -> None:
-    """The chains overlap in time: two charts on one scale, without a common sum."""
+    """The chains overlap in time, so they are two charts on one scale, without a common sum."""
     rows = tables()
     section = built(fault_summary(rows), rows=rows)
     (pair,) = [part for part in section.parts if isinstance(part, Beside)]
@@ -104,9 +104,9 @@ def _plain(text: str) -> str:
 
 
 def test_sentences_name_the_longest_phase_and_its_setting() -> None:
-    """The sentence names the Kafka setting behind a phase, because operators know settings.
+    """The sentence names the Kafka setting that decides the phase's length.
 
-    7.79 s + 30 ms + 0 + 5 ms = 7.83 s.
+    Operators know settings better than phases. The sum is 7.79 s + 30 ms + 0 + 5 ms = 7.83 s.
     """
     text = _plain(broker_sentence(fault_summary(), [broker_phase(*BROKER)], SETTINGS))
     assert text == (
@@ -118,7 +118,7 @@ def test_sentences_name_the_longest_phase_and_its_setting() -> None:
 
 
 def test_orderly_shutdown_names_no_session_timeout() -> None:
-    """The broker asked the controller itself, so no session had to end."""
+    """The broker itself asked the controller to be shut down, so no session had to expire."""
     fault = fault_summary(kind="controlled_shutdown")
     text = _plain(broker_sentence(fault, [broker_phase(60 * MS, 30 * MS, 0, 6 * MS)], SETTINGS))
     assert "as broker-2 itself asked (detect), and 30 ms until broker-0 had learned" in text
@@ -126,14 +126,14 @@ def test_orderly_shutdown_names_no_session_timeout() -> None:
 
 
 def test_long_load_names_the_number_of_records_read() -> None:
-    """An uncompacted log is a cause that an operator can remove."""
+    """A log with old records of the same keys is a cause that an operator can remove."""
     row = broker_phase(200 * MS, 30 * MS, 0, 9 * S, records=2_000_000)
     text = _plain(broker_sentence(fault_summary(kind="controlled_shutdown"), [row], SETTINGS))
     assert "9.00 s went by while broker-0 read 2,000,000 records from its log (load)." in text
 
 
 def test_sentence_of_a_broker_is_about_a_partition_that_has_groups() -> None:
-    """Other partitions move as well, but no group waits for them."""
+    """Offsets partitions without groups move as well, but no group waits for them."""
     empty = [
         broker_phase(1 * S, 1, 1, 1, partition=f"__consumer_offsets-{n}", groups=[])
         for n in range(3)
@@ -143,18 +143,19 @@ def test_sentence_of_a_broker_is_about_a_partition_that_has_groups() -> None:
 
 
 def test_partition_without_a_new_coordinator_is_named() -> None:
-    """The run ended before the partition had a new coordinator, so no length is shown."""
+    """If the run ended before a partition had a new coordinator, its chain has no length."""
     waiting = broker_phase(7 * S, 30 * MS)
     assert "before the run ended" in _plain(broker_sentence(fault_summary(), [waiting], SETTINGS))
     both = [waiting, broker_phase(*BROKER, partition="__consumer_offsets-5")]
     assert "1 partition had none" in _plain(broker_sentence(fault_summary(), both, SETTINGS))
+    # Without any row, no partition moved.
     assert "stayed where they were" in _plain(broker_sentence(fault_summary(), [], SETTINGS))
 
 
 def test_sentence_of_the_clients_is_about_the_median_member() -> None:
     """The phases of one member add up to the member's total; medians of each phase would not.
 
-    c-2 is the second slowest of three: 2 s + 98 ms + 200 us = 2.10 s.
+    c-2 is the second slowest of three: 200 us + 2 s + 98 ms = 2.10 s.
     """
     rows = [client_phase(f"c-{n}", 200, n * S, 98 * MS) for n in range(1, 4)]
     assert _plain(client_sentence(rows)) == (
@@ -180,7 +181,7 @@ def test_members_that_stayed_or_never_arrived_are_counted() -> None:
 
 
 def test_sentence_of_the_gap_names_members_that_never_recovered() -> None:
-    """A member that never recovered has no length that a distribution could contain."""
+    """A member that never recovered has no length, so a distribution cannot contain it."""
     rows = {"availability": [gap("member", "c-0", 8 * S), gap("member", "c-1", None)]}
     text = _plain(gap_sentence(fault_summary(rows, members=2), rows["availability"]) or "")
     assert "the worst for 8.00 s" in text
@@ -191,9 +192,9 @@ def test_sentence_of_the_gap_names_members_that_never_recovered() -> None:
 
 
 def test_table_below_a_chart_has_the_terminals_figures() -> None:
-    """The report must not compute its own numbers.
+    """The report must not compute numbers of its own.
 
-    HEADER names the columns of the terminal; the table shows some of them.
+    HEADER has the terminal's column names; the table shows some of these columns.
     """
     fault = fault_summary(tables())
     table = figures_table(fault, "client")
@@ -204,7 +205,7 @@ def test_table_below_a_chart_has_the_terminals_figures() -> None:
 
 
 def test_members_without_a_phase_are_counted_by_reason() -> None:
-    """A phase not needed and a phase not reached are opposite results."""
+    """`Did not have to` is a good result, `did not get there` is a bad one."""
     rows = [
         client_phase("c-0", *CLIENT, join_us=300 * MS),
         client_phase("c-1", 200, 7 * S, None),
@@ -220,9 +221,10 @@ def test_members_without_a_phase_are_counted_by_reason() -> None:
 
 
 def test_median_and_slowest_of_each_chain_are_drawn_from_the_fault_on() -> None:
-    """The axis is linear, in seconds after the fault; phases of one subject follow one another.
+    """The axis is linear, in seconds after the fault; the phases of a member follow one another.
 
-    c-0 to c-11 took 7.8 s plus 0 to 11 ms to rediscover: c-5 is the sixth of twelve, the median.
+    c-0 to c-11 rediscover in 7.8 s plus 0 to 11 ms, in this order: c-5 is the sixth of twelve, the
+    median.
     """
     rows = tables()
     fault = FaultRows(
@@ -251,7 +253,7 @@ def test_median_and_slowest_of_each_chain_are_drawn_from_the_fault_on() -> None:
 
 
 def test_a_few_faults_are_small_multiples_on_one_scale() -> None:
-    """Each fault has charts of its own; those of a rolling restart are compared on one scale."""
+    """Each fault has its own charts, so that the faults of a rolling restart can be compared."""
     names = [f"crash-{n}" for n in range(MAX_IN_FULL)]
     rows: dict[str, list[Row]] = {}
     for name in names:
@@ -265,7 +267,7 @@ def test_a_few_faults_are_small_multiples_on_one_scale() -> None:
 
 
 def test_many_faults_share_charts_with_one_selection_and_an_overview() -> None:
-    """Each chain has one chart, of the fault that the reader selects; an overview has them all."""
+    """A chain has one chart, of the fault that the reader selects; an overview has all faults."""
     names = [f"crash-{n}" for n in range(200)]
     rows: dict[str, list[Row]] = {}
     for name in names:
@@ -285,7 +287,7 @@ def test_many_faults_share_charts_with_one_selection_and_an_overview() -> None:
 
 
 def test_section_of_a_thousand_members_is_small() -> None:
-    """Aggregates come first: the page grows with phases, not with members."""
+    """The charts hold aggregates: the page grows with the number of phases, not of members."""
     rows = tables()
     rows["client_phases"] = [
         client_phase(f"c-{n}", 200 + n, 7 * S + n * MS, 90 * MS + n) for n in range(1_000)
@@ -297,7 +299,7 @@ def test_section_of_a_thousand_members_is_small() -> None:
 
 
 def test_names_of_a_run_are_escaped() -> None:
-    """A group may have any name."""
+    """A group may have any name, also one that is HTML."""
     rows = tables()
     rows["broker_phases"] = [broker_phase(*BROKER, groups=["<img>"])]
     found = built(fault_summary(rows), rows=rows)

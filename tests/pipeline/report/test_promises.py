@@ -1,7 +1,8 @@
 """The sections about promises: every check, and the evidence of each violation.
 
-A check judges one promise, such as `durable_commits`; a finding is a violation with the trace rows
-that prove it. Each of these rows links to the lane (a chart on the time axis) that shows its event.
+A check judges one promise, such as `durable_commits`. A finding is one violation of it; its
+evidence are the trace rows that prove it. Each row of evidence links to a lane (a chart on the time
+axis) that shows its event.
 """
 
 import re
@@ -26,7 +27,7 @@ COMMIT = Rows().add(
 
 
 def _broken(*findings: Finding, total: int | None = None) -> CheckReport:
-    """Return a violated check; `total` counts all its findings, also those that were not kept."""
+    """Return a violated check; `total` also counts the findings that the run did not keep."""
     return CheckReport(
         check="durable_commits",
         outcome=CheckOutcome.VIOLATED,
@@ -52,7 +53,7 @@ def _html(section: Section | None) -> str:
 
 
 def test_checks_list_the_broken_promise_first_with_the_number_judged() -> None:
-    """The number of judged events shows how much a pass proves."""
+    """The number of judged events tells a reader how much a pass proves."""
     html = _html(
         checks_section(report_input(run_facts(checks=(PASSED, _broken(_finding(COMMIT))))))
     )
@@ -62,7 +63,7 @@ def test_checks_list_the_broken_promise_first_with_the_number_judged() -> None:
 
 
 def test_checks_are_omitted_for_a_run_that_never_judged() -> None:
-    """A killed run has no results; an empty list of promises would suggest that none was broken."""
+    """A killed run has no results, and an empty list would suggest that no promise was broken."""
     assert checks_section(report_input(run_facts(checks=()))) is None
 
 
@@ -72,7 +73,7 @@ def test_violations_are_omitted_if_there_are_none() -> None:
 
 
 def test_evidence_of_a_violation_links_to_the_lanes() -> None:
-    """Each row has time, node and event, and is a link to its lane; names are escaped."""
+    """Each row shows time, node and event, and links to its lane; names are escaped."""
     facts = run_facts(checks=(_broken(_finding(COMMIT)),), verdict=Verdict.VIOLATED)
     html = _html(violations_section(report_input(facts)))
     assert "Offset 92 was &lt;lost&gt;." in html
@@ -81,7 +82,7 @@ def test_evidence_of_a_violation_links_to_the_lanes() -> None:
 
 
 def test_violation_lists_its_cause_above_its_evidence() -> None:
-    """The evidence shows what happened, the cause why it was possible."""
+    """The evidence shows what happened; the cause shows why it could happen."""
     fault = Rows().add(9, "driver", TraceKind.FAULT_INJECTED, cause="cut-0")
     finding = replace(_finding(COMMIT), led_to=(fault,))
     html = _html(violations_section(report_input(run_facts(checks=(_broken(finding),)))))
@@ -89,12 +90,12 @@ def test_violation_lists_its_cause_above_its_evidence() -> None:
         html.index(text)
         for text in ("What led to it:", "fault injected", "What proves it:", "offsets committed")
     ]
-    # They are printed in this order.
+    # The texts stand on the page in this order.
     assert places == sorted(places)
 
 
 def test_violation_shortens_member_ids_and_keeps_them_in_the_title() -> None:
-    """A UUID needs a line of its own and adds nothing to the client's name."""
+    """The UUID in a member id takes much room, and the client's name before it says enough."""
     member = "consumer-readers-3-a516a4af-4afe-4a11-8609-11be2c01a646"
     step = Rows().add(
         1, "<n>", TraceKind.COMMIT_STORED, partition="<i>", member=member, generation=1
@@ -107,7 +108,7 @@ def test_violation_shortens_member_ids_and_keeps_them_in_the_title() -> None:
 
 
 def test_checks_use_the_words_of_the_terminal() -> None:
-    """The terminal prints `pass`: another word here, such as `kept`, would need an explanation."""
+    """The terminal prints `pass`; another word on the page, such as `kept`, would confuse."""
     reports = [CheckReport(check=outcome, outcome=outcome) for outcome in CheckOutcome]
     html = _html(checks_section(report_input(run_facts(checks=tuple(reports)))))
     printed = re.findall(r'<div class="outcome \w+">([^<]*)</div>', html)
@@ -123,14 +124,14 @@ def test_violation_with_long_evidence_folds_the_rest() -> None:
 
 
 def test_violations_count_the_findings_that_were_not_kept() -> None:
-    """A disabled guard breaks every commit: the first are shown, the others counted."""
+    """Without a guard (a safety rule of the code) every commit may break: most are only counted."""
     facts = run_facts(checks=(_broken(_finding(COMMIT), total=1_234),))
     html = _html(violations_section(report_input(facts)))
     assert "1,233 more findings of the same kind" in html  # 1,234 less the one that is shown
 
 
 def test_violations_name_the_guard_that_was_switched_off() -> None:
-    """Otherwise the violation would look like one of unchanged Kafka."""
+    """Without this note the violation would look like one of unchanged Kafka."""
     guard = SettingFact(
         section="cluster.guards", name="high_watermark_gate", value="false", default="true"
     )

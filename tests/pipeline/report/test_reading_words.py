@@ -1,7 +1,8 @@
 """Sentences of a report's first screen: members without commits, partitions without a reader.
 
-`why_not_consumed` explains why no member read a partition for a while (its gap) after a fault. S is
-a second in microseconds.
+`why_not_consumed` explains why no member read a partition for a while (its gap) after a fault. The
+ISR are the in-sync replicas of a partition. Its high watermark is the offset below which each of
+them has the records; members read only up to it. S is a second in microseconds.
 """
 
 import re
@@ -20,7 +21,7 @@ from tests.support.builders.report_rows import GROUP, Row, S, broker_phase, faul
 
 
 def _settings(interval: str, auto: str) -> tuple[SettingFact, ...]:
-    """Return a group's settings: the interval of the lab's own commits, and Kafka's auto commit."""
+    """Return a group's settings; `interval` is of the lab's own commits, `auto` of Kafka's."""
     return (
         SettingFact(section=f"groups.{GROUP}", name="commit_interval_ms", value=interval),
         SettingFact(section=f"groups.{GROUP}.config", name="enable.auto.commit", value=auto),
@@ -37,9 +38,10 @@ def test_run_without_committing_members_names_the_settings() -> None:
 
 
 def test_run_whose_members_may_commit_does_not_name_the_settings() -> None:
-    """Members commit if an interval is set, or auto commit is on, or the settings are unknown.
+    """Members commit if an interval is set, or if auto commit is on.
 
-    If none of their commits was acknowledged, the reason is a failure and not a setting.
+    If none of their commits was acknowledged, the reason is a failure and not a setting. The same
+    holds if the settings are unknown.
     """
     for settings in (_settings("5000", "false"), _settings("not set", "true"), ()):
         assert not no_member_commits(run_facts(settings=settings))
@@ -50,9 +52,9 @@ def test_run_whose_members_may_commit_does_not_name_the_settings() -> None:
 def _why(ownership: list[Row], **fault: Any) -> str | None:  # noqa: ANN401 - any field
     """Return the report's reason why orders-2 and orders-3 have no reader from 10 s on.
 
-    broker-2 led orders-2 and is cut off at 10 s. The gaps of the two partitions are 54 s and 8 s.
-    The controller's decision comes 7.79 s after the fault, at 17.79 s. HTML is reduced to plain
-    text.
+    broker-2 led orders-2 and is cut off at 10 s; `fault` replaces fields of this fault. The gaps of
+    the two partitions are 54 s and 8 s. The controller decides 7.79 s after the fault, at 17.79 s,
+    that broker-2 is lost. HTML is reduced to plain text.
     """
     values: dict[str, Any] = {
         "fault": "cut",
@@ -79,12 +81,12 @@ def _why(ownership: list[Row], **fault: Any) -> str | None:  # noqa: ANN401 - an
     )
 
 
-# c-6 becomes the owner of orders-2 at 64 s, when its gap of 54 s ends.
+# c-6 becomes the owner of orders-2 at 64 s, when the gap of 54 s after 10 s ends.
 OWNED = {"group": GROUP, "partition": "orders-2", "consumer": "c-6", "from_us": 64 * S}
 
 
 def test_partition_of_a_cut_off_leader_waits_for_a_reader_at_the_new_leader() -> None:
-    """The owners still reach the old leader and keep asking it: its answers have no error."""
+    """The owners still reach the old leader, which answers them without errors."""
     reason = _why([OWNED])
     assert reason is not None
     assert "orders-2 (up to 54.00 s) was led by broker-2: their owners still reached it" in reason
@@ -92,8 +94,9 @@ def test_partition_of_a_cut_off_leader_waits_for_a_reader_at_the_new_leader() ->
 
 
 def test_partition_of_another_leader_waits_until_the_broker_leaves_the_isr() -> None:
-    """The high watermark waits for every replica in the ISR, also for one that is cut off."""
-    # The gap of orders-3 is 8 s, which is about the time until the controller fences broker-2.
+    """The high watermark does not advance while a replica in the ISR is cut off."""
+    # The gap of orders-3 is 8 s, about the 7.79 s until the controller fences broker-2 (excludes
+    # it from the cluster, and so from the ISR).
     reason = _why([OWNED])
     assert reason is not None
     assert "1 more partition (up to 8.00 s) had broker-2 in the ISR" in reason
@@ -101,7 +104,7 @@ def test_partition_of_another_leader_waits_until_the_broker_leaves_the_isr() -> 
 
 
 def test_cut_off_leader_without_new_owners_is_shown_without_an_end() -> None:
-    """The sentence names the end of a gap only if the tables have it."""
+    """The sentence names an owner only if its ownership began at the end of the gap."""
     # The new owner has the partition at 30 s, long before the gap ends at 64 s.
     reason = _why([OWNED | {"from_us": 30 * S}])
     assert reason is not None
@@ -110,10 +113,11 @@ def test_cut_off_leader_without_new_owners_is_shown_without_an_end() -> None:
 
 
 PAUSED = {"fault": "pause", "links": None, "in_force_until_us": 30 * S}
+"""Fields of a fault that stops the process of broker-2 instead of cutting it off."""
 
 
 def test_clients_of_a_paused_leader_wait_for_its_resume() -> None:
-    """The pause closes no connection: another leader is elected long before a client asks it."""
+    """A pause closes no connection, so clients keep waiting although another leader is elected."""
     reason = _why([OWNED], **PAUSED, healed_at_us=64 * S)
     assert reason is not None
     assert (
@@ -131,12 +135,12 @@ def test_clients_that_leave_a_paused_leader_ask_another() -> None:
 
 
 def test_gap_of_a_fault_without_effect_on_leaders_is_not_explained() -> None:
-    """A leadership move stops no client, so the gap must have another cause."""
+    """A planned move of leadership stops no client, so the gap must have another cause."""
     assert _why([OWNED], fault="leadership_move") is None
 
 
 def test_expectation_is_shown_beside_the_measurement() -> None:
-    """`expect` is text of the experiment file; the report puts the run's figure beside it."""
+    """`expect` is a text of the experiment file; the report adds the measured figure to it."""
     owners = Owners(
         group=GROUP,
         partitions=12,
@@ -157,7 +161,7 @@ def test_expectation_is_shown_beside_the_measurement() -> None:
 
 
 def test_every_measure_of_the_chains_is_defined() -> None:
-    """The report's table of definitions names the begin and the end of every measured time."""
+    """The report's table of definitions says when each measured time begins and ends."""
     defined = {row[1] for row in definitions().rows}
     lengths = {measure.name for measure in MEASURES if measure.is_time}
     assert lengths <= defined

@@ -1,9 +1,10 @@
 """The rebalances of a run: their reasons, causes, costs and durations.
 
-`rebalance` makes a table row. By default c-0's session expires at 55 s, 45 s after the fault
-crash-0. `rebalances_of` makes an entry of the summary, which counts the rebalances of one reason
-after one fault. The groups of a fault have twelve members, a number that only sentences mention. S
-is a second in microseconds.
+In a rebalance the members of a group join again and get new partitions; each rebalance has a
+number, the generation. `rebalance` makes a table row. By default it is the rebalance at 55 s, when
+the session of c-0 expires, 45 s after the fault crash-0. `rebalances_of` makes an entry of the
+summary, which counts the rebalances that follow one fault for one reason. The groups of a fault
+have twelve members, a number that only sentences mention. S is a second in microseconds.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ from tests.support.builders.report_rows import (
 
 
 def built(rows: Sequence[Row], *faults: FaultSummary) -> Section:
-    """Return the section of a run with these rebalances."""
+    """Return the section of a run with these rows of rebalances and these faults."""
     summary = run_summary(faults=faults)
     section = rebalances_section(report_input(summary=summary, tables={"rebalances": rows}))
     assert section is not None
@@ -43,14 +44,14 @@ def table(section: Section) -> TextTable:
 
 
 def test_run_without_groups_and_faults_has_no_section() -> None:
-    """There is nothing to show."""
+    """Without groups and faults there is no rebalance to show, nor the absence of one."""
     assert rebalances_section(report_input()) is None
 
 
 def test_failover_without_a_rebalance_is_reported() -> None:
     """A failover without a rebalance is the good outcome, which many readers do not expect.
 
-    The run's only rebalance precedes the fault.
+    The run's only rebalance is before the fault: the start of the group.
     """
     start = rebalance(fault=None, reason="join", removed=[], started_us=1 * S)
     section = built([start], fault_summary(members=12))
@@ -64,8 +65,8 @@ def test_rebalance_has_its_reason_and_that_of_the_client() -> None:
         reason="join", client_reason="need to re-join with the given member-id", added=["c-0"]
     )
     cells = table(built([row], fault_summary(members=12, rebalances=(rebalances_of(),)))).rows[0]
-    # After the time: fault, group, reason, coordinator, generations, removed and added members, the
-    # time of joining and the time until stable.
+    # The cells after the time: fault, group, reason, coordinator, generations, removed members,
+    # added members, time of joining, time until the group was stable.
     assert cells[1:] == (
         "crash-0",
         GROUP,
@@ -77,7 +78,7 @@ def test_rebalance_has_its_reason_and_that_of_the_client() -> None:
         "1.00 s",
         "1.00 s",
     )
-    # In seconds: from the row's `started_us` to its `stable_us`, which is 900 us after 56 s.
+    # The link's range: from `started_us` to `stable_us` of the row, which is 56 s and 900 us.
     assert 'href="#lane-rebalances" data-from="55.0" data-to="56.0009"' in str(cells[0])
 
 
@@ -96,7 +97,7 @@ def test_rebalance_without_a_result_has_no_length() -> None:
 
 
 def test_faults_with_and_without_rebalances_are_listed_separately() -> None:
-    """The reader of a run with several faults sees which of them caused a rebalance."""
+    """A run may have several faults: its reader sees which of them caused a rebalance."""
     faults = (
         fault_summary(fault="crash-0", members=12, rebalances=(rebalances_of(),)),
         fault_summary(fault="crash-1", members=12),

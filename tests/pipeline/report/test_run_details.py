@@ -1,7 +1,7 @@
 """The sections about the run itself: its settings, and how to run it again.
 
-The page lists settings that differ from Kafka's default, then settings of the experiment, and folds
-those that equal the default.
+The page first lists settings that differ from Kafka's default, then settings of the experiment. It
+folds (hides until a click) the settings that equal the default.
 """
 
 from pipeline.report.charts.chart import Paragraph, Section, TextTable
@@ -16,7 +16,7 @@ SESSION = "session.timeout.ms"
 def _setting(
     name: str, value: str, default: str | None, section: str = "cluster.config"
 ) -> SettingFact:
-    """Return a setting; `default` None: Kafka has no such setting."""
+    """Return a setting; a `default` of None means that Kafka has no such setting."""
     return SettingFact(section=section, name=name, value=value, default=default)
 
 
@@ -34,7 +34,7 @@ def _configuration(*settings: SettingFact) -> list[TextTable]:
 def test_configuration_begins_with_the_differences_from_kafka() -> None:
     """Settings that differ from Kafka's defaults decide whether a result applies elsewhere.
 
-    Then come settings of the experiment, which Kafka does not have; the defaults are folded.
+    Next come settings of the experiment, which Kafka does not have. The defaults come last.
     """
     differs, experiment, rest = _configuration(
         _setting("default.replication.factor", "1", "1"),
@@ -50,6 +50,7 @@ def test_configuration_begins_with_the_differences_from_kafka() -> None:
 def test_configuration_of_late_members_has_only_differences_from_their_group() -> None:
     """Late members inherit their group's settings, so 6000 at both is listed once."""
     late = "groups.readers.late_members[0].config"
+    # Both have 6000; 45000 is Kafka's default.
     first, _rest = _configuration(
         _setting(SESSION, "6000", "45000", "groups.readers.config"),
         _setting(SESSION, "6000", "45000", late),
@@ -62,7 +63,7 @@ def test_configuration_of_late_members_has_only_differences_from_their_group() -
 
 
 def test_configuration_without_a_difference_is_one_sentence() -> None:
-    """An empty table would look like a mistake."""
+    """An empty table of differences would look like a mistake."""
     section = configuration_section(
         report_input(run_facts(settings=(_setting(SESSION, "45000", "45000"),)))
     )
@@ -71,7 +72,7 @@ def test_configuration_without_a_difference_is_one_sentence() -> None:
 
 
 def test_replay_has_the_command_the_other_runtime_and_the_origin_of_the_run() -> None:
-    """A recipient of the file can run the same experiment, here and on Ray."""
+    """A person who receives the page can run the same experiment, in virtual time and on Ray."""
     facts = run_facts(digest="abc", versions={"python": "3.11.7"}, experiment_yaml="name: <x>\n")
     section = replay_section(report_input(facts))
     html = "".join(part.html for part in section.parts if isinstance(part, Paragraph))
@@ -85,13 +86,13 @@ def test_replay_has_the_command_the_other_runtime_and_the_origin_of_the_run() ->
 
 
 def test_replay_on_ray_promises_no_same_trace() -> None:
-    """Real processes are not deterministic."""
+    """Ray runs real processes, which are not deterministic."""
     facts = run_facts(runtime="ray", replay="python -m coordlab run a_run --runtime ray --seed 7")
     assert "no two runs are alike" in replay_section(report_input(facts)).lead
 
 
 def test_replay_links_only_to_pages_of_the_web() -> None:
-    """An experiment file may contain any text, which must not become a link that runs a script."""
+    """An experiment file may hold any text, but the page must have no link that runs a script."""
     facts = run_facts(links={"docs": "https://kafka.apache.org", "bad": "javascript:alert(1)"})
     section = replay_section(report_input(facts))
     html = "".join(part.html for part in section.parts if isinstance(part, Paragraph))

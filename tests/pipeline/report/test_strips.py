@@ -1,17 +1,19 @@
 """Strips: one line per phase, with a dot for each member's time on a logarithmic axis.
 
-A strip must be right about 0, the error between clocks, and missing values; its data must be small.
-A place is a position on the axis from 0 to 1. `bound_us` is the error between clocks: a time below
-it is not known. The note counts the members without a time, by reason. S is a second in
-microseconds.
+A strip must be right about times of 0, about missing times, and about times that are shorter than
+the error between the clocks of two machines (`bound_us`). Its data must be small. A place is a
+position on the axis from 0 to 1. The note of a strip counts the members without a time, by reason.
+S is a second in microseconds.
 
 Marks of a strip:
 
 - `name`: its name and figures
 - `range`: a line from the shortest to the longest time
-- `dot`: one for each member; of many members, `bar`: the number of members in a part of the axis
-- `p50`, `p90`, `max`: percentiles and the longest time
-- `band`: the times below the error between clocks
+- `dot`: the time of one member
+- `bar`: the number of members in a part of the axis; many members have bars instead of dots
+- `p50`, `p90`: the 50th and the 90th percentile
+- `max`: the longest time
+- `band`: the times that are shorter than the error between clocks
 """
 
 from collections import Counter
@@ -21,7 +23,7 @@ from tests.support.builders.report_rows import S, distribution
 
 
 def strip(*values_us: int | None, bound_us: int = 0, note: str = "") -> Strip:
-    """Return the phase `accept` with one time per member; None: the member has no time."""
+    """Return the strip of the phase `accept` with one time per member; None means no time."""
     known = [(f"c-{place}", time) for place, time in enumerate(values_us) if time is not None]
     return Strip(
         name="accept",
@@ -38,7 +40,7 @@ def marks(*strips: Strip) -> Counter[str]:
 
 
 def test_axis_shows_20_us_beside_8_s_and_begins_at_0() -> None:
-    """A logarithm has no 0, but many load waits are 0: near 0 the axis is linear."""
+    """Many load waits are 0, which has no logarithm, so the axis is linear near 0."""
     axis = axis_over([strip(0, 20, 8 * S)])
     assert axis.ticks == [0, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000]
     assert axis.place(0) == 0
@@ -49,7 +51,7 @@ def test_axis_shows_20_us_beside_8_s_and_begins_at_0() -> None:
 
 
 def test_axis_converts_places_back_into_values() -> None:
-    """Bars are binned by place and drawn by value: both must agree."""
+    """A bar's members are chosen by place and its ends drawn by value: both must agree."""
     axis = axis_over([strip(20, 8 * S)])
     for value in (0, 20, 5_000, 8 * S):
         assert abs(axis.value(axis.place(value)) - value) <= 1e-6 * max(1, value)
@@ -70,7 +72,7 @@ def test_few_members_have_a_dot_each_and_many_are_counted_in_bars() -> None:
 
 
 def test_dots_of_equal_values_do_not_hide_one_another() -> None:
-    """Members that wait for the same event have equal lengths."""
+    """Members that wait for the same event have equal times, so their dots are drawn apart."""
     twelve = strip(*[8 * S] * 12)
     rows = strip_rows([twelve], axis_over([twelve]))
     heights = [row["y"] for row in rows if row["mark"] == "dot"]  # pixels
@@ -80,7 +82,7 @@ def test_dots_of_equal_values_do_not_hide_one_another() -> None:
 
 
 def test_values_below_the_clocks_error_are_drawn_at_it_with_a_note() -> None:
-    """A length between two machines' clocks that is shorter than their error is not known."""
+    """A time between two machines' clocks that is shorter than the clocks' error is not known."""
     short = strip(200, 300, 5_000, bound_us=1_000)
     rows = strip_rows([short], axis_over([short]))
     dots = {row["from"] for row in rows if row["mark"] == "dot"}
@@ -88,6 +90,7 @@ def test_values_below_the_clocks_error_are_drawn_at_it_with_a_note() -> None:
     assert any(row["says"] == "c-0: < 1 ms" for row in rows if row["mark"] == "dot")
     (band,) = [row for row in rows if row["mark"] == "band"]
     assert (band["from"], band["to"]) == (0, 1_000)
+    # `figures_text` returns the text for a desktop, then that for a phone.
     _, text_on_phone = figures_text(short)
     assert text_on_phone == "p50 < 1 ms, max 5 ms"
 
@@ -110,7 +113,7 @@ def test_phase_that_no_member_needed_is_a_text_without_a_mark() -> None:
 
 
 def test_zero_length_has_no_unit_and_is_not_known_with_an_error_between_clocks() -> None:
-    """`0 us` looks as if microseconds had been measured."""
+    """`0 us` would look as if microseconds had been measured, so a time of 0 has no unit."""
     assert figures_text(strip(0, 5_000))[0] == "p50 0, max 5 ms; 2 members"
     assert figures_text(strip(0, 5_000, bound_us=1_000))[0] == "p50 < 1 ms, max 5 ms; 2 members"
 

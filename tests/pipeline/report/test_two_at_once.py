@@ -1,13 +1,17 @@
 """The report's section about two owners at once: the members, the partition, times, the cause.
 
-The main story (SPLIT): `broker-2` is cut from the other servers from 11 to 91 s, and `broker-0` is
-the second coordinator from 19 s on. Sessions end there at 64 s, so that `c-6` becomes the owner of
-partitions that `c-0` and `c-5` own until 93 s. A tenure is the time in which a broker is the active
-coordinator of an offsets partition; an overlap is the time in which there are two owners, or two
-coordinators.
+A tenure is the time in which a broker is the active coordinator of an offsets partition (which
+holds the groups' data). An overlap is the time in which there are two owners, or two coordinators.
+A generation is the number of a group's rebalance; a leader epoch is the number of an offsets
+partition's leadership.
 
-`built` makes the section from rows of the tables, `words` its text. Offsets partition, group and
-brokers of the story are those of the builders. S is a second in microseconds.
+The main story is SPLIT. The link between `broker-2`, the coordinator, and the other servers is cut
+from 11 to 91 s. `broker-0` is the second coordinator from 19 s on. There the sessions of the old
+members end at 64 s, so that `c-6` becomes the owner of partitions that `c-0` and `c-5` own until
+93 s.
+
+`built` makes the section from rows of the tables, `words` its text. The names of the offsets
+partition, the group and the brokers are those of the builders. S is a second in microseconds.
 """
 
 import re
@@ -37,7 +41,7 @@ EXPIRY = SettingFact(
 
 
 def overlap(partition: str, first: str, second: str, **changes: Any) -> Row:  # noqa: ANN401
-    """Return a partition with two owners from 64 s to 93 s."""
+    """Return a row of `ownership_overlaps`: the partition has two owners from 64 s to 93 s."""
     row: Row = {
         "group": GROUP,
         "partition": partition,
@@ -62,9 +66,9 @@ def overlap(partition: str, first: str, second: str, **changes: Any) -> Row:  # 
 
 
 def owned(row: Row, side: str, from_us: int, to_us: int, ended_by: str, **changes: Any) -> Row:  # noqa: ANN401
-    """Return the interval of `ownership` that is one side of an overlap.
+    """Return the ownership of one of the two owners in `row`, as a row of `ownership`.
 
-    `side` is `first` or `second`; `ended_by` says how the ownership ended.
+    `side` is `first` or `second`; `ended_by` says how that owner's ownership ended.
     """
     return {
         "group": row["group"],
@@ -81,6 +85,7 @@ def owned(row: Row, side: str, from_us: int, to_us: int, ended_by: str, **change
 
 # The overlap of orders-10 ends 7 us later than the overlap of orders-2.
 OVERLAPS = [overlap("orders-10", "c-5", "c-6", to_us=93 * S + 7), overlap("orders-2", "c-0", "c-6")]
+# Each overlap has two rows of `ownership`, one for each owner.
 SPLIT: dict[str, list[Row]] = {
     "ownership_overlaps": OVERLAPS,
     "ownership": [
@@ -134,7 +139,7 @@ SPLIT: dict[str, list[Row]] = {
 
 
 def built(tables: dict[str, list[Row]], **summary: Any) -> Section | None:  # noqa: ANN401
-    """Return the section of a run with these rows; `summary` are fields of its summary."""
+    """Return the section of a run with these rows; `summary` has fields of the run's summary."""
     facts = run_facts(settings=(EXPIRY,))
     return two_at_once_section(report_input(facts, run_summary(**summary), tables))
 
@@ -147,7 +152,7 @@ def words(section: Section) -> str:
 
 
 def test_run_without_overlaps_has_no_section() -> None:
-    """There is nothing to report."""
+    """A run without overlaps has nothing to report here."""
     assert built({}) is None
 
 
@@ -173,8 +178,8 @@ def test_section_names_both_owners_of_a_partition_and_the_times() -> None:
 def test_section_explains_the_cause_step_by_step_in_time_order() -> None:
     """Seven steps: fault, second coordinator, rebalance, new generation, healing, unload, end.
 
-    The session timeout is 45 s. The second coordinator has no heartbeat of the old members after
-    its load at 19 s, so their sessions end at 19 + 45 = 64 s.
+    The session timeout is 45 s. The old members send no heartbeat to the second coordinator, which
+    counts from its load at 19 s. So their sessions end there at 19 + 45 = 64 s.
     """
     section = built(SPLIT)
     assert section is not None
@@ -222,7 +227,10 @@ def _answer(consumer: str, ended_us: int) -> Row:
 
 
 def test_answers_that_ended_the_overlap_are_named_with_their_times() -> None:
-    """NOT_COORDINATOR sends members to the new coordinator, UNKNOWN_MEMBER_ID ends ownership."""
+    """NOT_COORDINATOR makes a member look for the new coordinator.
+
+    UNKNOWN_MEMBER_ID, the answer of the new coordinator, makes it give up its partitions.
+    """
     clients = [
         client_phase(name, fault="cut-0", noticed_by="NOT_COORDINATOR", unknown_us=92 * S)
         for name in ("c-0", "c-5")
@@ -259,7 +267,7 @@ def test_cut_that_includes_the_members_is_described_as_such() -> None:
 
 
 def test_overlap_of_a_stopped_member_is_no_split_brain() -> None:
-    """A paused member is removed by the only coordinator, then resumes and processes again."""
+    """The only coordinator removes a paused member, which then resumes and processes again."""
     row = overlap("orders-0", "c-0", "c-1", first_coordinator=NEW[0], first_epoch=NEW[1])
     tables = {
         "ownership_overlaps": [row],
@@ -277,7 +285,7 @@ def test_overlap_of_a_stopped_member_is_no_split_brain() -> None:
 
 
 def test_overlap_that_never_ended_has_no_end() -> None:
-    """The run was interrupted: both still owned the partition."""
+    """The run ended early, while both members still owned the partition."""
     row = overlap("orders-0", "c-0", "c-6", to_us=None)
     section = built({"ownership_overlaps": [row]})
     assert section is not None
@@ -292,7 +300,7 @@ def test_overlap_below_the_clocks_error_is_omitted() -> None:
 
 
 def test_two_coordinators_without_two_owners_have_the_words_of_the_terminal() -> None:
-    """Both coordinators keep all members, so no partition has two owners.
+    """Both coordinators keep all members in the group, so no partition has two owners.
 
     The heading has the same figures as the summary on the terminal.
     """
@@ -328,7 +336,7 @@ def test_two_coordinators_without_two_owners_have_the_words_of_the_terminal() ->
 
 
 def test_time_spans_in_the_table_are_not_wrapped() -> None:
-    """A narrow column would break a span after `to`, and each row would be three lines high."""
+    """A narrow column would break a time span after `to`, and make each row three lines high."""
     section = built(SPLIT)
     assert section is not None
     (table,) = [part for part in section.parts if isinstance(part, TextTable)]
@@ -339,7 +347,7 @@ def test_time_spans_in_the_table_are_not_wrapped() -> None:
 
 
 def test_table_names_members_without_their_common_prefix() -> None:
-    """Long names that differ in their last letter are broken, which hides the difference."""
+    """A column breaks long names, which hides the difference in their last letter."""
     row = overlap("orders-0", "consumer-orders-readers-0", "consumer-orders-readers-6")
     section = built({"ownership_overlaps": [row]})
     assert section is not None

@@ -1,4 +1,4 @@
-"""Caveats beside a PASS: effects on a group that no promise forbids."""
+"""Caveats: notes beside the verdict PASS about effects on a group that no promise forbids."""
 
 from pipeline.summary.caveats import caveats_of, pass_text
 from pipeline.summary.felt import Felt, FeltGroup, Spread
@@ -8,7 +8,7 @@ from tests.support.builders.report_rows import S, summary_of
 
 
 def owners(group: str, longest_us: int, *, partitions: int = 1) -> Owners:
-    """Return the partitions that had two owners at once, the longest for `longest_us`."""
+    """Return an entry: partitions had two owners at once, one of them for `longest_us`."""
     return Owners(
         group=group,
         partitions=partitions,
@@ -25,7 +25,7 @@ def owners(group: str, longest_us: int, *, partitions: int = 1) -> Owners:
 
 
 def felt_group(**totals: int) -> FeltGroup:
-    """Return a group of one partition: `unowned` in microseconds, `repeated` in records."""
+    """Return a group of one partition; totals: `unowned` microseconds, `repeated` records."""
     names = {"unowned": "without an owner", "repeated": "records processed again"}
     return FeltGroup(
         partitions=1,
@@ -43,7 +43,7 @@ def felt_group(**totals: int) -> FeltGroup:
 
 
 def run(*both: Owners, clock_error_us: int = 0, **groups: FeltGroup) -> RunSummary:
-    """Return a run's summary; `groups` has the felt effects (what users notice) by group."""
+    """Return a run's summary; `groups` are, by name, the effects that their users felt."""
     felt = Felt(in_all=felt_group(), groups=groups)
     return summary_of("x/1", owners=both, felt=felt, clock_error_us=clock_error_us)
 
@@ -58,7 +58,7 @@ def test_two_owners_of_a_partition_are_a_caveat_of_the_pass() -> None:
 
 
 def test_of_many_partitions_and_groups_the_worst_is_named() -> None:
-    """The caveat is one clause, however many groups there are."""
+    """The caveat names one group and counts the others, however many there are."""
     both = (owners("g", 5 * S), owners("h", 9 * S, partitions=12), owners("h", 2 * S))
     assert caveats_of(run(*both)) == (
         "two members owned 12 partitions of h at once, the longest for 9.00 s (and 1 more group)",
@@ -66,7 +66,7 @@ def test_of_many_partitions_and_groups_the_worst_is_named() -> None:
 
 
 def test_time_without_an_owner_and_records_processed_again_are_caveats() -> None:
-    """Each caveat has its unit, and the name of its group."""
+    """Each caveat names its group, and its figure has a unit."""
     assert caveats_of(run(g=felt_group(unowned=45 * S, repeated=1), h=felt_group(repeated=7))) == (
         "a partition of g had no owner for 45.00 s",
         "h processed 7 records again (and 1 more group)",
@@ -74,7 +74,7 @@ def test_time_without_an_owner_and_records_processed_again_are_caveats() -> None
 
 
 def test_unnoticeable_effects_are_no_caveat() -> None:
-    """A time below one second, or below the error between machines' clocks, is no caveat."""
+    """A second is the least; and a time below the error between machines' clocks is not known."""
     short = run(owners("g", 999_999), g=felt_group(unowned=999_999, repeated=0))
     assert caveats_of(short) == ()
     assert caveats_of(run(owners("g", 2 * S), clock_error_us=3 * S)) == ()

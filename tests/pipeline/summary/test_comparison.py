@@ -1,7 +1,8 @@
 """Runs side by side: alignment, missing values, and marked differences.
 
-A row is one figure of one fault, or of the whole run (`fault` None); a column is one run, or all
-runs of one name. A cell has the median, the range, and the number of runs without a value.
+A row is one figure of one fault, or of the whole run if its `fault` is None. A column is one run,
+or all runs of one name. A cell has the median, the range, and the number of runs without a value.
+`detect` is the time until the controller knew of the fault.
 """
 
 import pytest
@@ -19,23 +20,24 @@ from pipeline.summary.outcomes import Owners
 from tests.support.builders.report_rows import GROUP, S, fault_summary, rebalances_of, summary_of
 
 MS = 1_000
+"""Microseconds in a millisecond; S is the same for a second."""
 
 
 def crash(detect_us: int, *gaps_us: int, **changes: object) -> FaultSummary:
-    """Return a crash of twelve members; `gaps_us` are their times without a commit."""
+    """Return a crash; `gaps_us` are the times that members (of twelve) were without a commit."""
     values = {"detect": [detect_us], "commit gap": list(gaps_us)}
     given: dict[str, object] = {"members": 12, "members_kept": 12, "partitions_moved": 1}
     return fault_summary(values=values, **given | changes)  # type: ignore[arg-type]
 
 
 def row(comparison: Comparison, label: str, fault: str | None = "crash") -> ComparisonRow:
-    """Return the one row of that name."""
+    """Return the one row with this label and fault."""
     (only_row,) = [row for row in comparison.rows if row.label == label and row.fault == fault]
     return only_row
 
 
 def test_each_of_a_few_runs_has_a_column() -> None:
-    """Two runs of one experiment are two columns, in the given order."""
+    """Two runs of one experiment are two columns, in the order of the arguments."""
     found = compare_runs([summary_of("x/2", crash(8 * S)), summary_of("x/1", crash(9 * S))])
     assert [column.title for column in found.columns] == ["x/2", "x/1"]
     assert row(found, "detect p50").texts == ("8.00 s", "9.00 s")
@@ -46,11 +48,12 @@ def test_median_and_longest_are_separate_rows() -> None:
     found = compare_runs([summary_of("x/1", crash(8 * S, 100 * MS, 200 * MS, 900 * MS))])
     assert row(found, "commit gap p50").texts == ("200 ms",)
     assert row(found, "commit gap max").texts == ("900 ms",)
-    assert row(found, "commit gap max").group == "gap"  # the figures of gaps in time
+    # This row is in the table's part about gaps (times without service).
+    assert row(found, "commit gap max").group == "gap"
 
 
 def test_missing_value_is_not_zero() -> None:
-    """A phase that no member needed has no duration, and is not the fastest of all."""
+    """A phase that no member needed has no duration; a 0 would look like the fastest of all."""
     joined = fault_summary(
         values={"detect": [8 * S], "join": [700 * MS]}, partitions_moved=1, members=12
     )
@@ -60,7 +63,7 @@ def test_missing_value_is_not_zero() -> None:
 
 
 def test_full_comparison_has_every_figure_and_counts_zeros() -> None:
-    """If a count is 0 in some of many seeds, the range of the count begins at 0."""
+    """A count of 0 in one of several runs is a value: the range of the count begins at 0."""
     runs = [
         summary_of(
             f"x/{place}",
@@ -73,7 +76,7 @@ def test_full_comparison_has_every_figure_and_counts_zeros() -> None:
     assert cell is not None
     assert (cell.low, cell.median, cell.high, cell.missing) == (0, 2, 5, 0)
     assert range_text(cell, "count") == "2 (0 to 5)"
-    # Unless it is asked for in full, a comparison has only the most important figures.
+    # A comparison that is not in full has only the most important figures.
     assert not any("timeouts" in row.name for row in compare_runs(runs).rows)
     zeros = compare_runs(runs[:1], names=["x"], in_full=True)
     assert not any("timeouts" in row.name for row in zeros.rows), "nothing but 0 is no figure"
@@ -94,7 +97,7 @@ def test_range_has_its_unit_once_if_both_ends_share_it() -> None:
 
 
 def test_faults_are_aligned_by_kind_and_order() -> None:
-    """The second crash of a run is in the row of the other run's second crash.
+    """The second crash of one run is compared with the second crash of the other.
 
     A pause between two crashes does not change their numbers.
     """
@@ -105,12 +108,12 @@ def test_faults_are_aligned_by_kind_and_order() -> None:
     assert found.faults == ("crash 1", "crash 2", "pause")
     assert row(found, "detect p50", "crash 2").texts == ("2.00 s", "6.00 s")
     assert row(found, "detect p50", "pause").texts == ("3.00 s", None)
-    # A difference needs a value in both columns.
+    # A row of faults differs only if both runs have such a fault.
     assert not row(found, "detect p50", "pause").differs, "the other run has no such fault"
 
 
 def test_runs_without_a_common_kind_of_fault_are_aligned_by_order() -> None:
-    """A user compares a crash with a pause on purpose."""
+    """A user may compare a crash with a pause on purpose, so their figures share the rows."""
     pause = crash(9 * S, fault="pause-0", kind="pause")
     found = compare_runs([summary_of("x/1", crash(8 * S)), summary_of("y/1", pause)])
     assert found.faults == ("fault",)
@@ -135,9 +138,9 @@ def test_columns_of_single_runs_or_of_two_runtimes_have_a_note() -> None:
 
 
 def test_runs_of_one_name_share_a_column_with_median_and_range() -> None:
-    """Four runs named 9000: their median, their range, and how many of them have no value.
+    """Four runs have the name 9000: the cell shows their median, range, and runs without a value.
 
-    The fifth run, named 18000, has a column of its own.
+    The run named 18000 has a column of its own.
     """
     names = ["9000", "9000", "9000", "18000", "9000"]
     runs = [
@@ -160,7 +163,7 @@ def test_runs_of_one_name_share_a_column_with_median_and_range() -> None:
 
 
 def test_many_runs_without_names_are_grouped_by_experiment() -> None:
-    """Forty columns would be unreadable."""
+    """A table with a column for each of forty runs would be unreadable."""
     runs = [summary_of(f"x/{n}", crash(n * S)) for n in range(1, MAX_COLUMNS + 2)]
     found = compare_runs(runs)
     assert [column.title for column in found.columns] == ["x"]
@@ -168,7 +171,7 @@ def test_many_runs_without_names_are_grouped_by_experiment() -> None:
 
 
 def test_values_kept_for_a_chart_are_bounded_and_span_the_range() -> None:
-    """A thousand runs must not make a page of megabytes."""
+    """A page must not grow to megabytes with a thousand runs."""
     runs = [summary_of(f"x/{n}", crash((n + 1) * S)) for n in range(500)]
     cell = row(compare_runs(runs), "detect p50").cells[0]
     assert cell is not None
@@ -189,9 +192,9 @@ def test_values_kept_for_a_chart_are_bounded_and_span_the_range() -> None:
 def test_times_are_marked_from_5_percent_and_a_tenth_of_a_second_on(
     times: tuple[int, int], differs: bool
 ) -> None:
-    """If every row had a mark, no mark would catch the eye.
+    """A difference is marked if it is at least 5 % and at least 0.1 s.
 
-    A difference is marked if it is at least 5 % and at least 0.1 s.
+    If every row had a mark, no mark would catch the eye.
     """
     found = compare_runs(
         [summary_of(f"x/{place}", crash(detect_us)) for place, detect_us in enumerate(times)]
@@ -200,7 +203,7 @@ def test_times_are_marked_from_5_percent_and_a_tenth_of_a_second_on(
 
 
 def test_times_within_the_clocks_error_are_not_marked() -> None:
-    """Two runs of several machines: a difference below the clocks' error is not known."""
+    """With several machines, a difference that is below the error of their clocks is not known."""
     faults = [
         fault_summary(values={"detect": [detect_us]}, bound_us=50 * MS, partitions_moved=1)
         for detect_us in (51 * MS, 99 * MS)
@@ -229,7 +232,7 @@ def test_overlapping_ranges_are_not_marked() -> None:
 
 
 def test_outcomes_are_counted_and_marked_when_they_differ() -> None:
-    """One rebalance more is a difference, however short it was."""
+    """A count has no threshold: one rebalance more is a difference."""
     without = crash(8 * S)
     with_one = crash(8 * S, rebalances=(rebalances_of(),), members_kept=11)
     found = compare_runs([summary_of("x/1", without), summary_of("x/2", with_one)])
@@ -240,7 +243,7 @@ def test_outcomes_are_counted_and_marked_when_they_differ() -> None:
 
 
 def test_figures_of_whole_runs_come_last_with_their_verdicts() -> None:
-    """Two owners and verdicts do not belong to one fault."""
+    """The verdict and the time with two owners belong to the run, not to one fault."""
     owners = Owners(
         group=GROUP,
         partitions=12,
@@ -263,15 +266,15 @@ def test_figures_of_whole_runs_come_last_with_their_verdicts() -> None:
 
 
 def test_run_without_events_has_only_missing_values() -> None:
-    """A run without events does not show whether a partition had two coordinators at once."""
+    """Without events, a run does not show that there were never two coordinators."""
     found = compare_runs([summary_of("x/1"), summary_of("x/2", events=0, completed=False)])
     assert row(found, "two coordinators at once max", None).texts == ("never", None)
 
 
 def test_hundreds_of_faults_of_a_kind_are_grouped() -> None:
-    """Each fault's value is one sample of the grouped row: of 1 to 100 s the median is 50 s.
+    """With hundreds of faults of a kind, one row has them all; each fault's value is one sample.
 
-    Members are added up: 100 crashes with 12 members each.
+    Of 1 to 100 s the median is 50 s. Members are added up: 100 crashes with 12 members each.
     """
     many = [crash(place * S, place * S, fault=f"crash-{place}") for place in range(1, 101)]
     found = compare_runs([summary_of("x/1", *many), summary_of("x/2", crash(8 * S))])
@@ -282,6 +285,6 @@ def test_hundreds_of_faults_of_a_kind_are_grouped() -> None:
 
 
 def test_number_of_names_must_equal_the_number_of_runs() -> None:
-    """A missing name would shift every column."""
+    """With one name too few, each later run would get the wrong name."""
     with pytest.raises(ValueError, match="2 runs have 1 names"):
         compare_runs([summary_of("x/1"), summary_of("x/2")], names=["a"])

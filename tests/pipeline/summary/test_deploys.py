@@ -1,7 +1,7 @@
 """The cost of a deploy: in total, for each replaced member, and compared with another one.
 
-A deploy is a rollout, which replaces the members of a group by successors in their places. `felt`
-has what the users of the group notice of the whole run.
+A deploy is a rollout: successors replace the members of a group in their places. `felt` has the
+effects of the whole run that the users of the group notice.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ def spread(total: int, longest: int) -> Spread:
 
 
 def felt(**changes: Any) -> Felt:  # noqa: ANN401 - a test's own words
-    """Return the effects on the group `readers`, with 20 rebalances and 200 partitions."""
+    """Return the felt effects: those on the group `readers`, with 20 rebalances."""
     fields: dict[str, Any] = {
         "partitions": 200,
         "rebalances": 20,
@@ -46,9 +46,9 @@ def felt(**changes: Any) -> Felt:  # noqa: ANN401 - a test's own words
 
 
 def rollout(*, ready: int, fired_at_us: int = 10 * S) -> JournalEntry:
-    """Return a rollout of 40 members, of which the first `ready` had a ready successor.
+    """Return a rollout of 40 members; only the first `ready` of them have a ready successor.
 
-    Member 0 is ready at 50 s, each next one a second later: the 40th at 89 s.
+    The successor of member 0 is ready at 50 s, each next one a second later: the 40th at 89 s.
     """
     replaced = [
         {
@@ -83,7 +83,7 @@ def crash() -> JournalEntry:
 
 
 def test_cost_of_a_deploy_is_given_in_total_and_for_each_replaced_member() -> None:
-    """For each of 40 members: 20 rebalances / 40, 600 s / 40 without an owner, 800 s / 40."""
+    """20 rebalances, 600 s without an owner and 800 s of waiting are divided by 40 members."""
     (cost,) = deploys_of((rollout(ready=40),), felt())
     assert (cost.replaced, cost.length_us) == (40, 79 * S)  # 10 s to 89 s
     assert deploy_text(cost) == (
@@ -94,7 +94,7 @@ def test_cost_of_a_deploy_is_given_in_total_and_for_each_replaced_member() -> No
 
 
 def test_cost_has_the_mark_if_a_machine_was_away() -> None:
-    """A deploy's cost comes from figures of the whole run, which include the disturbed time."""
+    """A deploy's cost has figures of the whole run, also of the time of an accident."""
     # `*` is the mark of a disturbed figure.
     (cost,) = deploys_of((rollout(ready=40),), replace(felt(), disturbed=True))
     assert deploy_text(cost).endswith("6.00 s) *")
@@ -106,7 +106,7 @@ def test_cost_has_the_mark_if_a_machine_was_away() -> None:
 
 
 def test_members_without_a_ready_successor_are_not_counted_as_replaced() -> None:
-    """Only 10 of 40 stopped members have a ready successor: the rollout hung."""
+    """The rollout hung: only 10 of 40 stopped members have a ready successor."""
     (cost,) = deploys_of((rollout(ready=10), crash()), felt())
     assert cost.replaced == 10
     assert "and hung" in deploy_text(cost)
@@ -116,15 +116,16 @@ def test_members_without_a_ready_successor_are_not_counted_as_replaced() -> None
 
 
 def test_group_that_was_deployed_twice_has_no_cost_of_one_deploy() -> None:
-    """The figures of a group cover the whole run and cannot be divided between two deploys."""
+    """A group's figures cover the whole run; two deploys cannot divide them between themselves."""
     assert deploys_of((rollout(ready=40), rollout(ready=40)), felt()) == ()
+    # A run with a crash only has no deploy.
     assert deploys_of((crash(),), felt()) == ()
     # Without figures of the run there is no cost.
     assert deploys_of((rollout(ready=40),), None) == ()
 
 
 def deploy_cost(**changes: Any) -> DeployCost:  # noqa: ANN401 - a test's own words
-    """Return the cost of a deploy of 40 members; 800 s of waiting records by default."""
+    """Return the cost of a deploy of 40 members in which records waited, by default for 800 s."""
     fields: dict[str, Any] = {
         "group": "readers",
         "outcome": "completed",
@@ -141,7 +142,10 @@ def deploy_cost(**changes: Any) -> DeployCost:  # noqa: ANN401 - a test's own wo
 
 
 def test_cheaper_deploy_is_named_with_the_difference() -> None:
-    """Deploy a has less waiting, deploy b (of static members) fewer rebalances: both are named."""
+    """Deploy a is better in waiting, deploy b (of static members) in rebalances: both are named.
+
+    A static member keeps its place in the group through a restart, so no rebalance is needed.
+    """
     static = deploy_cost(rebalances=0, waited_us=8_000 * S, longest_wait_us=36 * S)
     assert better_texts("a", deploy_cost(), "b", static) == (
         "records waited, all partitions: a is better, 800.00 s against 8000.00 s (10 times less); "
@@ -152,7 +156,7 @@ def test_cheaper_deploy_is_named_with_the_difference() -> None:
 
 
 def test_reason_names_what_partitions_waited_for() -> None:
-    """Figures alone do not say why the deploy without rebalances makes records wait longer."""
+    """Figures alone do not say why records wait longer in the deploy without rebalances."""
     moving = deploy_cost(moved=180, partitions=200)
     assert reason_text("a", moving) == (
         "In a 20 rebalances gave 180 of 200 partitions to other members: a partition waited only "
@@ -174,7 +178,7 @@ def test_deploys_of_nearly_equal_cost_count_as_equal() -> None:
 
 
 def test_without_waiting_records_the_time_without_an_owner_decides() -> None:
-    """Without traffic no record waits, but a partition without an owner is a cost all the same."""
+    """Without traffic no record waits, but a partition without an owner is still a cost."""
     one = deploy_cost(waited_us=0, longest_wait_us=0)
     other = deploy_cost(waited_us=0, longest_wait_us=0, unowned_us=60 * S)
     assert better_texts("a", one, "b", other)[0] == (
@@ -185,7 +189,7 @@ def test_without_waiting_records_the_time_without_an_owner_decides() -> None:
 
 def test_typical_cost_of_several_runs_has_the_median_of_each_figure() -> None:
     """Each figure has its own median: here the costs with more rebalances have less waiting."""
-    # Negative waits, so that their order is the reverse of that of the rebalances.
+    # The waits are negative, so that the cost with the most rebalances has the least waiting.
     costs = [deploy_cost(rebalances=number, waited_us=-number * S) for number in (1, 5, 9)]
     typical = typical_cost(costs)
     assert (typical.rebalances, typical.waited_us) == (5, -5 * S)

@@ -1,11 +1,11 @@
 """Figures of a time in which a machine was away by accident are marked, and no others.
 
 An accident is a machine that did not answer for a while, or was lost, without a planned fault. The
-driver (the process that conducts a run) writes it into the journal, the run's list of faults. A
-marked figure proves nothing about Kafka.
+driver (the process that conducts a run) writes the accident into the journal, the run's list of
+faults. A figure that includes such a time proves nothing about Kafka, so an asterisk marks it.
 
-Runs are random traces (`random_run`); `felt` has the effects on the users of groups over the whole
-run. A mark is an asterisk.
+The runs are random traces (`random_run`). `felt` has the effects on the users of groups over the
+whole run.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ S = 1_000_000
 
 
 def accident(from_us: int, until_us: int | None, *, lost: bool = False) -> JournalEntry:
-    """Return the journal entry of a machine that did not answer; None: until the run's end."""
+    """Return the entry of a machine without answers; an end of None means the run's end."""
     return JournalEntry(
         fault_id="machine-0",
         fault="machine_lost" if lost else "machine_disturbed",
@@ -52,7 +52,7 @@ def summary_with(directory: Path, *entries: JournalEntry) -> RunSummary:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A run of random rows: several faults, with figures of all three chains."""
+    """Write a run of random rows: several faults, with figures of all three chains."""
     return write_run(tmp_path / "talk" / "1", random_run(2))
 
 
@@ -72,10 +72,10 @@ def directory(tmp_path: Path) -> Path:
 def test_time_is_disturbed_if_it_shares_a_moment(
     from_us: int | None, until_us: int | None, disturbed: bool
 ) -> None:
-    """A machine was away from 24 to 36 s.
+    """A machine was away from 24 to 36 s; the arguments are the time of a figure.
 
-    The time of a figure is open if the figure was measured until the run's end (`until_us` None). A
-    figure without samples has no time at all.
+    An end of None means that the figure was measured until the run's end. A figure without samples
+    has neither begin nor end, and is never disturbed.
     """
     away = Disturbance(from_us=24 * S, until_us=36 * S, sentence="")
     assert is_disturbed([away], from_us, until_us) == disturbed
@@ -88,7 +88,7 @@ def test_machine_that_is_lost_is_away_until_the_end(tmp_path: Path) -> None:
     )
     (away,) = disturbances_of(tmp_path)
     assert (away.from_us, away.until_us) == (7 * S, None)
-    # However late: the machine never comes back.
+    # Even the latest time is disturbed, because the machine never comes back.
     assert is_disturbed([away], 900 * S, 901 * S)
 
 
@@ -96,7 +96,7 @@ def test_machine_that_is_lost_is_away_until_the_end(tmp_path: Path) -> None:
 def test_run_without_a_readable_journal_has_no_disturbances(
     content: bytes | None, tmp_path: Path
 ) -> None:
-    """A run whose driver was killed is summed up all the same."""
+    """A run whose driver was killed has no whole journal, but it gets a summary all the same."""
     if content is not None:
         (tmp_path / JOURNAL_FILE).write_bytes(content)
     assert disturbances_of(tmp_path) == ()
@@ -105,7 +105,7 @@ def test_run_without_a_readable_journal_has_no_disturbances(
 def test_only_figures_of_the_disturbed_time_are_marked(directory: Path) -> None:
     """The accident begins with the last fault, so figures of the first fault stay unmarked.
 
-    Figures of the whole run (`felt`) include the accident and are marked.
+    Figures of the whole run (`felt`) include the time of the accident, so they are marked.
     """
     plain = summary_with(directory)
     first, *_, last = plain.faults
@@ -125,7 +125,7 @@ def test_only_figures_of_the_disturbed_time_are_marked(directory: Path) -> None:
 
 
 def test_summary_differs_in_marks_alone(directory: Path) -> None:
-    """A disturbance changes no figure; the mark tells how far to trust it."""
+    """A disturbance changes no figure; the mark says that the figure cannot be trusted."""
     plain, marked = summary_with(directory), summary_with(directory, accident(0, None))
 
     def unmarked(distribution: Distribution) -> Distribution:
@@ -144,18 +144,18 @@ def test_summary_differs_in_marks_alone(directory: Path) -> None:
 
 
 def test_longest_of_a_marked_distribution_has_the_mark() -> None:
-    """The cells of a line have no mark: the line's name has it once, because cells are narrow."""
+    """A line's name has the mark once; its cells, which are narrow, have none."""
     found = Distribution(
         samples=1, missing=1, percentiles={50: 2_000}, maximum=2_000, disturbed=True
     )
     assert found.cells(is_time=True) == ("1", "1", "2 ms", "", "", "2 ms")
     assert found.longest_text == f"2 ms{MARK}"
-    # Without a sample no member recovered.
+    # No samples: no member recovered.
     assert replace(found, samples=0).longest_text == f"never{MARK}"
 
 
 def test_footnote_names_the_machine_and_is_absent_without_accidents(directory: Path) -> None:
-    """A mark that nothing explains would be noise."""
+    """A reader needs the footnote to understand the mark, and only then."""
     assert disturbance_texts(summary_with(directory)) == ()
     (text,) = disturbance_texts(summary_with(directory, accident(S, 2 * S)))
     assert text == (
@@ -172,14 +172,14 @@ def test_comparison_marks_the_column_of_the_disturbed_run(directory: Path) -> No
     assert cells
     for left, right in cells:
         assert right == (None if left is None else f"{left}{MARK}")
-    # The second argument names the runtimes.
+    # The second argument has the runtimes of the runs.
     assert any("away by accident" in note for note in comparison_notes(comparison, ["ray"]))
     same = compare_runs([plain, plain], names=["a", "b"])
     assert not any("away by accident" in note for note in comparison_notes(same, ["ray"]))
 
 
 def test_caveats_of_a_disturbed_run_are_marked(directory: Path) -> None:
-    """A machine that was away may be the cause of an effect on a group, despite a PASS."""
+    """The machine that was away may have caused the effect, so the caveat has the mark."""
     plain, marked = summary_with(directory), summary_with(directory, accident(0, None))
     assert caveats_of(plain)  # not empty: the loop compares something
     for before, after in zip(caveats_of(plain), caveats_of(marked), strict=True):

@@ -1,8 +1,8 @@
 """Printed figures: only meaningful percentiles, and nothing below the clocks' error.
 
 `bound_us` is the error between the clocks of two machines: a length between them may be measured
-too long or too short, even negative, by that much. The cells of a distribution are the number of
-samples, of missing ones, p50, p90, p99 and the maximum.
+too long or too short by that much, even as a negative number. The cells of a distribution are the
+number of samples, the number of missing ones, p50, p90, p99 and the maximum.
 """
 
 import pytest
@@ -36,7 +36,7 @@ from pipeline.summary.figures import (
 def test_duration_text_shows_three_digits_or_the_clocks_error(
     microseconds: int, bound_us: int, text: str
 ) -> None:
-    """A phase shorter than the clock error prints as `< bound`."""
+    """A length below the clocks' error is printed as `< 500 us`, with the error as the bound."""
     assert duration_text(microseconds, bound_us=bound_us) == text
 
 
@@ -64,27 +64,27 @@ def _distribution(samples: int, *, missing: int = 0) -> Distribution:
 def test_distribution_omits_percentiles_of_too_few_samples(
     samples: int, shown: tuple[str, ...]
 ) -> None:
-    """A p99 of twelve members would be their maximum under another name."""
+    """With twelve members, the 99th percentile would be the maximum under another name."""
     assert _distribution(samples).cells(is_time=True) == (str(samples), "", *shown)
 
 
 def test_distribution_counts_subjects_that_never_recovered() -> None:
-    """A member that never recovered has no length, and is counted in the cell `missing`.
+    """A member that never recovered has no length, so the cell `missing` counts it.
 
-    Without that count the worst cases would be absent, and the distribution too good.
+    Without that count the worst cases would be absent, and the distribution would look too good.
     """
     assert _distribution(1, missing=2).cells(is_time=True)[:2] == ("1", "2")
 
 
 def test_distribution_of_counts_prints_no_unit() -> None:
-    """Records read are no time."""
+    """A measure such as the number of records read is no time."""
     assert _distribution(1).cells(is_time=False) == ("1", "", "2,000", "", "", "11,000")
 
 
 def test_fault_rows_without_any_join_omit_the_line() -> None:
-    """A failover without a rebalance is the common outcome: no member had to join.
+    """No member had to join, which is common: the line of the phase `join` is left out.
 
-    `accept` has no samples either, but every member needs that phase: its line stays.
+    `accept` has no samples either, but every member needs that phase, so its line stays.
     """
     by_name = {measure.name: measure for measure in MEASURES}
     fault = FaultSummary(

@@ -1,7 +1,7 @@
 """The summary beside the tables: reading it back, and recognising outdated tables.
 
-Tables are current if the summary beside them was made by this version, from the events that are
-there.
+Tables are current if this version of the code made the summary beside them, from the same files of
+events that the run has now.
 """
 
 import json
@@ -30,7 +30,7 @@ from tests.support.builders.report_rows import S, fault_summary, rebalances_of, 
 
 
 def _everything() -> tuple[FaultSummary, dict[str, object]]:
-    """Return a fault and fields of a summary in which no field is empty."""
+    """Return a fault's summary and fields of a run's summary; no field of either is empty."""
     fault = fault_summary(
         values={"detect": [7 * S, None], "commit gap": [8 * S, 9 * S]},
         rebalances=(rebalances_of(),),
@@ -77,7 +77,7 @@ def _everything() -> tuple[FaultSummary, dict[str, object]]:
 
 
 def _write(directory: Path, *, rows: int = 3) -> RunSummary:
-    """Write an analysed run: one file of events, one table, the summary."""
+    """Write an analysed run: one file of events, the folder of one table, the summary."""
     (directory / "events").mkdir(parents=True)
     _write_rows(directory, rows)
     (directory / "tables" / "runs").mkdir(parents=True)
@@ -94,7 +94,7 @@ def _write_rows(directory: Path, rows: int) -> None:
 
 
 def test_summary_file_is_read_back_as_it_was_written(tmp_path: Path) -> None:
-    """Keys of percentiles are numbers and tuples are tuples, though JSON has neither."""
+    """JSON has neither numbers as keys nor tuples, but the summary that is read has both."""
     summary = _write(tmp_path / "1")
 
     assert read_summary(tmp_path / "1") == summary
@@ -104,7 +104,7 @@ def test_summary_file_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_summary_of_a_moved_run_names_its_new_place(tmp_path: Path) -> None:
-    """Otherwise links of a report would lead nowhere."""
+    """Links of a report use the directory in the summary, so it must be the present one."""
     _write(tmp_path / "1")
     (tmp_path / "1").rename(tmp_path / "2")
 
@@ -127,7 +127,7 @@ def test_summary_of_another_version_reads_as_none(tmp_path: Path) -> None:
 
 
 def test_torn_or_missing_summary_reads_as_none(tmp_path: Path) -> None:
-    """The disk was full, or the run was never analysed."""
+    """A summary is torn if the disk was full; it is missing if the run was never analysed."""
     assert read_summary(tmp_path) is None
     _write(tmp_path)
     whole = summary_path(tmp_path).read_text()
@@ -142,9 +142,9 @@ def test_torn_or_missing_summary_reads_as_none(tmp_path: Path) -> None:
 
 
 def test_tables_are_current_until_events_or_tables_change(tmp_path: Path) -> None:
-    """A killed run gets its salvaged events later; copying changes only times.
+    """After a kill, events are salvaged (recovered from an unfinished file) and added to the run.
 
-    A salvaged event is one that is recovered from a file the killed run left unfinished.
+    Copying a run changes only the times of its files, and not their content.
     """
     _write(tmp_path, rows=3)
     assert is_current(tmp_path)
@@ -164,7 +164,7 @@ def test_tables_are_current_until_events_or_tables_change(tmp_path: Path) -> Non
 
 
 def test_tables_made_beside_an_unreadable_file_are_current(tmp_path: Path) -> None:
-    """The file was set aside with a message: another analysis would find nothing more."""
+    """The analysis has reported the unreadable file; another analysis would find nothing more."""
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "torn.parquet").write_bytes(b"PAR1")
     (tmp_path / "tables").mkdir()

@@ -11,9 +11,9 @@ from tests.support.random_worlds.random_trace import random_run
 
 
 def test_summary_of_rows_equals_that_of_their_files(tmp_path: Path) -> None:
-    """A player of many seeds has the rows in memory, and needs no files."""
+    """A summary needs no files: whoever plays many seeds has the rows in memory."""
     rows = random_run(2)
-    # Several files, and a clock error in the manifest: both ways must read the run alike.
+    # The files give the rows in another order, and the manifest has an error between clocks.
     directory = write_run(tmp_path / "talk" / "1", rows, files=3, clock_error_us=250)
     found = summarize_rows(
         list(reversed(rows)), run="talk/1", directory=directory, clock_error_us=250
@@ -26,7 +26,7 @@ def test_summary_of_rows_equals_that_of_their_files(tmp_path: Path) -> None:
 def test_run_with_too_many_rows_is_left_to_spark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The end of a run must not fill the memory: a trace has no upper bound."""
+    """A trace has no upper bound, and must not fill the memory at the end of a run."""
     rows = random_run(2)
     directory = write_run(tmp_path / "talk" / "1", rows)
     monkeypatch.setattr(in_memory, "MAX_ROWS", len(rows) - 1)

@@ -1,17 +1,24 @@
 """The tables group_states, messages, verdicts and figures against traces worked out by hand.
 
-The stories are the traces `traces/talk.txt` and `traces/crash.txt`, with times in seconds; `crowd`
-is made by a function. In `talk` broker-1 coordinates group g until 40 s and broker-2 after it; the
-fault crash-0 at 20 s kills c-1.
+The stories are the traces `traces/talk.txt` and `traces/crash.txt`, with times in seconds; a
+function makes the trace `crowd`. In `talk` broker-1 coordinates group g until 40 s and broker-2
+after it. The fault crash-0 at 20 s kills c-1.
+
+A group is PreparingRebalance while its members join, CompletingRebalance until the coordinator has
+stored their assignment, then Stable. Its generation is the number of its rebalance. A leader epoch
+is the number of a coordinator's leadership. An incarnation is one life of a process, counted from
+0. A group is Dead when a coordinator unloads it.
 
 `analysed.table(run, name, columns)` returns a table's rows by the values of these columns. A row of
-`messages` is an exchange, that is, a request with its answer. Some of its columns:
+`messages` is an exchange: a request with its answer. Some of its columns:
 
 - `named`: the coordinator that the answer names
 - `repeats`: number of equal exchanges that the row stands for
 - `purpose`: the use of the connection
-- `sent_us`, `received_us`, `answered_us`, `ended_us`: moments at the sender, twice at the receiver,
-  and at the sender again; None: not traced
+- `sent_us`, `ended_us`: when the sender sent the request, and when its wait ended
+- `received_us`, `answered_us`: when the receiver got the request, and when it answered
+
+A moment of None was not traced.
 """
 
 import pytest
@@ -26,10 +33,11 @@ PREPARING, COMPLETING = "PreparingRebalance", "CompletingRebalance"
 
 
 def test_group_states_follow_the_group_on_each_coordinator(analysed: AnalysedRuns) -> None:
-    """A state ends with the next one, the unload, the broker's death or the run's end.
+    """A state ends with the next one, with the unload, the broker's death or the run's end.
 
-    Members are counted when a state begins: c-1 has left generation 2 already. The members that
-    broker-2 loaded in its second incarnation are unknown until a generation starts.
+    Members are counted when a state begins, and c-1 has left when generation 2 begins. After its
+    restart (incarnation 1), broker-2 loads the group; the trace does not say with how many members,
+    so their number is unknown until a generation starts.
     """
     rows = read_table(analysed.directories["talk"], "group_states")
     columns = ("leader_epoch", "state", "generation", "members", "from_us", "to_us", "length_us")
@@ -64,10 +72,11 @@ def test_group_states_follow_the_group_on_each_coordinator(analysed: AnalysedRun
 def test_messages_around_a_fault_include_waiting_and_unanswered_ones(
     analysed: AnalysedRuns,
 ) -> None:
-    """The window is from a second before the fault to a second after the group is stable again.
+    """The table covers a window: from 1 s before the fault to 1 s after the group is stable again.
 
     The JoinGroups wait until the session of c-1 ends at 30 s. c-1's heartbeat is answered, but c-1
-    is dead by then. A commit in flight at the start of the window belongs to the window.
+    is dead by then. A commit whose answer comes after the start of the window belongs to the
+    window.
     """
     rows = analysed.table("talk", "messages", "from_node", "api", "sent_us")
     columns = ("correlation_id", "received_us", "answered_us", "ended_us", "outcome")
@@ -104,7 +113,7 @@ def test_messages_around_a_fault_include_waiting_and_unanswered_ones(
 def test_equal_messages_are_one_row_unless_they_change_the_group(
     analysed: AnalysedRuns,
 ) -> None:
-    """Three commits after the fault are one row, two SyncGroups are two rows.
+    """Three equal commits are one row; each SyncGroup, which changes the group, has its own row.
 
     Two lookups that name different coordinators are two rows, too.
     """
@@ -124,11 +133,11 @@ def test_equal_messages_are_one_row_unless_they_change_the_group(
 
 
 def test_messages_of_many_clients_are_bounded_to_whole_exchanges(analysed: AnalysedRuns) -> None:
-    """The table keeps 400 of 602 rows of a fault: whole clients, in the order described here.
+    """The table keeps 400 of the 602 exchanges around a fault, if possible all those of a client.
 
-    The first row of each kind is always kept. Clients with most of these first rows are kept first:
-    c-000 with four, c-077 with two (its refused JoinGroup and its LeaveGroup). The others follow in
-    the order of their names.
+    The first row of each kind (request and outcome) is always kept. Clients with the most of these
+    first rows come first: c-000 with four, c-077 with two (its refused JoinGroup and its
+    LeaveGroup). The others follow in the order of their names.
     """
     rows = read_table(analysed.directories["crowd"], "messages")
     assert CLIENTS * PER_CLIENT > len(rows) == 400
@@ -150,12 +159,12 @@ def test_messages_of_many_clients_are_bounded_to_whole_exchanges(analysed: Analy
 
 
 def test_messages_of_a_trace_without_messages_are_none(analysed: AnalysedRuns) -> None:
-    """A run with --no-trace has failed requests, but no other messages."""
+    """A run with --no-trace records failed requests, but no other messages."""
     assert read_table(analysed.directories["pause"], "messages") == []
 
 
 def test_verdicts_list_the_checks_with_their_run(analysed: AnalysedRuns) -> None:
-    """`findings` counts all, not only those in the file; the seed is the run's."""
+    """`findings` also counts those that the file does not list; the seed is the run's."""
     rows = analysed.table("talk", "verdicts", "check")
     columns = ("outcome", "findings", "note", "verdict", "runtime", "seed", "experiment")
     of_run = ["violated", "ray", 11, "talk"]  # the last four columns, equal in each row of a run
@@ -173,7 +182,7 @@ def test_verdicts_list_the_checks_with_their_run(analysed: AnalysedRuns) -> None
 def test_verdicts_of_a_run_without_checks_are_one_row_of_nulls(
     analysed: AnalysedRuns, run: str, verdict: str | None
 ) -> None:
-    """With such a row, a sweep over many runs can count the runs without a verdict."""
+    """The row of nulls lets a query over many runs count the runs without a verdict."""
     (row,) = read_table(analysed.directories[run], "verdicts")
     assert row.pop("run") == analysed.summaries[run].run
     assert row.pop("verdict") == verdict
@@ -183,7 +192,7 @@ def test_verdicts_of_a_run_without_checks_are_one_row_of_nulls(
 def test_percentiles_of_a_crash_are_null_without_enough_samples(
     analysed: AnalysedRuns,
 ) -> None:
-    """One of two members had to join; a median is an existing value, the lower of two."""
+    """One of two members had to join. A median is an existing value: of two, the lower one."""
     rows = analysed.table("crash", "figures", "measure")
     columns = ("chain", "is_time", "samples", "missing", "p50", "p90", "p99", "max")
     found = {key[0]: [row[column] for column in columns] for key, row in rows.items()}

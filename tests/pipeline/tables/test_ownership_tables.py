@@ -1,18 +1,24 @@
 """Tables of owners, coordinators and rebalances, for two small split brains worked out by hand.
 
-Both traces are commented text files with times in seconds. The expected rows follow from them.
+In a split brain two brokers coordinate a group at the same time. Both traces are commented text
+files with times in seconds. The expected rows follow from them.
 
 - `traces/split.txt`: `broker-2`, the coordinator of group `g`, is cut off from 10 s to 60 s. `c-0`
   and `c-1` stay with it for a while; `c-2` and `c-3` join the new coordinator `broker-0` at 30 s.
 - `traces/stuck.txt`: `broker-1`, the coordinator, is cut off from 10 s on, so that it cannot store
-  the assignment of a rebalance. Apart from that, ownership ends in all ways that exist.
+  the assignment of a rebalance. Besides, this trace has every way in which an ownership can end.
 
-`analysed.table(run, name, columns)` returns a table's rows by the values of these columns. An
-ownership is the time in which a member has a partition; a tenure is the time in which a broker
-coordinates an offsets partition; an overlap is a time with two owners, or with two coordinators. An
-incarnation is one life of a member's process, counted from 0.
-Members are named by their node (`c-0`) and their member id (`c-0-a`). Numbers in brackets name
-sections of docs/kafka.
+`analysed.table(run, name, columns)` returns a table's rows by the values of these columns. Terms:
+
+- ownership: the time in which a member has a partition
+- tenure: the time in which a broker coordinates an offsets partition
+- overlap: a time with two owners, or with two coordinators
+- generation: the number of a group's rebalance
+- leader epoch: the number of a coordinator's leadership of its offsets partition
+- incarnation: one life of a member's process, counted from 0
+
+A member has a node (`c-0`) and a member id (`c-0-a`). Numbers in brackets name sections of
+docs/kafka.
 """
 
 from collections.abc import Sequence
@@ -31,9 +37,9 @@ S = 1_000_000
 def _rows(
     table: dict[tuple[object, ...], TableRow], *columns: str
 ) -> dict[object, Sequence[object]]:
-    """Return each row's values of `columns`, by its key.
+    """Return the values of `columns` of each row, by the row's key.
 
-    A key of one column is that column's value, and not a tuple.
+    The key of a table with one key column is that column's value, and not a tuple.
     """
     return {
         key[0] if len(key) == 1 else key: [row[column] for column in columns]
@@ -70,10 +76,10 @@ def test_ownership_of_a_split_brain_names_the_coordinator_and_the_end(
 
 
 def test_ownership_ends_with_its_process_and_not_with_a_pause(analysed: AnalysedRuns) -> None:
-    """A paused member remains owner; a death that no row records ends with the next incarnation.
+    """A paused member remains owner; a death without a row ends with the next incarnation.
 
-    c-0 is paused twice: 7 to 9 s, and 9.5 s until the kill at 11 s, so 2 + 1.5 s. No row records
-    the death of c-2, but its incarnation 1 starts at 20 s.
+    c-0 is paused twice: from 7 to 9 s, and from 9.5 s until the kill at 11 s, so 2 + 1.5 s. No row
+    records the death of c-2, but its incarnation 1 starts at 20 s.
     """
     rows = analysed.table("stuck", "ownership", "group", "consumer", "partition", "from_us")
     columns = ("incarnation", "to_us", "ended_by", "paused_us")
@@ -92,7 +98,7 @@ def test_ownership_ends_with_its_process_and_not_with_a_pause(analysed: Analysed
 
 
 def test_ownership_overlap_counts_records_that_both_processed_in_it(analysed: AnalysedRuns) -> None:
-    """c-2 reads offsets 0 to 29, which c-1 also processed; only 20 to 29 fall in the overlap.
+    """Both members process offsets 0 to 29, but c-1 processes only 20 to 29 in the overlap.
 
     c-1 processed offsets 0 to 19 at 6 s, before c-2 became owner at 40.2 s.
     """
@@ -126,8 +132,8 @@ def test_ownership_overlap_that_never_ends_lasts_to_the_end_of_the_run(
 ) -> None:
     """c-4 and c-5 own t-7 from 36 s to the run's end at 40 s: one row without an end.
 
-    They are assigned in the same microsecond, and yet are one pair, not two. c-0 and d-0 also own
-    t-0 at once. That is no overlap, because d-0 belongs to another group.
+    They are assigned in the same microsecond, but they are one pair, not two. c-0 and d-0 also own
+    t-0 at the same time. That is no overlap, because d-0 belongs to another group.
     """
     rows = analysed.table("stuck", "ownership_overlaps", "partition")
     columns = ("first_consumer", "second_consumer", "to_us", "length_us", "records_both")
@@ -137,9 +143,9 @@ def test_ownership_overlap_that_never_ends_lasts_to_the_end_of_the_run(
 
 
 def test_processing_distinguishes_repeated_from_shared_records(analysed: AnalysedRuns) -> None:
-    """A record is repeated if a member processes it again, shared if both owned the partition.
+    """A record is repeated if a member processes it again, shared if both owned the partition then.
 
-    c-3 repeats offsets 3 and 4 of c-0, but c-0 had revoked t-0 by then: repeated 2, shared 0.
+    c-3 repeats offsets 3 and 4 of c-0, which had revoked t-0 before: repeated 2, shared 0.
     """
     rows = analysed.table("split", "processing", "partition", "consumer")
     columns = ("records", "first_offset", "last_offset", "repeated", "shared")
@@ -155,10 +161,10 @@ def test_processing_distinguishes_repeated_from_shared_records(analysed: Analyse
 
 
 def test_tenure_overlap_has_the_acts_of_each_coordinator(analysed: AnalysedRuns) -> None:
-    """The coordinator that is cut off still answers heartbeats, and the new one stores commits.
+    """The coordinator that is cut off still answers heartbeats; the new one stores commits.
 
-    An answer counts from the beginning of the overlap (17.7 s) on. The answers to c-0 at 18.1 s and
-    to c-1 at 33.1 s count; the answer to c-0 at 10.2 s does not.
+    Only answers in the overlap count, which begins at 17.7 s: those to c-0 at 18.1 s and to c-1 at
+    33.1 s, and not the answer to c-0 at 10.2 s.
     """
     overlaps = analysed.table("split", "tenure_overlaps", "partition")
     row = overlaps[("__consumer_offsets-0",)]
@@ -191,13 +197,13 @@ def test_tenure_overlap_has_the_acts_of_each_coordinator(analysed: AnalysedRuns)
 
 
 def test_tenures_count_acknowledged_commits_and_the_time_cut_off(analysed: AnalysedRuns) -> None:
-    """An append is one commit if it stores offsets and succeeds, however many partitions it has.
+    """A successful append of offsets is one commit, however many partitions it has.
 
-    The append of 5 s stores two partitions: one commit. The append of 6 s failed, and the append of
-    7 s stored the group's metadata and no offsets: neither is a commit.
+    The append at 5 s stores the offsets of two partitions: one commit. The append at 6 s failed,
+    and the append at 7 s stored the group's metadata and no offsets: neither is a commit.
 
-    The cut isolates broker-2, the node that the fault names. broker-0 is at the other end of the
-    cut links, and its tenure (epoch 1) has no time cut off.
+    The cut isolates broker-2, the node that the fault names. broker-0 is only the other end of the
+    cut links, so its tenure (epoch 1) has no time cut off.
     """
     rows = analysed.table("split", "coordinator_tenures", "leader_epoch")
     assert _rows(rows, "commits", "first_commit_us", "last_commit_us") == {
@@ -234,10 +240,10 @@ def test_faults_of_links_have_their_ends_and_their_time_in_force(analysed: Analy
 def test_client_phases_of_a_split_count_the_commits_that_timed_out(analysed: AnalysedRuns) -> None:
     """c-0 finds the cut broker again, so its commit times out a second time (MEASURED_FAILOVER 4).
 
-    It looks the coordinator up three times: broker-2 answers with itself, broker-1 still answers
-    broker-2, then broker-1 answers broker-0. Two answers are stale; in one of them the answering
-    broker names itself. c-1 only sends heartbeats, which the cut broker answers, so that c-1
-    notices nothing.
+    c-0 looks the coordinator up three times. First broker-2 names itself, then broker-1 names
+    broker-2, then broker-1 names broker-0. The first two answers are stale (they name the old
+    coordinator), and in one of them the answering broker names itself. c-1 only sends heartbeats,
+    which the cut broker answers, so that c-1 notices nothing.
     """
     rows = analysed.table("split", "client_phases", "consumer")
     columns = ("noticed_by", "attempts", "stale_answers", "self_answers", "commit_timeouts")
@@ -255,10 +261,10 @@ def test_client_phases_of_a_split_count_the_commits_that_timed_out(analysed: Ana
 
 
 def test_rebalance_names_joined_and_removed_members_and_its_reason(analysed: AnalysedRuns) -> None:
-    """A member that leaves or expires before the rebalance completes is among its removed members.
+    """A member that leaves or expires before the rebalance completes is one of its removed members.
 
-    The rebalance of 30 s was started by the join of c-2; while it waits for the old members, c-0
-    leaves (33 s) and the session of c-1 expires (40 s).
+    The join of c-2 started the rebalance at 30 s. While the coordinator waits for the old members,
+    c-0 leaves (33 s) and the session of c-1 expires (40 s).
     """
     rows = analysed.table("split", "rebalances", "started_us")
     columns = ("reason", "consumer", "client_reason", "leader_epoch", "new_generation")
@@ -286,7 +292,7 @@ def test_rebalance_names_joined_and_removed_members_and_its_reason(analysed: Ana
 def test_rebalances_that_cannot_store_an_assignment_are_marked(analysed: AnalysedRuns) -> None:
     """A failed append of an assignment is the reason of the next rebalance.
 
-    The row of the rebalance has the error of the append (MEASURED_FAILOVER two-lineages).
+    The row of the failed rebalance has the error of the append (MEASURED_FAILOVER two-lineages).
     """
     rows = analysed.table("stuck", "rebalances", "started_us", "reason")
     columns = ("generation", "new_generation", "store_error", "removed", "added", "stable_us")
@@ -309,10 +315,10 @@ def test_rebalances_that_cannot_store_an_assignment_are_marked(analysed: Analyse
 
 
 def test_commits_are_counted_by_coordinator_and_error(analysed: AnalysedRuns) -> None:
-    """A failed commit of two partitions counts once; a commit never sent has no coordinator.
+    """A failed commit of two partitions counts once; one never sent has no coordinator.
 
-    At 20.3 s the commit of t-0 and t-9 fails, with two rows in the trace. The commit that fails at
-    20.5 s was not sent to any broker.
+    At 20.3 s the commit of t-0 and t-9 fails, and the trace has a row for each of the two. The
+    commit that fails at 20.5 s was not sent to any broker.
     """
     rows = analysed.table("split", "commits", "fault", "coordinator", "error")
     assert _rows(rows, "consumer", "commits", "first_us", "last_us") == {
@@ -324,7 +330,7 @@ def test_commits_are_counted_by_coordinator_and_error(analysed: AnalysedRuns) ->
 
 
 def test_summary_of_a_split_brain_has_both_sides(analysed: AnalysedRuns) -> None:
-    """The summary of the run has both coordinators, both owners, repeated records and errors."""
+    """The summary of the run has both coordinators, both owners, repeated records, and errors."""
     summary = analysed.summaries["split"]
     [coordinators] = summary.coordinators
     assert (coordinators.older.broker, coordinators.older.heartbeats) == ("broker-2", 2)
@@ -363,7 +369,7 @@ def test_summary_of_a_split_brain_has_both_sides(analysed: AnalysedRuns) -> None
 
 
 def test_summary_of_a_fault_that_moved_nothing_has_no_phases(analysed: AnalysedRuns) -> None:
-    """The phases measure a change of coordinator, and the coordinator of "stuck" never changes."""
+    """The phases measure a change of coordinator, and the coordinator of `stuck` never changes."""
     fault = analysed.fault("stuck", "cut-0")
     assert fault.rows("broker") == ()
     assert fault.rows("client") == ()

@@ -1,10 +1,10 @@
 """Spark's tables of runs, groups, bad rows, commits, requests, records and metrics.
 
-Each table equals its oracle: the same table computed in plain Python (`pipeline/in_memory`). The
-runs are random ones and a few real ones. `check_table(runs, table, oracle, key)` compares the two
-tables of each run, row by row, and returns the rows of the random runs; the columns of `key`
-identify a row. The assertions after it make sure that the random runs had the cases in which the
-two could differ.
+Each table must equal its oracle: the same table computed in plain Python (`pipeline/in_memory`).
+The runs are random ones and a few real ones. `check_table(runs, table, oracle, key)` compares the
+two tables of each run, row by row, and returns the rows of the random runs. The columns of `key`
+identify a row. The later assertions make sure that the random runs have the cases in which the two
+tables could differ.
 """
 
 import pyarrow.parquet as pq
@@ -24,21 +24,21 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def test_runs_of_random_traces_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """Some runs are interrupted (not completed), some never become steady."""
+    """Cases: runs that were interrupted (not completed), and runs that never became steady."""
     rows = check_table(random_runs, "runs", runs_of, ())
     assert {row["completed"] for row in rows} == {True, False}
     assert any(row["steady_us"] is None for row in rows)
 
 
 def test_groups_of_random_traces_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """A group's partition is that of its load; without a load, it follows from the group's name."""
+    """The group's load names its offsets partition; without a load, the group's name decides it."""
     rows = check_table(random_runs, "groups", groups_of, ("group",))
     assert len({row["partition"] for row in rows}) > 1
     assert len({row["consumers"] for row in rows}) > 1
 
 
 def test_commits_of_random_traces_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """A commit of several partitions counts once, as failed if it failed for one partition."""
+    """A commit of several partitions counts once; it counts as failed if one partition failed."""
     key = ("fault", "group", "consumer", "coordinator", "error")
     rows = check_table(random_runs, "commits", commits_of, key)
     assert {row["error"] for row in rows} >= {"NONE", "UNKNOWN_TOPIC_OR_PARTITION", "TIMED_OUT"}
@@ -48,7 +48,7 @@ def test_commits_of_random_traces_equal_the_oracle(random_runs: tuple[AnalysedRu
 
 
 def test_requests_of_coordination_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """A row counts one client's requests of one API in a tenth of a second; some count several."""
+    """A row counts the requests of one client and one API in a tenth of a second."""
     key = ("group", "consumer", "incarnation", "api", "from_us")
     rows = check_table(random_runs, "coordinator_requests", coordinator_requests_of, key)
     assert {row["api"] for row in rows} >= {"JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit"}
@@ -58,7 +58,7 @@ def test_requests_of_coordination_equal_the_oracle(random_runs: tuple[AnalysedRu
 def test_processing_of_random_traces_equals_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """Records are processed again, by the same member and by two owners at once."""
+    """Cases: a member processes a record again, and two owners process it at the same time."""
     rows = check_table(random_runs, "processing", processing_of, ("group", "partition", "consumer"))
     assert sum(row["repeated"] > 0 for row in rows) > 20
     assert any(row["shared"] for row in rows)
@@ -67,7 +67,7 @@ def test_processing_of_random_traces_equals_the_oracle(
 def test_metrics_of_random_and_real_runs_equal_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """Samples may be empty or null, of two incarnations; real runs have the servers' metrics."""
+    """Cases: empty samples, nulls, two incarnations (lives of a process), the servers' metrics."""
     rows = check_table(
         random_runs, "metrics", metrics_of, ("node", "incarnation", "sampled_us", "metric")
     )
@@ -80,7 +80,7 @@ def test_metrics_of_random_and_real_runs_equal_the_oracle(
 
 
 def test_bad_rows_of_a_damaged_trace_equal_the_oracle(analysed: AnalysedRuns) -> None:
-    """Each incomplete row of the file has its first reason; the other rows are used."""
+    """The first reason of each incomplete row is recorded; the analysis uses the other rows."""
     directory = analysed.directories["spoiled"]
     written = pq.read_table(directory / "events").to_pylist()
     expected = [row | {"run": "spoiled/1"} for row in bad_rows_of(written)]

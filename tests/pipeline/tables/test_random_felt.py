@@ -1,11 +1,12 @@
 """Spark's tables `felt_partitions` and `felt_groups` equal their oracles in plain Python.
 
-The two tables have what a group's users notice of a run: time without an owner, waiting records
-(lag), repeated records, and members removed needlessly (`sent_away`).
+The two tables show what the users of a group notice of a run: time without an owner, waiting
+records (lag), repeated records, and members removed needlessly (`sent_away`). An oracle is a
+second, simple computation of the same table.
 
 The runs are random ones and a few real ones. `check_table` compares the two tables of each run, row
-by row, and returns the rows of the random runs; its last argument names the columns that identify a
-row. The assertions after it make sure that the random runs have the cases that the docstring names.
+by row, and returns the rows of the random runs. Its last argument names the columns that identify a
+row. The later assertions make sure that these rows have the cases that the docstring names.
 """
 
 import pytest
@@ -25,6 +26,7 @@ def test_felt_partitions_of_random_runs_equal_the_oracle(
     for column in ("unowned_us", "waited_us", "repeated", "lag_peak", "lag_over_us"):
         assert any(row[column] for row in rows), column
         assert any(row[column] == 0 for row in rows), column
+    # Case: the lag is known, and there is no limit for it.
     assert any(row["lag_peak_us"] is not None and row["lag_over_us"] is None for row in rows)
 
 

@@ -1,9 +1,12 @@
 """Spark's table `messages` equals its oracle in plain Python (`pipeline.in_memory`).
 
+A row is an exchange around a fault: a request and its answer, if there is one. An oracle is a
+second, simple computation of the same table.
+
 The runs are random ones and a few real ones. `check_table` compares the two tables of each run, row
-by row, and returns the rows of the random runs; the columns `_KEY` identify a row. The assertions
-after it make sure that the random runs have the cases that the docstring names. A number such as 3
-in them has no other meaning than "more than a few".
+by row, and returns the rows of the random runs. The columns `_KEY` identify a row. The later
+assertions make sure that these rows have the cases that the docstring names, because a comparison
+without them would prove little. A small number in them, such as 3, only means "more than a few".
 """
 
 import pytest

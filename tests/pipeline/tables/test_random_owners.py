@@ -1,8 +1,8 @@
 """Spark's tables of owners, overlaps and repeated records equal a model in plain Python.
 
-The random traces have cases that no hand-written story has. Members are assigned partitions that
-they own already, revoke partitions of others, die while they are paused, and process partitions
-that they never owned.
+An overlap is a time with two owners. The random traces have cases that no hand-written story has:
+members are assigned partitions that they own already, revoke partitions of others, die while they
+are paused, and process partitions that they never owned.
 """
 
 import pytest
@@ -15,14 +15,14 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 @pytest.fixture(scope="module")
 def runs(random_runs: tuple[AnalysedRun, ...]) -> list[tuple[Owned, AnalysedRun]]:
-    """Return the random runs of `owners/`: what the model computes, and what Spark analysed."""
+    """Return the random runs named `owners/`: the model's result, and Spark's analysis."""
     return [(owned_by(run.rows), run) for run in random_runs if run.run.startswith("owners/")]
 
 
 def test_ownership_of_random_members_equals_the_model(
     runs: list[tuple[Owned, AnalysedRun]],
 ) -> None:
-    """Each interval occurs once, with its end, its pauses and its records."""
+    """Each interval of ownership occurs once, with its end, its pauses and its records."""
     columns = (
         "partition",
         "consumer",
@@ -46,7 +46,7 @@ def test_ownership_of_random_members_equals_the_model(
 def test_ownership_overlaps_of_random_members_equal_the_model(
     runs: list[tuple[Owned, AnalysedRun]],
 ) -> None:
-    """Each pair occurs once, in the order of its beginning, with the records of both."""
+    """Each pair of owners occurs once, the earlier one first, with the records of both."""
     key = ("partition", "first_consumer", "second_consumer", "from_us", "to_us")
     for model, run in runs:
         rows = run.table("ownership_overlaps")
@@ -60,7 +60,7 @@ def test_ownership_overlaps_of_random_members_equal_the_model(
 def test_processing_of_random_members_equals_the_model(
     runs: list[tuple[Owned, AnalysedRun]],
 ) -> None:
-    """A record is repeated for the member that processed it later, owner or not."""
+    """A record is repeated for the member that processed it later, whether it is owner or not."""
     for model, run in runs:
         found = {
             (row["partition"], row["consumer"]): {

@@ -1,7 +1,7 @@
 """The random traces are plausible and repeatable, and have all cases that the oracles need.
 
-An oracle computes a table in plain Python, to be compared with Spark's table of the same trace. A
-seed gives one random trace.
+An oracle computes a table in plain Python, to compare it with Spark's table of the same trace. A
+seed is the number from which a random trace is made. An incarnation is one life of a process.
 """
 
 from collections import Counter
@@ -45,13 +45,13 @@ _NEVER_RANDOM = {
 
 
 def test_random_run_of_one_seed_is_reproducible() -> None:
-    """A table that differs from its oracle must differ again under the same seed."""
+    """If a table differs from its oracle under a seed, it must differ again in the next run."""
     assert random_run(5) == random_run(5)
     assert random_run(5) != random_run(6)
 
 
 def test_random_runs_number_rows_and_order_times_in_each_incarnation() -> None:
-    """Readers order the rows of a node by `seq`; as in a real trace, times follow this order."""
+    """`seq` numbers the rows of an incarnation, in the order of their times."""
     for seed in SEEDS:
         last: dict[tuple[str, int], tuple[int, int]] = {}
         for row in random_run(seed):
@@ -63,7 +63,7 @@ def test_random_runs_number_rows_and_order_times_in_each_incarnation() -> None:
 
 
 def test_random_runs_have_every_kind_that_a_table_reads() -> None:
-    """A kind that no random trace has would not be compared with its oracle."""
+    """If no random trace had a kind, the tests would never compare how the tables use it."""
     rows = [row for seed in SEEDS for row in random_run(seed)]
     rows += [row for seed in ZOOKEEPER_SEEDS for row in random_zookeeper_run(seed)]
     kinds = Counter(row.kind for row in rows)
@@ -73,7 +73,7 @@ def test_random_runs_have_every_kind_that_a_table_reads() -> None:
 
 
 def test_random_runs_have_ties_and_two_incarnations_and_open_ends() -> None:
-    """Windows and joins go wrong in these cases, so the random runs must have each many times."""
+    """Spark's windows and joins go wrong in these cases, so each must occur many times."""
     runs = [random_run(seed) for seed in SEEDS]
 
     # Ties: moments at which several rows of a run were written.
@@ -82,6 +82,6 @@ def test_random_runs_have_ties_and_two_incarnations_and_open_ends() -> None:
     # Nodes with a second incarnation.
     lives = {(seed, row.node) for seed, rows in enumerate(runs) for row in rows if row.incarnation}
     assert len(lives) > 10
-    # Most runs record that they stop; a run that broke off has an open end.
+    # Some runs record that they stop; the others broke off, so their intervals have open ends.
     ended = [any('"stopping"' in (row.detail or "") for row in rows) for rows in runs]
     assert 4 < sum(ended) < len(ended)

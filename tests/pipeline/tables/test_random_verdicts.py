@@ -1,6 +1,7 @@
 """Spark's table `verdicts` equals its oracle in plain Python.
 
-Its columns come from two documents of a run, manifest.json and results.json.
+The columns come from two documents of a run: manifest.json (what was run) and results.json (what
+the checks found). An oracle is a second, simple computation of the same table.
 """
 
 import pytest
@@ -15,7 +16,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 def test_verdicts_of_random_documents_equal_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """Documents may be missing, torn, or without checks."""
+    """Cases: documents that are missing, torn, or without checks."""
     rows = []
     for run in random_runs:
         expected = [row | {"run": run.run} for row in verdicts_of(run.directory)]

@@ -1,14 +1,16 @@
 """Spark's tables of ZooKeeper, and `offset_rewinds`, equal their oracles in plain Python.
 
-`check_table` compares a table with its oracle in `pipeline/in_memory`, for random runs and a few
-real ones. It returns the rows of the random runs. Its last argument names the columns that identify
-a row. The assertions after it make sure that each case occurs in these rows, so that the comparison
-covers the case. docs/TABLES.md explains the columns. Ids such as ZK-74 are rules of
+`check_table` compares a table with its oracle in `pipeline/in_memory` (a second, simple computation
+of the table), for random runs and a few real ones. It returns the rows of the random runs. Its last
+argument names the columns that identify a row. The later assertions make sure that each case occurs
+in these rows. docs/TABLES.md explains the columns. Ids such as ZK-74 are rules of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 
-- An attempt: a consumer tries once to own all partitions that the plan gives it. After too many
-  failed attempts the consumer gives up.
-- A rewind: a committed offset that is lower than the one before.
+- Session: a client's registration at ZooKeeper. Its ephemeral nodes are deleted when it ends.
+- Watch: a client's request to be told of the next change of a node.
+- Attempt: a consumer tries once to own all partitions that its plan gives it. After too many failed
+  attempts the consumer gives up.
+- Rewind: a committed offset that is lower than the one before.
 """
 
 import pytest
@@ -29,7 +31,7 @@ Runs = tuple[AnalysedRun, ...]
 
 
 def test_sessions_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
-    """Sessions are open, closed or expired; some delete nodes that other sessions created."""
+    """Cases: open, closed and expired sessions; some delete nodes of other sessions."""
     rows = check_table(random_runs, "zookeeper_sessions", zookeeper_sessions_of, ("session",))
     assert {row["end"] for row in rows} == {"expired", "closed", None}
     # A client that never received the answer that opened its session has no node in the row.
@@ -45,7 +47,7 @@ def test_sessions_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
 
 
 def test_watches_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
-    """Some watches fire late, some for a transaction that is not in the trace."""
+    """Cases: a watch fires late, or for a transaction that is not in the trace."""
     key = ("server", "incarnation", "consumer", "fired_us")
     rows = check_table(random_runs, "zookeeper_watches", zookeeper_watches_of, key)
     # `changed_us`: when the transaction was applied; unknown if the trace lacks it.
@@ -59,7 +61,7 @@ def test_watches_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
 
 
 def test_attempts_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
-    """An attempt ends in each way, or (None) with the consumer's death or the run's end."""
+    """Each outcome occurs; None means that the consumer died or the run ended."""
     key = ("consumer", "incarnation", "started_us")
     rows = check_table(random_runs, "zookeeper_attempts", zookeeper_attempts_of, key)
     outcomes = {row["outcome"] for row in rows}
@@ -74,9 +76,9 @@ def test_attempts_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
 
 
 def test_operations_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
-    """An operation reads, writes, or belongs to the session, as a ping does.
+    """An operation reads, writes, or only serves the session, as a ping does.
 
-    Requests to brokers are no operations.
+    Requests to brokers are no operations, so this table does not count them.
     """
     key = ("consumer", "incarnation", "api", "from_us")
     rows = check_table(random_runs, "zookeeper_operations", zookeeper_operations_of, key)
@@ -87,7 +89,7 @@ def test_operations_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
 
 
 def test_rewinds_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
-    """Rewinds occur in both stores of offsets, by members and by clients without a member id."""
+    """Cases: rewinds in both stores of offsets, by members and by clients without a member id."""
     key = ("group", "partition", "store", "at_us", "offset_after")
     rows = check_table(random_runs, "offset_rewinds", offset_rewinds_of, key)
     assert {row["store"] for row in rows} == {"kafka", "zookeeper"}
@@ -95,10 +97,11 @@ def test_rewinds_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
 
 
 def test_late_release_shows_in_the_tables(random_runs: Runs) -> None:
-    """A consumer whose session expired deletes the owner nodes of others; some give up.
+    """A consumer whose session expired deletes the owner nodes of others; some of these give up.
 
-    In its next session it still does an operation of the old one: it deletes owner nodes that live
-    consumers have created since (ZK-74). Consumers whose attempts meet conflicts give up (ZK-38).
+    It still does an operation of the old session in its next session: it deletes owner nodes that
+    live consumers have created in between (ZK-74). Consumers whose attempts meet conflicts give up
+    (ZK-38).
     """
     (late,) = (run for run in random_runs if run.run.startswith("zookeeper_late_release"))
     sessions = late.table("zookeeper_sessions")
@@ -110,5 +113,5 @@ def test_late_release_shows_in_the_tables(random_runs: Runs) -> None:
     assert sum(row["deleted_of_others"] for row in next_sessions) > 0
     attempts = late.table("zookeeper_attempts")
     assert any(row["conflicts"] for row in attempts)
-    # Every request is counted, pings too: some hundreds in a run of this length.
+    # Every request counts, pings too: a run of this length has some hundreds.
     assert sum(row["requests"] for row in late.table("zookeeper_operations")) > 500

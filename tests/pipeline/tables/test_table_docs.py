@@ -1,4 +1,8 @@
-"""docs/TABLES.md and the docstrings agree with the written tables."""
+"""docs/TABLES.md and the docstrings of the transforms agree with the written tables.
+
+A transform is the Spark function that computes one table. The grain of a table says what one row
+stands for.
+"""
 
 import hashlib
 import re
@@ -18,7 +22,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "TABLES.md"
 
 
 def _documented() -> dict[str, list[tuple[str, str]]]:
-    """Return each section's columns with their types, in order."""
+    """Return the columns of each section (a table) with their types, in the page's order."""
     tables: dict[str, list[tuple[str, str]]] = {}
     for line in PAGE.read_text().splitlines():
         if heading := re.fullmatch(r"## (\w+)", line):
@@ -29,7 +33,7 @@ def _documented() -> dict[str, list[tuple[str, str]]]:
 
 
 def test_tables_page_lists_every_column_with_its_type() -> None:
-    """The order is that of the files."""
+    """The page lists the columns in the order in which the files have them."""
     declared = {name: list(columns.items()) for name, columns in TABLE_COLUMNS.items()}
     assert _documented() == declared
     assert declared.keys() == set(TABLE_NAMES)
@@ -37,7 +41,7 @@ def test_tables_page_lists_every_column_with_its_type() -> None:
 
 @pytest.mark.parametrize("run", ["crash", "empty"])
 def test_written_tables_have_their_columns(analysed: AnalysedRuns, run: str) -> None:
-    """The tables of a run without rows (`empty`) have all columns, too."""
+    """The run `empty` has no rows, but its tables have all columns, too."""
     for name in TABLE_NAMES:
         written = pq.read_table(analysed.directories[run] / "tables" / name).schema
         assert written.names == list(TABLE_COLUMNS[name]), name
@@ -49,7 +53,7 @@ def test_written_tables_have_their_columns(analysed: AnalysedRuns, run: str) -> 
 
 
 def test_version_of_the_tables_is_raised_with_their_columns() -> None:
-    """Otherwise a report of a run analysed before an update reads missing columns.
+    """If the columns change, reports must recognise tables of older versions as outdated.
 
     If this fails: raise TABLES_VERSION, and write the new version and digest of the columns here.
     """
@@ -58,7 +62,7 @@ def test_version_of_the_tables_is_raised_with_their_columns() -> None:
 
 
 def test_transforms_name_their_grain_and_every_column(analysed: AnalysedRuns) -> None:
-    """A reader of the code needs no other page."""
+    """A reader of the code finds the grain, the nulls and all columns in the docstring."""
     missing = []
     for step in STEPS:
         if step.result != "table":

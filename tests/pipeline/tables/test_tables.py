@@ -1,18 +1,23 @@
 """This file compares every table with small traces worked out by hand.
 
-The traces are commented text files with times in seconds. Spark analyses all runs at once; the
-tests read the tables back without Spark. docs/TABLES.md explains every column.
+The traces are commented text files with times in seconds. Spark analyses all runs in one call, and
+the tests then read the tables back without Spark. docs/TABLES.md explains every column.
 
 - `traces/crash.txt`: `broker-2`, the coordinator of `group-1`, is killed at 12 s; `broker-0` loads
   the group at 19.782 s. `consumer-0` stays a member, `consumer-1` has to join again.
 - `traces/pause.txt`: `broker-0`, the coordinator of `g`, is paused from 5 to 20 s; `broker-1` takes
   over at 8.2 s and is killed at 30 s. The run is interrupted at 33 s.
 
-`analysed.table(run, name, columns)` returns a table's rows by the values of these columns. A tenure
-is the time in which a broker coordinates an offsets partition. A phase is the length between two
-moments of a failover. A broker's phases: detect, publish, load wait, load. A member's phases:
-notice, rediscover, accept, join, sync. Brackets such as (BEHAVIOUR 2.0) name a page of docs/kafka
-and a section of it.
+`analysed.table(run, name, columns)` returns a table's rows by the values of these columns. Terms:
+
+- phase: the time between two moments of a failover. The phases of a broker are detect, publish,
+  load wait, load; those of a member are notice, rediscover, accept, join, sync.
+- tenure: the time in which a broker coordinates an offsets partition
+- generation: the number of a group's rebalance
+- leader epoch: the number of a partition's leadership
+- incarnation: one life of a node's process, counted from 0
+
+Brackets such as (BEHAVIOUR 2.0) name a page of docs/kafka and a section of it.
 """
 
 from collections.abc import Sequence
@@ -32,9 +37,9 @@ P2 = "__consumer_offsets-2"
 def _rows(
     table: dict[tuple[object, ...], TableRow], *columns: str
 ) -> dict[object, Sequence[object]]:
-    """Return each row's values of `columns`, by its key.
+    """Return the values of `columns` of each row, by the row's key.
 
-    A key of one column is that column's value, and not a tuple.
+    The key of a table with one key column is that column's value, and not a tuple.
     """
     return {
         key[0] if len(key) == 1 else key: [row[column] for column in columns]
@@ -45,11 +50,13 @@ def _rows(
 def test_broker_phases_of_a_crash_follow_the_elected_leader(analysed: AnalysedRuns) -> None:
     """Three elections follow the fault; only that of `broker-0` ends the phase `detect`.
 
-    The election of 12.001 s elects no leader. The election of 35 s comes after `broker-0` became
-    leader, so the failover is over by then.
-    Each phase is the difference of two moments:
-    detect = decided - fault, publish = applied - decided,
-    load wait = load_started - applied, load = active - load_started.
+    The election at 12.001 s elects no leader. The election at 35 s comes after `broker-0` became
+    leader, so the failover is over by then. Each phase is the difference of two moments:
+
+    - detect = decided - fault
+    - publish = applied - decided
+    - load wait = load_started - applied
+    - load = active - load_started
     """
     rows = analysed.table("crash", "broker_phases", "fault", "partition")
     row = rows.pop(("f1", P2))
@@ -79,7 +86,7 @@ def test_broker_phases_of_a_crash_follow_the_elected_leader(analysed: AnalysedRu
 def test_broker_phases_of_a_run_interrupted_before_the_load_are_null(
     analysed: AnalysedRuns,
 ) -> None:
-    """An interrupted run is analysed up to its end."""
+    """The run ends before the second failover is complete, so its later moments are null."""
     rows = analysed.table("pause", "broker_phases", "fault", "partition")
     assert _rows(rows, "decided_us", "detect_us", "publish_us", "active_us", "load_us") == {
         ("f1", "__consumer_offsets-0"): [8_000_000, 3_000_000, 100_000, 8_200_000, 100_000],
@@ -93,9 +100,9 @@ def test_client_phases_of_a_waiting_member_ignore_heartbeats_answered_while_load
     """`accept` ends with the commit at 19.9 s, not with the heartbeat answered at 19.783 s.
 
     A broker that is still loading answers heartbeats with NONE, so such an answer proves nothing
-    (BEHAVIOUR 2.0). Four lookups: two named the dead broker-2 (stale), one failed, one succeeded.
-    `unknown_us` is when the member marked its coordinator unknown, `named_us` when an answer named
-    the new one.
+    (BEHAVIOUR 2.0). There were four lookups: two named the dead broker-2 (stale), one failed, one
+    succeeded. `unknown_us` is when the member marked its coordinator unknown, `named_us` when an
+    answer named the new one.
     """
     row = analysed.table("crash", "client_phases", "consumer")[("consumer-0",)]
     row.pop("run")
@@ -132,7 +139,7 @@ def test_client_phases_of_a_rejoining_member_measure_its_join_and_sync(
 ) -> None:
     """`join` lasts from the first JoinGroup at 20.02 s to the successful answer at 20.1 s.
 
-    The first JoinGroup is answered MEMBER_ID_REQUIRED; the time of both requests counts.
+    The first JoinGroup is answered MEMBER_ID_REQUIRED, and the second succeeds; both count.
     """
     rows = analysed.table("crash", "client_phases", "consumer")
     assert set(rows) == {("consumer-0",), ("consumer-1",)}  # not the admin client
@@ -145,10 +152,11 @@ def test_client_phases_of_a_rejoining_member_measure_its_join_and_sync(
 def test_client_phases_that_never_end_are_null_and_count_every_lookup(
     analysed: AnalysedRuns,
 ) -> None:
-    """After the second fault no lookup finds the new coordinator before the run ends.
+    """After the second fault (f2) no lookup finds the new coordinator before the run ends.
 
-    One lookup fails, one names broker-1, which is dead: 2 attempts, 1 stale answer. `notice` after
-    f1 is 15.1 s, because the member waits so long for an answer of the paused coordinator.
+    One lookup fails, one names broker-1, which is dead: 2 attempts, 1 stale answer. After the first
+    fault (f1), `notice` is 15.1 s, because the member waits so long for an answer of the paused
+    coordinator.
     """
     rows = analysed.table("pause", "client_phases", "fault")
     columns = ("notice_us", "rediscover_us", "accept_us", "attempts", "stale_answers")
@@ -160,7 +168,7 @@ def test_client_phases_that_never_end_are_null_and_count_every_lookup(
 
 
 def test_coordinator_tenures_end_with_their_broker(analysed: AnalysedRuns) -> None:
-    """The kill of broker-2 at 12 s ends its tenure, and not the restart at 30 s; none overlap."""
+    """A kill at 12 s, and not the restart at 30 s, ends the tenure of broker-2; none overlap."""
     rows = analysed.table("crash", "coordinator_tenures", "partition", "leader_epoch")
     columns = ("broker", "incarnation", "start_us", "end_us", "end_reason", "overlap_us")
     assert _rows(rows, *columns) == {
@@ -173,7 +181,8 @@ def test_coordinator_tenures_end_with_their_broker(analysed: AnalysedRuns) -> No
 def test_coordinator_tenures_of_a_split_brain_overlap(analysed: AnalysedRuns) -> None:
     """The overlap lasts from 8.2 s, when the new coordinator is active, to 20.2 s.
 
-    At 20.2 s the old coordinator unloads. It was paused until 20.01 s: 11.81 s of the overlap.
+    At 20.2 s the old coordinator unloads. It was paused until 20.01 s, which is 11.81 s of the
+    overlap.
     """
     rows = analysed.table("pause", "coordinator_tenures", "leader_epoch")
     assert _rows(rows, "broker", "start_us", "end_us", "end_reason", "overlap_us") == {
@@ -190,11 +199,11 @@ def test_coordinator_tenures_of_a_split_brain_overlap(analysed: AnalysedRuns) ->
 
 
 def test_availability_of_a_crash_per_member_partition_and_group(analysed: AnalysedRuns) -> None:
-    """A gap is the time without a success; a gap without an end has no length.
+    """A gap is the time between two successes; a gap without an end has no length.
 
-    The acknowledgement that consumer-0 received at 12.001 s was on its way at the kill (12 s), so
-    it does not end the gap. The gap begins there and ends with the first commit at the new
-    coordinator, at 19.9 s.
+    consumer-0 received an acknowledgement at 12.001 s, which was on its way at the kill (12 s). The
+    gap does not end with it, but begins. It ends with the first commit at the new coordinator, at
+    19.9 s.
     """
     rows = analysed.table("crash", "availability", "subject_kind", "subject")
     assert _rows(rows, "gap_us", "before_us", "after_us") == {
@@ -212,8 +221,8 @@ def test_availability_with_two_coordinators_has_no_time_without_one(
 ) -> None:
     """After f1 the group always has a coordinator, from 8.2 to 20.2 s even two: its gap is 0.
 
-    The member's gap is the cost of the pause all the same: it waits 15 s for an answer of the
-    paused coordinator before it asks another broker (MEASURED_FAILOVER 3).
+    The member has a gap all the same, which is the cost of the pause: it waits 15 s for an answer
+    of the paused coordinator before it asks another broker (MEASURED_FAILOVER 3).
     """
     rows = analysed.table("pause", "availability", "fault", "subject_kind")
     assert _rows(rows, "gap_us", "before_us", "after_us") == {
@@ -225,7 +234,7 @@ def test_availability_with_two_coordinators_has_no_time_without_one(
 
 
 def test_rebalances_have_their_cause_and_the_fault_before(analysed: AnalysedRuns) -> None:
-    """The rebalance of 20.022 s is cut short by that of 20.05 s, so it never became stable.
+    """The rebalance of 20.05 s cuts that of 20.022 s short, which therefore never becomes stable.
 
     The group's first rebalance precedes every fault, so its `fault` is None.
     """
@@ -241,8 +250,8 @@ def test_rebalances_have_their_cause_and_the_fault_before(analysed: AnalysedRuns
 def test_faults_have_their_blast_radius_and_window(analysed: AnalysedRuns) -> None:
     """A fault's window ends with the next fault that hit a node, or with the run.
 
-    In `pause`, the reset at 25 s finds no connection, so the window of f1 lasts until f2 at 30 s.
-    f2 is never healed.
+    In `pause`, a reset of connections at 25 s finds no connection, so it does not count: the window
+    of f1 lasts until f2 at 30 s. f2 is never healed.
     """
     row = analysed.table("crash", "faults", "fault")[("f1",)]
     row.pop("run")
@@ -271,9 +280,10 @@ def test_faults_have_their_blast_radius_and_window(analysed: AnalysedRuns) -> No
 
 
 def test_groups_find_their_partition_by_load_or_by_name(analysed: AnalysedRuns) -> None:
-    """No row `group_loaded` names group-1: the hash of its name gives partition 2 of 3.
+    """The row `group_loaded` names a group's offsets partition; without it, the name decides.
 
-    For `g` a coordinator's row `group_loaded` names the partition.
+    For `g` there is such a row. For group-1 there is none: the hash of its name gives partition
+    2 of 3.
     """
     assert _rows(analysed.table("crash", "groups", "group"), "partition", "consumers") == {
         "group-1": [P2, 2]
@@ -284,9 +294,9 @@ def test_groups_find_their_partition_by_load_or_by_name(analysed: AnalysedRuns) 
 
 
 def test_interrupted_runs_end_with_their_last_event(analysed: AnalysedRuns) -> None:
-    """A complete run ends with its stage `stopping`; `pause` has none and ends at 33 s.
+    """A complete run ends with its stage `stopping`; `pause` has no such stage, and ends at 33 s.
 
-    The odd name of the folder of `pause` must not be taken for a pattern or a column.
+    The folder of `pause` has an odd name, which must not be taken for a pattern or a column.
     """
     columns = ("steady_us", "end_us", "completed")
     assert _rows(analysed.table("crash", "runs", "run"), *columns) == {
@@ -298,7 +308,7 @@ def test_interrupted_runs_end_with_their_last_event(analysed: AnalysedRuns) -> N
 
 
 def test_bad_rows_and_files_are_set_aside_and_counted(analysed: AnalysedRuns) -> None:
-    """Unusable rows are counted by reason, unusable files are named, and the rest is analysed."""
+    """Unusable rows are counted by reason, unusable files are named; the rest is analysed."""
     summary = analysed.summaries["broken"]
     assert summary.bad_rows == (("no kind", 1), ("no time_us", 1), ("unknown kind", 2))
     assert [problem.split(":")[0] for problem in summary.unreadable] == [
@@ -313,7 +323,7 @@ def test_bad_rows_and_files_are_set_aside_and_counted(analysed: AnalysedRuns) ->
 
 
 def test_empty_run_has_every_table_without_rows(analysed: AnalysedRuns) -> None:
-    """Readers of the tables need no special case for a run that ended at once."""
+    """A run may end before its first row, and readers of the tables need no special case for it."""
     assert [read_table(analysed.directories["empty"], name) for name in TABLE_NAMES] == [
         [] for _ in TABLE_NAMES
     ]
@@ -328,7 +338,7 @@ def test_analysis_leaves_only_the_tables(analysed: AnalysedRuns) -> None:
 
 
 def test_summary_of_a_crash_has_the_lines_of_its_story(analysed: AnalysedRuns) -> None:
-    """The cells of a line: samples, missing, median, p90, p99, maximum.
+    """The cells of a line are: samples, missing, median, p90, p99, maximum.
 
     A percentile is empty if there are too few samples for it. The median of two is the lower one.
     `notice` was 27 and 30 ms, which is below the clocks' error of 40 ms that the manifest names.
@@ -370,7 +380,7 @@ def test_summary_of_a_crash_has_the_lines_of_its_story(analysed: AnalysedRuns) -
 
 
 def test_summary_of_two_faults_keeps_them_apart(analysed: AnalysedRuns) -> None:
-    """Faults are in time order, each with its own figures.
+    """Faults are in the order of time, each with its own figures.
 
     The manifest of `pause` was cut off in the middle, so the error between clocks is unknown (0).
     """
@@ -381,9 +391,9 @@ def test_summary_of_two_faults_keeps_them_apart(analysed: AnalysedRuns) -> None:
 
 
 def test_metrics_have_one_row_a_value_with_nulls_for_nan(analysed: AnalysedRuns) -> None:
-    """A row is one value of one metric; a NaN, such as the maximum of no loads, is null.
+    """A row is one value of one metric; a value that is not a number is null.
 
-    A metric of a broker keeps Kafka's name.
+    Such a value is the maximum of no loads. A metric of a broker has Kafka's name.
     """
     rows = analysed.table("crash", "metrics", "node", "incarnation", "sampled_us", "metric")
     assert {key: row["value"] for key, row in rows.items()} == {

@@ -1,9 +1,10 @@
 """A run that one task reads whole has the tables and the summary that Spark's transforms give it.
 
-Small runs are read whole by a plain Python function in one Spark task; large ones go through the
-transforms. The driver is the process that calls `analyze`; tasks run in Spark's workers. `analysis`
-has the runs that Spark's transforms analysed: random ones, and hand-written ones (`told`). Each
-test copies such a run without its tables, reads the copy whole, and compares.
+Spark runs work as tasks in its worker processes; the driver is the process that calls `analyze`. A
+plain Python function in one task reads a small run whole. A large run goes through the transforms,
+which split it over tasks. `analysis` has the runs that the transforms analysed: random ones, and
+hand-written ones (`told`). Each test copies such a run without its tables, reads the copy whole,
+and compares.
 """
 
 import errno
@@ -35,7 +36,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def _copied(run: Path, base: Path) -> Path:
-    """Copy a run without the results of an analysis; the copy has the run's name."""
+    """Copy a run under its own name into `base`, without the results of an analysis."""
     ignored = shutil.ignore_patterns("tables", "*.html")
     return Path(shutil.copytree(run, base.joinpath(*run.parts[-2:]), ignore=ignored))
 
@@ -43,7 +44,7 @@ def _copied(run: Path, base: Path) -> Path:
 def _read_whole(run: Path, base: Path) -> tuple[Path, RunSummary | None]:
     """Copy a run and analyse the copy whole.
 
-    Without a summary (None), only the transforms can read the run.
+    The summary is None for a run that only the transforms can read.
     """
     copy = _copied(run, base)
     (files,) = find_run_files([copy])
@@ -51,7 +52,7 @@ def _read_whole(run: Path, base: Path) -> tuple[Path, RunSummary | None]:
 
 
 def _check_tables(whole: Path, run: Path) -> None:
-    """Compare each table with the one of the transforms, in any order of rows."""
+    """Compare each table with the one of the transforms; the order of its rows does not matter."""
     assert is_current(whole)
     for name in TABLE_NAMES:
         assert pq.read_schema(whole / "tables" / name / "part-00000.parquet") == arrow_schema(name)
@@ -62,7 +63,7 @@ def _check_tables(whole: Path, run: Path) -> None:
 def test_random_runs_read_whole_have_the_tables_of_the_transforms(
     analysis: Analysis, tmp_path: Path
 ) -> None:
-    """Each table and figure has one meaning for both readers."""
+    """Both ways of reading must give each table and each figure the same meaning."""
     summaries = []
     for run in analysis.random:
         copy, summary = _read_whole(run.directory, tmp_path)
@@ -83,7 +84,8 @@ def test_written_runs_read_whole_have_the_tables_of_the_transforms(
 ) -> None:
     """The hand-written runs have torn files, rows without a time, no events, differing clocks.
 
-    `analyze_whole` returns None for a run with a file that it cannot read: the transforms get it.
+    `analyze_whole` returns None for a run with a file that it cannot read; `analyze` then gives the
+    run to the transforms.
     """
     directories = list(analysis.told.directories.values())
     summaries = []
@@ -107,10 +109,12 @@ def test_each_run_of_one_call_is_read_whole_or_transformed_as_needed(
 ) -> None:
     """Summaries are in the order of the runs, and the progress ends with its total.
 
-    One run of the three is transformed, and so alone. For a single run, the column `run` has the
-    run's name as a literal, and not the name from the path of each file.
+    Only one run of the three goes through the transforms. For a single run, the transforms write
+    the run's name into the column `run` as a constant, and do not take it from the path of each
+    file.
     """
     stories = analysis.told.directories
+    # The first run that cannot be read whole.
     spoiled = next(
         run for run in stories.values() if _read_whole(run, tmp_path / "tried")[1] is None
     )
@@ -126,7 +130,7 @@ def test_each_run_of_one_call_is_read_whole_or_transformed_as_needed(
         for name in TABLE_NAMES:
             found, expected = read_table(copy, name), read_table(run, name)
             assert sorted(found, key=repr) == sorted(expected, key=repr), f"{name} of {run}"
-    # A step each: Spark's start, three runs, the tables of the spoiled run, its summary.
+    # The steps are Spark's start, three runs, the tables of the spoiled run, and its summary.
     assert seen[-1].total == 1 + 3 + len(TABLE_NAMES) + 1
     assert seen[-1].done == seen[-1].total
     assert [progress.done for progress in seen] == sorted(progress.done for progress in seen)
@@ -135,9 +139,9 @@ def test_each_run_of_one_call_is_read_whole_or_transformed_as_needed(
 def test_unwritable_tables_are_an_error_of_the_system_with_its_path(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """An exception raised in a task reaches the driver only as the text of a Java exception.
+    """An exception of a task reaches the driver only as the text of a Java exception.
 
-    The command line shows errno and path, so `analyze` has to raise a real OSError.
+    The command line shows the error's number and path, so `analyze` has to raise a real OSError.
     """
     run = write_run(tmp_path / "talk" / "1", random_run(2))
     (run / "tables").write_text("in the way")
@@ -148,7 +152,7 @@ def test_unwritable_tables_are_an_error_of_the_system_with_its_path(
 
 
 class _Cluster:
-    """This machine's Spark with the address of another machine, for `workers_have_package`."""
+    """This machine's Spark under the address of another machine, to ask `workers_have_package`."""
 
     master = "spark://elsewhere:7077"
     defaultParallelism = 2
@@ -163,18 +167,18 @@ class _Cluster:
 def test_workers_of_a_cluster_must_have_the_lab_of_the_driver(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Runs are read whole only by workers that have this project, in the driver's version.
+    """Only workers that have this project, in the driver's version, read runs whole.
 
-    Otherwise the transforms compute the tables, because those need no Python at the workers.
+    Otherwise the transforms compute the tables, because they need no Python at the workers.
     """
     context = spark.sparkContext
     cluster: SparkContext = _Cluster(context)
     assert workers_have_package(cluster)
     with monkeypatch.context() as patch:
-        # The workers then have another version than the driver.
+        # From here on the workers have another version than the driver.
         patch.setattr(tasks, "TABLES_VERSION", 0)
         assert not workers_have_package(cluster)
-    # The workers then have no Python.
+    # From here on the workers have no Python.
     monkeypatch.setattr(context, "pythonExec", str(Path(sys.executable).parent / "no-python"))
     assert not workers_have_package(cluster)
     # A local Spark is not asked: its workers run the Python of the driver.

@@ -1,9 +1,10 @@
-"""Each broker has one colour in all lanes; its variants distinguish the generations.
+"""Each broker has one colour in all lanes; variants of that colour distinguish generations.
 
-`cells` returns columns of a chart's data, which have names of one letter: `r` is the row, `w` the
-colour of the coordinator, `m` the member, `g` the generation, `c` the fill of a bar. Builders make
-table rows, with times in seconds: `tenure(broker, leader epoch, begin, end)`, `state(name, begin,
-end)` and `owned(partition, member, begin, end)`, the last two with broker-2 as coordinator.
+A generation is the number of a group's rebalance. `cells` returns columns of a chart's data, which
+have names of one letter: `r` is the row, `w` the colour of the coordinator, `m` the member, `g` the
+generation, `c` the fill of a bar. Builders make table rows, with times in seconds: `tenure(broker,
+leader epoch, begin, end)`, `state(name, begin, end)` and `owned(partition, member, begin, end)`.
+In rows of the last two, broker-2 is the coordinator unless another is named.
 """
 
 from pipeline.report.charts.chart import SERIES, soft
@@ -29,7 +30,7 @@ _TABLES = {
 
 
 def test_broker_has_one_colour_in_all_lanes() -> None:
-    """A reader recognises an owner's broker by its colour."""
+    """A reader recognises the broker that assigned an owner's partition by its colour."""
     run = report_input(tables=_TABLES)
     fills = broker_fills(run)
     coordinator, states, owners = coordinators_lane(run), groups_lane(run), ownership_lane(run)
@@ -56,6 +57,7 @@ def test_broker_has_one_colour_in_all_lanes() -> None:
     }
     assert by_member["consumer-0", 1] == soft(fills["broker-2"])
     assert by_member["consumer-1", 2] == soft(fills["broker-0"])
+    # A later generation of the same coordinator has a variant of its colour.
     assert by_member["consumer-0", 2] not in {soft(fill) for fill in fills.values()}
 
 
@@ -72,7 +74,7 @@ def test_generations_of_one_coordinator_are_shades_of_its_colour() -> None:
 
 
 def test_brokers_have_none_of_the_colours_of_rebalances_and_faults() -> None:
-    """Orange (`SERIES[1]`, and with a pattern hatch-2) is reserved for rebalances and faults.
+    """Orange (`SERIES[1]`, and the pattern `hatch-2` of it) is reserved for rebalances and faults.
 
     The first 12 brokers have different fills: 5 colours in up to 3 variants.
     """

@@ -1,16 +1,19 @@
 """The fault lane and the coordinator lanes: overlaps and gaps as bars.
 
-A lane is one chart of the report's time line. `cells` returns columns of a chart's data, which have
-names of one letter:
+A lane is one chart of the report's time line. A tenure is the time in which a broker is the active
+coordinator of an offsets partition; before it, the broker loads the partition (reads its groups
+into memory). A leader epoch is the number of the partition's leadership.
+
+`cells` returns columns of a chart's data, which have names of one letter:
 
 - `r`: row; `a`, `b`: begin and end in seconds; `d`: length; `l`: label
 - `p`: part of a fault (its injection, its time in force, its healing)
 - of a tenure, `c`: commits; `x`: reason of its end
 - of a load, `n`: records read; `g`: time that it waited
 
-Runs are steady from 6 s and end at 60 s. `journal_entry` makes the fault crash-0, which kills
-broker-2 from 11.25 s to 36.25 s. `tenure(broker, leader epoch, begin, end)` is the time in which a
-broker coordinates __consumer_offsets-2, `load` the load before it.
+Runs are steady from 6 s and end at 60 s. `journal_entry` makes the fault crash-0: broker-2 is
+killed at 11.25 s and started again at 36.25 s. `tenure(broker, leader epoch, begin, end)` is a
+tenure of __consumer_offsets-2, `load(broker, leader epoch, begin, end)` the load before it.
 """
 
 from pipeline.report.lanes import coordinators
@@ -23,7 +26,7 @@ from tests.support.vega import cells, compiled_without_warnings
 
 
 def test_fault_lane_without_a_fault_is_none() -> None:
-    """A fault that never fired has no place on a time axis."""
+    """A fault that never fired has no place on a time axis, so the lane has nothing to show."""
     missed = journal_entry(
         outcome=FaultOutcome.MISSED,
         fired_at_us=None,
@@ -52,7 +55,7 @@ def test_fault_lane_of_a_crash_has_its_parts() -> None:
 
 
 def test_labels_of_momentary_faults_end_where_the_next_begins() -> None:
-    """Many orders of an administrator share a row, where their names would overlap."""
+    """Many short faults, such as deletions of groups, share a row; their names must not overlap."""
     # MAX_ROWS + 1 = 31 faults, at 10 to 40 s: too many for a row each.
     moments = [
         journal_entry(
@@ -71,7 +74,7 @@ def test_labels_of_momentary_faults_end_where_the_next_begins() -> None:
 
 
 def test_fault_lane_of_a_fault_that_was_never_healed_reaches_the_end() -> None:
-    """An interrupted run leaves its fault in force: the bar must reach the end of the run."""
+    """An interrupted run never heals its fault, so the fault's bar must reach the run's end."""
     crash = journal_entry(in_force_until_us=None, healed_at_us=None)
     chart = faults_lane(report_input(run_facts(faults=(crash,))))
     assert chart is not None
@@ -80,7 +83,7 @@ def test_fault_lane_of_a_fault_that_was_never_healed_reaches_the_end() -> None:
 
 
 def test_fault_lane_of_many_faults_shares_rows_by_kind() -> None:
-    """Faults of a kind that do not overlap share a row, so that a hundred fit a page."""
+    """Faults of a kind that do not overlap share a row, so that a hundred faults fit a page."""
     many = tuple(
         journal_entry(
             fault_id=f"{kind}-{index}",
@@ -102,7 +105,7 @@ def test_fault_lane_of_many_faults_shares_rows_by_kind() -> None:
 
 
 def test_fault_lane_of_a_momentary_fault_is_a_point() -> None:
-    """A reset is done when it returns: it has no duration."""
+    """A reset of connections takes no time: it has no duration to draw."""
     reset = journal_entry(fault_id="reset-0", fault="reset", momentary=True)
     chart = faults_lane(report_input(run_facts(faults=(reset,))))
     assert chart is not None
@@ -112,13 +115,13 @@ def test_fault_lane_of_a_momentary_fault_is_a_point() -> None:
 
 
 def test_coordinator_lane_without_groups_is_none() -> None:
-    """An offsets partition without a group has no coordinator lane."""
+    """No group uses this offsets partition, so its coordinator does not matter to any client."""
     run = report_input(tables={"coordinator_tenures": [tenure("broker-2", 0, 0, 60)]})
     assert coordinators_lane(run) is None
 
 
 def test_coordinator_lane_of_a_crash_shows_the_time_without_a_coordinator_and_the_load() -> None:
-    """Between two tenures there is no coordinator; the next one's load is a part of that time."""
+    """There is no coordinator between two tenures; the load of the next is a part of that time."""
     run = report_input(
         tables={
             "groups": [group()],
@@ -142,11 +145,12 @@ def test_coordinator_lane_of_a_crash_shows_the_time_without_a_coordinator_and_th
     # The builder's load reads 265 records, and waited 1.2 ms for the loads before it.
     assert cells(chart, "loads", "r", "a", "b", "n") == [(OFFSETS_2, 19.075, 19.08, 265)]
     assert cells(chart, "loads", "g") == [("1.2 ms",)]
+    # No time has two coordinators.
     assert cells(chart, "twice", "r") == []
 
 
 def test_coordinator_lane_of_two_coordinators_has_a_row_each_and_one_for_the_overlap() -> None:
-    """Overlapping bars in one row would hide each other; a text has the length."""
+    """Overlapping bars in one row would hide each other; a text shows the overlap's length."""
     # broker-2 is cut off from 9 to 39 s.
     cut = tenure("broker-2", 0, 0.08, 40, cut_us=us(30), cut_from_us=us(9), cut_to_us=us(39))
     run = report_input(
@@ -174,7 +178,7 @@ def test_coordinator_lane_of_two_coordinators_has_a_row_each_and_one_for_the_ove
 
 
 def test_coordinator_lane_of_many_partitions_shows_those_that_moved() -> None:
-    """With more partitions than rows, a partition that lost its coordinator is always shown."""
+    """The lane has few rows, but always shows a partition that lost its coordinator."""
     names = [f"__consumer_offsets-{index}" for index in range(120)]
     tenures = [tenure("broker-2", 0, 0, 60, partition=name) for name in names[:-1]]
     tenures += [

@@ -1,7 +1,8 @@
 """The fault lane, and the bands behind all lanes: accidents do not look like faults of the plan.
 
-An accident is no fault of the plan: a machine was lost or disturbed. In the data of a bar, `x` is 1
-for an accident, `l` the long label, `s` the short one.
+The plan of a run lists its intended faults. An accident is not one of them: a machine was lost or
+disturbed during the run. In the data of a bar, `x` is 1 for an accident, `l` is the long label and
+`s` the short one.
 """
 
 from pipeline.report.lanes.faults import faults_lane
@@ -29,7 +30,7 @@ def run_with(*faults: JournalEntry) -> ReportInput:
 
 
 def test_bar_of_an_accident_has_its_own_label_and_style() -> None:
-    """A reader takes a bar for a part of the plan unless it says otherwise."""
+    """Without its own label, the bar of an accident would look like a fault of the plan."""
     lane = faults_lane(run_with(journal_entry(), ACCIDENT))
     assert lane is not None
     planned, accident = lane.data["parts"]
@@ -44,9 +45,10 @@ def test_bar_of_an_accident_has_its_own_label_and_style() -> None:
 
 
 def test_band_of_an_accident_is_grey() -> None:
-    """A layer in grey (muted) draws the bands of accidents, one in orange (warn) those of the plan.
+    """One layer draws the bands of accidents in grey, another draws those of the plan in orange.
 
-    A run without accidents has only the orange layer.
+    A run without accidents has only the orange layer. The page's names of the colours are `muted`
+    (grey) and `warn` (orange).
     """
     lanes = [faults_lane(run_with(*faults)) for faults in ((journal_entry(),), (ACCIDENT,))]
     fills = [

@@ -3,12 +3,16 @@
 A lane with few groups, members and partitions has a row for each. With many, the lane shows their
 number over time, and a detail chart shows the rows of the consumer group that a reader picks.
 
+A group is Stable between rebalances. In a rebalance it is PreparingRebalance while its members
+join. It is Empty without members, and Dead after the coordinator has dropped it. A generation is
+the number of a group's rebalance.
+
 `cells` returns columns of a chart's data, which have names of one letter:
 
 - `r`: row; `a`, `b`: begin and end in seconds; `k`: kind; `l`: label; `n`: number
 - `p`: consumer group that a reader can pick
-- of a rebalance, `t`: length; `u`: end of the room for the label
-- of a gap, `f`: fault; `y`: what happened to the partition's leader
+- of a rebalance, `t`: length; `u`: where the room for the label ends
+- of a gap (a time without service), `f`: fault; `y`: what happened to the partition's leader
 
 Runs last 60 s. Builders make rows of the group `readers`: `state(name, begin, end)` on broker-2,
 `rebalance(started, joined, stable)`, and `gap(kind, subject, last success before, first one after)`
@@ -26,13 +30,13 @@ from tests.support.vega import cells, compiled_without_warnings, rows
 
 
 def test_group_lane_without_states_is_none() -> None:
-    """A run without groups has no lane of them."""
+    """A run without groups has no group states, and no lane of them."""
     assert groups_lane(report_input()) is None
     assert group_detail(report_input()) is None
 
 
 def test_group_lane_has_a_row_for_each_coordinator_of_a_group() -> None:
-    """Two coordinators that have the group at once must be visible at once."""
+    """Two coordinators can have the same group; a reader must see both."""
     states = [
         state("Stable", 6, 40),
         state("Dead", 40, 40),
@@ -54,6 +58,7 @@ def test_group_lane_has_a_row_for_each_coordinator_of_a_group() -> None:
             "PreparingRebalance · generation 1 · 1 member at its beginning",
         ),
     ]
+    # A group is Dead only for a moment, so that it is a mark and not a bar.
     assert cells(chart, "dead", "r", "a") == [("readers · broker-2", 40.0)]
     assert group_detail(run) is None, "all of them are shown already"
 
@@ -91,7 +96,7 @@ def test_group_lane_of_many_groups_counts_them_and_shows_one_on_demand() -> None
 
 
 def test_group_states_in_the_page_are_bounded() -> None:
-    """The file stays small: groups with the fewest changes are only in the table."""
+    """The page must stay small: groups with the fewest changes are only in the table."""
     states = [
         state("Stable", at, at + 1, group=f"group-{index}")
         for index in range(2_000)
@@ -113,8 +118,8 @@ def test_rebalance_lane_without_rebalances_is_none() -> None:
 def test_rebalance_lane_has_the_reason_and_both_parts() -> None:
     """The bar has two parts: members join until 64 s, then the assignment is stored at 64.5 s.
 
-    Only the first part has a label, which may extend over both parts. Bars are not cut off at the
-    run's end of 60 s, because the axis is.
+    Only the first part has a label, which may extend over both parts. The data go beyond the run's
+    end at 60 s; the axis of the chart cuts them off.
     """
     run = report_input(tables={"rebalances": [rebalance(26, 64, 64.5, reason="session expiry")]})
     chart = rebalances_lane(run)
@@ -131,9 +136,10 @@ def test_rebalance_lane_has_the_reason_and_both_parts() -> None:
 
 
 def test_rebalance_that_never_completed_ends_with_its_coordinator() -> None:
-    """The bar from 20 s ends with the next rebalance, at 26 s, whose bar ends with the coordinator.
+    """The bar from 20 s ends with the next rebalance, at 26 s.
 
-    Otherwise a rebalance that never completed would reach to the end of the run.
+    The bar from 26 s ends with the coordinator, at 30 s. Otherwise the bar of a rebalance that
+    never completed would reach to the end of the run.
     """
     # The coordinator is killed at 30 s. The rebalances are not in the order of time.
     run = report_input(
@@ -152,7 +158,7 @@ def test_rebalance_that_never_completed_ends_with_its_coordinator() -> None:
 
 
 def test_rebalance_lane_of_many_groups_counts_those_in_progress() -> None:
-    """Many simultaneous rebalances are shown as a number over time."""
+    """If many groups rebalance at the same time, the lane shows their number over time."""
     herd = [rebalance(10 + index / 1_000, 20, 21, group=f"group-{index}") for index in range(500)]
     run = report_input(tables={"rebalances": herd})
     chart, one = rebalances_lane(run), rebalance_detail(run)
@@ -166,7 +172,7 @@ def test_rebalance_lane_of_many_groups_counts_those_in_progress() -> None:
 
 
 def test_availability_lane_without_a_gap_is_none() -> None:
-    """Without a gap every group, member and partition was always served."""
+    """Without a gap, every group, member and partition always had service."""
     assert availability_lane(report_input()) is None
 
 
@@ -211,7 +217,7 @@ def test_availability_lane_of_a_partition_of_two_groups_has_a_row_for_each_group
 
 
 def test_availability_lane_draws_a_gap_around_many_faults_once() -> None:
-    """Overlapping bars would hide their labels, and leave no room for other gaps."""
+    """A bar for each fault would hide other labels, and leave no room for other gaps."""
     faults = [f"crash-{index}" for index in range(availability.MAX_GAPS + 1)]
     gaps = [gap("member", "consumer-0", 11, 50, fault=fault) for fault in faults]
     gaps.append(gap("member", "consumer-1", 11, 12))
@@ -225,7 +231,7 @@ def test_availability_lane_draws_a_gap_around_many_faults_once() -> None:
 
 
 def test_availability_lane_of_many_members_counts_those_without_service() -> None:
-    """The lane of a thousand members is a step line; a gap that two faults share counts once."""
+    """The lane of a thousand members is one line; it counts a gap around two faults only once."""
     gaps = [gap("member", f"consumer-{index}", 11, 19) for index in range(1_000)]
     gaps.append(gap("member", "consumer-0", 11, 19, fault="crash-1"))
     gaps += [gap("group", "readers", 12, 18)]
@@ -239,9 +245,9 @@ def test_availability_lane_of_many_members_counts_those_without_service() -> Non
 
 
 def test_availability_lane_of_many_members_counts_from_the_fault_on() -> None:
-    """The gap begins with the last commit, at 11 s; the fault crash-0 is at 11.25 s.
+    """The gap begins with the last commit, at 11 s, but the fault crash-0 is at 11.25 s.
 
-    The time before the fault is the usual wait between two commits.
+    The time between the two is the usual wait between two commits, so it does not count.
     """
     gaps = [gap("member", f"consumer-{index}", 11, 19) for index in range(100)]
     run = report_input(run_facts(faults=(journal_entry(),)), tables={"availability": gaps})
@@ -251,9 +257,9 @@ def test_availability_lane_of_many_members_counts_from_the_fault_on() -> None:
 
 
 def test_availability_of_a_partition_shows_the_absence_of_its_leader() -> None:
-    """The crash of broker-2 took the leader of orders-2: the label names that reason.
+    """The crash of broker-2 took the leader of orders-2, and the label names that reason.
 
-    orders-1 had another leader, so its gap has no such reason.
+    orders-1 had another leader, so the label of its gap names no reason.
     """
     crash = journal_entry(partitions=("__consumer_offsets-2", "orders-2"))
     gaps = [gap("partition", f"orders-{index}", 11, 50) for index in (1, 2)]
@@ -270,9 +276,9 @@ def test_availability_of_a_partition_shows_the_absence_of_its_leader() -> None:
 
 
 def test_availability_lane_leaves_out_groups_that_kept_their_coordinator() -> None:
-    """A bar of no length would be invisible; a text says that there was no gap.
+    """A gap of no length has no bar, which would be invisible; a text says that there was no gap.
 
-    The member's label is shortened: the chart's help names the part that is left out.
+    The names of members are shortened on the page, and the chart's help says how.
     """
     kept = gap("group", "readers", 11.25, 11.25)
     assert availability_lane(report_input(tables={"availability": [kept]})) is None

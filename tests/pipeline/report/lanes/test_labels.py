@@ -1,4 +1,4 @@
-"""Labels of members: the prefix that they leave out."""
+"""Labels of members: the page leaves out the prefix that all names have in common."""
 
 import pytest
 
@@ -19,7 +19,7 @@ from pipeline.report.lanes.labels import common_prefix, group_prefix, prefix_not
     ],
 )
 def test_common_prefix_keeps_the_distinguishing_part(members: tuple[str, ...], prefix: str) -> None:
-    """`readers-0` is short and clear; `0` is not, nor is a name cut in its middle."""
+    """`readers-0` is short and clear; the number alone, or a part of a word, would not be."""
     assert common_prefix(members) == prefix
     labels = [name.removeprefix(prefix) for name in members]
     assert len(set(labels)) == len(members)
@@ -27,7 +27,7 @@ def test_common_prefix_keeps_the_distinguishing_part(members: tuple[str, ...], p
 
 
 def test_note_of_a_prefix_explains_it() -> None:
-    """The note exists only if a prefix is left out."""
+    """The note exists only if the labels leave a prefix out."""
     assert (
         prefix_note("consumer-orders-") == " Members are named without consumer-orders- in front."
     )
@@ -35,6 +35,6 @@ def test_note_of_a_prefix_explains_it() -> None:
 
 
 def test_group_prefix_leaves_out_the_only_group() -> None:
-    """With two groups each row has the name of its group."""
+    """With one group its name says nothing; with two, each row needs the name of its group."""
     assert group_prefix(["orders-readers", "orders-readers"]) == "orders-readers · "
     assert group_prefix(["a", "b"]) == ""

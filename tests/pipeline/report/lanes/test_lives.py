@@ -1,8 +1,9 @@
-"""The lane of lives: the incarnations in each member's place, from an operation's journal.
+"""The lane of lives: the processes in each member's place, from an operation's journal.
 
-A place is a member's position in its group, such as `m-0`. A rollout stops the process there and
-starts a successor, which is the place's next life. `parts` returns (part, life, from, to) in
-seconds of a run of 60 s. The parts:
+A place is a member's position in its group, such as `m-0`. An operation, such as a rollout (the
+deployment of a new version), stops the process in a place and starts a successor. The processes of
+a place are its lives, numbered from 1. `parts` returns (part, life, from, to), with times in
+seconds; the run lasts 60 s. The parts:
 
 - BEFORE: the former version works
 - STOPPING: the process was told to stop, and has not ended
@@ -30,7 +31,7 @@ S = 1_000_000
 
 
 def entry(fault: str, **resolved: Any) -> JournalEntry:  # noqa: ANN401 - the journal's own
-    """Return the journal's entry of an operation; `resolved` has its stops and starts."""
+    """Return the journal's entry of an operation; `resolved` holds its stops and starts."""
     return JournalEntry(
         fault_id=f"{fault}-0",
         fault=fault,
@@ -44,16 +45,17 @@ def entry(fault: str, **resolved: Any) -> JournalEntry:  # noqa: ANN401 - the jo
 
 
 def stop(place: str, at: int, down: int | None) -> dict[str, Any]:
-    """Return the journal's record of a stop that began at `at` and ended at `down` (None: never).
+    """Return the journal's record of a stop that began at `at` and ended at `down`, in seconds.
 
-    Units: seconds.
+    A `down` of None means that the process never ended.
     """
-    # `down and ...`: None stays None.
+    # `down and ...` keeps a None as None.
     return {"place": place, "stopped_at_us": at * S, "down_at_us": down and down * S}
 
 
 def start(place: str, at: int | None, ready: int | None, **more: Any) -> dict[str, Any]:  # noqa: ANN401
     """Return the journal's record of a start at `at` that was ready at `ready`, in seconds."""
+    # As in `stop`, `and` keeps a None as None.
     return {
         "place": place,
         "started_at_us": at and at * S,
@@ -63,7 +65,7 @@ def start(place: str, at: int | None, ready: int | None, **more: Any) -> dict[st
 
 
 def parts(*entries: JournalEntry, place: str) -> list[tuple[str, int, int, int]]:
-    """Return the parts of one place, in order."""
+    """Return the parts of one place, in the order of time."""
     return [
         (row["part"], row["life"], row["from_us"] // S, row["to_us"] // S)
         for row in lives_of(entries, 60 * S)
@@ -84,14 +86,17 @@ def test_replaced_member_stops_is_away_starts_and_is_ready() -> None:
 
 
 def test_successor_in_a_spare_place_begins_its_first_life_there() -> None:
-    """A rollout with a surge starts the successor in the new place m-4 before m-0 stops."""
+    """A rollout with a surge (an extra member) starts the successor in a new place, m-4.
+
+    Only then does it stop m-0.
+    """
     rollout = entry("rollout", stopped=[stop("m-0", 20, 21)], replaced=[start("m-4", 5, 8)])
     assert parts(rollout, place="m-4") == [(STARTING, 1, 5, 8), (AFTER, 1, 8, 60)]
     assert parts(rollout, place="m-0")[-1] == (AWAY, 1, 21, 60)
 
 
 def test_rolled_back_version_is_another_life() -> None:
-    """The old version that returns is life 3, after life 2 of the new version."""
+    """A rollback starts the old version again: this is life 3, after life 2 of the new version."""
     old = start("m-0", 40, 44, is_of_old_version=True)
     rollout = entry(
         "rollout",
@@ -106,13 +111,13 @@ def test_rolled_back_version_is_another_life() -> None:
 
 
 def test_member_that_never_stops_is_stopping_until_the_end() -> None:
-    """A stop without an end, and no successor: the place has nothing after `stopping`."""
+    """The stop has no end, and there is no successor: no part follows STOPPING."""
     rollout = entry("rollout", stopped=[stop("m-0", 10, None)], replaced=[])
     assert parts(rollout, place="m-0") == [(BEFORE, 1, 0, 10), (STOPPING, 1, 10, 60)]
 
 
 def test_scaling_shows_the_starts_and_stops_of_members() -> None:
-    """The journal of a scaling has only the times of its acts, so starts and stops take no time."""
+    """The journal of a scaling has one time for each start or stop, so they take no time here."""
     acts = [
         {"at_us": 5 * S, "place": "m-3", "act": "stop"},
         {"at_us": 25 * S, "place": "m-3", "act": "start"},
@@ -140,7 +145,7 @@ def test_later_rollout_continues_an_earlier_one() -> None:
 
 
 def test_bar_of_an_empty_place_names_no_life() -> None:
-    """While a place is empty, its last life has ended and its next life has not begun."""
+    """While a place is empty, no life is in it: the last has ended, the next has not begun."""
     rollout = entry("rollout", stopped=[stop("m-0", 10, 12)], replaced=[start("m-0", 17, 20)])
     labels = [labels_of(row)["l"] for row in lives_of([rollout], 60 * S)]
     assert labels == ["life 1", "life 1", "away", "life 2", "life 2"]

@@ -1,17 +1,18 @@
 """Message diagrams: exchanges as lines, failures as crosses, repeats as one bar.
 
-A chart's data are `legs` (lines of requests and answers), `waits` (bars), `stubs` (short lines of
+Each node has a horizontal line; an exchange is a request and its answer between two of them. A
+chart's data are `legs` (lines of requests and answers), `waits` (bars), `stubs` (short lines of
 messages that did not arrive), `failures` (marks) and `words` (texts). `cells` returns columns of
 such data, which have names of one letter:
 
 - `r`: node on whose line a mark is; `q`: node at the other end of a leg
 - `a`, `b`: begin and end in seconds
 - `v`: direction of a stub
-- `t`: text; `z`: zoom from which it is shown
+- `t`: text; `z`: zoom (pixels per second) from which it is shown
 - `k`: 1 for a failure
 
-`message` makes an exchange that takes 1 ms in each direction. The fault is crash-0, from 11.25 to
-36.25 s.
+`message(api, from, to, sent)` makes an exchange that takes 1 ms in each direction. The fault is
+crash-0, from 11.25 to 36.25 s.
 """
 
 import pytest
@@ -28,7 +29,7 @@ _CLIENT, _BROKER = "consumer-1", "broker-2"
 
 
 def _chart(*rows: Row, **tables: list[Row]) -> Chart:
-    """Return the diagram of crash-0 with these exchanges; `tables` are further tables."""
+    """Return the diagram of crash-0 with these exchanges; `tables` adds rows of other tables."""
     facts = run_facts(faults=(journal_entry(),))
     (chart,) = messages.lanes(report_input(facts, tables={"messages": list(rows), **tables}))
     compiled_without_warnings(chart)
@@ -36,7 +37,7 @@ def _chart(*rows: Row, **tables: list[Row]) -> Chart:
 
 
 def test_run_without_messages_has_no_diagrams() -> None:
-    """A run without message tracing has no section of them."""
+    """Without message tracing a run has no exchanges to draw."""
     run = report_input(run_facts(faults=(journal_entry(),)))
     assert messages.lanes(run) == ()
     assert message_diagrams(run) is None
@@ -55,16 +56,16 @@ def test_answered_request_has_two_lines() -> None:
 
 
 def test_parked_request_is_a_bar_on_the_server() -> None:
-    """A JoinGroup waits until all members have joined: a bar on the line of the coordinator."""
+    """The coordinator answers a JoinGroup when all members have joined: until then it has a bar."""
     parked = message("JoinGroup", _CLIENT, _BROKER, 26, answered_us=us(64), ended_us=us(64.001))
     chart = _chart(parked)
     assert cells(chart, "waits", "r", "to", "a", "b") == [(_BROKER, _BROKER, 26.001, 64.0)]
 
 
 def test_unanswered_request_waits_at_the_client_and_fails() -> None:
-    """The request's arrival is unknown, so no line to the broker is drawn.
+    """No line leads to the broker, because the request may not have arrived.
 
-    A short stub shows that it was sent; the bar shows how long the client waited.
+    A short stub shows that the request was sent; the bar shows how long the client waited.
     """
     lost = message(
         "Heartbeat",
@@ -83,14 +84,14 @@ def test_unanswered_request_waits_at_the_client_and_fails() -> None:
     assert cells(chart, "failures", "r", "a", "out") == [
         (_CLIENT, 42.0, "no answer (request timeout)")
     ]
-    # 1: the text reports a failure.
+    # 1 marks the text of a failure.
     assert ("Heartbeat no answer (request timeout)", 1) in cells(chart, "words", "t", "k")
 
 
 def test_lost_answer_is_a_short_line_at_the_server() -> None:
     """The broker answered, but the answer never arrived: a stub on the broker's line.
 
-    A whole line would have to end at 42 s, when the client gave up.
+    A whole line would have to end at 42 s, when the client gave up, as if the answer had arrived.
     """
     lost = message("Heartbeat", _CLIENT, _BROKER, 12, ended_us=us(42), outcome="TIMED_OUT")
     chart = _chart(lost)
@@ -100,7 +101,7 @@ def test_lost_answer_is_a_short_line_at_the_server() -> None:
 
 
 def test_held_answer_stays_on_its_senders_line_until_it_arrives() -> None:
-    """A slanted line over a minute would suggest that the answer travelled all the time."""
+    """A slanted line over a minute would look as if the answer had travelled for a minute."""
     chart = _chart(message("Heartbeat", _CLIENT, _BROKER, 12, ended_us=us(72)))
     assert cells(chart, "waits", "leg", "r", "a", "b") == [
         ("held on its way", _BROKER, 12.001, 72.0)
@@ -110,13 +111,13 @@ def test_held_answer_stays_on_its_senders_line_until_it_arrives() -> None:
 
 
 def test_error_of_the_normal_protocol_is_no_failure() -> None:
-    """Every member is first answered MEMBER_ID_REQUIRED: a red cross would suggest a fault."""
+    """Every new member is first answered MEMBER_ID_REQUIRED; a red cross would be wrong there."""
     chart = _chart(
         message("JoinGroup", _CLIENT, _BROKER, 12, outcome="MEMBER_ID_REQUIRED"),
         message("Heartbeat", _CLIENT, _BROKER, 20, outcome="REBALANCE_IN_PROGRESS"),
         message("OffsetCommit", _CLIENT, _BROKER, 30, outcome="NOT_COORDINATOR"),
     )
-    # A red cross (1) is for the last answer alone: it ends the use of this coordinator.
+    # A red cross (1) is only for the last answer, after which the client leaves this coordinator.
     assert cells(chart, "failures", "out", "k") == [
         ("MEMBER_ID_REQUIRED", 0),
         ("REBALANCE_IN_PROGRESS", 0),
@@ -126,18 +127,19 @@ def test_error_of_the_normal_protocol_is_no_failure() -> None:
 
 
 def test_removed_member_is_labelled_before_later_answers() -> None:
-    """UNKNOWN_MEMBER_ID ends an ownership: the following MEMBER_ID_REQUIRED must not hide it."""
+    """UNKNOWN_MEMBER_ID ends the member's ownership; the next answer's label must not hide it."""
     chart = _chart(
         message("Heartbeat", _CLIENT, _BROKER, 12, outcome="UNKNOWN_MEMBER_ID"),
         message("JoinGroup", _CLIENT, _BROKER, 12.01, outcome="MEMBER_ID_REQUIRED"),
     )
+    # Only one of the two texts has room at the first zoom (0).
     assert [text for text, zoom in cells(chart, "words", "t", "z") if zoom == 0] == [
         "Heartbeat UNKNOWN_MEMBER_ID"
     ]
 
 
 def test_fetch_from_a_controller_is_named_by_its_log() -> None:
-    """Brokers read metadata with Fetch, which without the log's name looks like a read of data."""
+    """Brokers read the cluster's metadata with Fetch, the request that also reads data."""
     chart = _chart(message("Fetch", "broker-0", "controller-100", 11))
     assert ("Fetch (__cluster_metadata)",) in cells(chart, "words", "t")
     assert chart.table is not None
@@ -145,7 +147,7 @@ def test_fetch_from_a_controller_is_named_by_its_log() -> None:
 
 
 def test_repeated_exchanges_are_one_bar_below_the_line() -> None:
-    """48 answers that name a dead coordinator are one bar; simultaneous bars have a row each."""
+    """48 answers that name a dead coordinator are one bar; bars of the same time are stacked."""
     stale = message(
         "FindCoordinator",
         _CLIENT,
@@ -165,6 +167,7 @@ def test_repeated_exchanges_are_one_bar_below_the_line() -> None:
         last_ended_us=us(18),
     )
     chart = _chart(stale, failed)
+    # `l` is the label, `y` the row of the bar below the node's line.
     assert cells(chart, "repeats", "r", "a", "b", "l", "y") == [
         (_CLIENT, 11.3, 18.9, "FindCoordinator ×48 names broker-2", 0),
         (_CLIENT, 12.0, 18.0, "OffsetCommit ×9 disconnected", 1),
@@ -172,7 +175,7 @@ def test_repeated_exchanges_are_one_bar_below_the_line() -> None:
 
 
 def test_diagram_shows_the_election_and_the_load_of_the_coordinator() -> None:
-    """The election and the load explain why the answers of brokers change."""
+    """The election and the load explain why the brokers answer differently from then on."""
     heartbeat = message("BrokerHeartbeat", "broker-0", "controller-100", 11)
     chart = _chart(heartbeat, broker_phases=[load("broker-0", 1, 19.075, 19.08)])
     # The first text is that of the heartbeat.
@@ -194,7 +197,7 @@ def _lost(consumer: str, at_s: float) -> Row:
 
 
 def test_diagram_links_to_the_important_times_of_its_fault() -> None:
-    """A whole run is too long to read, so the text links to the times at which to begin."""
+    """A whole run is too long to read, so the chart's text links to its important times."""
     heartbeat = message("Heartbeat", _CLIENT, _BROKER, 11)
     chart = _chart(
         heartbeat,
@@ -215,7 +218,7 @@ def test_diagram_links_to_the_important_times_of_its_fault() -> None:
 
 @pytest.mark.slow
 def test_diagram_of_few_members_labels_each_loss_of_the_coordinator_at_once() -> None:
-    """Labels of twenty members would cover the whole run: they appear at a nearer zoom."""
+    """Labels of twenty members would cover the whole run, so they appear only at a nearer zoom."""
     for number, is_shown_at_once in ((2, True), (20, False)):
         names = [f"consumer-{index}" for index in range(number)]
         chart = _chart(
@@ -233,7 +236,7 @@ def test_diagram_of_few_members_labels_each_loss_of_the_coordinator_at_once() ->
 
 @pytest.mark.slow
 def test_diagrams_of_many_faults_are_bounded_with_a_note() -> None:
-    """Each diagram costs time and space: of many faults the first have one."""
+    """Each diagram costs time and space, so of many faults only the first ones have a diagram."""
     faults = tuple(
         journal_entry(fault_id=f"crash-{index}", fired_at_us=us(10 + index)) for index in range(12)
     )
@@ -247,7 +250,7 @@ def test_diagrams_of_many_faults_are_bounded_with_a_note() -> None:
 
 
 def test_nodes_are_servers_first_and_bounded() -> None:
-    """The members with the most messages have a line; a note counts the others."""
+    """Servers and the members with the most messages have a line; a note counts the others."""
     rows = [message("Heartbeat", f"consumer-{index}", _BROKER, 11) for index in range(1_000)]
     rows.append(message("Fetch", "broker-10", "controller-100", 11))
     rows += [message("JoinGroup", "consumer-777", _BROKER, 12 + at) for at in range(3)]
@@ -262,6 +265,7 @@ def test_nodes_are_servers_first_and_bounded() -> None:
 
 def test_texts_that_would_overlap_appear_at_different_zooms() -> None:
     """The more important of two close texts is shown first, the other at a nearer zoom."""
+    # The number of a word is its importance: 1 is the most important.
     words = place_words(
         [
             Word("a", us(10), "a word", 2),
@@ -274,7 +278,7 @@ def test_texts_that_would_overlap_appear_at_different_zooms() -> None:
     assert zooms["an error"] == 0
     assert zooms["another line"] == 0, "a text on another line overlaps nothing"
     assert float(zooms["a word"] or 0) > 100, "pixels a second"
-    # `y` is the zoom from which a text may also extend to the left of its moment.
+    # `y` is the zoom from which the text may also extend to the left of its time.
     leftward = {word["t"]: float(word["y"] or 0) for word in words}
     assert leftward["a word"] > float(zooms["a word"] or 0)
     assert "the same moment" not in zooms, "no zoom separates two texts of one moment"
@@ -286,7 +290,7 @@ def test_timeline_of_an_empty_run_is_none() -> None:
 
 
 def test_timeline_has_its_lanes_in_order() -> None:
-    """The lane of faults, the causes, is above the lanes of their effects."""
+    """Faults are causes, so their lane is above the lanes of their effects."""
     section = timeline(report_input(run_facts(faults=(journal_entry(),))))
     assert section is not None
     assert [part.id for part in section.parts if isinstance(part, Chart)] == ["lane-faults"]

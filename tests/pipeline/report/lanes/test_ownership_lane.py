@@ -5,13 +5,14 @@ The lane is a chart of all partitions; its detail is a chart of the rows that th
 
 - `r`: row; `a`, `b`: begin and end in seconds
 - `m`: member; `w`, `e`: coordinator and its leader epoch; `c`: fill (colour or pattern)
-- `h`: range of partitions that a reader picks
+- `h`: number of a range of partitions that a reader can pick
 - `t`: 1 for remarkable rows, which are shown first
 - `q`: number of the row among the rows of its member
 
 Runs last 60 s if no event is later. `owned(partition, member, begin, end)` is an interval of
-ownership assigned by broker-2 in generation 1 and leader epoch 0; an end of None means that the run
-ended first.
+ownership. An end of None means that the run ended first. By default broker-2 assigned the partition
+in generation 1 (the number of the group's rebalance) and leader epoch 0 (the number of the
+coordinator's leadership).
 """
 
 from pipeline.report.charts.chart import Chart
@@ -24,7 +25,7 @@ from tests.support.vega import Datum, cells, compiled_without_warnings, rows
 
 
 def _many(partitions: int) -> list[Datum]:
-    """Return intervals of many partitions: each has an owner, then none, then the same owner."""
+    """Return two intervals for each partition: it has an owner, then none, then the same owner."""
     intervals = []
     for index in range(partitions):
         name, member = f"orders-{index}", f"consumer-{index % 20}"
@@ -51,7 +52,7 @@ def test_ownership_lane_without_owners_is_none() -> None:
 
 
 def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
-    """The lane shows owners, times and assigning coordinators of partition 0."""
+    """The lane shows the two owners of orders-0, their times and their coordinators."""
     newer = {"generation": 2, "coordinator": "broker-0", "leader_epoch": 1}
     run = report_input(
         tables={
@@ -78,7 +79,7 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
     assert six["c"] != zero["c"], "another generation, another fill"
     assert one["c"] == zero["c"]
 
-    # The bar of the overlap.
+    # The bar of the overlap. Here `w` has the owners, `e` their generations and coordinators.
     ((row, a, b, who, how, text),) = cells(chart, "twice", "r", "a", "b", "w", "e", "l")
     assert (row, a, b) == (six["r"], 64.08, 93.2)
     assert who == "consumer-0 and consumer-6"
@@ -100,7 +101,7 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
 
 
 def test_ownership_table_is_in_the_order_of_partition_numbers() -> None:
-    """Overlaps of one rebalance begin nearly at once; by time the order here would be 10, 2, 1."""
+    """Overlaps of one rebalance begin nearly together, so their order by time means nothing."""
     names = ["orders-10", "orders-2", "orders-1"]
     overlaps = [
         ownership_overlap(name, "consumer-0", "consumer-6", 64 + at / 1_000, 93)
@@ -120,7 +121,10 @@ def test_ownership_table_is_in_the_order_of_partition_numbers() -> None:
 
 
 def test_ownership_lane_of_many_partitions_counts_those_with_one_owner_none_and_two() -> None:
-    """A hundred partitions are three numbers over time; their sum is the number ever owned."""
+    """A hundred partitions are shown as three numbers over time.
+
+    The sum of the three is the number of partitions that ever had an owner.
+    """
     intervals = [*_many(100), owned("orders-3", "consumer-99", 10, 15)]
     chart, _ = _lane_and_rows({"ownership": intervals})
     counts_at: dict[float, dict[str, int]] = {}
@@ -137,20 +141,20 @@ def test_ownership_lane_of_many_partitions_counts_those_with_one_owner_none_and_
 
 
 def test_ownership_rows_of_many_partitions_show_the_remarkable_first() -> None:
-    """The first rows have the partition with two owners, not the first fifty by name."""
+    """The first rows show the partition with two owners, not the first fifty partitions by name."""
     overlap = ownership_overlap("orders-999", "consumer-19", "consumer-99", 10, 15)
     intervals = [*_many(1_000), owned("orders-999", "consumer-99", 10, 15)]
     _, detail = _lane_and_rows({"ownership": intervals, "ownership_overlaps": [overlap]})
     assert detail.picks[0].options[0].startswith("0: two owners")
     top = [owner for owner in rows(detail, "owners") if owner["t"]]
     assert any(str(owner["r"]).startswith("orders-999") for owner in top)
-    # The partition with two owners has two rows, so there is one row more than partitions.
+    # The partition with two owners takes two rows, so there can be one row more than partitions.
     assert len({owner["r"] for owner in top}) <= ownership.ROWS_AT_ONCE + 1
     assert [overlap["t"] for overlap in rows(detail, "twice")] == [1]
 
 
 def test_ownership_rows_of_every_selection_are_few() -> None:
-    """Any selection, a range or a member, fits a screen or two and zooms without delay."""
+    """Whatever a reader selects, a range or a member, must fit a screen or two."""
     intervals = [owned(f"orders-{index}", "consumer-0", 6, None) for index in range(1_000)]
     _, detail = _lane_and_rows({"ownership": intervals})
     partitions, members = detail.picks
@@ -168,6 +172,6 @@ def test_ownership_rows_of_every_selection_are_few() -> None:
 
 
 def test_ownership_in_the_page_is_bounded() -> None:
-    """The file stays small, whatever the size of the run."""
+    """The page must stay small, whatever the size of the run."""
     _, detail = _lane_and_rows({"ownership": _many(6_000)})
     assert len(detail.data["owners"]) <= ownership.MAX_PICKED

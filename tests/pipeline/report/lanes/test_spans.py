@@ -1,7 +1,8 @@
 """Intervals as rows and as steps: the geometry of every lane.
 
-A lane is a chart of intervals over time. `slots` gives each interval a row. Steps are times, and
-for each time the counts that hold from then on.
+A lane is a chart of intervals over time. `slots` gives each interval the number of a row, so that
+intervals of one row do not overlap. `Steps` hold times, and for each time the counts that hold from
+then on: a line that rises and falls in steps.
 """
 
 import random
@@ -18,7 +19,7 @@ from pipeline.report.lanes.spans import (
 
 
 def test_slots_of_touching_intervals_share_a_row() -> None:
-    """Two intervals of which one ends when the other begins must not look like an overlap."""
+    """An interval may end where the next begins; this must not look like an overlap."""
     assert slots([(10, 20), (0, 10), (20, 30)]) == [0, 0, 0]
 
 
@@ -45,19 +46,21 @@ def test_slots_of_overlapping_intervals_never_share_a_row() -> None:
 
 
 def test_free_time_is_what_the_intervals_leave() -> None:
-    """`free` returns the parts of a range that no interval covers: the time without a coordinator.
+    """`free` returns the parts of a range that no interval covers.
 
-    An interval outside of the range has no effect.
+    A lane shows these parts, for example, as the time without a coordinator. An interval outside of
+    the range has no effect.
     """
+    # The last two arguments are the range.
     assert free([(10, 20), (15, 30), (40, 50)], 0, 60) == [(0, 10), (30, 40), (50, 60)]
     assert free([(0, 60)], 0, 60) == []
     assert free([(70, 80)], 0, 60) == [(0, 60)]
 
 
 def test_concurrent_counts_the_intervals_at_each_time() -> None:
-    """Each time has the number of intervals from then on; the part of 20 to 99 after 60 is cut off.
+    """Each time in the result has the number of intervals from then on.
 
-    From 20 to 30 all three intervals run.
+    All three intervals hold from 20 to 30. The last one, which ends at 99, is cut off at 60.
     """
     steps = concurrent([(10, 30), (20, 30), (20, 99)], from_us=0, to_us=60)
     assert steps == Steps((0, 10, 20, 30, 60), ((0,), (1,), (3,), (1,), (0,)))
@@ -66,7 +69,7 @@ def test_concurrent_counts_the_intervals_at_each_time() -> None:
 def test_joined_steps_have_every_count_at_every_change() -> None:
     """A chart of stacked areas needs all counts at each time at which one of them changes.
 
-    The count of `one` at 0 holds until its next change at 10, so it also holds at 5.
+    The first count of `one` (1) holds from 0 until 10, so the joined steps repeat it at 5.
     """
     one = Steps((0, 10), ((1,), (2,)))
     other = Steps((0, 5, 20), ((7,), (8,), (9,)))
@@ -74,7 +77,7 @@ def test_joined_steps_have_every_count_at_every_change() -> None:
 
 
 def test_thinned_steps_keep_the_highest_and_lowest_peak() -> None:
-    """A moment in which all members were without service must be visible, however short it was."""
+    """A reader must see a moment in which all members were without service, however short."""
     rng = random.Random(2)
     counts = [rng.randrange(100) for _ in range(20_000)]
     counts[12_345] = 1_000
@@ -82,6 +85,7 @@ def test_thinned_steps_keep_the_highest_and_lowest_peak() -> None:
     steps = Steps(tuple(range(20_000)), tuple((count,) for count in counts))
 
     few = thinned(steps, 400)
+    # Both peaks, the first and the last step remain, in the order of time.
     assert len(few.times_us) <= 400
     assert (1_000,) in few.counts
     assert (-1,) in few.counts
@@ -90,12 +94,12 @@ def test_thinned_steps_keep_the_highest_and_lowest_peak() -> None:
 
 
 def test_few_steps_are_not_thinned() -> None:
-    """Steps that can be drawn are unchanged."""
+    """Few enough steps to draw are returned unchanged."""
     steps = Steps((0, 1, 2), ((1,), (2,), (3,)))
     assert thinned(steps, 3) is steps
 
 
 def test_longest_first_of_many_rows_omits_the_shortest() -> None:
-    """Bars too short to see are omitted first."""
+    """The shortest bars are the first to be omitted, because a reader hardly sees them."""
     rows = [{"length_us": length} for length in (5, 1, 9, 7)]
     assert [row["length_us"] for row in longest_first(rows, 2)] == [9, 7]

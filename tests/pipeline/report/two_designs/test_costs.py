@@ -1,15 +1,18 @@
 """The cost of one change (a join, a death) for a group: by the tables, and by a formula.
 
-`old` is the group on ZooKeeper, `new` the one with a coordinator (`builders.two_designs`). By
-default each has two members; a third joins at JOIN_US, and one partition of each group then changes
-its owner. `two_design_tables` has the requests and times that the figures here count. In the
-formulas C is the number of members, T of topics, B of brokers, P of partitions.
+Two designs are compared. `old` is a group whose members agree through ZooKeeper, `new` one with a
+coordinator (see `builders.two_designs`). By default each has two members; a third joins at JOIN_US,
+after which one partition of each group changes its owner. The rows of `two_design_tables` have the
+requests and times that the figures here count.
 
 - Side: one group of one run.
-- Attempt: a member on ZooKeeper tries once to own its share of the partitions. It reads a view (the
-  members that it sees), computes a plan, and claims the partitions of the plan.
+- View: the members of the group that a ZooKeeper member sees.
+- Attempt: a ZooKeeper member tries once to own its share of the partitions. It reads a view,
+  computes a plan, and claims the partitions of the plan.
 - Conflict: a claim that fails because the partition still has another owner.
 - A member whose attempts fail too often gives up.
+
+In the formulas C is the number of members, T of topics, B of brokers, P of partitions.
 """
 
 import re
@@ -41,15 +44,16 @@ MEASUREMENT = Path(__file__).parents[4] / "docs" / "kafka" / "MEASURED_ZOOKEEPER
 
 
 def both_costs(**tables: list[dict[str, object]]) -> tuple[Cost, Cost]:
-    """Return the cost of the first change for `old`, and for `new`."""
+    """Return the cost of the first change (the join) for `old`, and for `new`."""
     old, new = sides_of([(two_design_facts(), two_design_tables(**tables))], ["a"])
     return costs_of(old)[0], costs_of(new)[0]
 
 
 def test_requests_and_notifications_of_a_change_are_those_of_its_window() -> None:
-    """Requests of the join count; session pings, heartbeats, commits and earlier requests do not.
+    """Only requests that the join caused count; the window lasts from it to the next change.
 
-    A count is None where the design has no such thing: `old` sends a coordinator no requests.
+    Session pings, heartbeats, commits and earlier requests do not count. A count is None where the
+    design has no such thing: `old` sends a coordinator no requests.
     """
     old, new = both_costs()
 
@@ -65,9 +69,10 @@ def test_requests_and_notifications_of_a_change_are_those_of_its_window() -> Non
 
 
 def test_request_in_the_tenth_of_a_second_of_the_change_counts() -> None:
-    """The table counts requests by tenths of a second, and a newcomer sends requests at once.
+    """The table counts requests by tenths of a second, and a newcomer sends requests immediately.
 
-    The join is at 40 ms after a full tenth: the row that begins 40 ms before it counts as well.
+    Here the join comes 40 ms after a full tenth. The row of that tenth begins before the join, but
+    it counts as well.
     """
     facts = two_design_facts()
     facts.manifest.config["groups"]["old"]["late_members"] = [{"at": "5040ms", "members": 1}]
@@ -79,8 +84,8 @@ def test_request_in_the_tenth_of_a_second_of_the_change_counts() -> None:
 def test_time_without_an_owner_counts_until_the_group_is_stable() -> None:
     """The time without an owner is a sum over partitions; here one partition changes its owner.
 
-    In `old` the partition is released 10 ms after the join and has no owner when the group has
-    settled, 120 ms after the join: 110 ms.
+    In `old` a member releases the partition 10 ms after the join. The group settles (has its last
+    successful attempt) 120 ms after the join, and the partition has had no owner for 110 ms.
     """
     old, new = both_costs()
 
@@ -88,14 +93,14 @@ def test_time_without_an_owner_counts_until_the_group_is_stable() -> None:
     assert old.unowned_us == old.longest_unowned_us == 120_000 - 10_000
     assert new.settled_us == S + 2_000
     assert new.unowned_us == 2_000
-    # `given_up`: partitions that a member released.
+    # `given_up` counts partitions that a member released.
     assert (old.given_up, new.given_up) == (1, 1)
 
 
 def test_attempts_that_fail_are_counted_with_their_conflicts_and_views() -> None:
-    """Two attempts fail; the third, without a plan, has neither succeeded nor failed.
+    """Two attempts fail; the third, without a plan and an outcome, does neither.
 
-    The attempts that have computed a plan saw two different views of the group.
+    The two attempts with a plan saw different views of the group.
     """
     attempts = [
         attempt(0, JOIN_US, (0, 1), outcome="conflict", conflicts=4),
@@ -110,23 +115,25 @@ def test_attempts_that_fail_are_counted_with_their_conflicts_and_views() -> None
 
 
 def test_change_without_a_later_attempt_never_settles() -> None:
-    """Without an attempt after the join, the time without an owner counts until the next change."""
+    """No attempt follows the join, so the time without an owner counts until the next change."""
     tables = {"zookeeper_attempts": [], "faults": [crash_of("consumer-old-1", JOIN_US + S)]}
     old, _ = both_costs(**tables)
 
     assert old.settled_us is None
-    # The partition has no owner from 10 to 210 ms after the join: all of it is before the crash,
-    # which is the next change.
+    # The partition has no owner from 10 to 210 ms after the join. All of it counts, because the
+    # next
+    # change is the crash, 1 s after the join.
     assert old.unowned_us == 200_000
 
 
 @pytest.mark.parametrize(("kind", "section"), [("join", "1"), ("death", "2")])
 def test_measured_points_equal_the_figures_of_the_docs(kind: str, section: str) -> None:
-    """Points of the chart are the medians of docs/kafka/MEASURED_ZOOKEEPER.md.
+    """The points of the chart are the medians in docs/kafka/MEASURED_ZOOKEEPER.md.
 
-    The coordinator's requests are the sum of the columns that belong to a change; commits and
-    heartbeats have columns of their own and are left out.
+    A change costs the coordinator the sum of four columns; commits and heartbeats, which have
+    columns of their own, do not belong to a change.
     """
+    # The page's section of this kind has one table for `old`, and after "New:" one for `new`.
     text = MEASUREMENT.read_text(encoding="utf-8").split(f"\n## {section}. ")[1].split("\n## ")[0]
     old, new = text.split("\nNew:\n")
     points = MEASURED["join" if kind == "join" else "death"]
@@ -145,6 +152,7 @@ def _rows(text: str) -> list[dict[str, int]]:
     lines = [line for line in text.splitlines() if line.startswith("|")]
     headings = [cell.strip() for cell in lines[0].strip("|").split("|")]
     found = []
+    # The first two lines of a table are its headings and a rule.
     for line in lines[2:]:
         numbers = [re.match(r"\s*(\d+)", cell) for cell in line.strip("|").split("|")]
         row = zip(headings, numbers, strict=True)
@@ -156,11 +164,11 @@ def _rows(text: str) -> list[dict[str, int]]:
 def test_formula_of_a_join_equals_the_measurement_without_a_conflict(
     members: int, reads: int
 ) -> None:
-    """C(C + T + 3B + 9) + P + 1 + T, here for 8 members: 8 * (8 + 1 + 3 + 9) + 64 + 1 + 1 = 234."""
+    """Reads: C(C + T + 3B + 9) + P + 1 + T; for 8 members, 8 * (8 + 1 + 3 + 9) + 64 + 1 + 1."""
     assert reads_of_join(members, topics=1, brokers=1, partitions=64) == reads
 
 
 @pytest.mark.parametrize(("members", "reads"), [(2, 78), (4, 112), (8, 204), (32, 1428)])
 def test_formula_of_a_death_equals_the_measurement(members: int, reads: int) -> None:
-    """The C - 1 living members make one attempt each, for 8: 7 * (7 + 1 + 3 + 9) + 64 = 204."""
+    """Each of the C - 1 living members makes one attempt; for 8: 7 * (7 + 1 + 3 + 9) + 64 = 204."""
     assert reads_of_death(members, topics=1, brokers=1, partitions=64) == reads

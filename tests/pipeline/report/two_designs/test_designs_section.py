@@ -1,10 +1,11 @@
 """Report sections about the two designs: a group on ZooKeeper beside one with a coordinator.
 
-The builders make a run with the groups `old` (on ZooKeeper) and `new`, each of two members, which a
-third one joins; in that join, `old` sends 54 reads and 18 writes to ZooKeeper, `new` 9 requests to
-its coordinator. An attempt is one try of a ZooKeeper member to own its share: it reads a view (the
-members it sees) and computes a plan, or gives up. A change is a moment at which the members of a
-group change. What a partition felt is how long it had no owner, no processing, or two owners.
+The builders make a run with the groups `old` (on ZooKeeper) and `new`. Each has two members, and a
+third one joins. In that join, `old` sends 54 reads and 18 writes to ZooKeeper, and `new` sends 9
+requests to its coordinator. A change is a moment at which the members of a group change. An attempt
+is one try of a ZooKeeper member to own its share of the partitions: it reads a view (the members
+that it sees) and computes a plan, or gives up. What a partition felt is how long it had no owner,
+no processing, or two owners.
 """
 
 from pathlib import Path
@@ -24,7 +25,7 @@ from tests.support.builders.two_designs import (
 
 
 def sections(**tables: list[dict[str, object]]) -> dict[str, Section]:
-    """Return the sections of one run with the title "a", by their ids."""
+    """Return the sections of one run, which has the title "a", by their ids."""
     built = two_designs_sections([(two_design_facts(), two_design_tables(**tables))], ["a"])
     return {section.id: section for section in built}
 
@@ -35,7 +36,7 @@ def charts_of(section: Section) -> dict[str, Chart]:
 
 
 def test_chart_of_what_partitions_felt_precedes_tables_of_changed_and_of_alike_figures() -> None:
-    """Figures that differ by a factor of two or more between the designs count as changed.
+    """A figure counts as changed if the two designs differ in it by a factor of two or more.
 
     A row of a table has the figure's name, its value in `old` and in `new`, and the factor.
     """
@@ -58,7 +59,7 @@ def test_chart_of_what_partitions_felt_precedes_tables_of_changed_and_of_alike_f
 
 
 def test_figure_that_is_zero_in_both_designs_is_omitted() -> None:
-    """A row `0 | 0` would compare nothing; a zero beside a number is a change.
+    """A row `0 | 0` would compare nothing, but a zero beside another number is a change.
 
     The tables have no refused commit, so no row is about refused commits.
     """
@@ -80,14 +81,15 @@ def test_figures_are_of_the_largest_size_that_both_designs_have() -> None:
     ]
     designs = two_designs_sections(runs, [f"run-{old}" for old, _ in sizes])[0]
     captions = [part.caption for part in designs.parts if isinstance(part, TextTable)]
-    # 3 members are a size of both designs, and 5 are; 9 and 7 are not.
+    # Both designs have a group of 3 and one of 5 members, but 9 and 7 have no counterpart.
     assert captions[0] == "What the coordinator changed, in a group of 5"
 
 
 def test_growth_chart_shows_counts_of_this_run_and_curves_of_the_formula() -> None:
-    """The chart has the counts of a join over the group's size.
+    """The chart shows the number of requests of a join over the group's size.
 
-    The mark "here" is a count of this run; a law is the curve of the formula for the reads.
+    Data with the mark "here" are counts of this run. A law is the curve that the formula gives for
+    the reads.
     """
     growth = charts_of(sections()["design-costs"])["designs-growth"]
     rows = growth.data["growth"]
@@ -100,16 +102,16 @@ def test_growth_chart_shows_counts_of_this_run_and_curves_of_the_formula() -> No
         ("coordinator requests", 3, 9),
     }
     laws = {row["text"] for row in rows if row["mark"] == "law name"}
-    # One curve is for the cluster on which Kafka 1.1.1 was measured, one for this run's cluster.
+    # One curve is for the cluster on which Kafka 1.1.1 was measured, the other for this run's.
     assert laws == {"law: 1 broker, 64 partitions", "law: 1 broker, 6 partitions"}
     assert growth.picks[0].options == ("one member joins",)
 
 
 def test_costs_of_one_change_are_one_block_if_both_groups_have_one_size() -> None:
-    """The table of costs has a row per group and change, here a join.
+    """The table of costs has a row for each group and change, here the join.
 
-    A phone shows the two rows of a block beside each other. Rows of groups of different sizes
-    cannot be compared, so each is a block of its own.
+    A phone shows the two rows of a block beside each other. Groups of different sizes cannot be
+    compared, so each of their rows is a block of its own.
     """
     runs = [
         (two_design_facts(run=f"run-{old}", old=old, new=new), two_design_tables())
@@ -126,7 +128,7 @@ def test_costs_of_one_change_are_one_block_if_both_groups_have_one_size() -> Non
 
 
 def test_lanes_show_each_view_and_the_members_that_gave_up() -> None:
-    """A disc is a plan that was computed: its number counts the members in the view of the plan.
+    """A disc is a computed plan; the number in it counts the members in the view of the plan.
 
     Discs with the same view have the same colour.
     """
@@ -153,9 +155,10 @@ def test_lanes_show_each_view_and_the_members_that_gave_up() -> None:
 
 
 def test_large_group_shows_members_with_trouble_first() -> None:
-    """24 of 40 members have a lane: those with a conflict or failure, then the first by number.
+    """24 of 40 members have a lane: first those with a conflict or failure, then others by number.
 
-    Lanes are drawn in the order of the members' numbers, so old-39, which had a conflict, is last.
+    The lanes are drawn in the order of the members' numbers, so that old-39, which had a conflict,
+    is the last lane.
     """
     attempts = [attempt(member, JOIN_US, range(40)) for member in range(40)]
     attempts[39] = attempt(39, JOIN_US, range(40), outcome="conflict", conflicts=1)
@@ -169,7 +172,7 @@ def test_large_group_shows_members_with_trouble_first() -> None:
 
 
 def test_report_of_one_run_has_all_charts_of_the_designs_in_one_section() -> None:
-    """The page that compares runs has three sections for these charts.
+    """The page that compares runs has three sections for these charts, this report has one.
 
     The report of a run without a group on ZooKeeper has no such section.
     """
@@ -185,9 +188,9 @@ def test_report_of_one_run_has_all_charts_of_the_designs_in_one_section() -> Non
 
 
 def test_tables_of_a_run_without_a_group_on_zookeeper_are_not_read() -> None:
-    """The run may not have been analysed, so that it has no tables.
+    """A run may have no tables, because it was not analysed.
 
-    Here the directory of the tables does not exist: reading a table would fail the test.
+    Here the directory of the tables does not exist, so that reading a table would fail the test.
     """
     facts = run_facts(config={"groups": {"readers": {"members": 1}}})
     assert two_designs_sections([(facts, RunTables(Path("nowhere")))], ["a"]) == []

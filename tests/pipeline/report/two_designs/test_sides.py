@@ -1,8 +1,9 @@
 """Sides: the compared groups of runs, one per design, and the changes in each of them.
 
-A side is one group of one run; a change is a join, a death or another fault. By default the groups
-`old` (on ZooKeeper) and `new` have two members each, a third joins both at JOIN_US, and `crash_of`
-kills a member at DEATH_US; the run ends at END_US.
+The two designs are a group on ZooKeeper (`old`) and a group with a coordinator (`new`). A side is
+one group of one run. A change is a join, a death or another fault. By default both groups have two
+members, and a third joins both at JOIN_US. `crash_of` kills a member, by default at DEATH_US. The
+run ends at END_US.
 """
 
 import pytest
@@ -21,17 +22,17 @@ from tests.support.builders.two_designs import (
 
 
 def test_runs_without_a_group_on_zookeeper_have_no_sides() -> None:
-    """Without sides, a comparison of the designs reads no table."""
+    """Without a group on ZooKeeper there is nothing to compare, and no table is read."""
     facts = run_facts(config={"groups": {"readers": {"members": 3, "topics": ["t"]}}})
 
     assert sides_of([(facts, two_design_tables())], ["a"]) == ()
 
 
 def test_sides_are_named_by_group_then_by_size_then_by_run() -> None:
-    """A side's title has only what distinguishes it from the other titles: group, size, run."""
+    """A title has the group's name, and the size or the run only if the name is not enough."""
     run = (two_design_facts(), two_design_tables())
     larger = two_design_facts()
-    # With the late member the groups have ten.
+    # With the late member each of these groups has ten.
     larger.manifest.config["groups"]["old"]["members"] = 9
     larger.manifest.config["groups"]["new"]["members"] = 9
 
@@ -44,7 +45,7 @@ def test_sides_are_named_by_group_then_by_size_then_by_run() -> None:
 
 
 def test_changes_are_joins_and_faults_that_hit_the_groups_members_or_a_broker() -> None:
-    """A change lasts until the next one begins; a member that dies counts in its own death.
+    """A change lasts until the next one begins; a member that dies still counts in its death.
 
     The crash of broker-0 is a change of both groups, the crash of a member only of its own group.
     """
@@ -79,7 +80,7 @@ def test_changes_are_joins_and_faults_that_hit_the_groups_members_or_a_broker() 
 def test_late_members_join_at_their_time_after_the_steady_state(
     duration: str, expected_us: int
 ) -> None:
-    """The steady state begins at 10 s; two members that join at once are the change `other`."""
+    """The steady state begins at 10 s; a join of two members is a change of the kind `other`."""
     facts = two_design_facts()
     facts.manifest.config["groups"]["old"]["late_members"] = [{"at": duration, "members": 2}]
     side, _ = sides_of([(facts, two_design_tables())], ["a"])
