@@ -1,4 +1,4 @@
-"""Shared fixtures of the acceptance tests."""
+"""Fixtures that all acceptance tests share."""
 
 from pathlib import Path
 
@@ -9,5 +9,5 @@ from tests.support.harness.command_line import CommandLine
 
 @pytest.fixture
 def command_line(tmp_path: Path) -> CommandLine:
-    """Return `python -m coordlab` in an empty folder."""
+    """Return a runner of `python -m coordlab` whose working folder is empty."""
     return CommandLine(tmp_path)

@@ -1,7 +1,9 @@
-"""Commands whose output has no reader any more: a closed pipe, a closed terminal, a full device.
+"""Commands whose output nobody can read any more: a closed pipe, a closed terminal, a full device.
 
 `command_line.started(...)` runs `python -m coordlab` in a process of its own, with `tmp_path` as
-its working folder. A run prints the stages "starting", "steady", "faults" and "stopping".
+its working folder. A run prints its stages: "starting", "steady", "faults" and "stopping". SIGPIPE
+is the signal to a program that writes to a closed pipe, SIGHUP the one to a program whose terminal
+closes.
 """
 
 import json
@@ -20,19 +22,20 @@ from tests.support.harness.terminal import TerminalCommand
 pytestmark = pytest.mark.slow
 
 EXIT_OUTPUT_CLOSED = 141
-"""128 + 13: the exit code that shells give a program ended by SIGPIPE."""
+"""The exit code that shells give a program that SIGPIPE ended: 128 + 13, the signal's number."""
 SMALL = (
     *("run", "coordinator_crash", "--no-analyze"),
     *("--var", "groups.orders-readers.members=3"),
     *("--var", "topics.orders.partitions=3"),
 )
 VIRTUAL = (*SMALL, "--runtime", "virtual")
+"""A small experiment that runs in simulated time."""
 WHOLE = ("run", "coordinator_crash", "--no-analyze", "--runtime", "virtual")
-"""An experiment that takes seconds, so that a signal arrives before its end."""
+"""The whole experiment, which takes seconds, so that a signal arrives before its end."""
 
 
 def run_until(command: "subprocess.Popen[str]", word: str) -> tuple[int, str]:
-    """Read a command's output up to `word`, close the pipe, and return exit code and errors."""
+    """Read a command's output up to `word`, close the pipe, and return the exit code and errors."""
     assert command.stdout is not None
     assert command.stderr is not None
     while word not in (line := command.stdout.readline()):
@@ -43,20 +46,20 @@ def run_until(command: "subprocess.Popen[str]", word: str) -> tuple[int, str]:
 
 
 def check_healed_and_stopped(past: PastRun) -> None:
-    """Check that the run is recorded as interrupted, and that all its faults were healed."""
+    """Check that the run is recorded as interrupted, and that no fault is still in force."""
     assert past.manifest.status is RunStatus.INTERRUPTED
     results = past.results()
     assert results is not None
     assert (results.outcome, results.verdict) == (RunOutcome.INTERRUPTED, Verdict.UNKNOWN)
-    assert results.exit_code == EXIT_INTERRUPTED  # the run's own; the command ends with 141
+    assert results.exit_code == EXIT_INTERRUPTED  # of the run; the command itself ends with 141
     assert [entry.fault_id for entry in past.journal() if entry.in_force] == []
     assert "stage stopping" in (past.path / "log.txt").read_text()
 
 
 def test_run_whose_pipe_closes_heals_stops_and_ends_with_141(tmp_path: Path) -> None:
-    """The pipe closes as in `run ... | head -2`.
+    """The pipe closes after some lines, as in `run ... | head -2`.
 
-    Python's own exit code for that is 1, which would mean that a promise was violated.
+    Python's own exit code for that is 1, which would mean here that a promise was violated.
     """
     command_line = CommandLine(tmp_path)
     with command_line.started(*VIRTUAL) as command:
@@ -73,7 +76,7 @@ def test_run_whose_pipe_closes_heals_stops_and_ends_with_141(tmp_path: Path) -> 
 
 @pytest.mark.ray
 def test_run_on_ray_whose_pipe_closes_in_a_fault_leaves_no_process(tmp_path: Path) -> None:
-    """The cluster has real processes, which must be healed and stopped without a reader, too."""
+    """The cluster has real processes: they must be healed and stopped although nobody reads."""
     command_line = CommandLine(tmp_path)
     with command_line.started(
         *SMALL, "--var", "faults[0].at=0s", "--var", "faults[0].fault=pause"
@@ -86,9 +89,9 @@ def test_run_on_ray_whose_pipe_closes_in_a_fault_leaves_no_process(tmp_path: Pat
 
 
 def test_run_whose_terminal_closes_heals_stops_and_ends_with_141(tmp_path: Path) -> None:
-    """The panel's thread notices the closed terminal at its next drawing.
+    """The thread that draws the panel notices the closed terminal at its next drawing.
 
-    A run in virtual time may end before that drawing, and is recorded as completed.
+    A run in virtual time may end before that drawing; it is then recorded as completed.
     """
     command = TerminalCommand(tmp_path, *WHOLE, width=80, environment={})
     command.read_until("[faults]")
@@ -101,7 +104,7 @@ def test_run_whose_terminal_closes_heals_stops_and_ends_with_141(tmp_path: Path)
 
 
 def test_run_that_gets_sighup_heals_and_stops(tmp_path: Path) -> None:
-    """A closed terminal sends SIGHUP, also to a run whose output goes to a file."""
+    """A closing terminal sends SIGHUP, even to a run whose output goes to a file."""
     command_line = CommandLine(tmp_path)
     with command_line.started(*WHOLE) as command:
         assert command.stdout is not None
@@ -118,7 +121,7 @@ def test_run_that_gets_sighup_heals_and_stops(tmp_path: Path) -> None:
 def test_list_into_a_closed_pipe_ends_with_141_without_a_message(
     tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
-    """A command that only prints ends as `ls` does."""
+    """A command that only prints ends as `ls` does: by the closed pipe, and without a message."""
     with CommandLine(tmp_path).started(*arguments) as command:
         assert command.stdout is not None
         command.stdout.close()
@@ -130,7 +133,7 @@ def test_list_into_a_closed_pipe_ends_with_141_without_a_message(
 
 
 def test_output_to_a_full_device_is_one_message_and_no_verdict(tmp_path: Path) -> None:
-    """Exit code 255: the tool failed. A full device says nothing about Kafka."""
+    """Exit code 255 means that the tool failed: a full device says nothing about Kafka."""
     command_line = CommandLine(tmp_path)
     with (
         Path("/dev/full").open("w") as full,

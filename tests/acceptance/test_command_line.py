@@ -1,6 +1,8 @@
-"""`python -m coordlab` from outside: exit codes, output, and files and processes left.
+"""`python -m coordlab` from outside: exit codes, output, and the files and processes that remain.
 
-Every command is a process in an empty folder; the runs are in virtual time and small.
+Every command is a process in an empty folder. The runs are small and in virtual time (the
+simulation's own clock). Exit codes: 0 pass, 1 a violated promise, 2 unknown, 130 interrupted, 254
+wrong arguments.
 """
 
 import json
@@ -32,6 +34,7 @@ SMALL = (
     *("--var", "producers[0].records_per_second=20"),
     "--no-analyze",
 )
+# A program that prints the help of every command, and whether that imported Ray.
 EVERY_HELP = """
 import contextlib, io, json, sys
 from coordlab.cli import COMMANDS, run_cli
@@ -47,7 +50,7 @@ NO_JAVA = {"PATH": "/nonexistent", "JAVA_HOME": None}
 
 
 def edited(command_line: CommandLine, before: str, after: str) -> str:
-    """Write coordinator_crash with one change as mine.yaml; return the changed line's place."""
+    """Write coordinator_crash with one change as mine.yaml; return the place of the change."""
     text = find_experiment("coordinator_crash").read_text()
     assert text.count(before) == 1
     line = text[: text.index(before)].count("\n") + 1
@@ -110,19 +113,20 @@ def edited(command_line: CommandLine, before: str, after: str) -> str:
 def test_invalid_file_is_refused_before_the_start(
     command_line: CommandLine, before: str, after: str, message: str
 ) -> None:
-    """Exit 254 with the place, the expected value and a near miss; no directory, no process."""
+    """Exit code 254; the message has the place, the expected value and a near miss."""
     place = edited(command_line, before, after)
 
     done = command_line.run("run", "mine.yaml")
 
     assert done.returncode == 254
+    # Neither a directory nor a process remains.
     assert (done.stdout, done.stderr) == ("", f"{place}{message}\n")
     assert [path.name for path in command_line.folder.iterdir()] == ["mine.yaml"]
     assert command_line.processes() == []
 
 
 def test_bad_arguments_exit_254_and_leave_nothing(command_line: CommandLine) -> None:
-    """One bad argument in a real process; tests/coordlab/test_bad_arguments.py has all others."""
+    """Only one bad argument is tried in a process; tests/coordlab/test_bad_arguments.py has all."""
     done = command_line.run("run", "coordinator_crsh")
 
     assert done.returncode == 254
@@ -132,7 +136,7 @@ def test_bad_arguments_exit_254_and_leave_nothing(command_line: CommandLine) -> 
 
 
 def test_virtual_run_passes_and_leaves_a_complete_directory(command_line: CommandLine) -> None:
-    """The directory has every file of a run but tables and report, which an analysis writes."""
+    """The directory has every file of a run except those of an analysis: tables and report."""
     done = command_line.run(*VIRTUAL, "--seed", "7", *SMALL)
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -169,7 +173,7 @@ def test_virtual_run_passes_and_leaves_a_complete_directory(command_line: Comman
 
 
 def test_seed_decides_the_digest(command_line: CommandLine) -> None:
-    """Equal seeds give equal traces, another seed another one; `list` shows all three."""
+    """Equal seeds give equal traces, another seed gives another trace; `list` shows all three."""
     for seed in ("7", "7", "8"):
         assert command_line.run(*VIRTUAL, "--seed", seed, *SMALL).returncode == 0
 
@@ -184,7 +188,7 @@ def test_seed_decides_the_digest(command_line: CommandLine) -> None:
 
 
 def test_printed_replay_command_gives_the_same_trace(command_line: CommandLine) -> None:
-    """The command that a run prints must suffice for another person."""
+    """Another person must be able to repeat the run with the command that it prints."""
     options = ("--seed", "11", "--no-trace", "--time-limit", "5m")
     assert command_line.run(*VIRTUAL, *options, *SMALL).returncode == 0
     (first,) = command_line.runs()
@@ -198,11 +202,12 @@ def test_printed_replay_command_gives_the_same_trace(command_line: CommandLine) 
 
 
 def test_json_is_one_document_on_standard_output(command_line: CommandLine) -> None:
-    """CI reads standard output, so warnings go to standard error, whatever the verdict."""
+    """CI reads standard output, so warnings go to standard error, whatever the verdict is."""
     passed = command_line.run(*VIRTUAL, "--json", *SMALL)
     unknown = command_line.run(
         *VIRTUAL,
         "--json",
+        # A group without members never becomes steady, so the verdict is unknown.
         *("--var", "groups.orders-readers.members=0", "--var", "run.steady_state_timeout=2s"),
     )
 
@@ -216,7 +221,7 @@ def test_json_is_one_document_on_standard_output(command_line: CommandLine) -> N
 
 
 def test_group_without_members_proves_nothing(command_line: CommandLine) -> None:
-    """Exit 2: the fault was never injected, so that the promise was not tested."""
+    """Exit code 2: without a steady group the fault is never injected, so nothing was tested."""
     done = command_line.run(
         *VIRTUAL,
         "--no-analyze",
@@ -235,10 +240,11 @@ def test_group_without_members_proves_nothing(command_line: CommandLine) -> None
 
 
 def test_junit_of_a_run_has_the_result_of_each_check(command_line: CommandLine) -> None:
-    """Green for a pass; an unknown verdict or an interrupted run is an error."""
+    """A pass has neither failures nor errors; an unknown verdict or interruption is an error."""
     passed = command_line.run(*VIRTUAL, *SMALL, "--junit", "build/passed.xml")
     unknown = command_line.run(*VIRTUAL, *SMALL, "--time-limit", "8s", "--junit", "unknown.xml")
     with command_line.started(*VIRTUAL, "--no-analyze", "--junit", "stopped.xml") as process:
+        # Interrupt the run when it reaches its faults.
         assert process.stdout is not None
         while "faults" not in process.stdout.readline():
             pass
@@ -267,7 +273,7 @@ def test_junit_of_a_run_has_the_result_of_each_check(command_line: CommandLine) 
 
 
 def test_time_limit_ends_a_run_that_proves_nothing(command_line: CommandLine) -> None:
-    """The limit of 8 s ends the run before its fault: exit 2, and a complete directory."""
+    """The limit of 8 s ends the run before its fault: exit code 2, and a complete directory."""
     done = command_line.run(*VIRTUAL, *SMALL, "--time-limit", "8s")
 
     assert done.returncode == 2
@@ -277,10 +283,12 @@ def test_time_limit_ends_a_run_that_proves_nothing(command_line: CommandLine) ->
 
 
 def test_violated_promise_exits_1_with_its_evidence(command_line: CommandLine) -> None:
-    """A run without the high watermark gate loses acknowledged commits at the crash.
+    """Without the high watermark gate, a run loses acknowledged commits at the crash.
 
-    The leader acknowledges a commit before any follower has it. A slow network (20 ms) and frequent
-    commits (every 20 ms) make it certain that some commits are only on the leader when it dies.
+    The gate is the rule that a commit is acknowledged only when the in-sync replicas have it.
+    Without it the leader acknowledges a commit before any follower has it. A slow network (20 ms)
+    and frequent commits (every 20 ms) make it certain that some commits are only on the leader when
+    it dies.
     """
     done = command_line.run(
         *VIRTUAL,
@@ -301,7 +309,7 @@ def test_violated_promise_exits_1_with_its_evidence(command_line: CommandLine) -
 
 
 def test_verdict_and_figures_come_without_spark(command_line: CommandLine) -> None:
-    """Every run needs a verdict and figures, so plain Python computes them; only tables need Spark.
+    """Plain Python computes the verdict and the figures; only the tables need Spark.
 
     With --no-analyze no table is written.
     """
@@ -318,7 +326,8 @@ def test_verdict_and_figures_come_without_spark(command_line: CommandLine) -> No
 def test_run_without_java_works_and_prints_how_to_analyse_it_later(
     command_line: CommandLine,
 ) -> None:
-    """The run does not need Spark; its analysis does, and must report that instead of failing."""
+    """A run does not need Spark. Its analysis does, but only reports that Java is missing."""
+    # Without --no-analyze, the run is to be analysed.
     analysed = [argument for argument in SMALL if argument != "--no-analyze"]
     done = command_line.run(*VIRTUAL, *analysed, environment=NO_JAVA)
     (past,) = command_line.runs()
@@ -343,7 +352,7 @@ def test_run_without_java_works_and_prints_how_to_analyse_it_later(
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="doctor reports the missing Java")
 def test_doctor_lists_all_its_checks(command_line: CommandLine) -> None:
-    """Scripts read the checks as JSON; the exit code is 1 if one of them failed."""
+    """Scripts read the checks as JSON, and the exit code, which is 1 if a check failed."""
     done = command_line.run("doctor", "--json")
     checks = {check["name"]: check for check in json.loads(done.stdout)}
     assert {"python", "packages", "java", "memory", "disk", "open files", "ports"} <= set(checks)
@@ -352,9 +361,9 @@ def test_doctor_lists_all_its_checks(command_line: CommandLine) -> None:
 
 
 def test_validate_prints_warnings_and_passes(command_line: CommandLine) -> None:
-    """A warning is no error, so both files are `ok`; an unreadable file is refused.
+    """A warning is no error, so the file with a warning is `ok`; an unreadable file is refused.
 
-    A heartbeat interval of 40 s is valid but unwise with a session timeout of 45 s.
+    A heartbeat interval of 40 s is valid, but unwise with a session timeout of 45 s.
     """
     edited(command_line, "      enable.auto.commit: false", "      heartbeat.interval.ms: 40000")
     done = command_line.run("validate", "mine.yaml", "coordinator_crash")
@@ -369,10 +378,10 @@ def test_validate_prints_warnings_and_passes(command_line: CommandLine) -> None:
 def test_help_of_every_command_exists_and_needs_no_ray(
     command_line: CommandLine,
 ) -> None:
-    """Ray takes seconds to import, which a help text must not cost.
+    """Ray takes seconds to import, and a help text must not wait for it.
 
-    The help of `run` is printed as a user would call it; after that one process prints the help of
-    all commands.
+    One process prints the help of `run` as a user would call it. A second process prints the help
+    of all commands.
     """
     first = command_line.run("run", "--help")
     assert first.returncode == 0

@@ -1,11 +1,18 @@
 """`coordinator_crash` in virtual time against the acceptance bounds, computed from its rows.
 
-The bounds come from measurements of a real cluster: "MEASURED_FAILOVER kill" is the column `kill`
-of the table in docs/kafka/MEASURED_FAILOVER.md. Nothing here uses the pipeline's tables or the
-checkers' models, so that an error of theirs shows. The experiment kills the coordinator of one
-group with 12 members. `failover` has the victim, the successor, the time of each phase in us
-(detect: from the kill until the victim is fenced; publish: until the successor applied it; load),
-and for each member its later answers, identities (member id and generation) and first commit.
+The experiment kills the coordinator of one group with 12 members. The bounds come from measurements
+of a real cluster: "MEASURED_FAILOVER kill" is the column `kill` of the table in
+docs/kafka/MEASURED_FAILOVER.md. These tests use neither the pipeline's tables nor the checkers'
+models, so that an error of theirs shows. Times are in the run's simulated clock.
+
+`failover` has the victim (the killed coordinator), the successor, and the time of each phase in us:
+
+- detect: from the kill until the controller fences the victim (excludes it from the cluster)
+- publish: until the successor knows that it is the coordinator
+- load: until the successor has read the group from its log
+
+For each member it has the later answers, the identities (member id and generation, the number of
+the group's rebalance) and the first commit.
 """
 
 from collections import Counter
@@ -45,10 +52,11 @@ def failover(run: VirtualRun) -> CoordinatorFailover:
 
 
 def test_run_passes_and_every_check_that_applies_judges(run: VirtualRun) -> None:
-    """Three checks have nothing to judge (NOTHING_SEEN) in this run.
+    """Three checks have nothing to judge in this run (NOTHING_SEEN).
 
-    `fencing`: the old leader is dead, so no append has an older epoch. `recovery`: the killed
-    broker is back in time. `administration`: the experiment has no administrator's order.
+    - `fencing`: the old leader is dead, so no append has an older epoch (number of leadership).
+    - `recovery`: the killed broker is back in time.
+    - `administration`: the experiment has no order of an administrator.
     """
     assert run.results.reasons == ()
     assert run.results.verdict is Verdict.PASS
@@ -69,16 +77,17 @@ def test_run_passes_and_every_check_that_applies_judges(run: VirtualRun) -> None
 
 
 def test_kill_is_detected_when_the_session_ends(failover: CoordinatorFailover) -> None:
-    """The session runs from the last heartbeat, which was up to 2 s before the kill."""
+    """A broker's session ends some time after its last heartbeat, which was up to 2 s before."""
     assert DETECT_MIN_US <= failover.detect_us <= DETECT_MAX_US
 
 
 def test_successor_is_another_broker_and_loads_soon(failover: CoordinatorFailover) -> None:
-    """A real successor is elected after 42 to 142 ms and loaded after 8 to 142 ms more.
+    """A real successor was elected after 42 to 142 ms, and had loaded 8 to 142 ms later.
 
     (MEASURED_FAILOVER kill)
     """
     assert failover.successor != failover.victim
+    # The bounds are 200 ms each.
     assert 0 < failover.publish_us < 200_000
     assert 0 < failover.load_us < 200_000
     assert failover.records_loaded > 0
@@ -97,7 +106,7 @@ def test_members_notice_a_kill_by_their_sockets(failover: CoordinatorFailover) -
 def test_before_detection_every_answer_names_the_dead_broker(
     run: VirtualRun, failover: CoordinatorFailover
 ) -> None:
-    """Until the controller fences the dead broker, every broker's metadata still names it.
+    """Until the controller fences the dead broker, the metadata of every broker still name it.
 
     (MEASURED_FAILOVER 2)
     """
@@ -121,9 +130,10 @@ def test_before_detection_every_answer_names_the_dead_broker(
 def test_failover_keeps_members_and_generation_without_a_rebalance(
     failover: CoordinatorFailover,
 ) -> None:
-    """The new coordinator loads members and generation from the log, and accepts the members."""
+    """The new coordinator loads members and generation from the log, and so accepts the members."""
     assert failover.rebalances == 0
     members = {}
+    # Each member has only one identity through the whole failover.
     for member in failover.members:
         (identity,) = member.identities
         members[member.node] = identity
@@ -134,12 +144,12 @@ def test_failover_keeps_members_and_generation_without_a_rebalance(
 
 
 def test_every_member_commits_again_soon_after_the_load(failover: CoordinatorFailover) -> None:
-    """Real members commit within 0.25 s of the load; the client's backoff allows up to 1.2 s."""
+    """Real members commit within 0.25 s after the load; the client's backoff allows up to 1.2 s."""
     resumes = failover.resumes_us()
     assert len(resumes) == 12
     assert 0 < resumes[0] <= resumes[-1] <= RESUME_MAX_US
 
 
 def test_no_acknowledged_commit_is_lost(run: VirtualRun) -> None:
-    """The offset read at the end is not older than any acknowledged one."""
+    """The offset that is read at the end is not older than any acknowledged one."""
     assert lost_commits(run.rows, run.experiment, GROUP) == []

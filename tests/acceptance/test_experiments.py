@@ -1,8 +1,14 @@
-"""The experiments in virtual time against their promised bounds.
+"""The experiments in virtual time (the run's simulated clock) against their promised bounds.
 
 All values are computed from the rows of the trace, by code that shares nothing with the pipeline's
-tables or the checkers' models. docs/kafka/MEASURED_FAILOVER.md has the behaviour of a real cluster;
-its name in brackets precedes the measurement or the numbered point that a bound comes from.
+tables or the checkers' models. Where a bound comes from a measurement of a real cluster, brackets
+name it: the name of docs/kafka/MEASURED_FAILOVER.md, then the measurement or the numbered point.
+
+- Generation: the number of a group's rebalance, in which members join again and get partitions.
+- Leader epoch: the number of a partition's leadership.
+- ISR: the in-sync replicas of a partition. Its high watermark is the offset below which all of them
+  have the records; only such records are acknowledged.
+- The controller fences a broker (excludes it from the cluster) when its session ends.
 """
 
 import itertools
@@ -34,6 +40,7 @@ OFFSETS = "__consumer_offsets-2"
 COORDINATOR = "broker-2"
 """The group's coordinator before the fault."""
 SEED = 3
+"""The seed of every run: the number from which its random choices come."""
 SECOND_US = 1_000_000
 EXPERIMENTS = (
     "coordinator_crash_static",
@@ -60,7 +67,7 @@ def failover(name: str, fault: int = 0) -> Failover:
 
 
 def rows_of(run: VirtualRun, *kinds: TraceKind) -> list[TraceRow]:
-    """Return the rows of some kinds after the first fault."""
+    """Return the rows of these kinds after the first fault."""
     began_us = next(r.time_us for r in run.rows if r.kind == TraceKind.FAULT_INJECTED)
     return [row for row in run.rows if row.time_us >= began_us and row.kind in kinds]
 
@@ -81,7 +88,7 @@ def concerned(experiment: Experiment) -> set[str]:
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_experiment_passes_and_no_check_is_undecided(name: str) -> None:
-    """With every guard on, no fault may break a promise of Kafka's."""
+    """With every guard (safety rule) on, no fault may break a promise of Kafka's."""
     run = played(name)
     assert run.results.reasons == ()
     assert run.results.verdict is Verdict.PASS
@@ -92,13 +99,16 @@ def test_experiment_passes_and_no_check_is_undecided(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_no_acknowledged_commit_is_lost(name: str) -> None:
-    """The offset read at the end is not older than any acknowledged one."""
+    """The offset that is read at the end is not older than any acknowledged one."""
     run = played(name)
     assert lost_commits(run.rows, run.experiment, GROUP) == []
 
 
 def test_static_members_survive_a_crash_as_dynamic_ones_do() -> None:
-    """Members are loaded from the log; static membership changes nothing in this failover."""
+    """The new coordinator loads both sorts of members from the log, so no rebalance is needed.
+
+    A static member has a configured `group.instance.id`, which keeps its place through a restart.
+    """
     static = failover("coordinator_crash_static")
     assert static.rebalances == 0
     assert len(static.resumes_us) == 12
@@ -107,13 +117,14 @@ def test_static_members_survive_a_crash_as_dynamic_ones_do() -> None:
 
 
 def test_graceful_move_costs_less_than_two_seconds_and_no_rebalance() -> None:
-    """A real move of the coordinator had commit gaps of 0.5 s (median) to 1.4 s, no rebalance.
+    """A real move of the coordinator had no rebalance; commits paused for 0.5 s (median) to 1.4 s.
 
     (MEASURED_FAILOVER move: p50 498, p90 1279, max 1396 ms)
     """
     move = failover("graceful_move")
     assert move.rebalances == 0
     assert move.unloaded_after_active_us is not None
+    # The old coordinator may unload before or after the new one is active.
     assert -2 * SECOND_US < move.unloaded_after_active_us < 2 * SECOND_US
     assert len(move.commit_gaps_us) == 12
     assert move.commit_gaps_us[-1] < 2 * SECOND_US
@@ -121,7 +132,7 @@ def test_graceful_move_costs_less_than_two_seconds_and_no_rebalance() -> None:
 
 
 def test_rolling_restart_moves_each_brokers_leaderships_once_without_a_rebalance() -> None:
-    """Each broker moves its leaderships before it stops, so no group waits for a session's end."""
+    """A broker hands its leaderships over before it stops, so no group waits for a timeout."""
     run = played("rolling_restart")
     assert not rows_of(run, TraceKind.REBALANCE_STARTED, TraceKind.MEMBER_REMOVED)
     entries = run.results.faults
@@ -135,6 +146,7 @@ def test_rolling_restart_moves_each_brokers_leaderships_once_without_a_rebalance
         ]
         assert moved, entry.fault_id
         assert all(row.peer not in {"", entry.node} for row in moved)
+        # Each partition was elected a new leader once.
         counts = Counter(row.partition for row in moved)
         assert set(counts.values()) == {1}
 
@@ -149,8 +161,8 @@ def test_rolling_restart_moves_each_brokers_leaderships_once_without_a_rebalance
 def test_crashed_member_is_evicted_by_its_session_in_one_rebalance() -> None:
     """A dead member is removed when its session ends, 45 s after its last heartbeat.
 
-    The last heartbeat was at most 3 s before the crash, so the removal comes 42 to 45 s after the
-    crash (BEHAVIOUR 3.6).
+    That heartbeat was at most 3 s before the crash, so the removal comes 42 to 45 s after the crash
+    (BEHAVIOUR 3.6).
     """
     run = played("member_crash")
     crashed_us, healed_us = fault_times(run)
@@ -169,9 +181,9 @@ def test_crashed_member_is_evicted_by_its_session_in_one_rebalance() -> None:
 
 
 def test_members_wait_for_a_paused_coordinator_although_another_is_ready() -> None:
-    """Another broker is the coordinator after 8 s, yet members wait 20 s for the paused one.
+    """Another broker is the coordinator after 8 s, but members wait 20 s for the paused one.
 
-    A pause closes no connection, so no member looks for another coordinator before the resume.
+    A pause closes no connection, so no member looks for another coordinator before the pause ends.
     (MEASURED_FAILOVER pause: ready after 7.7 s, no commit for 20.1 to 20.7 s)
     """
     run = played("pause_coordinator")
@@ -183,7 +195,8 @@ def test_members_wait_for_a_paused_coordinator_although_another_is_ready() -> No
     assert all(20 * SECOND_US <= notice <= 21 * SECOND_US for notice in pause.notices_us)
     assert pause.rebalances == 0
 
-    # Each member learns it from the resumed broker itself, which wrote no row during the pause.
+    # Each member learns of it from the resumed broker itself. During the pause that broker wrote no
+    # row.
     after = [
         row
         for row in run.rows
@@ -203,7 +216,7 @@ def test_members_wait_for_a_paused_coordinator_although_another_is_ready() -> No
 def test_resumed_coordinator_serves_until_it_learns_of_its_successor() -> None:
     """A resumed coordinator answers from its old state until it learns that it is a follower.
 
-    Only after that does it answer NOT_COORDINATOR (MEASURED_FAILOVER 3).
+    Only then does it answer NOT_COORDINATOR (MEASURED_FAILOVER 3).
     """
     run = played("pause_coordinator")
     _, resumed_us = fault_times(run)
@@ -217,7 +230,7 @@ def test_resumed_coordinator_serves_until_it_learns_of_its_successor() -> None:
 
 
 def test_machine_without_power_is_noticed_when_requests_time_out() -> None:
-    """Without power no kernel closes the sockets, so members wait for request.timeout.ms (30 s)."""
+    """Without power no kernel closes the sockets: requests wait request.timeout.ms, 30 s."""
     run = played("coordinator_crash", "faults[0].fault=power_loss", "faults[0].duration=45s")
     assert run.results.verdict is Verdict.PASS
     loss = failover_of(run.rows, run.experiment, GROUP)
@@ -231,8 +244,9 @@ def test_machine_without_power_is_noticed_when_requests_time_out() -> None:
 def test_commits_at_a_cut_coordinator_time_out_after_five_seconds() -> None:
     """Each commit at the cut coordinator waits offsets.commit.timeout.ms, 5 s, and fails.
 
-    The ISR cannot shrink, because its change needs the controller, so the high watermark does not
-    advance. Heartbeats need no other broker and succeed (MEASURED_FAILOVER 4).
+    Only the controller could take the unreachable replicas out of the ISR, and it is unreachable,
+    too. So the high watermark does not advance. Heartbeats need no other broker, so they succeed
+    (MEASURED_FAILOVER 4).
     """
     run = played("split_network")
     cut_us, healed_us = fault_times(run)
@@ -276,10 +290,10 @@ def test_commits_at_a_cut_coordinator_time_out_after_five_seconds() -> None:
 def test_members_leave_a_cut_coordinator_on_the_second_failure() -> None:
     """A member leaves the cut coordinator unless that broker itself answers its FindCoordinator.
 
-    1. A commit times out, and the member asks a broker for the coordinator. All brokers still name
-       the cut coordinator.
-    2. A second commit times out, and the member asks again. The cut coordinator still names itself,
-       and keeps the members that ask it; the other brokers name the new coordinator.
+    1. A commit times out, and the member asks some broker for the coordinator. All brokers still
+       name the cut coordinator.
+    2. A second commit times out, and the member asks again. The other brokers now name the new
+       coordinator. The cut coordinator still names itself, and so keeps the members that ask it.
     """
     run = played("split_network")
     cut_us, healed_us = fault_times(run)
@@ -305,7 +319,7 @@ def test_members_leave_a_cut_coordinator_on_the_second_failure() -> None:
             if row.kind == TraceKind.COORDINATOR_FOUND
             and failures[1].time_us <= row.time_us < failures[2].time_us
         ]
-        # (the coordinator that was named, the broker that named it)
+        # A pair is (the coordinator that was named, the broker that named it).
         assert answers[-1] == (COORDINATOR, COORDINATOR)
         stayed.append(index)
     gaps = failover("split_network").commit_gaps_us
@@ -316,7 +330,10 @@ def test_members_leave_a_cut_coordinator_on_the_second_failure() -> None:
 
 
 def test_no_commit_of_an_older_epoch_is_acknowledged_after_a_newer_one() -> None:
-    """The high watermark gate ensures this; the test reads the appends, not the checker."""
+    """The high watermark gate ensures this: a commit is acknowledged only below the high watermark.
+
+    The test reads the appends in the trace and does not use the checker.
+    """
     for name in ("split_network", "split_brain_ownership", "split_brain_generations"):
         run = played(name)
         newest = -1
@@ -328,18 +345,18 @@ def test_no_commit_of_an_older_epoch_is_acknowledged_after_a_newer_one() -> None
 
 
 def test_two_sets_of_owners_process_the_same_partitions_until_the_cut_heals() -> None:
-    """All 12 partitions have two owners; four of them have no new records for the old owners.
+    """All 12 partitions have two owners; in four of them the old owners get no new records.
 
-    The cut broker leads these four (2, 5, 8, 11). The old owners keep fetching from that broker and
-    get no new records, because its high watermark does not advance (MEASURED_FAILOVER 7).
-    Real partitions had two owners from 52.1 to 83 s (MEASURED_FAILOVER two-owners).
+    The cut broker leads these four (2, 5, 8, 11). The old owners keep fetching from that broker,
+    whose high watermark does not advance (MEASURED_FAILOVER 7). In the real cluster, partitions had
+    two owners from 52.1 to 83 s (MEASURED_FAILOVER two-owners).
     """
     run = played("split_brain_ownership")
     cut_us, healed_us = fault_times(run)
     old = {f"consumer-{GROUP}-{index}" for index in range(6)}
     new = {f"consumer-{GROUP}-{index}" for index in (6, 7)}
-    # From the time at which the old members' sessions have ended at the new coordinator: 9 s until
-    # it is active, and 45 s.
+    # This time begins when the old members' sessions have ended at the new coordinator: 9 s until
+    # it is active, and 45 s more.
     both = [
         row
         for row in rows_of(run, TraceKind.RECORDS_CONSUMED)
@@ -355,7 +372,7 @@ def test_two_sets_of_owners_process_the_same_partitions_until_the_cut_heals() ->
     milestones = milestones_of(run.rows, run.experiment, GROUP)
     taken_us = milestones["first generation in epoch +1"]
     active_us = milestones["epoch +1 active"]
-    # The sessions of the old members, 45 s, begin anew when the new coordinator has loaded.
+    # The old members' sessions of 45 s begin again when the new coordinator has loaded the group.
     assert taken_us - active_us == pytest.approx(45 * SECOND_US, abs=0.2 * SECOND_US)
     lost_us = milestones["members lose their partitions"]
     # The cut lasts 80 s; the old owners learn of its end with a heartbeat, within 3 s.
@@ -367,14 +384,14 @@ def test_two_sets_of_owners_process_the_same_partitions_until_the_cut_heals() ->
 
 
 def test_ownership_overlap_is_measured_and_within_its_bound() -> None:
-    """Kafka permits two owners in a split brain: the check passes and counts the 12 overlaps."""
+    """Kafka permits two owners in a split brain, so the check passes; it counts the 12 overlaps."""
     reports = {report.check: report for report in played("split_brain_ownership").results.checks}
     assert reports["ownership"].outcome is CheckOutcome.PASS
     assert reports["ownership"].seen["overlaps"] == 12
 
 
 def test_split_brain_without_the_high_watermark_gate_is_a_violation() -> None:
-    """Without the gate each side acknowledges commits alone, which two checks report."""
+    """Without the gate, each side acknowledges commits alone, which breaks two promises."""
     run = played(
         "split_brain_ownership",
         "cluster.guards.high_watermark_gate=false",
@@ -393,10 +410,10 @@ def test_split_brain_without_the_high_watermark_gate_is_a_violation() -> None:
 
 
 def test_old_coordinator_rebalances_every_five_seconds_without_success() -> None:
-    """The old coordinator cannot store an assignment: after 5 s it begins another rebalance.
+    """The old coordinator cannot store an assignment, so it begins another rebalance after 5 s.
 
-    So no member that is cut off with it is assigned anything before the healing. A real coordinator
-    had generations 2 to 14, every 5.0 s (MEASURED_FAILOVER two-lineages).
+    Hence no member that is cut off with it gets partitions before the healing. A real coordinator
+    had generations 2 to 14, one every 5.0 s (MEASURED_FAILOVER two-lineages).
     """
     run = played("split_brain_generations")
     _, healed_us = fault_times(run)
@@ -419,7 +436,7 @@ def test_old_coordinator_rebalances_every_five_seconds_without_success() -> None
 
 
 def test_generations_of_the_old_side_are_truncated_and_one_group_remains() -> None:
-    """After the healing the old coordinator truncates what only its own log has.
+    """After the healing the old coordinator truncates the records that only its own log has.
 
     A real log was cut from offset 14 to 1, and one group remained (MEASURED_FAILOVER two-lineages).
     """

@@ -1,10 +1,13 @@
 """`python -m coordlab explore` from outside: its output, its files, its ends, resuming.
 
-A space is a file from which each seed draws an experiment and its faults; an exploration plays many
-seeds. A guard is a check of Kafka's that can be switched off. Most tests explore the space
-`reference` with a guard off (an append is acknowledged when the leader has it), so that a few seeds
-find something; every run takes a fraction of a second. A mark is a named rare situation that a run
-may reach. `--recheck 25` plays 25 % of the seeds twice, to compare the digests of their traces.
+- A space is a file from which each seed (a number) draws an experiment and its faults.
+- An exploration (or search) plays many seeds. A finding is a violation that it found.
+- A mark is a named rare situation that a run may reach.
+- `--recheck 25` plays 25 % of the seeds twice, to compare the digests of their traces.
+- A guard is a safety rule of Kafka's that can be switched off.
+
+Most tests explore the space `reference` with a guard off: an append is acknowledged as soon as the
+leader has it. So a few seeds find something. Every run takes a fraction of a second.
 """
 
 import json
@@ -31,12 +34,13 @@ from tests.support.harness.programs import ray_head
 pytestmark = pytest.mark.slow
 
 HERE = ("--workers", "1")
-"""One worker plays in the command's own process."""
+"""With one worker, the command plays all seeds in its own process."""
 GUARD = "    high_watermark_gate: false"
+"""The line of the space that lets a leader acknowledge an append alone."""
 EIGHT = ("--count", "8", "--recheck", "25")
-"""Eight seeds, of which 25 %, two, are played a second time."""
+"""Eight seeds; 25 % of them, which is two, are played a second time."""
 FOUND_BY = 6
-"""Number of first seeds, without the guard, that include a finding."""
+"""Without the guard, one of the first six seeds has a finding."""
 
 
 def unguarded(command_line: CommandLine) -> str:
@@ -50,7 +54,7 @@ def unguarded(command_line: CommandLine) -> str:
 
 
 def results_of(path: Path) -> dict[str, Any]:
-    """Return the results of an exploration."""
+    """Return the results of the exploration in this directory."""
     results: dict[str, Any] = json.loads((path / "results.json").read_text())
     return results
 
@@ -61,7 +65,7 @@ def latest(command_line: CommandLine, space: str = "unguarded") -> Path:
 
 
 def played(path: Path) -> dict[int, str]:
-    """Return the digest of each played seed."""
+    """Return the digest of each seed that the exploration in this directory has played."""
     records = [
         record for record in open_exploration(path).records() if isinstance(record, PlayedSeeds)
     ]
@@ -71,7 +75,7 @@ def played(path: Path) -> dict[int, str]:
 
 
 def wait_until(true: Callable[[], bool]) -> None:
-    """Poll until `true` holds; another process decides when."""
+    """Poll until `true` holds, which depends on another process."""
     deadline = time.monotonic() + COMMAND_TIMEOUT_S
     while not true():
         assert time.monotonic() < deadline
@@ -81,9 +85,9 @@ def wait_until(true: Callable[[], bool]) -> None:
 def test_search_without_findings_passes_and_lists_unreached_marks(
     command_line: CommandLine,
 ) -> None:
-    """With the guard on, three seeds find nothing; a PASS also names what they did not reach.
+    """With the guard on, three seeds find nothing; a PASS also names the marks that none reached.
 
-    The runs of an exploration are no run directories, so `list` finds none.
+    An exploration keeps no run directories, so `list` finds no runs.
     """
     done = command_line.run("explore", "reference", *HERE, "--count", "3", "--recheck", "100")
 
@@ -104,7 +108,7 @@ def test_search_without_findings_passes_and_lists_unreached_marks(
 def test_finding_is_grouped_and_written_as_a_file_that_can_be_run(
     command_line: CommandLine,
 ) -> None:
-    """The file of a finding replays one run that had it: seed, code, finding, digest are equal."""
+    """The file replays one of the runs that had the finding: seed, code and digest are equal."""
     done = command_line.run(
         *("explore", unguarded(command_line), *HERE, "--count", str(FOUND_BY)),
         *("--junit", "build/explored.xml"),
@@ -130,6 +134,7 @@ def test_finding_is_grouped_and_written_as_a_file_that_can_be_run(
     assert again.returncode == 1, again.stdout + again.stderr
     suite = ET.parse(command_line.folder / "build/explored.xml").getroot()[0]
     cases = {case.get("name"): case for case in suite.iterfind("testcase")}
+    # Each check is one test case, besides the case of the command itself.
     assert set(cases) == {"explore", *CHECKERS}
     failed = {name for name, case in cases.items() if case.find("failure") is not None}
     assert failed == {finding["check"] for finding in results["findings"]}
@@ -137,7 +142,7 @@ def test_finding_is_grouped_and_written_as_a_file_that_can_be_run(
 
 
 def test_json_is_one_document_and_nothing_else(command_line: CommandLine) -> None:
-    """Scripts read standard output; standard error is empty without a terminal."""
+    """Scripts read standard output; without a terminal nothing is written to standard error."""
     done = command_line.run("explore", "reference", *HERE, "--count", "2", "--json")
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -150,7 +155,7 @@ def test_json_is_one_document_and_nothing_else(command_line: CommandLine) -> Non
 
 
 def test_search_stops_after_the_first_finding(command_line: CommandLine) -> None:
-    """Seeds are played in batches of one, so that the search stops at the seed of the finding."""
+    """A batch of one seed lets the search stop right after the seed that had the finding."""
     done = command_line.run(
         "explore", unguarded(command_line), *HERE, "--stop-after", "1", "--batch", "1"
     )
@@ -163,7 +168,7 @@ def test_search_stops_after_the_first_finding(command_line: CommandLine) -> None
 
 
 def test_search_ends_at_its_time_limit(command_line: CommandLine) -> None:
-    """A search without a count has no other end than its time limit."""
+    """Without a count only the time limit ends a search."""
     done = command_line.run("explore", "reference", *HERE, "--time-limit", "1s", "--json")
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)["results"]
@@ -181,7 +186,7 @@ class Whole:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    """Return the search whose results the resumed ones must equal."""
+    """Play the search once without an interruption; resumed searches must have its results."""
     command_line = CommandLine(tmp_path_factory.mktemp("whole"))
     done = command_line.run("explore", unguarded(command_line), *HERE, *EIGHT)
     assert done.returncode == 1, done.stdout + done.stderr
@@ -193,10 +198,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 def test_resumed_search_has_the_results_of_an_uninterrupted_one(
     command_line: CommandLine, whole: Whole, number: signal.Signals
 ) -> None:
-    """No finished seed is played again, and none is lost.
+    """A resumed search plays no finished seed again, and loses none.
 
-    SIGKILL may end the process in the middle of a write: the test appends half a line itself, which
-    the resumed search drops. After SIGINT and SIGHUP the process ends in order (130 and 141).
+    SIGKILL may end the process in the middle of a write. The test imitates that: it appends half a
+    line, which the resumed search drops. After SIGINT and SIGHUP the process ends in order, with
+    exit code 130 or 141.
     """
     with command_line.started("explore", unguarded(command_line), *HERE, *EIGHT) as process:
         folder = command_line.folder / "runs/explorations/unguarded/latest"
@@ -238,7 +244,7 @@ def test_resumed_search_has_the_results_of_an_uninterrupted_one(
 
 
 def test_exploration_can_be_extended(command_line: CommandLine) -> None:
-    """`--count 3` is the total: of seeds 40 to 42 only 42 is played by the resumed search."""
+    """`--count 3` is the total: the resumed search plays only seed 42 of the seeds 40 to 42."""
     command_line.run("explore", "reference", *HERE, "--first-seed", "40", "--count", "2")
     path = latest(command_line, "reference")
     longer = command_line.run("explore", "--resume", str(path.parent), *HERE, "--count", "3")
@@ -249,7 +255,10 @@ def test_exploration_can_be_extended(command_line: CommandLine) -> None:
 def test_resumed_exploration_keeps_its_share_of_mutated_seeds(
     command_line: CommandLine,
 ) -> None:
-    """With another share the same seeds would give other schedules, so the command refuses it."""
+    """With another share the seeds would give other schedules, so the command refuses it.
+
+    A mutated seed plays a changed copy of an earlier schedule instead of a new one.
+    """
     command_line.run("explore", "reference", *HERE, "--count", "1", "--mutated", "30")
     path = latest(command_line, "reference")
     assert open_exploration(path).manifest.mutated_percent == 30
@@ -262,7 +271,7 @@ def test_resumed_exploration_keeps_its_share_of_mutated_seeds(
 
 
 def test_exploration_of_a_changed_space_is_not_resumed(command_line: CommandLine) -> None:
-    """A seed draws another schedule from a changed space, so the results would not belong together.
+    """A seed draws another schedule from a changed space: its results would not fit the others.
 
     Here the number of brokers changes.
     """
@@ -283,9 +292,9 @@ def test_exploration_of_a_changed_space_is_not_resumed(command_line: CommandLine
 def test_search_on_ray_is_stopped_by_ctrl_c_and_leaves_no_process(
     command_line: CommandLine,
 ) -> None:
-    """A terminal sends Ctrl-C to all processes of its group, so also to Ray's workers.
+    """A terminal sends Ctrl-C to all processes of its group, and so to Ray's workers, too.
 
-    A run that a worker breaks off because of it must not count as broken by a bug.
+    A worker then breaks its run off, which must not count as a run that a bug broke.
     """
     with command_line.started(
         # 5,000 seeds, so that the search cannot end before Ctrl-C.
@@ -317,9 +326,9 @@ def test_search_on_ray_is_stopped_by_ctrl_c_and_leaves_no_process(
 def test_search_on_a_named_ray_sends_its_code_and_leaves_it_running(
     command_line: CommandLine, tmp_path: Path
 ) -> None:
-    """A Ray that the command did not start may not have this folder, so the command sends its code.
+    """The command sends its code to a Ray that it did not start, which may lack this folder.
 
-    The second command proves that the first one left the Ray running.
+    The second command shows that the first one left the Ray running.
     """
     with ray_head(tmp_path, auth_mode=None) as address:
         done = command_line.run(

@@ -1,12 +1,13 @@
 """A failover with 200,000 commit records in the group's offsets partition, on both runtimes.
 
-The load by the next coordinator (the successor) takes visibly longer, and meanwhile the successor
-serves as a broker: it sends heartbeats to the controller and answers requests for the partitions
-that it led before. Kafka loads on another thread. Here a load is cut into turns of the node's one
-event loop (a turn is the work of one callback); these tests fail if a turn is too long, or if the
-load is one turn.
+After the crash of a coordinator, its successor loads the offsets partition (reads the groups into
+memory). Here the load is visibly long. Meanwhile the successor must go on as a broker: it sends
+heartbeats to the controller and answers requests for the partitions that it led before. Kafka loads
+on another thread; here the load is cut into turns of the node's one event loop (a turn is the work
+of one callback). These tests fail if a turn is too long, or if the whole load is one turn.
 
-`failover` has the victim (the killed coordinator), the successor, and the time of each phase.
+The two runtimes are virtual time (a simulated clock) and Ray (real processes). `failover` has the
+victim (the killed coordinator), the successor, and the time of each phase.
 """
 
 from dataclasses import dataclass
@@ -84,7 +85,7 @@ def large_log(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A run with one failover, and queries about the successor's load."""
+    """A run with one failover, with questions about the successor's load."""
 
     experiment: Experiment
     results: Results
@@ -92,7 +93,7 @@ class Loaded:
     failover: CoordinatorFailover
 
     def small_load_us(self) -> int:
-        """Duration of the load of SMALL_PARTITION in the same failover."""
+        """Return the duration (us) of the load of SMALL_PARTITION in the same failover."""
         started, completed = (
             next(
                 row.time_us
@@ -115,7 +116,7 @@ class Loaded:
 
 
 def loaded(experiment: Experiment, results: Results, rows: list[TraceRow]) -> Loaded:
-    """Return a run with the failover that its rows show."""
+    """Return a run together with the failover that its rows show."""
     return Loaded(
         experiment=experiment,
         results=results,
@@ -125,7 +126,7 @@ def loaded(experiment: Experiment, results: Results, rows: list[TraceRow]) -> Lo
 
 
 def virtual(*, records: int, costs: CostModel | None = None) -> Loaded:
-    """Play the crash in virtual time; `costs` replace the measured cost of a load."""
+    """Play the crash in virtual time; `costs` replaces the measured costs of a load."""
     definition = large_log(records=records, after_faults="11s" if costs is None else "24s")
     spec = to_cluster_spec(definition)
     if costs is not None:
@@ -136,7 +137,7 @@ def virtual(*, records: int, costs: CostModel | None = None) -> Loaded:
 
 @pytest.fixture(scope="module")
 def slow_virtual() -> Loaded:
-    """A load of 12 s in virtual time, with Kafka's default broker session of 9 s."""
+    """Play a load of 12 s in virtual time, with Kafka's default broker session of 9 s."""
     return virtual(records=RECORDS, costs=SLOW)
 
 
@@ -158,7 +159,7 @@ def on_ray(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
 
 
 def check_loaded_everything(run: Loaded) -> None:
-    """Check that the run passes, and the group's own commits were found behind 200,000 others."""
+    """Check that the run passes, and that the load found the group's commits behind the others."""
     assert run.results.reasons == ()
     assert run.results.verdict is Verdict.PASS
     assert run.failover.records_loaded > RECORDS
@@ -167,7 +168,10 @@ def check_loaded_everything(run: Loaded) -> None:
 
 
 def check_successor_heartbeats(run: Loaded, at_least: int) -> None:
-    """Check that heartbeats pass within the load, and that only the victim is fenced."""
+    """Check that the controller answers heartbeats during the load, and fences only the victim.
+
+    To fence a broker is to exclude it from the cluster, when its heartbeats stay away.
+    """
     successor = run.failover.successor
     beats = [
         row for row in run.during_load() if row.node == successor and row.api == "BrokerHeartbeat"
@@ -183,7 +187,7 @@ def check_successor_heartbeats(run: Loaded, at_least: int) -> None:
 
 
 def check_successor_serves_others(run: Loaded, at_least: int) -> None:
-    """Check that the second group's records and commits pass the successor during the load."""
+    """Check that the successor serves the second group's records and commits during the load."""
     successor = run.failover.successor
     led_before = {
         row.partition
@@ -214,7 +218,7 @@ def check_successor_serves_others(run: Loaded, at_least: int) -> None:
 
 
 def check_group_waits_for_its_load(run: Loaded) -> None:
-    """Check that the group's commits get LOAD_IN_PROGRESS during the load, and no success."""
+    """Check that the group's commits fail with COORDINATOR_LOAD_IN_PROGRESS during the load."""
     rows = run.during_load()
     assert not [
         row for row in rows if row.kind == TraceKind.OFFSETS_COMMITTED and row.group == READERS
@@ -231,9 +235,9 @@ def check_group_waits_for_its_load(run: Loaded) -> None:
 
 
 def test_load_of_a_large_log_is_visibly_longer_in_virtual_time() -> None:
-    """By the measured rate 1,000,000 records take 0.5 s, so 200,000 take 0.1 s.
+    """At the measured rate 1,000,000 records take 0.5 s, so 200,000 take 0.1 s.
 
-    Hence the last bound, 0.05 to 0.3 s.
+    The last assertion allows 0.05 to 0.3 s.
     """
     without = virtual(records=0)
     large = virtual(records=RECORDS)
@@ -245,7 +249,7 @@ def test_load_of_a_large_log_is_visibly_longer_in_virtual_time() -> None:
 
 
 def test_long_load_in_virtual_time_outlasts_the_session(slow_virtual: Loaded) -> None:
-    """The load takes 12 s: a broker that sent no heartbeat for so long would be fenced after 9 s.
+    """The load takes 12 s; without a heartbeat, the controller would fence the broker after 9 s.
 
     The next two tests rely on that.
     """
@@ -254,30 +258,30 @@ def test_long_load_in_virtual_time_outlasts_the_session(slow_virtual: Loaded) ->
 
 
 def test_loading_broker_sends_heartbeats_in_virtual_time(slow_virtual: Loaded) -> None:
-    """With a heartbeat every 2 s there are at least five within a load of 12 s."""
+    """A heartbeat is due every 2 s, so at least five fall into a load of 12 s."""
     check_successor_heartbeats(slow_virtual, at_least=5)
 
 
 def test_loading_broker_serves_its_other_partitions_in_virtual_time(slow_virtual: Loaded) -> None:
-    """A second group, with a commit interval of 20 ms, commits at least 100 times in 12 s."""
+    """The second group commits every 20 ms, so at least 100 commits fall into 12 s."""
     check_successor_serves_others(slow_virtual, at_least=100)
     check_group_waits_for_its_load(slow_virtual)
 
 
 @pytest.mark.ray
 def test_load_of_a_large_log_is_visibly_longer_on_ray(on_ray: Loaded) -> None:
-    """Measured: 50 to 120 ms, against less than 1 ms for a partition without records."""
+    """The measured load took 50 to 120 ms, that of an empty partition less than 1 ms."""
     check_loaded_everything(on_ray)
     assert on_ray.failover.load_us > 10 * on_ray.small_load_us()
 
 
 @pytest.mark.ray
 def test_loading_broker_sends_heartbeats_on_ray(on_ray: Loaded) -> None:
-    """A heartbeat is due every 10 ms: within 50 ms at least one is sent, unless the load blocks."""
+    """A heartbeat is due every 10 ms: a load of 50 ms that does not block sends at least one."""
     check_successor_heartbeats(on_ray, at_least=1)
 
 
 @pytest.mark.ray
 def test_loading_broker_serves_its_other_partitions_on_ray(on_ray: Loaded) -> None:
-    """At least one record and one commit of the second group pass between the load's turns."""
+    """Between turns of the load, at least one record and one commit of the second group pass."""
     check_successor_serves_others(on_ray, at_least=1)

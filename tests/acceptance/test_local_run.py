@@ -1,8 +1,8 @@
 """`--runtime local`: experiments in this process, in real time, and requests to such a cluster.
 
-The experiments are shipped files, played on a clock ten times as fast as real time. `command_line`
-runs `python -m coordlab` in a process of its own and an empty folder; `runs()` are the run
-directories in it. SCALED_DOWN are short timeouts, ENDLESS is a fault of 100 s.
+The experiments are the project's own files, played on a clock ten times as fast as real time.
+`command_line` runs `python -m coordlab` in a process of its own and an empty folder; `runs()` are
+the run directories in it. SCALED_DOWN has options for short timeouts, ENDLESS for a fault of 100 s.
 """
 
 import json
@@ -32,13 +32,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 TIME_SCALE = 10.0
 SMALLER = ("topics.orders.partitions=6", "producers[0].records_per_second=20")
+"""Changes that make an experiment smaller."""
 
 
 def test_experiment_in_one_process_agrees_with_virtual_time(tmp_path: Path) -> None:
-    """A run in real time has exactly the milestones of a run in virtual time.
+    """A run in real time has exactly the milestones of a run in virtual time (a simulated clock).
 
-    A milestone is the first event of one kind, such as the election of the next coordinator. Here
-    one experiment is played; `make soak` plays every experiment.
+    A milestone is the first event of one kind, such as the election of the next coordinator. Only
+    one experiment is played here; `make soak` plays every experiment.
     """
     variables = (*SMALLER, f"groups.{GROUP}.members=4", "run.after_faults=3s")
     experiment = load_experiment("pause_coordinator", variables).experiment
@@ -58,9 +59,9 @@ def test_experiment_in_one_process_agrees_with_virtual_time(tmp_path: Path) -> N
 
 
 def test_run_in_one_process_needs_neither_ray_nor_java(command_line: CommandLine) -> None:
-    """The command finds neither Java nor any program on its PATH.
+    """The command runs without Java and without any program on its PATH.
 
-    A run in real time has no digest, because no two of them have equal traces.
+    A run in real time has no digest (a hash of its trace), because no two such traces are equal.
     """
     done = command_line.run(
         "run",
@@ -90,7 +91,8 @@ def test_groups_of_a_local_cluster_are_queried_from_another_process(
 ) -> None:
     """`groups` finds the brokers' addresses in the run's directory; SIGTERM heals and ends the run.
 
-    The fault would last 100 s: the end of the run heals it ("end"), not the plan.
+    The plan would heal the fault after 100 s. The end of the run comes first, so `healed_by` is
+    "end".
     """
     with command_line.started(
         "run", "coordinator_crash", "--runtime", "local", *SCALED_DOWN, *ENDLESS

@@ -1,8 +1,9 @@
-"""Experiments on a local Ray, at ten times the speed of their timeouts.
+"""Experiments on a local Ray, with all times ten times as short as in their files.
 
-The files are those of users; only the group is smaller. The soak compares the lengths of phases
-with virtual time, at the real speed. These tests check that the milestones have the same order, and
-that real processes were stopped, cut off and asked to stop.
+The files are those that users play; only the group is smaller. These tests check that real
+processes were paused, cut off and stopped, and that a run has the same milestones as in virtual
+time (a simulated clock). A milestone is the first event of one kind. The soak tests compare the
+lengths of phases with virtual time, at the real speed.
 """
 
 from pathlib import Path
@@ -27,16 +28,17 @@ GROUP = "orders-readers"
 TIME_SCALE = 10.0
 SMALLER = ("topics.orders.partitions=6", "producers[0].records_per_second=20")
 EXPERIMENTS = {
-    # A signal to a real process; members wait for it.
+    # The fault is a signal to a real process, and the members wait for that process.
     "pause_coordinator": (*SMALLER, f"groups.{GROUP}.members=4", "run.after_faults=3s"),
-    # Rules over the control plane, members that join late, processes that get the rules again.
+    # The fault is a set of rules for the nodes' connections; restarted nodes get the rules again.
+    # Some members join late.
     "split_brain_generations": (*SMALLER, f"groups.{GROUP}.members=3", "run.after_faults=5s"),
 }
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_experiment_on_ray_agrees_with_virtual_time(name: str, tmp_path: Path) -> None:
-    """The run on Ray has exactly the milestones of virtual time; no process is left."""
+    """The run on Ray has exactly the milestones of virtual time, and leaves no process."""
     experiment = load_experiment(name, EXPERIMENTS[name]).experiment
     rows: list[TraceRow] = []
     run_dir = tmp_path / "run"
@@ -59,5 +61,6 @@ def test_experiment_on_ray_agrees_with_virtual_time(name: str, tmp_path: Path) -
         for row in rows
         if row.kind == TraceKind.NODE_STARTED and "pid" in detail_of(row)
     ]
+    # One controller, three brokers, and at least one client.
     assert len(set(pids)) >= 5
     assert [pid for pid in pids if start_ticks(pid) is not None] == []

@@ -1,8 +1,8 @@
 """`groups` against a cluster on Ray: queries, changes, and queries during a failover.
 
 `command_line` runs `python -m coordlab` in processes of their own and an empty folder. Exit codes:
-1 if the cluster refused an order, 254 if the command's arguments make no sense (here: no cluster
-runs), 130 after SIGTERM as after Ctrl-C.
+1 if the cluster refused an order; 254 if the command cannot be carried out as given (here: no
+cluster runs); 130 after SIGTERM, as after Ctrl-C.
 """
 
 import json
@@ -36,7 +36,7 @@ TOPICS = ("--topic", "orders:0,1")
 
 
 def ask(command_line: CommandLine, *words: str) -> tuple[int, Any]:
-    """Run `groups` with arguments; return its exit code and JSON document (None: no output)."""
+    """Run `groups` with arguments; return its exit code and its JSON document (None: no output)."""
     done = command_line.run("groups", *words, "--json", "--timeout", "60s")
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, json.loads(done.stdout) if done.stdout else None
@@ -47,13 +47,13 @@ def test_groups_of_a_running_cluster_are_queried_and_changed_during_a_failover(
 ) -> None:
     """Other processes find the addresses in the run's directory; the trace has each of their calls.
 
-    SIGTERM, which service managers and `timeout` send, ends the run as Ctrl-C does. Ray's own
-    handler would exit at once, without healing.
+    SIGTERM, which service managers and `timeout` send, ends the run as Ctrl-C does. Ray has a
+    handler of its own for SIGTERM, which would exit before the faults are healed.
     """
     with command_line.started("run", "coordinator_crash", *SCALED_DOWN, *ENDLESS) as run:
         wait_until(lambda: run.poll() is not None or in_force(command_line), "the fault")
         assert run.poll() is None, run.communicate()
-        # The coordinator is dead, and perhaps unnoticed: this query waits for the next one.
+        # The coordinator is dead, perhaps nobody has noticed yet: the query waits for the next one.
         code, described = ask(command_line, "describe", "--group", GROUP, "--why")
         (past,) = command_line.runs()
         check_described(code, described, broker_id(past.journal()[0].node))
@@ -77,12 +77,12 @@ def test_groups_of_a_running_cluster_are_queried_and_changed_during_a_failover(
     assert results is not None
     assert not [check for check in results.checks if check.outcome is CheckOutcome.VIOLATED]
     rows = rows_of_run(past.path)
-    # Each command is a node of its own in the trace; admin-0 is the run's own administrator. The
-    # eight commands: describe, 2 refused, 4 changes, list.
+    # Each command is a node of its own in the trace; admin-0 is the run's own administrator. There
+    # were eight commands: describe, 2 refused orders, 4 changes, list.
     visits = {row.node for row in rows if row.node.startswith("admin-") and row.node != "admin-0"}
     assert len(visits) == 1 + 2 + 4 + 1
     removed = [row for row in rows if row.kind == TraceKind.OFFSET_REMOVED]
-    # `delete-offsets` removed the first, the deletion of the group the second.
+    # `delete-offsets` removed the first offset, the deletion of the group removed the second.
     assert [row.partition for row in removed] == ["orders-1", "orders-0"]
     assert {(row.group, row.cause) for row in removed} == {(TOOL, "deleted by an administrator")}
     check_no_process_is_left(command_line)
@@ -95,7 +95,7 @@ def broker_id(node: str | None) -> int:
 
 
 def check_described(code: int, described: Any, killed: int) -> None:  # noqa: ANN401 - JSON
-    """Check that another broker coordinates the unchanged group, after its first rebalance."""
+    """Check that another broker coordinates the group, which has had only its first rebalance."""
     assert code == 0
     (group,) = described["groups"]
     assert (group["state"], group["error"], len(group["members"])) == ("Stable", None, 4)
@@ -113,7 +113,7 @@ def check_described(code: int, described: Any, killed: int) -> None:  # noqa: AN
 
 
 def check_refused(command_line: CommandLine) -> None:
-    """Check that orders which a group with members forbids are refused, and name the members."""
+    """Check that an order which needs an empty group is refused, with the names of the members."""
     code, refused = ask(command_line, "delete", "--group", GROUP)
     assert (code, refused["groups"][0]["error"]) == (1, "NON_EMPTY_GROUP")
     assert len(refused["groups"][0]["held_by"]) == 4

@@ -1,8 +1,8 @@
 """`python -m coordlab run` on a local Ray: real kills, Ctrl-C, and two runs on one machine.
 
 The timeouts are scaled down so that a run takes half a minute; `make soak` has the real ones. The
-driver is the process of the command, which starts the nodes, each in a process of its own. An
-incarnation is one life of a node, counted from 0.
+driver is the process of the command. It starts the nodes, each in a process of its own. An
+incarnation is one life of a node, counted from 0. A run's journal is its list of faults.
 """
 
 import os
@@ -53,11 +53,11 @@ SHORT = ("--var", "faults[0].duration=6s", "--var", "run.after_faults=1s")
 ENDLESS = ("--var", "faults[0].duration=100s")
 PAUSED = ("--var", "faults[0].fault=pause")
 PATIENCE_S = 120.0
-"""Limit for steps of other processes, generous because two Rays on a busy machine are slow."""
+"""Limit for waiting on other processes, generous because two Rays on a busy machine are slow."""
 
 
 def wait_until(true: Callable[[], bool], what: str, *, limit_s: float = PATIENCE_S) -> None:
-    """Poll until `true` holds; another process decides when."""
+    """Poll until `true` holds, which depends on another process."""
     deadline = time.monotonic() + limit_s
     while not true():
         assert time.monotonic() < deadline, f"not within {limit_s} s: {what}"
@@ -65,7 +65,7 @@ def wait_until(true: Callable[[], bool], what: str, *, limit_s: float = PATIENCE
 
 
 def node_pids(rows: list[TraceRow]) -> dict[str, int]:
-    """Return the process of each incarnation of each node, by "node/incarnation"."""
+    """Return the process id of each incarnation of each node, by "node/incarnation"."""
     return {
         f"{row.node}/{row.incarnation}": int(str(detail_of(row)["pid"]))
         for row in rows
@@ -74,24 +74,24 @@ def node_pids(rows: list[TraceRow]) -> dict[str, int]:
 
 
 def check_no_process_is_left(command_line: CommandLine) -> None:
-    """Wait until all processes ended; Ray's own take a moment after the command."""
+    """Wait until all processes have ended; those of Ray end a moment after the command."""
     wait_until(lambda: command_line.processes() == [], "the last process of a run to go")
 
 
 def living_nodes(past: PastRun) -> dict[str, int]:
-    """Return the live processes of a run, by the rows that their nodes wrote at the start."""
+    """Return the processes of a run that still live; each node's first row has its process id."""
     files = sorted((past.path / "trace").glob("*.frames"))
     pids = node_pids([row for file in files for row in FrameReader(file)])
     return {node: pid for node, pid in pids.items() if start_ticks(pid) is not None}
 
 
 def in_force(command_line: CommandLine) -> bool:
-    """Return True if a run's journal has its fault as injected and not yet healed."""
+    """Return True if a fault of a run has been injected and not yet healed, by the journal."""
     return any(fault.in_force for run in command_line.runs() for fault in run.journal())
 
 
 def test_two_runs_side_by_side_pass_and_do_not_touch_each_other(tmp_path: Path) -> None:
-    """Each has its own Ray, processes, ports and directory, and each killed process has ended."""
+    """Each run has its own Ray, ports and directory; each killed process has ended."""
     sides = [CommandLine(tmp_path / name) for name in ("one", "other")]
     for side in sides:
         side.folder.mkdir()
@@ -113,7 +113,7 @@ def test_two_runs_side_by_side_pass_and_do_not_touch_each_other(tmp_path: Path) 
 
 
 def check_story(past: PastRun, experiment: Experiment, rows: list[TraceRow]) -> None:
-    """Check one whole run against the acceptance bounds, with a shorter session."""
+    """Check a whole run against the acceptance bounds; the broker's session is shorter here."""
     results = past.results()
     assert results is not None
     assert results.reasons == ()
@@ -139,8 +139,9 @@ def check_story(past: PastRun, experiment: Experiment, rows: list[TraceRow]) -> 
 
     failover = coordinator_failover(rows, experiment, GROUP)
     assert failover.victim == fault.node
-    # The session runs from the last heartbeat, up to an interval before the kill; the upper bound
-    # leaves half a second for the controller's check and the scheduling of real processes.
+    # The session begins at the last heartbeat, at most one interval before the kill. The upper
+    # bound allows half a second more, for the controller's check and the scheduling of real
+    # processes.
     assert SESSION_US - HEARTBEAT_US <= failover.detect_us <= SESSION_US + 500_000
     assert failover.rebalances == 0
     assert [len(member.identities) for member in failover.members] == [1, 1, 1, 1]
@@ -153,7 +154,7 @@ def check_story(past: PastRun, experiment: Experiment, rows: list[TraceRow]) -> 
 
 @pytest.fixture(scope="module")
 def interrupted(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
-    """Return a run that Ctrl-C ended between its fault and the healing."""
+    """Run an experiment that Ctrl-C ends between its fault and the healing."""
     command_line = CommandLine(tmp_path_factory.mktemp("interrupted"))
     with command_line.started("run", "coordinator_crash", *SCALED_DOWN, *ENDLESS) as process:
         wait_until(lambda: process.poll() is not None or in_force(command_line), "the fault")
@@ -167,16 +168,16 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 
 def owners_of_sessions() -> set[int]:
-    """Return the ids of the processes whose Ray left a session's folder.
+    """Return the ids of the processes whose Ray has left a session's folder.
 
-    The owner's file of such a folder has the host and the process id of the owner.
+    A file in such a folder has two words: the host and the process id of its owner.
     """
     owner_files = Path(tempfile.gettempdir(), "ray").glob(f"session_*/{OWNER_FILE}")
     return {int(path.read_text().split()[1]) for path in owner_files}
 
 
 def test_ctrl_c_heals_and_stops_and_leaves_a_readable_run(interrupted: CommandLine) -> None:
-    """The run has exit code 130 and verdict unknown; the fault is healed, the trace complete."""
+    """Exit code 130, verdict unknown; the fault is healed, and the trace is complete."""
     (past,) = interrupted.runs()
     assert past.manifest.status is RunStatus.INTERRUPTED
     assert past.incomplete
@@ -197,7 +198,7 @@ def test_ctrl_c_heals_and_stops_and_leaves_a_readable_run(interrupted: CommandLi
 
 
 def test_ctrl_c_leaves_no_process(interrupted: CommandLine) -> None:
-    """Neither a node nor the run's own Ray remains."""
+    """Neither a node nor the Ray of the run remains."""
     (past,) = interrupted.runs()
     pids = node_pids(rows_of_run(past.path))
     assert len(pids) >= 5  # enough processes that could remain; there are eight nodes
@@ -207,7 +208,7 @@ def test_ctrl_c_leaves_no_process(interrupted: CommandLine) -> None:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
-    """Return a run whose driver got SIGKILL while a broker was stopped."""
+    """Run an experiment whose driver gets SIGKILL while the fault has a broker paused."""
     command_line = CommandLine(tmp_path_factory.mktemp("killed"))
     with command_line.started("run", "coordinator_crash", *SCALED_DOWN, *PAUSED, *ENDLESS) as run:
         wait_until(lambda: run.poll() is not None or in_force(command_line), "the fault")
@@ -227,7 +228,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
 
 
 def test_run_whose_driver_was_killed_leaves_no_process(killed: CommandLine) -> None:
-    """SIGKILL cannot be handled: nodes and Ray end by themselves, also a stopped one."""
+    """The driver cannot handle SIGKILL: nodes and Ray end by themselves, even a paused node."""
     (past,) = killed.runs()
     assert past.incomplete
     listed = killed.run("list")
@@ -238,7 +239,7 @@ def test_run_whose_driver_was_killed_leaves_no_process(killed: CommandLine) -> N
 def test_disk_that_fills_is_one_message_and_keeps_the_traced_rows(tmp_path: Path) -> None:
     """The traces of the nodes fill a disk of 4.6 MB: exit code 255, no PASS, no node remains.
 
-    A run reserves 4 MB for the ends of its files, which leaves half a MB for traces.
+    A run reserves 4 MB for the ends of its files, so half a MB is left for traces.
     """
     command_line = CommandLine(tmp_path)
     with small_disk(tmp_path / "disk", "4600k") as disk:
@@ -263,7 +264,7 @@ def test_disk_that_fills_is_one_message_and_keeps_the_traced_rows(tmp_path: Path
 def test_interrupted_or_failed_runs_can_be_analysed(
     interrupted: CommandLine, killed: CommandLine
 ) -> None:
-    """Each run has tables of the events up to its end, and the output says how it ended."""
+    """Each run has tables of the events up to its end; the output says how the run ended."""
     java = find_java()
     if isinstance(java, JavaProblem):
         pytest.skip(java.found)

@@ -1,4 +1,4 @@
-"""Real Kafka clients in a standing cluster, during its faults."""
+"""Real Kafka clients in a cluster of the lab that `coordlab up` keeps running, during faults."""
 
 import signal
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 def test_clients_lose_no_record_and_store_none_twice(
     command_line: CommandLine, family: str
 ) -> None:
-    """A coordinator's crash, a move, the controller's crash and return, during producing."""
+    """During producing, the coordinator crashes and moves; the controller crashes and returns."""
     with command_line.started("up", *CLUSTER) as cluster:
         assert cluster.stdout is not None
         line = next(line for line in cluster.stdout if "bootstrap servers: " in line)

@@ -1,11 +1,16 @@
 """Reports in a headless Chromium: of three members and a thousand, violated and interrupted.
 
-Each report is of a run in virtual time. A test fails if a page logs to the console, requests
-anything but itself, or cannot draw a chart. A lane is one row of the timeline, such as the owners
-of partitions; all lanes have one time axis. A range is the visible part of the axis, in seconds.
+Each report is of a run in virtual time (a simulated clock). A test fails if a page logs to the
+console, requests anything but itself, or cannot draw a chart. A lane is one row of the timeline,
+such as the owners of partitions; all lanes have one time axis. A range is the visible part of that
+axis, in seconds.
 
-The runs: "three" and "interrupted", a killed coordinator of three members; "overlap", partitions
-with two owners; "violated", commits lost because a guard is off; "thousand", 1,000 members.
+The runs:
+
+- "three" and "interrupted": the coordinator of three members is killed
+- "overlap": partitions have two owners
+- "violated": commits are lost because a guard (a safety rule) is off
+- "thousand": the group has 1,000 members
 """
 
 import re
@@ -40,7 +45,7 @@ pytestmark = [
 ]
 
 LARGEST_BYTES = 10_000_000
-"""Bound for every report, that of a thousand members included."""
+"""Bound for the size of every report, even of that with a thousand members."""
 LANES = {
     "lane-faults",
     "lane-coordinators",
@@ -60,7 +65,7 @@ SECTIONS = {
     "configuration",
     "replay",
 }
-# The lane with the messages around the fault, of each run.
+# For each run, the lane with the messages around its fault.
 DIAGRAMS = {
     "three": "lane-messages-crash-0",
     "overlap": "lane-messages-cut-0",
@@ -69,6 +74,7 @@ DIAGRAMS = {
     "thousand": "lane-messages-crash-0",
 }
 FIGURES = "#headline .figures > li"
+"""The main figures of a report, which are in its head."""
 TEXT = ", ".join(
     (
         "h1, h2, h3, p, th, td, caption, summary, dt, dd, a, button, label",
@@ -76,7 +82,7 @@ TEXT = ", ".join(
         "figcaption *, .role-axis-label text, .role-axis-title text, .role-legend text",
     )
 )
-"""Elements with text, as words and beside the charts."""
+"""Selector of all elements with text, in the page and in its charts."""
 RUNS = pytest.mark.parametrize("run", list(RECIPES))
 
 
@@ -91,7 +97,7 @@ class Shelf:
     def opened(
         self, run: str, *, screen: Screen = DESKTOP, scheme: Scheme = "light", fragment: str = ""
     ) -> Iterator[Page]:
-        """Open a report and require at the end that it logged no error."""
+        """Open a report for the `with` block; require at its end that the page logged no error."""
         with visit(
             self._browser,
             self.reports.pages[run],
@@ -109,13 +115,13 @@ def _check_clean(seen: Visit) -> None:
 
 @pytest.fixture(scope="module")
 def shelf(reports: Reports, browser: Browser) -> Shelf:
-    """Return the opened reports, made first: no run can be played beside the browser's loop."""
+    """Return the shelf. `reports` come first: no run can be played beside the browser's loop."""
     return Shelf(browser, reports)
 
 
 @RUNS
 def test_report_opens_offline_and_draws_every_lane(shelf: Shelf, run: str) -> None:
-    """The file is complete for every kind of run; the verdict needs no scrolling."""
+    """The file of every kind of run is complete; its verdict is visible without scrolling."""
     assert shelf.reports.pages[run].stat().st_size < LARGEST_BYTES
     with shelf.opened(run) as page:
         for part in ("h1", ".verdict", FIGURES):
@@ -136,7 +142,7 @@ def test_report_opens_offline_and_draws_every_lane(shelf: Shelf, run: str) -> No
 
 @pytest.mark.parametrize("run", ["violated", "interrupted", "thousand"])
 def test_report_fits_a_phone(shelf: Shelf, run: str) -> None:
-    """The verdict and the four figures are on the first screen, and nothing exceeds its width."""
+    """The first screen has the verdict and the four figures; nothing is wider than the screen."""
     with shelf.opened(run, screen=PHONE) as page:
         for part in ("h1", ".verdict", FIGURES):
             _check_on_screen(page, part)
@@ -181,7 +187,7 @@ def test_keyboard_alone_moves_the_time_axis(shelf: Shelf) -> None:
 
 
 def test_tab_reaches_the_controls_and_every_lane(shelf: Shelf) -> None:
-    """The order is that of the page, with a visible ring, and without a trap."""
+    """Tab follows the order of the page, shows a ring around each element, and is never trapped."""
     with shelf.opened("violated") as page:
         draw_all(page)
         reached: list[str] = []
@@ -207,7 +213,7 @@ def test_tab_reaches_the_controls_and_every_lane(shelf: Shelf) -> None:
 
 
 def test_escape_removes_the_mark(shelf: Shelf) -> None:
-    """The span of time that a link names is marked over the lanes until Escape removes the mark."""
+    """A click on a link marks its span of time over the lanes, until Escape removes the mark."""
     with shelf.opened("violated") as page:
         link = page.locator("#violations a[data-from]").first
         lane = (link.get_attribute("href") or "").removeprefix("#")
@@ -219,7 +225,7 @@ def test_escape_removes_the_mark(shelf: Shelf) -> None:
 
 
 def test_evidence_of_a_violation_links_into_the_lanes(shelf: Shelf) -> None:
-    """Each row of the evidence is a link: it moves the axis to the row and scrolls to its lane."""
+    """Each row of evidence is a link, which moves the axis to the row's time and shows its lane."""
     with shelf.opened("violated") as page:
         links = page.locator("#violations a[data-from]")
         assert links.count() > 3
@@ -242,20 +248,21 @@ def test_evidence_of_a_violation_links_into_the_lanes(shelf: Shelf) -> None:
 
 
 def test_address_restores_the_same_view(shelf: Shelf) -> None:
-    """The part of the address behind # names lane and span, so that a view can be passed on."""
+    """The part of the address behind # names lane and span, so that people can share a view."""
     with shelf.opened("overlap", fragment="lane-ownership?t=60-95") as page:
         assert shown_range(page) == (60, 95)
         expect(page.locator("#lane-ownership .picture svg")).to_be_in_viewport()
 
 
 def test_time_axis_is_one_for_all_lanes(shelf: Shelf) -> None:
-    """Events at the same horizontal position in two lanes happened at the same time."""
+    """What is at the same horizontal position in two lanes happened at the same time."""
     with shelf.opened("overlap") as page:
         draw_all(page)
         set_range(page, 62, 68)
         draw_all(page)
 
-        # Lane -> the labels of its time axis: the first axis of which all labels end with " s".
+        # Each lane with the labels of its time axis: of the axes with more than one label, that of
+        # which all labels end with " s".
         axes = {
             lane: [float(label.removesuffix(" s")) for label in labels]
             for lane, labels in page.locator("figure.lane").evaluate_all(
@@ -273,7 +280,7 @@ def test_time_axis_is_one_for_all_lanes(shelf: Shelf) -> None:
 
 
 def test_selection_changes_the_chart_of_many_members(shelf: Shelf) -> None:
-    """1,000 members are summed up first; any of them can be selected."""
+    """The charts show 1,000 members as sums at first; a reader can select any of them."""
     with shelf.opened("thousand") as page:
         draw_all(page)
         chart = page.locator("figure.chart:has(.picks select)").first
@@ -295,7 +302,7 @@ def _length(span: tuple[float, float]) -> float:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_has_enough_contrast(shelf: Shelf, scheme: Scheme) -> None:
-    """In light and dark mode words and labels of charts have the contrast that WCAG demands."""
+    """In light and dark mode, words and labels of charts have the contrast that WCAG demands."""
     with shelf.opened("violated", scheme=scheme) as page:
         draw_all(page)
         styles = contrasts(page, TEXT)
@@ -304,7 +311,7 @@ def test_text_has_enough_contrast(shelf: Shelf, scheme: Scheme) -> None:
 
 
 def test_dark_mode_follows_the_system_and_the_button(shelf: Shelf) -> None:
-    """The system's setting applies until the button is used."""
+    """The page follows the system's setting until the reader uses the button."""
     ground = "getComputedStyle(document.body).backgroundColor"
     with shelf.opened("three") as page:
         light = page.evaluate(ground)
@@ -319,7 +326,7 @@ def test_dark_mode_follows_the_system_and_the_button(shelf: Shelf) -> None:
 
 
 def test_print_is_on_white_without_fixed_elements(shelf: Shelf) -> None:
-    """Fixed elements would be on every page of paper; dark mode prints on white, too."""
+    """A fixed element would be printed on every page; even in dark mode paper stays white."""
     with shelf.opened("overlap", scheme="dark") as page:
         draw_all(page)
         page.emulate_media(media="print", color_scheme="dark")
@@ -337,7 +344,7 @@ def test_print_is_on_white_without_fixed_elements(shelf: Shelf) -> None:
 
 
 def test_words_are_visible_without_javascript(shelf: Shelf, browser: Browser) -> None:
-    """A mail program runs no script: the verdict, the phases and the evidence are text."""
+    """A mail program runs no script, so the verdict, the phases and the evidence are plain text."""
     context = browser.new_context(java_script_enabled=False)
     try:
         page = context.new_page()
@@ -351,7 +358,7 @@ def test_words_are_visible_without_javascript(shelf: Shelf, browser: Browser) ->
 
 
 def test_report_names_both_owners_of_partition_0_and_the_times(shelf: Shelf) -> None:
-    """The experiment split_brain_ownership asks which members own one partition, and when."""
+    """The experiment split_brain_ownership asks which members own a partition, and when."""
     with shelf.opened("overlap") as page:
         (owned_twice,) = shelf.reports.owned_twice("overlap", "orders-0")
         text = page.locator("main").inner_text()

@@ -1,7 +1,8 @@
 """`run --seeds` from outside: the runs of single seeds, and their common results.
 
-Every command is a process in an empty folder; the runs are in virtual time and small. Exit codes: 0
-all passed, 2 unknown, 130 interrupted, 254 wrong arguments, 255 a failure of the tool.
+A seed is the number that decides all random choices of a run. Every command is a process in an
+empty folder; the runs are small and in virtual time (a simulated clock). Exit codes: 0 all passed,
+2 unknown, 130 interrupted, 254 wrong arguments, 255 a failure of the tool.
 """
 
 import json
@@ -27,7 +28,7 @@ SMALL = (
 
 
 def test_each_seed_gives_the_run_that_it_gives_alone(command_line: CommandLine) -> None:
-    """A seed of `--seeds` has the digest and the replay command that `run --seed` gives it."""
+    """A seed has the same digest (a hash of the trace) and replay command with `--seed`."""
     alone = command_line.run(*VIRTUAL, *SMALL, "--seed", "7", "--no-analyze")
     several = command_line.run(
         *VIRTUAL, *SMALL, "--seeds", "7..8", "--workers", "2", "--json", "--junit", "seeds.xml"
@@ -60,7 +61,7 @@ def test_each_seed_gives_the_run_that_it_gives_alone(command_line: CommandLine) 
 
 
 def test_inconclusive_seeds_are_listed_with_their_commands(command_line: CommandLine) -> None:
-    """Exit code 2, unknown; each seed is listed with the command that plays it alone.
+    """The exit code is 2 (unknown), and each seed is listed with the command that plays it alone.
 
     The time limit of 8 s ends the runs before their fault.
     """
@@ -78,7 +79,7 @@ def test_inconclusive_seeds_are_listed_with_their_commands(command_line: Command
 def test_file_with_its_own_seed_is_played_with_those_of_the_command(
     command_line: CommandLine,
 ) -> None:
-    """A file of an exploration has a seed in its `replay`, and is tried with others."""
+    """A file that an exploration has written names a seed; the seeds of the command replace it."""
     file = str(ROOT / "tests/corpus/coordinator_elected_again_before_it_heard_of_another.yaml")
     done = command_line.run(
         "run", file, "--runtime", "virtual", "--seeds", "0,2", "--no-analyze", "--no-trace"
@@ -90,7 +91,7 @@ def test_file_with_its_own_seed_is_played_with_those_of_the_command(
 
 
 def test_folder_that_cannot_be_made_is_refused_before_any_seed(command_line: CommandLine) -> None:
-    """A wrong `--runs` is the user's mistake: exit code 254, and not a failure of each seed."""
+    """A wrong `--runs` is the user's mistake: exit code 254, and not one failure for each seed."""
     (command_line.folder / "file").write_text("")
     done = command_line.run(*VIRTUAL, "--seeds", "1..3", "--runs", "file/runs")
 
@@ -99,9 +100,9 @@ def test_folder_that_cannot_be_made_is_refused_before_any_seed(command_line: Com
 
 
 def test_worker_that_is_killed_is_a_failure_of_the_lab(command_line: CommandLine) -> None:
-    """The killed worker's seed is named and the others are played; the exit code is 255.
+    """The seed of the killed worker is named and the other seeds are played; the exit code is 255.
 
-    The worker is killed when it has begun seed 2, because seed 1 has passed.
+    When seed 1 has passed, the worker has begun seed 2, and is killed.
     """
     with command_line.started(
         *VIRTUAL, *SMALL, "--seeds", "1..3", "--workers", "1", "--no-analyze"
@@ -126,7 +127,7 @@ def test_worker_that_is_killed_is_a_failure_of_the_lab(command_line: CommandLine
 
 
 def test_ctrl_c_ends_the_workers_and_lists_finished_seeds(command_line: CommandLine) -> None:
-    """The seed in progress ends as an interrupted run does; the others are not begun."""
+    """The seed in progress ends as an interrupted run does; no other seed is begun."""
     with command_line.started(*VIRTUAL, *SMALL, "--seeds", "1..9", "--workers", "1") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "seed 1 passed\n"

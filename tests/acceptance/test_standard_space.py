@@ -1,7 +1,9 @@
 """120 seeds of the standard space with every guard on: no finding, and each seed is one run.
 
-A finding would be a bug of ours, a checker that demands more than Kafka promises, or a space that
-draws faults that Kafka does not survive; `make soak PART=explore` plays 20,000 seeds.
+A space is a file from which each seed (a number) draws an experiment and its faults. A guard is a
+safety rule of Kafka's that can be switched off. A finding is a violation; here it would be a bug of
+ours, a checker that demands more than Kafka promises, or a fault of the space that Kafka does not
+survive. `make soak PART=explore` plays 20,000 seeds.
 """
 
 from functools import partial
@@ -36,13 +38,13 @@ MET = {
     "lost_JoinGroup_MEMBER_ID_REQUIRED": 0.01,
     "lost_AlterPartition": 0.01,
 }
-"""Smallest share of runs in which a drawn fault reached its situation."""
+"""The smallest share of the runs that must reach each mark (a named rare situation)."""
 
 
 def test_no_seed_breaks_a_promise_and_rechecks_agree(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Up to 2 % of the runs may be inconclusive: they have no finding.
+    """No run has a finding; up to 2 % may be inconclusive (neither a pass nor a finding).
 
     The workers run compiled modules if `make fast` compiled them, as in a user's search.
     """

@@ -1,7 +1,8 @@
 """Output of runs on a terminal, on a terminal without cursor movement, and through a pipe.
 
-A TerminalCommand runs `python -m coordlab` on a pseudo-terminal; `screen` is everything that it has
-written, control codes included. The panel is the live view of a run, drawn again in place.
+A TerminalCommand runs `python -m coordlab` on a pseudo-terminal (a terminal that a program reads);
+`screen` is everything that the command has written, including control codes. The panel is the live
+view of a run, which is drawn again and again in its place.
 """
 
 import re
@@ -28,7 +29,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7](;|m)")
 
 
 def test_run_on_a_terminal_shows_a_panel_and_leaves_the_summary(tmp_path: Path) -> None:
-    """The panel disappears, the cursor returns, no line is wider than the terminal."""
+    """At the end the panel is gone, the cursor is visible, and no line exceeds the width."""
     command = TerminalCommand(tmp_path, *RUN, width=80, environment={})
     code = command.finish()
 
@@ -36,6 +37,7 @@ def test_run_on_a_terminal_shows_a_panel_and_leaves_the_summary(tmp_path: Path) 
     assert command.screen.count(HIDE) == command.screen.count(SHOW) > 0
     assert "[faults]" in command.screen
     assert COLOUR.search(command.screen)
+    # The summary is what comes after the last code that shows the cursor.
     summary = without_control(command.screen.rpartition(SHOW)[2])
     assert "PASS  coordinator_crash on virtual, seed 0" in summary
     one_line = ("run directory: ", "again: ")  # a path or command to copy is never wrapped
@@ -64,7 +66,7 @@ def test_run_on_a_dumb_terminal_writes_lines(tmp_path: Path) -> None:
 
 
 def test_interrupted_run_restores_the_terminal(tmp_path: Path) -> None:
-    """After Ctrl-C the fault is healed, the summary printed, the cursor visible, the exit 130."""
+    """After Ctrl-C the fault is healed, the summary printed, the cursor visible; exit code 130."""
     command = TerminalCommand(tmp_path, *RUN, width=80, environment={})
     command.read_until("in force")
     command.send_signal(SIGINT)
@@ -79,7 +81,7 @@ def test_interrupted_run_restores_the_terminal(tmp_path: Path) -> None:
 
 
 def test_output_through_a_pipe_has_no_control_codes(command_line: CommandLine) -> None:
-    """Log files of CI systems must have no control codes, whatever TERM is."""
+    """Log files of CI systems must have no control codes, whatever the variable TERM is."""
     for command in (RUN, ("list",)):
         done = command_line.run(*command, environment={"TERM": "xterm-256color"})
         assert done.returncode == 0, command
@@ -88,7 +90,7 @@ def test_output_through_a_pipe_has_no_control_codes(command_line: CommandLine) -
 
 
 def test_interrupted_exploration_restores_the_terminal(tmp_path: Path) -> None:
-    """After Ctrl-C the panel disappears, the cursor returns, and the command to resume is shown."""
+    """After Ctrl-C the panel is gone, the cursor visible, and the command to resume is shown."""
     command = TerminalCommand(
         tmp_path, "explore", "reference", "--workers", "1", width=80, environment={}
     )

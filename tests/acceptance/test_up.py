@@ -1,9 +1,9 @@
 """`up` and the commands to its cluster: separate processes, a few seconds of real time each.
 
-`up` starts a cluster that runs until `down`, by default with the name `lab`. Its options are
-`--topic NAME:PARTITIONS`, `--group NAME:TOPIC:MEMBERS` and `--producer TOPIC:RECORDS_PER_SECOND`.
-An order is a command that changes the cluster, such as `inject`. FOLDER is the hidden folder in
-which each cluster that is up has a file.
+`up` starts a cluster that runs until the command `down`. The cluster has the name `lab` unless
+another is given. Options of `up` are `--topic NAME:PARTITIONS`, `--group NAME:TOPIC:MEMBERS` and
+`--producer TOPIC:RECORDS_PER_SECOND`. An order is a command that changes the cluster, such as
+`inject`. FOLDER is the hidden folder with one file for each cluster that is up.
 """
 
 import json
@@ -36,14 +36,14 @@ QUICK = (
     *("--var", "groups.readers.commit_interval_ms=100"),
     "--no-analyze",
 )
-"""A small cluster whose group is Stable in a moment."""
+"""Options for a small cluster whose group is Stable (not in a rebalance) in a moment."""
 
 
 @contextmanager
 def up(
     command_line: CommandLine, *arguments: str, until: str = "end it"
 ) -> Iterator["subprocess.Popen[str]"]:
-    """Start `up`, and continue once it has printed `until` (default: the end of the greeting)."""
+    """Start `up`, and go on when it has printed `until`, by default the end of its greeting."""
     with command_line.started("up", *arguments) as process:
         seen = read_until(process, until)
         assert process.poll() is None, (seen, process.communicate())
@@ -62,7 +62,7 @@ def read_until(process: "subprocess.Popen[str]", words: str) -> str:
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
-    """Wait for the end of a process; return its exit code and the output that was not yet read."""
+    """Wait for the end of a process; return its exit code and the output not read before."""
     output, errors = process.communicate(timeout=PATIENCE_S)
     assert "Traceback" not in output + errors, output + errors
     return process.returncode, output
@@ -71,10 +71,10 @@ def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
 def test_a_cluster_gets_faults_and_is_healed_and_ended_from_another_terminal(
     command_line: CommandLine,
 ) -> None:
-    """One session with all commands of docs/UP.md: status, inject, heal, down.
+    """One session uses all commands of docs/UP.md: status, inject, heal, down.
 
-    The crash lasts 1 s, less than broker.session.timeout.ms (2 s): `inject` warns that the
-    controller will not notice it.
+    The crash lasts 1 s. That is less than broker.session.timeout.ms (2 s), so the controller does
+    not notice the crash, and `inject` warns of it.
     """
     with up(command_line, *QUICK, until="group readers: Stable") as cluster:
         shown = json.loads(command_line.run("status", "--json", "--partitions").stdout)
@@ -121,9 +121,9 @@ def test_a_cluster_gets_faults_and_is_healed_and_ended_from_another_terminal(
 
 
 def test_wrong_orders_end_with_their_exit_codes(command_line: CommandLine) -> None:
-    """254 for an order that can never work, 2 for an order that has no target now.
+    """Exit code 254 is for an order that can never work, 2 for an order without a target now.
 
-    No order is carried out, and the cluster lives on until SIGTERM.
+    The cluster carries no order out, and lives on until SIGTERM.
     """
     nowhere = command_line.run("inject", "crash", "broker(0)")
     assert nowhere.returncode == EXIT_BAD_ARGUMENTS
@@ -154,7 +154,7 @@ def test_wrong_orders_end_with_their_exit_codes(command_line: CommandLine) -> No
 def test_occupied_ports_are_named_before_the_start(
     command_line: CommandLine,
 ) -> None:
-    """Another program listens at the port, so nothing is started and no directory is made."""
+    """If another program listens at the port, nothing is started and no directory is made."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen(1)
@@ -166,9 +166,10 @@ def test_occupied_ports_are_named_before_the_start(
 
 
 def test_ctrl_c_heals_and_judges_and_a_second_one_ends_the_wait(command_line: CommandLine) -> None:
-    """The first Ctrl-C acts as `down`; a second one interrupts the final wait for liveness.
+    """The first Ctrl-C acts as `down`; a second one ends the final wait for liveness.
 
-    The first cluster gets one Ctrl-C and passes; the second cluster gets two (130).
+    The run waits for liveness until every member is served again. The first cluster gets one Ctrl-C
+    and passes; the second cluster gets two and has exit code 130.
     """
     with up(command_line, *QUICK, "--name", "blue", until="group readers: Stable") as cluster:
         assert command_line.run("inject", "pause", "broker(0)").returncode == EXIT_PASS
@@ -180,7 +181,7 @@ def test_ctrl_c_heals_and_judges_and_a_second_one_ends_the_wait(command_line: Co
 
     slow = (*QUICK, "--name", "green", "--var", "groups.readers.config.session.timeout.ms=30000")
     with up(command_line, *slow, until="group readers: Stable") as cluster:
-        # A member that the group has lost for a while: the run must wait for liveness.
+        # The group has lost a member for a while, so that the run must wait for liveness.
         assert command_line.run("inject", "pause", "broker(0)").returncode == EXIT_PASS
         crashed = command_line.run("inject", "crash", "member(readers, 0)", "--name", "green")
         assert crashed.returncode == EXIT_PASS, crashed.stderr
@@ -195,7 +196,7 @@ def test_ctrl_c_heals_and_judges_and_a_second_one_ends_the_wait(command_line: Co
 def test_a_duration_ends_the_cluster_and_a_plan_is_played(
     command_line: CommandLine, tmp_path: Path
 ) -> None:
-    """`up FILE --play --duration` plays the file's plan and ends without `down`, as CI needs it."""
+    """CI needs `up FILE --play --duration`, which plays the file's plan and ends by itself."""
     file = tmp_path / "small.yaml"
     file.write_text(
         "version: 1\nname: small\nquestion: q\nexpect: e\n"
@@ -216,7 +217,7 @@ def test_a_duration_ends_the_cluster_and_a_plan_is_played(
 def test_a_killed_cluster_leaves_no_process_and_its_name_is_free(
     command_line: CommandLine,
 ) -> None:
-    """SIGKILL leaves files behind, which the next command of any kind removes."""
+    """SIGKILL leaves files behind; the next command, whichever it is, removes them."""
     with up(command_line, "--no-analyze", "--no-trace") as cluster:
         os.kill(cluster.pid, signal.SIGKILL)
         cluster.communicate(timeout=PATIENCE_S)
@@ -235,7 +236,7 @@ def test_a_killed_cluster_leaves_no_process_and_its_name_is_free(
 
 
 def join(bootstrap: list[str], group: str) -> "subprocess.Popen[str]":
-    """Start a client of librdkafka's that is a member of a group."""
+    """Start a client of the library librdkafka that becomes a member of a group."""
     return subprocess.Popen(
         [
             *(sys.executable, str(ROOT / "clients" / "librdkafka.py"), "consume"),
@@ -248,10 +249,11 @@ def join(bootstrap: list[str], group: str) -> "subprocess.Popen[str]":
 
 
 def test_a_client_from_outside_joins_consumers_of_the_lab(command_line: CommandLine) -> None:
-    """A client from outside writes no trace, so records that it processes have no rows.
+    """A client from outside writes no trace, so no rows show the records that it processes.
 
-    The checks know of such a client and do not count those records as lost.
+    The checks know of such a client, and do not count those records as lost.
     """
+    # Six partitions are enough for each of three members.
     six = ("--topic", "orders:6")  # so that each of three members owns some
     with up(command_line, *QUICK, *six, until="group readers: Stable") as cluster:
         shown = json.loads(command_line.run("status", "--json").stdout)
@@ -273,7 +275,7 @@ def test_a_client_from_outside_joins_consumers_of_the_lab(command_line: CommandL
 def test_a_client_from_outside_survives_the_crash_of_its_coordinator(
     command_line: CommandLine,
 ) -> None:
-    """Orders can hit the coordinator of a group that no file defines.
+    """An order can hit the coordinator of a group that no experiment file defines.
 
     `status` shows the group, and the output of `down` names it.
     """
@@ -315,7 +317,7 @@ def test_a_client_from_outside_survives_the_crash_of_its_coordinator(
 @pytest.mark.ray
 @pytest.mark.timeout(240)
 def test_the_same_commands_act_on_a_cluster_on_ray(command_line: CommandLine) -> None:
-    """On Ray brokers are processes of their own; after SIGKILL of `up` they and Ray's all end."""
+    """On Ray each broker is a process; all processes end after a SIGKILL of `up`."""
     with up(command_line, *QUICK, "--runtime", "ray", until="group readers: Stable") as cluster:
         crashed = command_line.run(
             "inject", "crash", "--duration", "3s", "--wait", "--coordinator-of", "readers"

@@ -1,9 +1,8 @@
 """docs/ARCHITECTURE.md lists the places at which a fault, a check, an API and so on are added.
 
-The page has a table: a row is one kind of addition, with links to its places: the files or folders
-to change. The tests follow one addition of each kind that exists already, the example. A file that
-mentions the example must belong to a place of the row, or be among the files that only use the
-example.
+The page has a table. Each row is one kind of addition, with links to its places: the files or
+folders to change. The tests take one existing addition of each kind, the example. Each file that
+mentions the example must belong to a place of the row, or only use the example.
 """
 
 import re
@@ -87,7 +86,7 @@ EXAMPLES = (
 
 
 def linked_places(row: str) -> list[str]:
-    """Return the places of the page's row, relative to the root.
+    """Return the places that the page's row links to, as paths below the root.
 
     A link to a folder's `__init__.py` stands for the folder.
     """
@@ -117,10 +116,11 @@ def files_with(pattern: str, places: tuple[str, ...]) -> list[str]:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.row)
 def test_page_names_every_place_of_an_addition(example: Example) -> None:
-    """A developer who follows the page forgets no place that the existing example has."""
+    """A developer who follows the page must find every place that the existing example has."""
     places = linked_places(example.row)
     mentioned = files_with(example.pattern, SEARCHED)
 
+    # Files that only use the example, and files in a place, are fine.
     unnamed = [
         path
         for path in mentioned
@@ -133,7 +133,7 @@ def test_page_names_every_place_of_an_addition(example: Example) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.row)
 def test_page_names_no_needless_place(example: Example) -> None:
-    """The existing example was added at each place of the row, so each place mentions it.
+    """Each place of the row mentions the existing example, because the example was added there.
 
     Places in `tests` count, too; places in `only_if_needed` are left out.
     """

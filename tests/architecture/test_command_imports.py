@@ -1,4 +1,4 @@
-"""Imports before the first line of output: of `--help`, `--version` and `list`."""
+"""Commands that only print import little: each import delays their first line of output."""
 
 import subprocess
 import sys
@@ -10,8 +10,8 @@ from coordlab.cli import COMMANDS, SUMMARIES, load_command
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("pyarrow", "numpy", "ray", "pyspark", "altair", "jinja2")
-"""Packages whose import takes longer than all else in a command that lists."""
-# Runs a command line, and prints its exit code and the modules imported by it.
+"""Packages whose import takes longer than everything else in a command that only lists."""
+# A program that runs a command line, and prints its exit code and the modules that it imported.
 _PRINT_MODULES = """
 import sys
 from coordlab.cli import run_cli
@@ -45,14 +45,14 @@ def test_commands_that_list_import_nothing_heavy(argument: str, tmp_path: Path) 
 
 @pytest.mark.slow
 def test_help_imports_no_command(tmp_path: Path) -> None:
-    """The help reads a table of commands (SUMMARIES): to import all commands took a second."""
+    """The help has a table of the commands (SUMMARIES); importing all of them took a second."""
     modules = imported_by("--help", folder=tmp_path)
     assert [name for name in modules if name.startswith("coordlab.commands")] == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_summary_of_a_command_is_the_first_sentence_of_its_help(name: str) -> None:
-    """The help must not import the commands, so their summaries are repeated in a table."""
+    """The table repeats the summaries of the commands, because the help must not import them."""
     assert list(SUMMARIES) == list(COMMANDS)
     assert SUMMARIES[name] == load_command(name).get_short_help_str(limit=1_000)
 
@@ -60,7 +60,7 @@ def test_summary_of_a_command_is_the_first_sentence_of_its_help(name: str) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["up", "inject", "heal", "status", "down"])
 def test_commands_of_a_standing_cluster_import_nothing_heavy(command: str, tmp_path: Path) -> None:
-    """Brokers should serve at once, and orders should be carried out at once."""
+    """Brokers should serve, and orders be carried out, without a delay by imports."""
     modules = imported_by(command, "--help", folder=tmp_path)
     assert [name for name in HEAVY if name in modules] == []
     if command != "up":

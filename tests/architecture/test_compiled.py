@@ -1,9 +1,10 @@
 """Compiled and interpreted modules give equal runs; an outdated library is not loaded.
 
-`make fast` compiles the hot modules with mypyc into one library. The finder (`cluster.compiled`)
-loads that library if it is of these sources and this Python, else Python interprets the sources.
-SWITCH is the environment variable COORDLAB_COMPILED; RECORD is the file with the sources and the
-Python for which a library is valid. A digest is a hash over all rows of a run's trace.
+`make fast` compiles the hot modules (those with most of the running time) with mypyc into one
+library. The finder (`cluster.compiled`) loads that library if it fits the sources and this Python;
+otherwise Python interprets the sources. SWITCH is the environment variable COORDLAB_COMPILED.
+RECORD is the file that says for which sources and which Python a library was made. A digest is a
+hash over all rows of a run's trace.
 """
 
 import ast
@@ -22,13 +23,13 @@ from scripts.compiled import hot_sources, missing_for_build
 from tests.architecture.test_layers import ROOT, tracked_files
 
 SEEDS = 20
-"""Number of seeds that both forms of the modules play."""
+"""Number of seeds that are played both with compiled and with interpreted modules."""
 SOURCE = ("protocol", "hot.py")
 """Path of the made-up hot module of a small checkout."""
 
 
 def _explored(switch: str) -> dict[str, object]:
-    """Play SEEDS seeds in another process, with the library switched on ("1") or off ("0")."""
+    """Play SEEDS seeds in another process, in which SWITCH is "1" (compiled) or "0"."""
     done = subprocess.run(
         (sys.executable, "-m", "tests.support.explored_digests", str(SEEDS)),
         cwd=ROOT,
@@ -58,6 +59,7 @@ def test_compiled_modules_give_the_digests_of_interpreted_ones() -> None:
     assert with_library["runs"] == interpreted["runs"]
 
 
+# A program that pickles values of compiled modules.
 PICKLED = """
 import coordlab, importlib, pickle
 from cluster.compiled import compiled_state
@@ -79,10 +81,10 @@ print(compiled_state().name)
 
 @pytest.mark.slow
 def test_types_of_compiled_modules_can_be_pickled_for_ray() -> None:
-    """Ray pickles objects for its workers, and each type must name the module that defines it.
+    """Ray pickles objects for its workers, so each type must name the module that defines it.
 
-    A class or NewType of a compiled module may name the finder's module, and a frozen dataclass may
-    refuse to be rebuilt: the script checks both.
+    A class or NewType of a compiled module may name the finder's module instead, and a frozen
+    dataclass may refuse to be built again: the program PICKLED checks both.
     """
     if not (BUILD / RECORD).is_file():
         pytest.skip("`make fast` was not run")
@@ -100,7 +102,7 @@ def test_types_of_compiled_modules_can_be_pickled_for_ray() -> None:
 
 @pytest.mark.slow
 def test_a_class_outside_the_library_inherits_from_none_inside() -> None:
-    """Mypyc's classes refuse interpreted subclasses, but only when an instance is created."""
+    """A compiled class refuses an interpreted subclass, but only when an instance is created."""
     hot = {ROOT / source for source in hot_sources()}
     assert all(path.is_file() for path in hot)
     trees = {
@@ -129,7 +131,7 @@ def test_a_class_outside_the_library_inherits_from_none_inside() -> None:
 
 
 def _own_nodes(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield the nodes of statements, without those of functions defined in them."""
+    """Yield the nodes of statements, except those inside functions that the statements define."""
     for node in statements:
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             yield node
@@ -139,11 +141,13 @@ def _own_nodes(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
 def test_hot_module_does_not_wait_in_a_handler() -> None:
     """No `await` or `yield` stands in an `except` or `finally` block of a hot module.
 
-    Python keeps the exception that a handler treats in the coroutine, mypyc in the thread:
-    1. A compiled coroutine waits in its handler, and its run ends: it is never resumed.
-    2. Its exception stays the one that the thread treats.
-    3. Each later exception of the process refers to it, as its context. With every such run the
-       chain of contexts grows, and each `raise` walks it: after 600 runs a search took four times
+    While a handler treats an exception, interpreted Python keeps the exception in the coroutine;
+    mypyc keeps it in the thread. So this can happen:
+
+    1. A compiled coroutine waits in its handler. Its run ends, and it is never resumed.
+    2. Its exception remains the one that the thread treats.
+    3. Each later exception of the process refers to it, as its context. The chain of contexts grows
+       with every such run, and each `raise` walks along it: after 600 runs a search took four times
        as long.
     """
     waiting = (ast.Await, ast.Yield, ast.YieldFrom, ast.AsyncFor, ast.AsyncWith)
@@ -160,7 +164,7 @@ def test_hot_module_does_not_wait_in_a_handler() -> None:
 
 
 def _finder(folder: Path, **record: object) -> CompiledFinder:
-    """Return the finder of a library compiled from `folder`; `record` changes fields of RECORD."""
+    """Return a finder for a library compiled from `folder`; `record` changes fields of RECORD."""
     facts = {
         "fingerprint": compiled.fingerprint(folder),
         "python": compiled.python_tag(),
@@ -172,14 +176,14 @@ def _finder(folder: Path, **record: object) -> CompiledFinder:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """Return a folder with one source."""
+    """Return a small checkout: a folder with one source."""
     (tmp_path / SOURCE[0]).mkdir()
     tmp_path.joinpath(*SOURCE).write_text("ANSWER = 42\n", encoding="utf-8")
     return tmp_path
 
 
 def test_a_library_of_these_sources_and_this_python_is_used(checkout: Path) -> None:
-    """Sources, Python and modules agree, so the finder decides to use the library."""
+    """If sources, Python and modules agree with the record, the finder uses the library."""
     assert _finder(checkout).decide() is CompiledState.COMPILED
 
 
@@ -196,7 +200,7 @@ def test_a_changed_source_leaves_all_modules_interpreted_with_a_message(
 
 
 def test_a_new_source_leaves_all_modules_interpreted(checkout: Path) -> None:
-    """The fingerprint covers all sources of a package, because compiled modules may import it."""
+    """The fingerprint covers all sources of a package: compiled modules may import any of them."""
     finder = _finder(checkout)
     (checkout / "protocol" / "new.py").write_text("", encoding="utf-8")
     assert finder.decide() is CompiledState.STALE
@@ -208,14 +212,14 @@ def test_a_library_for_another_python_is_not_loaded(checkout: Path) -> None:
 
 
 def test_a_hot_module_imported_earlier_leaves_the_others_interpreted(checkout: Path) -> None:
-    """Compiled code reads fields by their place in memory, so it cannot use interpreted classes."""
+    """Compiled code reads fields by their place in memory, so interpreted classes do not fit it."""
     finder = _finder(checkout, modules={"protocol.ids": "protocol/ids.py"})
     assert "protocol.ids" in sys.modules
     assert finder.decide() is CompiledState.TOO_LATE
 
 
 def test_the_switch_installs_no_finder(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the switch at 0 the sources are interpreted; without the switch the finder is there."""
+    """With the switch at 0 no finder is installed; without the switch, there is one."""
     _finder(checkout)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     monkeypatch.setenv(SWITCH, "0")

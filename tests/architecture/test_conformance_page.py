@@ -1,8 +1,8 @@
-"""The list of scenarios is complete, and no test claims one that does not exist.
+"""The list of scenarios is complete, and no test claims a scenario that does not exist.
 
 A scenario is one test case of Kafka's own tests, described in section 10 of BEHAVIOUR.md. A test
-here claims a scenario by naming its id in its docstring. An id is a family and a number: GC-010 is
-case 10 of Kafka's GroupCoordinatorTest.
+of this project claims a scenario by naming its id in its docstring. An id is a family and a number:
+GC-010 is case 10 of Kafka's GroupCoordinatorTest.
 """
 
 import pytest
@@ -25,7 +25,7 @@ and sensors, two about unloading. The others are about Kafka's newer group proto
 
 
 def test_list_of_scenarios_is_complete() -> None:
-    """Each family (the prefix of an id) has every number once."""
+    """Each family (the prefix of an id) has each of its numbers once."""
     expected = [
         *(f"GC-{n:03}" for n in range(1, 164)),
         *(f"GM-{n:02}" for n in range(1, 59)),
@@ -38,7 +38,7 @@ def test_list_of_scenarios_is_complete() -> None:
 
 
 def test_scenario_has_a_meaning_or_repeats_others_of_the_list() -> None:
-    """Only scenarios of the Java coordinator (JC) repeat others, those of the Scala coordinator."""
+    """Only scenarios of the Java coordinator (JC) repeat others: those of the Scala coordinator."""
     scenarios = read_scenarios()
     assert not set(scenarios.meaning) & set(scenarios.same_as)
     repeated = {scenario for same in scenarios.same_as.values() for scenario in same}
@@ -47,7 +47,7 @@ def test_scenario_has_a_meaning_or_repeats_others_of_the_list() -> None:
 
 
 def test_listed_scenario_has_at_most_one_reason() -> None:
-    """A scenario deviates or is not applicable, never both; at most 2 % are not applicable."""
+    """A scenario deviates or is not applicable, but never both; at most 2 % are not applicable."""
     scenarios = read_scenarios()
     assert not set(scenarios.deviates) & set(scenarios.not_applicable)
     assert {*scenarios.deviates, *scenarios.not_applicable} <= set(scenarios.ids())
@@ -55,7 +55,7 @@ def test_listed_scenario_has_at_most_one_reason() -> None:
 
 
 def test_no_test_or_recording_names_an_unknown_scenario() -> None:
-    """A mistyped id would silently count for nothing."""
+    """A mistyped id would count for no scenario, and nobody would notice."""
     known = set(read_scenarios().ids())
     unknown = {scenario: places for scenario, places in named().items() if scenario not in known}
     assert unknown == {}
@@ -71,17 +71,17 @@ def test_no_test_or_recording_names_an_unknown_scenario() -> None:
     ],
 )
 def test_ids_are_read_from_a_docstring(text: str, ids: list[str]) -> None:
-    """A range names all of its scenarios; ids of other families and of other words are none."""
+    """A range names all of its scenarios; what looks like an id of no known family is none."""
     assert list(ids_in(text)) == ids
 
 
 def test_repeated_scenario_has_the_status_of_its_original() -> None:
-    """A repetition is covered if all scenarios that it repeats are covered.
+    """A repetition is covered only if all scenarios that it repeats are covered.
 
     `real` is a scenario that some test claims. The other ids do not exist in Kafka.
     """
     real = sorted(named())[0]
-    # ...998 deviates, ...999 has no test.
+    # GC-998 deviates, and no test claims GC-999.
     scenarios = ScenarioList(
         meaning={"GC-998": "", "GC-999": "", real: ""},
         same_as={"JC-901": (real,), "JC-902": (real, "GC-999"), "JC-903": ("GC-998",)},
@@ -99,7 +99,7 @@ def test_repeated_scenario_has_the_status_of_its_original() -> None:
 
 
 def test_nearly_every_scenario_is_covered() -> None:
-    """The project's goal is 97 %, with covered scenarios in every family."""
+    """The project's goal is 97 %, with at least one covered scenario in every family."""
     status = statuses(read_scenarios())
     covered = [scenario for scenario, word in status.items() if word == "covered"]
     assert len(covered) >= 0.97 * len(status)

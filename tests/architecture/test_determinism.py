@@ -1,10 +1,10 @@
-"""Same code, config, plan and seed: the same trace, byte for byte, in any process.
+"""The same code, configuration, plan and seed give the same trace, byte for byte, in any process.
 
 Three processes play the same scenarios: small clusters, and schedules of tests/schedules. The
 processes differ in hash seed, heap layout, garbage collection, optimisation, and the order of the
-scenarios. Two values of PYTHONHASHSEED alone would not suffice, because an order may also depend on
-addresses. Planted sources of nondeterminism must make the comparison fail. A digest is a hash over
-all rows of a trace.
+scenarios. Different values of PYTHONHASHSEED alone would not suffice, because an order may also
+depend on addresses. Some scenarios have a planted source of nondeterminism, which the comparison
+must notice. A digest is a hash over all rows of a trace.
 """
 
 import json
@@ -22,11 +22,11 @@ PROCESSES = (
     ("random", ("--heap", "50001", "--order", "reversed")),
     ("4294967295", ("-O", "--heap", "1234", "--gc", "off", "--order", "reversed")),
 )
-"""PYTHONHASHSEED and options of each process; -O is the interpreter's."""
+"""PYTHONHASHSEED and the options of each process; -O is an option of the interpreter."""
 
 
 def _run(process: tuple[str, tuple[str, ...]]) -> dict[str, str]:
-    """Play all scenarios in a process of PROCESSES, and return their digests."""
+    """Play all scenarios in one of PROCESSES, and return the digest of each."""
     hash_seed, options = process
     command = [
         sys.executable,
@@ -51,7 +51,7 @@ def _run(process: tuple[str, tuple[str, ...]]) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def digests() -> dict[str, list[str]]:
-    """Return scenario -> its digest in each of the processes."""
+    """Return the digests of each scenario, one for each process."""
     with ThreadPoolExecutor(max_workers=2) as pool:
         results = list(pool.map(_run, PROCESSES))
     return {name: [result[name] for result in results] for name in results[0]}
@@ -61,8 +61,8 @@ def digests() -> dict[str, list[str]]:
 def test_a_seed_gives_one_trace_in_every_process(digests: dict[str, list[str]]) -> None:
     """All processes give a scenario the same digest, and no two scenarios have the same digest.
 
-    The variants "through the codec" and "with messages" are left out of the second comparison:
-    each repeats a scenario and has its digest.
+    The second comparison leaves out the variants "through the codec" and "with messages", because
+    each of them repeats a scenario and has its digest.
     """
     clean = {name: set(seen) for name, seen in digests.items() if not name.startswith("planted")}
     assert clean
@@ -79,7 +79,7 @@ def test_a_seed_gives_one_trace_in_every_process(digests: dict[str, list[str]]) 
 def test_a_trace_is_the_same_when_every_message_passes_through_the_codec(
     digests: dict[str, list[str]],
 ) -> None:
-    """In virtual time nodes pass objects, on Ray they pass bytes: both must give the same trace."""
+    """Nodes exchange objects in virtual time and bytes on Ray: both must give the same trace."""
     pairs = [name for name in digests if name.endswith(" through the codec")]
     assert len(pairs) == 2
     for name in pairs:
@@ -90,10 +90,10 @@ def test_a_trace_is_the_same_when_every_message_passes_through_the_codec(
 def test_a_drawn_schedule_is_the_same_run_with_and_without_message_tracing(
     digests: dict[str, list[str]],
 ) -> None:
-    """The search plays without message tracing, `replay` plays with it: the run must be the same.
+    """The search plays without message tracing, `replay` with it: both must be the same run.
 
-    The run with messages is hashed without its rows of messages. The text of the run without them
-    has the verdict behind the digest; hence `startswith`.
+    The digest of the run with messages leaves their rows out. The text of the run without messages
+    has the verdict behind the digest, so the comparison uses `startswith`.
     """
     pairs = [name for name in digests if name.endswith(" with messages")]
     assert len(pairs) == 1
@@ -108,10 +108,10 @@ def test_a_drawn_schedule_is_the_same_run_with_and_without_message_tracing(
 def test_a_planted_source_of_nondeterminism_is_noticed(
     digests: dict[str, list[str]], source: str
 ) -> None:
-    """A check that cannot fail proves nothing: each source gives several digests.
+    """A check that cannot fail proves nothing, so each planted source must give several digests.
 
-    The source is planted in a cluster of simple test nodes ("fake") and in one of the lab's nodes
-    ("real").
+    The source is planted in a cluster of simple test nodes ("fake") and in one of the lab's own
+    nodes ("real").
     """
     for cluster in ("fake", "real"):
         assert len(set(digests[f"planted in {cluster}: {source}"])) > 1

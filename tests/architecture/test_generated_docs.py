@@ -1,4 +1,4 @@
-"""Generated pages agree with the code."""
+"""The pages of docs/generated agree with the code from which they are made."""
 
 import pytest
 
@@ -7,10 +7,10 @@ from scripts.docs.reference import FOLDER, page, page_names
 
 @pytest.mark.parametrize("name", page_names())
 def test_generated_page_is_up_to_date(name: str) -> None:
-    """A page that lags behind misleads; `make docs` writes them anew."""
+    """A page that differs from the code misleads; `make docs` writes all pages again."""
     assert (FOLDER / name).read_text(encoding="utf-8") == page(name)
 
 
 def test_no_generated_page_is_left_over() -> None:
-    """A page that nothing makes would never be updated."""
+    """A page that no program makes would never be updated."""
     assert sorted(path.name for path in FOLDER.iterdir()) == sorted(page_names())

@@ -10,19 +10,19 @@ from scripts.house import House, measure
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES_MAX = 20
-"""Limit of the modules in one folder: a list that a reader takes in at a glance."""
+"""Most modules that one folder may have: a reader takes such a list in at a glance."""
 REPEATED_NAMES_MAX = 14
-"""Limit of the public names with two definitions. Lower it when a name becomes unique."""
+"""Most public names that may have two definitions. Lower it when a name becomes unique."""
 
 
 @pytest.fixture(scope="module")
 def house() -> House:
-    """Return the figures of the checkout, measured once, because that takes seconds."""
+    """Measure the checkout once for all tests, because that takes seconds."""
     return measure(ROOT)
 
 
 def test_no_folder_has_more_modules_than_a_reader_takes_in(house: House) -> None:
-    """Readers find a module by the list of its folder's names, which must stay short."""
+    """Readers find a module by the list of names in its folder, which must stay short."""
     folder, modules = house.largest_folder
     assert modules <= MODULES_MAX, folder
 
@@ -33,12 +33,12 @@ def test_a_public_name_is_found_in_one_module(house: House) -> None:
 
 
 def test_no_module_reads_back_the_sentence_of_a_cause(house: House) -> None:
-    """Causes are enums; the text beside them is for people."""
+    """Code must compare causes, which are enums; the sentence beside a cause is for people."""
     assert house.parsed_causes == ()
 
 
 def test_path_of_a_crash_is_what_the_code_calls(house: House) -> None:
-    """Each function of the list calls the next one, directly or as a method of a Ray actor."""
+    """Each function of the listed path calls the next, directly or as a method of a Ray actor."""
     for caller, called in pairwise(house.crash_path):
         name = called.rpartition(".")[2]
         calls = {
@@ -46,7 +46,7 @@ def test_path_of_a_crash_is_what_the_code_calls(house: House) -> None:
             for node in ast.walk(_function(caller))
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         }
-        # In `actor.method.remote(...)`, the attribute of an attribute: `method`.
+        # `actor.method.remote(...)` is an attribute (`remote`) of an attribute (`method`).
         remote = {
             node.value.attr
             for node in ast.walk(_function(caller))

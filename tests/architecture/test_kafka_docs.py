@@ -1,8 +1,9 @@
 """Citations about Kafka in code, tests and documents have a target in docs/kafka.
 
-docs/kafka/README.md describes the form of citations: the name of a file without `.md`, and a
-section of it, such as "BEHAVIOUR 6.6 f" (row f of the table in 6.6) or "BEHAVIOUR [S]" (the Scala
-coordinator as a whole). An id such as GC-010 names a scenario, a case of Kafka's own tests.
+docs/kafka/README.md describes the form of a citation: the name of a file without `.md`, then a
+section of the file. "BEHAVIOUR 6.6 f" is row f of the table in section 6.6; "BEHAVIOUR [S]" is the
+Scala coordinator as a whole, [J] the Java coordinator. An id such as GC-010 names a scenario: a
+case of Kafka's own tests.
 """
 
 import json
@@ -18,11 +19,13 @@ from tests.architecture.test_layers import ROOT, tracked_files
 
 KAFKA = ROOT / "docs" / "kafka"
 FAMILIES = ("GC", "GM", "MM", "CO", "JC", "JX", "RT", "LD", "SV", "CL", "AS", "FO", "SB")
-"""Prefixes of the ids in section 10 of BEHAVIOUR.md."""
-# An id, whose second part may be a letter, or a range of ids: `GM-05..07`, `GM-05 to GM-07`.
+"""Prefixes of the ids of scenarios, which are in section 10 of BEHAVIOUR.md."""
+# An id, whose second part may be a letter, or a range of ids such as `GM-05..07` or `GM-05 to
+# GM-07`.
 ID = re.compile(rf"\b({'|'.join(FAMILIES)})-(\d+|[a-j]\d?\b)(?:(?:\.\.| to \1-)(\d+))?")
-# A number, or a number with the letter of a row, or [S] or [J].
+# A section is a number, or a number with the letter of a row, or [S] or [J].
 SECTION = r"(?:\d+(?:\.\d+)*(?: [a-j]\d?(?=[):.,;]|$))?|\[[SJ]\])"
+# For each file of docs/kafka, what may follow its name in a citation.
 CITATION = {
     "BEHAVIOUR": SECTION,
     "FAILOVER_FACTS": SECTION,
@@ -32,7 +35,7 @@ CITATION = {
     "MEASURED_FAILOVER": r"(?:\d|kill|term|move|pause|split|member|[a-z]+(?:-[a-z]+)+)\b",
 }
 OUTSIDE = re.compile(r"\bshared/|\b(?:DESIGN|STYLE|SIMULATION|STRUCTURE)(?:\.md| section)? \d")
-"""Documents that a reader of the project does not have."""
+"""Names of documents that a reader of the project does not have."""
 EXAMPLES = {
     Path(__file__).relative_to(ROOT).as_posix(),
     "tests/architecture/test_conformance_page.py",
@@ -44,7 +47,7 @@ EXAMPLES = {
 
 @cache
 def texts() -> dict[str, str]:
-    """Return the text of every file that may cite, by name; lines of a paragraph are joined."""
+    """Return the text of every file that may cite, by file name; each paragraph is one line."""
     return {
         name: re.sub(r"\n[ #]*", " ", path.read_text(encoding="utf-8"))
         for path in tracked_files(".py", ".md", ".toml", ".yaml", ".txt")
@@ -53,7 +56,7 @@ def texts() -> dict[str, str]:
 
 
 def sections_of(name: str) -> set[str]:
-    """Return the sections of a file of docs/kafka that can be cited."""
+    """Return what a citation of a file of docs/kafka may name: its sections, rows and words."""
     text = (KAFKA / f"{name}.md").read_text(encoding="utf-8")
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     numbers = {match[1] for line in headings if (match := re.match(r"(\d+(?:\.\d+)*)", line))}
@@ -73,8 +76,8 @@ def sections_of(name: str) -> set[str]:
 def citations(name: str, text: str) -> Iterator[tuple[str, str]]:
     """Yield (place, citation) for each place where a text names a file of docs/kafka.
 
-    A place is the text around the name. The citation is a section such as `2.6`, "" for a link to
-    the whole file, and "nothing" if no section follows the name.
+    A place is the text around the file's name. The citation is a section such as `2.6`. It is ""
+    for a link to the whole file, and "nothing" if no section follows the name.
     """
     one = CITATION[name]
     # In order: a path or link to the file; the name with one or several sections; one section.
@@ -119,12 +122,12 @@ def test_citation_names_a_section_that_exists(name: str) -> None:
     ],
 )
 def test_citation_is_read_from_a_text(name: str, text: str, cited: list[str]) -> None:
-    """`citations` finds each form; if it found none, the test of the sections would always pass."""
+    """If `citations` missed a form, the test that each cited section exists would prove less."""
     assert [citation for _, citation in citations(name, text)] == cited
 
 
 def ids_in(text: str) -> Iterator[str]:
-    """Yield the ids that a text names; `GM-05..07` and `GM-05 to GM-07` are three."""
+    """Yield the ids that a text names; `GM-05..07` and `GM-05 to GM-07` name three each."""
     for family, first, last in ID.findall(text):
         if not first.isdigit():
             yield f"{family}-{first}"
@@ -135,14 +138,15 @@ def ids_in(text: str) -> Iterator[str]:
 
 @cache
 def scenarios_of_kafka() -> dict[str, str]:
-    """Return section -> text, for the sections 10.1 to 10.9 of BEHAVIOUR.md."""
+    """Return the text of each of the sections 10.1 to 10.9 of BEHAVIOUR.md, by its number."""
     text = (KAFKA / "BEHAVIOUR.md").read_text(encoding="utf-8")
+    # The split gives a text, then a number and a text for each section.
     parts = re.split(r"^#+ (10\.\d(?:\.\d)?) ", text.split("\n# 10. ")[1], flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def test_id_of_a_scenario_exists() -> None:
-    """An id (a prefix of FAMILIES and a number) must be one of section 10 of BEHAVIOUR.md."""
+    """An id (a prefix of FAMILIES and a number) must stand in section 10 of BEHAVIOUR.md."""
     known = {scenario for text in scenarios_of_kafka().values() for scenario in ids_in(text)}
     recordings = json.loads((CONFORMANCE / "transcripts" / "index.json").read_text())
     cited = {**texts(), "index.json": json.dumps(recordings)}
@@ -156,7 +160,7 @@ def test_id_of_a_scenario_exists() -> None:
 
 
 def test_rule_of_the_consumer_on_zookeeper_exists() -> None:
-    """An id with the prefix ZK must be one of ZOOKEEPER_CONSUMER.md."""
+    """An id with the prefix ZK must stand in ZOOKEEPER_CONSUMER.md."""
     rule = re.compile(r"\bZK-\d+\b")
     known = set(rule.findall((KAFKA / "ZOOKEEPER_CONSUMER.md").read_text(encoding="utf-8")))
     unknown = [
@@ -169,7 +173,7 @@ def test_rule_of_the_consumer_on_zookeeper_exists() -> None:
 
 
 def test_recording_that_is_named_exists() -> None:
-    """Recordings are transcripts of a real Kafka; the index lists their names."""
+    """A recording is a transcript of a real Kafka; an index lists the names of all recordings."""
     index = json.loads((CONFORMANCE / "transcripts" / "index.json").read_text())
     known = {scenario["id"] for scenario in index["scenarios"]}
     one = r"`[a-z0-9-]+`"
@@ -186,7 +190,8 @@ def test_recording_that_is_named_exists() -> None:
 def test_graded_scenarios_are_those_of_the_specification() -> None:
     """The page of scenarios has all of sections 10.1 to 10.5.2; 10.5.1 lists repetitions.
 
-    A repetition is a scenario of the Java coordinator (JC) that equals one of the Scala one (GC).
+    A repetition is a scenario of the Java coordinator (JC) that equals one or more of the Scala
+    coordinator (GC).
     """
     sections = scenarios_of_kafka()
     graded = ("10.1", "10.2", "10.3", "10.4", "10.5.1", "10.5.2")
@@ -202,13 +207,14 @@ def test_graded_scenarios_are_those_of_the_specification() -> None:
 
 
 def test_section_that_the_specification_refers_to_exists() -> None:
-    """BEHAVIOUR.md refers to its own sections by the sign §."""
+    """The sign § in BEHAVIOUR.md refers to another section of that file."""
     text = (KAFKA / "BEHAVIOUR.md").read_text(encoding="utf-8")
     assert set(re.findall(r"§(\d+(?:\.\d+)*)", text)) <= sections_of("BEHAVIOUR")
 
 
 def test_docstring_names_the_file_of_a_section() -> None:
-    """A number alone, as in `3.5: sessions`, does not name the document."""
+    """A number alone, as in `3.5: sessions`, does not say in which document the section is."""
+    # The form above, or a number and an id in brackets.
     bare = re.compile(r'"""\d{1,2}\.\d{1,2}[:,.] |\((?:\d\.\d{1,2}, )+[A-Z]{2}-\d')
     found = [
         f"{file}: {match[0]}" for file, text in texts().items() for match in bare.finditer(text)

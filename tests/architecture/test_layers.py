@@ -1,6 +1,6 @@
 """Rules of the whole project: layers, formatting, links, deviations, and forbidden text.
 
-A deviation is a known difference from Kafka, marked by a comment DEVIATION in the code.
+A deviation is a known difference from Kafka; a comment DEVIATION marks it in the code.
 """
 
 import re
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def tracked_files(*suffixes: str) -> list[Path]:
-    """Return the files that git tracks, and new files that it does not ignore."""
+    """Return the files that git tracks, and new files that git does not ignore."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -33,7 +33,7 @@ def tracked_files(*suffixes: str) -> list[Path]:
 
 @pytest.mark.slow
 def test_import_contracts_are_kept() -> None:
-    """A package imports only from packages above it (docs/ARCHITECTURE.md, Layers)."""
+    """A package imports only from the packages that docs/ARCHITECTURE.md has above it."""
     result = subprocess.run(
         [Path(sys.executable).parent / "lint-imports", "--no-cache"],
         cwd=ROOT,
@@ -65,7 +65,7 @@ def test_types_are_strict() -> None:
 
 
 def test_exactly_one_module_imports_ray_for_nodes_and_one_for_fan_out() -> None:
-    """Ray is used by the two modules that start nodes and distribute work, and by no other."""
+    """Only the module that starts nodes and the module that distributes work use Ray."""
     importers = [
         path.relative_to(ROOT).as_posix()
         for path in tracked_files(".py")
@@ -78,12 +78,12 @@ def test_exactly_one_module_imports_ray_for_nodes_and_one_for_fan_out() -> None:
 
 
 def test_our_packages_are_imported_from_here() -> None:
-    """Another distribution with a `protocol` package would be run instead of ours."""
+    """Python would use another installed distribution that has a package `protocol`, not ours."""
     assert foreign_packages() == ()
 
 
 def test_documents_link_only_to_files_that_exist() -> None:
-    """Links are relative to the page that has them; addresses of the web are not checked."""
+    """Links are relative to their page; addresses of the web are not checked."""
     missing = [
         f"{page.relative_to(ROOT)} -> {target}"
         for page in tracked_files(".md")
@@ -107,7 +107,7 @@ def test_documents_link_only_to_headings_that_exist() -> None:
 
 
 def test_every_deviation_is_listed_in_fidelity() -> None:
-    """docs/FIDELITY.md names each file that has a comment DEVIATION, a known difference."""
+    """docs/FIDELITY.md names each file that has a comment DEVIATION (a known difference)."""
     fidelity = (ROOT / "docs" / "FIDELITY.md").read_text()
     unlisted = []
     for path in tracked_files(".py"):
@@ -120,7 +120,7 @@ def test_every_deviation_is_listed_in_fidelity() -> None:
 
 
 def test_fidelity_lists_no_removed_deviation() -> None:
-    """A listed difference that the code no longer has would mislead."""
+    """A listed difference that the code no longer has would mislead a reader."""
     fidelity = (ROOT / "docs" / "FIDELITY.md").read_text()
     table = fidelity.split("## Deviations", 1)[1].split("\n## ", 1)[0]
     stale = [
@@ -132,7 +132,7 @@ def test_fidelity_lists_no_removed_deviation() -> None:
 
 
 def test_no_machine_path_or_index_address_is_committed() -> None:
-    """A path of one machine or the address of a package index helps no other user."""
+    """A path on one machine, or the address of a package index, is of no use to other people."""
     found = []
     index_address = re.compile(r"--(extra-)?index-url|\bpypi\.|files\.pythonhosted|/simple/?\b")
     machine_path = re.compile(r"(/root/|/home/[a-z]|/work/)")

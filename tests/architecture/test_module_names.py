@@ -1,7 +1,7 @@
 """Texts name modules and files that exist, and a door sign lists its folder's modules.
 
-A door sign is the docstring of a folder's `__init__.py`; its members are the folder's modules and
-folders.
+A door sign is the docstring of a folder's `__init__.py`, which tells what the folder has. Its
+members are the modules and folders beside it.
 """
 
 import ast
@@ -28,13 +28,13 @@ PATH = re.compile(
 )
 """The two forms in which a text names a module: its dotted name in backticks, or its path."""
 SHORT = 60
-"""Longest string literal whose words count as known names; longer ones are prose."""
+"""A string literal shorter than this is no prose, so its words count as known names."""
 EXAMPLES = {"experiments/NAME.yaml", "experiments/mine.yaml"}
 """Files that a user creates."""
 SETTINGS = {f"cluster.{field.encode_name}" for field in msgspec.structs.fields(ClusterDefinition)}
-"""Keys of an experiment file that look like modules."""
+"""Keys of an experiment file, which look like modules."""
 ALIKE = {"coordlab/commands": "one module or one folder each", "pipeline/in_memory": "tables"}
-"""Folders whose door sign lists no member, because its members are alike."""
+"""Folders whose door sign does not list the members, because they are all of one kind."""
 UNNAMED = {"__init__", "__main__"}
 """Modules that a door sign need not list."""
 
@@ -53,7 +53,7 @@ def modules() -> dict[str, Path]:
 
 
 def exists(name: str) -> bool:
-    """Return True if a dotted name is a module, or a name at the top level of one."""
+    """Return True if a dotted name is a module, a setting, or a name at a module's top level."""
     if name in modules() or ".".join(name.split(".")[:2]) in SETTINGS:
         return True
     module, _, attribute = name.rpartition(".")
@@ -65,7 +65,7 @@ def exists(name: str) -> bool:
 
 
 def door_signs() -> Iterator[tuple[str, str, set[str]]]:
-    """Yield (folder, docstring, names of the members) for each package of the product."""
+    """Yield (folder, docstring, names of the members) for each folder with code in PACKAGES."""
     for path in tracked_files("__init__.py"):
         folder = path.parent.relative_to(ROOT)
         if folder.parts[0] not in PACKAGES:
@@ -78,7 +78,7 @@ def door_signs() -> Iterator[tuple[str, str, set[str]]]:
 
 
 def test_dotted_name_of_a_module_exists() -> None:
-    """A text that names a moved module as `package.module` sends its reader to nothing."""
+    """If a module has moved, its old name in a text leads a reader to nothing."""
     missing = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in tracked_files(".py", ".md")
@@ -89,7 +89,7 @@ def test_dotted_name_of_a_module_exists() -> None:
 
 
 def test_path_of_a_file_exists() -> None:
-    """Paths are relative to the root of the project, or to the folder of the text."""
+    """A path in a text is relative to the root of the project, or to the folder of the text."""
     missing = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in tracked_files(".py", ".md", ".toml", ".yaml", ".txt")
@@ -103,14 +103,15 @@ def test_path_of_a_file_exists() -> None:
 def test_name_in_a_docstring_exists() -> None:
     """A lower-case name in backticks is a module, or a name or short string of some module.
 
-    Kafka's names are in camel case and are not checked.
+    Kafka's names are in camel case, and are not checked.
     """
     known = {part for name in modules() for part in name.split(".")} | set(keyword.kwlist)
     known |= {path.stem for path in (ROOT / "tests" / "corpus").iterdir()}
     named: dict[str, str] = {}
     for path in tracked_files(".py"):
-        # Docstrings are no known names. A walk reaches the statement before the text in it, so a
-        # text that is a statement of its own is in `prose` already when the walk reaches the text.
+        # Words of docstrings are no known names. The walk reaches a statement before the text in
+        # it. So a text that is a statement of its own (a docstring) is already in `prose` when the
+        # walk reaches the text.
         prose = set()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Expr):
@@ -134,7 +135,7 @@ def test_name_in_a_docstring_exists() -> None:
 
 
 def test_door_sign_has_the_reading_order_of_existing_members() -> None:
-    """Each name behind "Reading order:" is a module or folder beside the door sign."""
+    """Each name after "Reading order:" is a module or folder beside the door sign."""
     wrong = [
         f"{folder}: no `{name}`"
         for folder, sign, held in door_signs()
@@ -147,7 +148,7 @@ def test_door_sign_has_the_reading_order_of_existing_members() -> None:
 
 
 def test_door_sign_lists_everything_in_its_folder() -> None:
-    """A new module must be added to the docstring of its folder's `__init__`."""
+    """A new module must be added to the door sign of its folder."""
     unnamed = [
         f"{folder}: `{name}` is not named"
         for folder, sign, held in door_signs()

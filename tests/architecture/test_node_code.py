@@ -1,9 +1,10 @@
 """Forbidden constructs of node code, found by `unordered` and by ruff's banned names (TID251).
 
-Node code is the code that runs in virtual time, where one seed must give one trace in every
-process: brokers, clients and controllers. Ruff's rule also covers code that judges runs, such as
-`chaos/checkers`. A finding of `unordered` is a text `file:line: what` about a construct whose
-result differs between processes, such as the iteration of a set.
+Node code is the code of brokers, clients and controllers. It must behave the same in every process:
+in virtual time (a simulated clock) one seed must give one trace. `unordered` reports constructs
+whose result differs between processes, such as the iteration of a set, as texts `file:line: what`.
+Ruff's rule refuses real clocks and randomness; it also covers code that judges runs, such as
+`chaos/checkers`.
 """
 
 import subprocess
@@ -21,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_node_code_never_depends_on_addresses_hashes_or_the_order_of_sets() -> None:
     """Addresses, hashes of strings and the order of a set differ in another process.
 
-    A trace that depended on them would not be reproducible.
+    A trace that depended on one of them could not be repeated.
     """
     sources = {path.relative_to(ROOT).as_posix(): path.read_text() for path in node_files(ROOT)}
 
@@ -38,7 +39,8 @@ def test_node_code_never_depends_on_addresses_hashes_or_the_order_of_sets() -> N
         ("names = set(y)\nz = [n for n in names]", "iterates a set"),
         ("def f(names: frozenset[str]) -> None:\n    g(*names)", "unpacks a set"),
         ("def f(names: set[str] | None): return tuple(names)", "gives a set to tuple()"),
-        # The type of `a` is not known; an attribute of any class of the module counts.
+        # The type of `a` is unknown, so an attribute of that name in any class of the module
+        # counts.
         ("class A:\n    seen: set[int]\n\ndef f(a): return list(a.seen)", "gives a set to list()"),
         ("self.seen = {1}\nfor x in self.seen - {2}: pass", "iterates a set"),
         ("x = ','.join({n for n in y})", "gives a set to join()"),
@@ -49,7 +51,7 @@ def test_node_code_never_depends_on_addresses_hashes_or_the_order_of_sets() -> N
     ],
 )
 def test_planted_dependence_is_found(source: str, what: str) -> None:
-    """Each source depends on addresses, hashes or the order of a set, and has one finding."""
+    """Each source has exactly one dependence on addresses, hashes or the order of a set."""
     (problem,) = unordered({"planted.py": source})
     assert what in problem
 
@@ -82,7 +84,7 @@ def test_sets_whose_order_has_no_effect_are_allowed(source: str) -> None:
 def test_banned_names_are_refused_in_node_code_and_allowed_beside_it(
     folder: str, allowed: bool
 ) -> None:
-    """Ruff refuses clocks, randomness and sleeping in node code, also if imported as another name.
+    """Ruff refuses clocks, randomness and sleeping in node code, even under another name.
 
     The planted module uses each banned name once; it imports `time` as `t`.
     """

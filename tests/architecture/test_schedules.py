@@ -1,7 +1,8 @@
 """Schedules that tests depend on are files, so that a change of drawing does not affect them.
 
-A schedule is an experiment with its faults, as a seed draws it from a space (a file with what may
-vary). The corpus has schedules that once showed a bug; tests/schedules has other fixed ones.
+A space is a file that says what may vary. From it a seed (a number) draws a schedule: an experiment
+with its faults. The corpus (tests/corpus) has schedules that once showed a bug; tests/schedules has
+other fixed ones.
 """
 
 import ast
@@ -34,16 +35,16 @@ MAY_DRAW = {
     "tests/cluster/ray/test_ray_tasks.py": "compares workers, whatever they play",
     "tests/soak/test_summaries.py": "compares two readers, whatever they read",
 }
-"""Modules that may draw, with the reason; no other module depends on a seed's draw."""
+"""Modules that may draw schedules, with the reason; no other module may depend on a draw."""
 DRAWING = frozenset({"draw", "play_seed", "play_seeds"})
 """Functions of `chaos.exploration` that draw."""
 SEED_OF_A_SPACE = re.compile(r"\bspace,? seeds? \d|\w \(seeds? \d+\)[.:]")
-"""Words that name a seed for its schedule: `the space, seed 7`, or a claim and `(seed 7).`"""
+"""Texts that name a seed for its schedule: `the space, seed 7`, or a claim and `(seed 7).`"""
 CITED_FILE = re.compile(r"\bCorpus: `(\w+)`")
 
 
 def draws(path: Path) -> bool:
-    """Return True if a module imports a function that draws schedules."""
+    """Return True if a module imports a function that draws schedules from seeds."""
     return any(
         alias.name in DRAWING
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
@@ -63,7 +64,7 @@ def test_only_tests_of_the_search_draw_schedules() -> None:
 
 
 def test_no_text_names_a_seed_for_its_schedule() -> None:
-    """The same seed may draw another schedule tomorrow; a file of the corpus is constant."""
+    """The seed may draw another schedule after the next change; a file of the corpus stays."""
     found = [
         f"{path.relative_to(ROOT)}: {match[0]}"
         for path in tracked_files(".py")
@@ -74,7 +75,7 @@ def test_no_text_names_a_seed_for_its_schedule() -> None:
 
 
 def test_file_of_the_corpus_that_is_named_exists() -> None:
-    """A docstring cites a file of the corpus by its name behind the word `Corpus` and a colon."""
+    """A docstring cites a file of the corpus as the word `Corpus`, a colon and the file's name."""
     missing = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in tracked_files(".py")
@@ -86,7 +87,7 @@ def test_file_of_the_corpus_that_is_named_exists() -> None:
 
 @pytest.mark.parametrize("path", SCHEDULES, ids=lambda path: path.stem)
 def test_schedule_has_a_description_and_is_played(path: Path) -> None:
-    """A schedule begins with a comment, is valid, and has its name in some test."""
+    """A schedule begins with a comment and is valid, and some test names it."""
     tests = [file for file in tracked_files(".py") if file.is_relative_to(ROOT / "tests")]
     assert path.read_text(encoding="utf-8").startswith("# ")
     assert load_experiment(str(path)).experiment.name == path.stem

@@ -1,6 +1,7 @@
 """Tests that share a Ray, a Spark or a module's fixtures run in one process of `pytest -n`.
 
-Such tests are a group of xdist, the plugin that runs tests in several processes.
+Such tests are a group of xdist, the plugin that runs tests in several processes. A group stays in
+one of these processes.
 """
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 def test_groups_reach_xdist(
     request: pytest.FixtureRequest,
 ) -> None:
-    """Incompatible versions of pytest and xdist silently lose the groups."""
+    """With incompatible versions of pytest and xdist the groups are lost without a message."""
     if not hasattr(request.config, "workerinput"):
         pytest.skip("not one of several processes: pytest -n 2 --dist loadgroup")
     # xdist appends the name of a test's group to its id.

@@ -1,8 +1,8 @@
 """Rows of real runs conform to the table of trace kinds (`protocol.trace_schema`).
 
 The table names the columns that a row of each kind may have; docs/generated/trace.md shows it.
-`run_ensemble` and `GroupLab` play servers and consumers of ZooKeeper: the coroutine given to them
-disturbs the cluster, and `rows` is the trace.
+`run_ensemble` and `GroupLab` play servers and consumers of ZooKeeper. A coroutine given to one of
+them disturbs the cluster; the result's `rows` are the trace.
 """
 
 import json
@@ -34,9 +34,10 @@ RUNS = {
     "schedules/moves_resets_and_deleted_offsets": 2,
     "schedules/lost_responses_and_lost_nodes": 1,
 }
-"""Schedules and the seeds of their runs.
+"""Files of schedules, each with the seed of its run.
 
-Together they have every kind of fault except a rollout, a scaling and faults of machines.
+Together they have every kind of fault except a rollout, a scaling and faults of machines, which
+other runs below have.
 """
 RARE = {
     TraceKind.LOAD_FAILED: "needs a java switch",
@@ -48,12 +49,12 @@ RARE = {
     TraceKind.VIOLATION: "needs a promise that is broken",
     TraceKind.TASK_FAILED: "a bug of the lab",
 }
-"""Kinds that none of the runs writes, with the reason."""
+"""Kinds of rows that none of the runs writes, with the reason."""
 
 
 @pytest.mark.slow
 def test_rows_of_runs_with_every_fault_conform_to_the_table() -> None:
-    """Transactions and static members are included; all kinds occur but the rare ones."""
+    """The runs include transactions and static members; only the rare kinds may be missing."""
     rows: list[TraceRow] = []
     for name, seed in RUNS.items():
         experiment = load_experiment(str(TESTS / f"{name}.yaml")).experiment
@@ -77,7 +78,7 @@ def test_rows_of_runs_with_every_fault_conform_to_the_table() -> None:
 
 
 async def expiry_of_a_session(lab: EnsembleRun) -> None:
-    """Watch a znode whose owner is cut off until its session ends."""
+    """Watch a znode (a node of ZooKeeper's tree) whose owner is cut off until its session ends."""
     owner, watcher = lab.zk_client(0), lab.zk_client(1)
     await owner.create("/consumers/mine", "", ephemeral=True)
 
@@ -90,9 +91,9 @@ async def expiry_of_a_session(lab: EnsembleRun) -> None:
 
 
 async def owner_whose_deletes_are_lost(lab: GroupLab) -> None:
-    """Let a newcomer give up, because the owner's deletes do not reach the servers (Clog).
+    """Let a newcomer give up: the owner's deletes do not reach the servers, which Clog prevents.
 
-    The newcomer is started by this coroutine (`late_from=1`), and retries its claims in vain.
+    This coroutine starts the newcomer (`late_from=1`), which tries in vain to claim its partitions.
     """
     owner, newcomer = lab.names
     await lab.rule(Clog(), [owner], lab.servers, apis=("Delete",))
@@ -101,7 +102,7 @@ async def owner_whose_deletes_are_lost(lab: GroupLab) -> None:
 
 
 def deploy_of_a_smaller_group() -> Experiment:
-    """Return a group that loses a member, and whose other member is then replaced."""
+    """Return a run in which a group loses a member, and then its other member is replaced."""
     group = "members(readers)"
     return quick_experiment(
         faults=[
@@ -112,7 +113,7 @@ def deploy_of_a_smaller_group() -> Experiment:
 
 
 def faults_of_machines() -> Experiment:
-    """Return a cluster on three machines: one is lost, one is paused, one is cut off."""
+    """Return a run on three machines, of which one is lost, one is paused, one is cut off."""
     lasts = {"duration": "2s"}
     return quick_experiment(
         cluster={"machines": 3},
@@ -125,7 +126,7 @@ def faults_of_machines() -> Experiment:
 
 
 def deletion_of_a_topic() -> Experiment:
-    """Return a cluster with a topic that no client uses, and that is deleted."""
+    """Return a run in which a topic that no client uses is deleted."""
     topic = {"partitions": 2, "replication.factor": 3}
     deletion = {"at": "1s", "fault": "delete_topic", "target": "controller"}
     return quick_experiment(
@@ -135,7 +136,7 @@ def deletion_of_a_topic() -> Experiment:
 
 
 def pause_and_election_of_the_preferred_leader() -> Experiment:
-    """Return `pause_coordinator`, and an election once the paused broker is in sync again."""
+    """Return `pause_coordinator` with an election after the paused broker is in sync again."""
     experiment = load_experiment("pause_coordinator").experiment
     (pause,) = experiment.faults
     election = structs.replace(pause, at="40s", duration=None, fault="preferred_leader_election")

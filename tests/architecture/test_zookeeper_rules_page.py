@@ -1,6 +1,6 @@
 """Every rule of the consumer on ZooKeeper is quoted by a test, or has a reason.
 
-The rules, ZK-01 and so on, are those of docs/kafka/ZOOKEEPER_CONSUMER.md. The reasons say why the
+The rules, ZK-01 and so on, are those of docs/kafka/ZOOKEEPER_CONSUMER.md. A reason says why the
 project deviates from a rule, or why a rule needs no test.
 """
 
@@ -18,7 +18,7 @@ from scripts.docs.zookeeper_rules_page import (
 
 
 def test_every_id_of_the_document_is_a_separate_rule() -> None:
-    """A rule that the parser misses would be required of no test."""
+    """If the parser missed a rule, no test would have to quote it."""
     ids = set(re.findall(r"\bZK-\d+\b", RULES.read_text(encoding="utf-8")))
     assert ids == set(read_rules())
     rules = 85  # of the document; a change of the number must be noticed
@@ -26,18 +26,18 @@ def test_every_id_of_the_document_is_a_separate_rule() -> None:
 
 
 def test_no_test_names_a_rule_that_does_not_exist() -> None:
-    """A mistyped id would silently count for nothing."""
+    """A mistyped id would count for no rule, and nobody would notice."""
     assert set(named()) <= set(read_rules())
 
 
 def test_every_rule_is_quoted_by_a_test_or_has_a_reason() -> None:
-    """A new rule must be tested."""
+    """Whoever adds a rule must test it, or give the reason why there is no test."""
     missing = [rule for rule, status in statuses().items() if status == "missing"]
     assert missing == []
 
 
 def test_reason_is_given_once_and_for_a_rule_that_exists() -> None:
-    """At most one rule in ten may have no test."""
+    """A rule has at most one reason, and at most one rule in ten has a reason."""
     reasons = read_reasons()
     # No rule has two reasons.
     given = (*reasons.deviates, *reasons.no_test)
@@ -47,7 +47,7 @@ def test_reason_is_given_once_and_for_a_rule_that_exists() -> None:
 
 
 def test_quotation_is_five_consecutive_words_of_the_rule() -> None:
-    """Four words are too few; signs of emphasis do not count."""
+    """Four words are too few for a quotation; signs of emphasis do not count."""
     rule = Rule(id="ZK-1", section="", text="A **read** is answered by the server, at once.")
 
     assert quotes("The claim: a read is answered by it (ZK-1)", rule)
@@ -56,7 +56,7 @@ def test_quotation_is_five_consecutive_words_of_the_rule() -> None:
 
 
 def test_summary_is_the_first_sentence_or_the_cells_of_a_row() -> None:
-    """The page shortens each rule to its summary."""
+    """The page of rules shows a short form of each rule, its summary."""
     sentence = Rule(id="ZK-1", section="", text="A tree. All writes: one order.")
     row = Rule(id="ZK-2", section="", text="| cause | what is seen | an instant |")
 

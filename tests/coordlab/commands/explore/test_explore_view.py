@@ -1,11 +1,14 @@
 """The view of an exploration, during it and at its end, on terminals of any width.
 
-An exploration, or search, plays seeds; each draws an experiment's plan of faults from a space. A
-finding is a broken promise, and findings of one check and claim form a group such as `fencing-1`. A
-coverage mark is a named rare situation that runs should reach. A mutated run has the changed plan
-of an earlier seed; its lineage has the seeds. A recheck plays a seed twice, in two processes. An
-excuse is a case in which a promise legally did not hold. `passed`, `violated` and `inconclusive`
-make runs; "fencing" is the check of a violated one by default.
+- An exploration, or search, plays seeds. Each seed draws a plan of faults from a space (a file).
+- A finding is a broken promise. Findings of one check and claim form a group such as `fencing-1`.
+- A coverage mark is a named rare situation that runs should reach.
+- A mutated run plays a changed plan of an earlier seed; its lineage lists the seeds.
+- A recheck plays a seed a second time, in another process, to compare the results.
+- An excuse is a case in which a promise did not hold, but did not have to.
+
+`passed`, `violated` and `inconclusive` make runs. A violated run breaks the check "fencing" unless
+another is named.
 """
 
 import io
@@ -47,10 +50,10 @@ MANIFEST = ExplorationManifest(
 
 
 def everything() -> Tally:
-    """Return running totals of eleven seeds with every possible outcome of a seed.
+    """Return running totals of eleven seeds, with every possible outcome of a seed.
 
-    Seeds 0 to 4 pass (4 with an excuse), 5 to 7 violate two promises, 8 is unknown, 9 breaks the
-    tool, 10 ends its worker. Seeds 0 and 1 are played again, and 1 has another result then.
+    Seeds 0 to 4 pass (seed 4 with an excuse), 5 to 7 break promises, 8 is unknown, 9 breaks the
+    tool, 10 ends its worker. Seeds 0 and 1 are played again, and 1 then has another result.
     """
     tally = Tally(100)
     runs = (
@@ -69,7 +72,7 @@ def everything() -> Tally:
 
 
 def progress(tally: Tally, *, elapsed_s: float = 30.0, stop: Stop | None = None) -> SearchProgress:
-    """Return the progress of a search of a thousand seeds with two workers."""
+    """Return the progress of a search by two workers, which has a thousand seeds to play."""
     return SearchProgress(
         tally=tally,
         workers=2,
@@ -89,7 +92,7 @@ def printed(width: int) -> tuple[Console, io.StringIO]:
 
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_panel_shows_speed_findings_marks_rechecks_failures_and_time_left(width: int) -> None:
-    """11 runs in 30 s are 22 a minute; 754 s are 12 min 34 s. A finding's text is no markup."""
+    """11 runs in 30 s are 22 a minute; 754 s are 12 min 34 s. Markup in a finding is plain text."""
     console, out = printed(width)
     console.print(exploration_panel("standard", progress(everything())))
     output = " ".join(out.getvalue().split())
@@ -112,7 +115,7 @@ def test_panel_shows_speed_findings_marks_rechecks_failures_and_time_left(width:
 
 
 def test_panel_of_a_stopping_search_names_what_it_waits_for() -> None:
-    """Workers finish their seeds after the time limit, so a remaining time would be wrong."""
+    """After the time limit the workers only finish their seeds, so no time is left to show."""
     console, out = printed(100)
     console.print(exploration_panel("standard", progress(Tally(0), stop=Stop.TIME_LIMIT)))
     assert "the time limit was reached: finishing what is being played" in out.getvalue()
@@ -120,7 +123,7 @@ def test_panel_of_a_stopping_search_names_what_it_waits_for() -> None:
 
 
 def test_without_a_terminal_each_finding_is_a_line_with_progress_between() -> None:
-    """A finding and a failure are printed at once, the progress every LINE_EVERY_S seconds.
+    """A finding or a failure is printed at once, the progress every LINE_EVERY_S seconds.
 
     The first line is the progress at 0 s; the call at 1 s has nothing new to print.
     """
@@ -134,6 +137,7 @@ def test_without_a_terminal_each_finding_is_a_line_with_progress_between() -> No
         tally.take(Lost(seeds=(10,), why="killed"))
         view(progress(tally, elapsed_s=3.0))
         view(progress(tally, elapsed_s=LINE_EVERY_S + 0.5))
+    # Each line begins with its time.
     lines = [line.split(" s  ", 1)[1] for line in out.getvalue().splitlines()]
     assert lines[1:3] == [
         "fencing-1: it broke 5 (seed 5)",
@@ -149,7 +153,7 @@ def test_without_a_terminal_each_finding_is_a_line_with_progress_between() -> No
 
 @pytest.mark.parametrize("width", [40, 100])
 def test_summary_lists_findings_failures_marks_and_the_command_to_resume(width: int) -> None:
-    """Reasons for unknown runs are directly below the verdict, because they limit its value."""
+    """Reasons of unknown runs are directly below the verdict, because they limit what it says."""
     console, out = printed(width)
     path = Path("runs/explorations/standard/then")
     results = results_of(
@@ -167,7 +171,7 @@ def test_summary_lists_findings_failures_marks_and_the_command_to_resume(width: 
         "coordlab itself failed; this says nothing about Kafka",
         "in 1 run (9): KeyError: 'x'",
         "seed 10 ended its worker twice: the worker was killed",
-        # The made-up runs of a seed have one digest, also where their results differ.
+        # The builder gives both runs of seed 1 one digest, although their results differ.
         "seed 1 is not deterministic: digest 0001 by here:1, 0001 by here:2; what differs: result,",
         # N stands for any number, so that equal reasons are counted together.
         "unknown in 1 run (8): no steady state within Ns",
@@ -185,7 +189,7 @@ def test_summary_lists_findings_failures_marks_and_the_command_to_resume(width: 
 
 
 def test_summary_of_a_finished_search_has_no_command_to_resume() -> None:
-    """Every seed was played, so there is nothing left to resume."""
+    """If every seed was played, nothing is left to resume."""
     console, out = printed(100)
     tally = Tally(0)
     tally.take(PlayedSeeds(worker="here:1", busy_s=9.0, runs=tuple(map(passed, range(1_000)))))
@@ -199,10 +203,10 @@ def test_summary_of_a_finished_search_has_no_command_to_resume() -> None:
 
 
 def test_summary_lists_rare_situations_and_names_mutated_seeds_by_their_lineage() -> None:
-    """A mutated seed is named 12-200: plan of seed 12, mutated by seed 200.
+    """A mutated seed is named by its lineage: 12-200 is the plan of seed 12, mutated by seed 200.
 
-    Seed 200 alone would draw another plan. Two of the 202 runs are mutated: one reaches a mark
-    that no drawn plan reached, so 1 of 2 mutated runs (0.50) reached something rare.
+    Seed 200 alone would draw another plan. Two of the 202 runs are mutated. One of the two reaches
+    a mark that no drawn plan reached, so half of the mutated runs (0.50) reached something rare.
     """
     mark, other = list(MARKS)[:2]
     # 200 drawn runs reach one of the two marks, so that the other one is rare.

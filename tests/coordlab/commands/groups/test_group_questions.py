@@ -1,8 +1,9 @@
 """Requests and answers of the command `groups`, on real brokers in virtual time.
 
-`lab` is a running cluster of one controller and brokers 0, 1 and 2; `lab.client` sends single
-requests, to the broker of its first argument. The topic `orders` has three partitions on the
-cluster of `with_tool`, and twelve on that of `with_members`.
+Virtual time is a simulated clock, in which a whole cluster runs in this process. `lab` is a cluster
+of one controller and brokers 0, 1 and 2; `lab.client` sends a single request to the broker of its
+first argument. The topic `orders` has three partitions on the cluster of `with_tool`, and twelve on
+that of `with_members`. A group without members is Empty; a group that does not exist is Dead.
 """
 
 from collections.abc import Awaitable, Callable
@@ -29,14 +30,14 @@ T = TypeVar("T")
 TOOL = "tool"
 """A group without members, whose offsets an administrator's tool committed."""
 COORDINATOR = partition_for(TOOL, 3)
-"""Coordinator of `tool`: offsets partition i of the three has the preferred leader i."""
-# None: all partitions.
+"""The coordinator of `tool`: the leader of offsets partition i of three is broker i."""
+# The whole topic (None stands for all partitions), and only its first partition.
 WHOLE = (ChosenTopic(topic=ORDERS, partitions=None),)
 FIRST = (ChosenTopic(topic=ORDERS, partitions=(0,)),)
 
 
 def with_tool(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
-    """Run `ask` on a cluster with nine records in partition 0, of which `tool` committed 5."""
+    """Run `ask` on a cluster with nine records in partition 0; `tool` has committed offset 5."""
 
     async def story(lab: BrokerLab) -> T:
         for _ in range(9):
@@ -49,7 +50,7 @@ def with_tool(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
 
 
 def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
-    """Run `ask` on a cluster on which two consumers read."""
+    """Run `ask` on a cluster with a group of two consumers, once the group is stable."""
 
     async def story(lab: BrokerLab) -> T:
         await lab.until(
@@ -65,12 +66,12 @@ def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
 
 
 def planned(reset: OffsetReset) -> list[tuple[int, int | None, int | None]]:
-    """Return (partition, committed offset, new offset) of each partition of a reset."""
+    """Return (partition, committed offset, new offset) for each partition of a reset."""
     return [(each.partition, each.current_offset, each.new_offset) for each in reset.offsets]
 
 
 def test_described_group_has_its_committed_offset_and_its_lag() -> None:
-    """LAG is the log end minus the committed offset; the partition has no owner."""
+    """The lag is the log end minus the committed offset; here no member owns the partition."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         # A group that is named twice is described once.
@@ -85,7 +86,7 @@ def test_described_group_has_its_committed_offset_and_its_lag() -> None:
 
 
 def test_described_partition_that_is_assigned_and_not_committed_has_its_owner() -> None:
-    """A missing value is None, for which Kafka's tool shows a dash."""
+    """A missing value is None here; Kafka's own tool prints a dash for it."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         (group,) = await describe_groups(admin, (GROUP,), with_offsets=True)
@@ -102,7 +103,7 @@ def test_described_partition_that_is_assigned_and_not_committed_has_its_owner() 
 
 
 def test_offset_of_a_log_without_an_answering_leader_has_no_lag() -> None:
-    """The committed offset is shown, and the reason why the log end is unknown.
+    """The answer has the committed offset, and the reason why the end of the log is unknown.
 
     The leader of partition `silent` is paused; the coordinator, another broker, answers.
     """
@@ -123,7 +124,7 @@ def test_offset_of_a_log_without_an_answering_leader_has_no_lag() -> None:
 
 
 def test_missing_group_is_reported_with_kafkas_error_name() -> None:
-    """The coordinator answers that the missing group is Dead, so no offsets are requested."""
+    """The coordinator answers that the missing group is Dead, so nothing asks for its offsets."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         nobody, tool = await describe_groups(admin, ("nobody", TOOL), with_offsets=True)
@@ -134,7 +135,7 @@ def test_missing_group_is_reported_with_kafkas_error_name() -> None:
 
 
 def test_refused_deletion_of_a_group_names_its_members() -> None:
-    """NON_EMPTY_GROUP alone does not name the members to stop."""
+    """The error NON_EMPTY_GROUP alone does not say which members must be stopped."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         held, gone = await delete_groups(admin, (GROUP, "nobody"))
@@ -148,7 +149,7 @@ def test_refused_deletion_of_a_group_names_its_members() -> None:
 
 
 def test_offsets_of_a_whole_topic_are_deleted_and_an_unknown_topic_is_reported() -> None:
-    """A partition without an offset counts as deleted, as in Kafka's answer."""
+    """As in Kafka, a partition without an offset counts as deleted."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         chosen = (
@@ -171,7 +172,7 @@ def test_offsets_of_a_whole_topic_are_deleted_and_an_unknown_topic_is_reported()
 
 
 def test_reset_without_execute_is_only_shown() -> None:
-    """Without --execute a reset is only planned, as in Kafka: the committed offset stays 5."""
+    """As in Kafka, a reset without --execute is only planned: the committed offset stays 5."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         shown = await reset_group_offsets(admin, TOOL, None, ToEarliest(), execute=False)
@@ -185,10 +186,10 @@ def test_reset_without_execute_is_only_shown() -> None:
 
 
 def test_reset_of_a_whole_topic_sets_an_offset_for_every_partition() -> None:
-    """A reset may create the group, which then has offsets and no members: Empty.
+    """A reset may create the group, which then has offsets but no members: Empty.
 
-    Offset 4 is asked for; partition 0 has records up to 9, partitions 1 and 2 have none, so their
-    only offset is 0.
+    The reset asks for offset 4. Partition 0 has records up to 9, so it gets 4. Partitions 1 and 2
+    have no records, so they get 0, their only offset.
     """
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
@@ -206,7 +207,7 @@ def test_reset_of_a_whole_topic_sets_an_offset_for_every_partition() -> None:
 
 
 def test_partly_impossible_reset_changes_nothing() -> None:
-    """One impossible partition prevents the whole reset: the others are only shown.
+    """One impossible partition prevents the whole reset: nothing is executed.
 
     A shift needs a committed offset, which partitions 1 and 2 lack; partition 9 does not exist.
     """
@@ -227,7 +228,7 @@ def test_partly_impossible_reset_changes_nothing() -> None:
 
 
 def test_reset_of_a_group_with_members_is_refused_and_names_them() -> None:
-    """Kafka's tool also refuses to reset a group with members; without members the reset works."""
+    """Kafka's tool refuses it as well; when the members have left, the reset works."""
 
     async def ask(admin: AdminClient, lab: BrokerLab) -> None:
         refused = await reset_group_offsets(admin, GROUP, None, ToEarliest(), execute=True)
@@ -247,7 +248,7 @@ def test_reset_of_a_group_with_members_is_refused_and_names_them() -> None:
 
 
 def test_timed_out_reset_is_reported_for_each_partition() -> None:
-    """No follower acknowledges the commit, so its outcome is unknown: REQUEST_TIMED_OUT."""
+    """No follower acknowledges the commit, so nobody knows its outcome: REQUEST_TIMED_OUT."""
 
     async def ask(admin: AdminClient, lab: BrokerLab) -> None:
         others = [broker_name(broker) for broker in range(3) if broker != COORDINATOR]
