@@ -1,7 +1,8 @@
-"""Refusals of the command line: in words, without leaving files.
+"""Refusals of the command line: in words, and without leaving files.
 
-The tests run in this process; tests/acceptance/test_command_line.py starts processes. `golden`
-compares the messages with a file in pages/, which `pytest --rewrite` writes and a person reviews.
+These tests call the command in their own process; tests/acceptance/test_command_line.py starts
+processes. `golden` compares the messages with a file in pages/, which `pytest --rewrite` writes and
+a person reviews.
 """
 
 from pathlib import Path
@@ -70,9 +71,9 @@ BROKEN_FILES = {
 def test_bad_arguments_exit_254_and_leave_nothing(
     folder: Path, capsys: pytest.CaptureFixture[str], golden: Golden
 ) -> None:
-    """Usage errors have exit code 254.
+    """A wrong command line has exit code 254.
 
-    The code that the library Click gives them, 2, means here that a run's verdict is UNKNOWN.
+    The library Click would give it 2, but here 2 means that the verdict of a run is UNKNOWN.
     """
     outputs = []
     for arguments in REFUSED:
@@ -86,7 +87,7 @@ def test_bad_arguments_exit_254_and_leave_nothing(
 def test_file_that_is_no_experiment_is_reported_without_a_traceback(
     folder: Path, capsys: pytest.CaptureFixture[str], golden: Golden
 ) -> None:
-    """The message names the line of the file at which it cannot be read."""
+    """The message names the line at which the file cannot be read."""
     outputs = []
     for name, content in BROKEN_FILES.items():
         (folder / "broken.yaml").write_text(content)

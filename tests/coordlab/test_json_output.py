@@ -1,4 +1,4 @@
-"""`--json` of commands that print text by default: one document, with keys that scripts rely on."""
+"""`--json` of commands that usually print text: one document, with keys that scripts rely on."""
 
 import io
 import json
@@ -19,7 +19,7 @@ Captured = pytest.CaptureFixture[str]
 def test_validate_as_json_has_problems_and_warnings_with_their_places(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Editors and CI show them beside the line; the exit code is that of an invalid file."""
+    """Editors and CI show a problem beside its line; the exit code is that of an invalid file."""
     monkeypatch.chdir(tmp_path)
     assert run_cli(["init", "mine"]) == EXIT_PASS
     text = Path("mine.yaml").read_text()
@@ -51,7 +51,7 @@ def test_validate_as_json_has_problems_and_warnings_with_their_places(
 
 
 def test_analyze_as_json_has_the_figures_of_the_summary_file(tmp_path: Path) -> None:
-    """Scripts can read both in the same way."""
+    """Scripts can read the output and the summary file in the same way."""
     fault = fault_summary(values={"commit gap": [8 * S, 9 * S]}, members=2)
     summary = summary_of("crash/1", fault, directory=tmp_path)
     (tmp_path / "tables").mkdir()

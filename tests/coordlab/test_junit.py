@@ -1,8 +1,8 @@
 """JUnit XML of a run: CI must show red for all but a pass, with the reason.
 
-`manifest()` and `results(...)` make the description and the results of a run of 4.25 s: seed 7, in
-virtual time, passed unless a test says otherwise. A finding's story is a list of the rows that led
-to it.
+JUnit is a format of test results that CI systems read. `manifest()` and `results(...)` make the
+description and the results of a run of 4.25 s, with seed 7 and in virtual time, which passed unless
+a test says otherwise. A finding's story is a list of the rows that led to it.
 """
 
 import xml.etree.ElementTree as ET
@@ -23,7 +23,7 @@ from results_schema.results import (
 )
 from tests.support.builders.past_runs import manifest, results
 
-# The common schema of JUnit files: the children of each element in order, and its attributes.
+# The common schema of JUnit files: for each element, its children in order, and its attributes.
 CHILDREN = {
     "testsuites": ("testsuite",),
     "testsuite": ("properties", "testcase", "system-out", "system-err"),
@@ -73,13 +73,13 @@ def check_structure(element: ET.Element) -> None:
 
 
 def report(check: str, outcome: CheckOutcome, **more: object) -> CheckReport:
-    """Return the report of a check; `more` replaces its fields."""
+    """Return the report of a check; `more` replaces some of its fields."""
     made = CheckReport(check=check, outcome=outcome)
     return type(made)(**{name: getattr(made, name) for name in made.__struct_fields__} | more)
 
 
 def parsed(results: Results) -> ET.Element:
-    """Return the file of a run, after a check of its structure."""
+    """Return the root of a run's file, after a check of its structure."""
     root = ET.fromstring(junit_of_run(manifest(), results, Path("runs/coordinator_crash/x")))
     check_structure(root)
     return root
@@ -91,7 +91,7 @@ def case(root: ET.Element, name: str) -> ET.Element:
 
 
 def test_passed_run_is_green_and_has_its_replay_command() -> None:
-    """Each check is one test case, and so is the run; the properties name directory and command."""
+    """The run and each check are one test case; the properties name directory and command."""
     root = parsed(results(report("fencing", CheckOutcome.PASS)))
 
     suite = root[0]
@@ -107,8 +107,8 @@ def test_passed_run_is_green_and_has_its_replay_command() -> None:
 def test_violated_check_is_a_failure_with_its_evidence() -> None:
     """The failure's text has the finding's story; characters that XML forbids are replaced.
 
-    The report has five findings and keeps two: the message has the first one's summary and the
-    number of the others.
+    The report counts five findings and has two of them. The message has the first one's summary and
+    the number of the others.
     """
     finding = Finding(
         check="fencing",
@@ -154,7 +154,7 @@ def test_violated_check_is_a_failure_with_its_evidence() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_inconclusive_run_is_never_green(made: Results, kind: str) -> None:
-    """CI systems treat a skipped test as a success: unknown is an error, with the reason."""
+    """CI systems treat a skipped test as a success, so `unknown` is an error with the reason."""
     error = case(parsed(made), "run").find("error")
 
     assert error is not None
@@ -163,7 +163,7 @@ def test_inconclusive_run_is_never_green(made: Results, kind: str) -> None:
 
 
 def test_check_that_could_not_judge_is_an_error_and_one_without_a_case_is_skipped() -> None:
-    """A check without a case is skipped; a check that could not judge makes the run unknown."""
+    """A check that judged nothing is skipped; one that could not judge makes the run unknown."""
     inconclusive = report("liveness", CheckOutcome.INCONCLUSIVE, note="no leader came back")
     nothing = report("processing", CheckOutcome.NOTHING_SEEN)
 
@@ -177,7 +177,7 @@ def test_check_that_could_not_judge_is_an_error_and_one_without_a_case_is_skippe
 
 
 def test_failure_before_any_result_is_an_error_of_the_run() -> None:
-    """An error has the exception's type and text; KeyboardInterrupt has no text but its name."""
+    """An error has the exception's type and text; KeyboardInterrupt has no text except its name."""
     root = ET.fromstring(junit_of_failure("coordinator_crash", KeyboardInterrupt()))
     check_structure(root)
 
@@ -189,7 +189,7 @@ def test_failure_before_any_result_is_an_error_of_the_run() -> None:
 def test_file_of_an_invalid_experiment_replaces_an_older_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A green file left by an earlier run must not be taken for the result of this one."""
+    """The green file of an earlier run must not be taken for the result of this one."""
     file = tmp_path / "build" / "junit.xml"
     file.parent.mkdir()
     file.write_bytes(junit_of_run(manifest(), results(), tmp_path))
@@ -207,7 +207,7 @@ def test_file_of_an_invalid_experiment_replaces_an_older_one(
 def test_unwritable_file_is_reported_before_the_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """If the file were tried only at the end, the result of a whole run would be lost."""
+    """The file is tried before the start, so that the result of a whole run cannot be lost."""
     (tmp_path / "file").write_text("")
     runs, junit = tmp_path / "runs", tmp_path / "file" / "junit.xml"
 

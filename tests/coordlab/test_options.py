@@ -1,4 +1,4 @@
-"""Options that are declared once: click converts them, and the command gets all as one value."""
+"""Options that several commands share: a command gets all of them as one value."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class Given:
 def test_command_gets_the_fields_of_the_dataclass_as_one_and_others_by_name() -> None:
     """`as_one` gathers `--count` and `--json`, the fields of Given, into the argument `where`.
 
-    The help remains click's, from the command's own docstring.
+    The help is still that of the command's own docstring.
     """
     seen: list[tuple[Given, str]] = []
 

@@ -1,4 +1,4 @@
-"""A foreign `protocol` or `pipeline` package must not be run instead of ours."""
+"""Python must not run the package `protocol` or `pipeline` of another project instead of ours."""
 
 import os
 import subprocess
@@ -11,7 +11,10 @@ from coordlab.own_packages import package_root
 def test_a_package_of_the_same_name_from_elsewhere_is_refused_with_its_place(
     tmp_path: Path,
 ) -> None:
-    """Our packages have plain names. Another distribution may have one, earlier on the path."""
+    """Packages of this project have plain names, which another distribution may have, too.
+
+    Such a distribution may be earlier on Python's path.
+    """
     foreign = tmp_path / "pipeline"
     foreign.mkdir()
     (foreign / "__init__.py").write_text("")

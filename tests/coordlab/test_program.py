@@ -1,4 +1,4 @@
-"""Commands that the program prints begin with the words by which the user has called it."""
+"""Commands that the program prints begin with the words with which the user has called it."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def called(
     monkeypatch: pytest.MonkeyPatch, typed: list[str], *, script: str, on_path: str | None = None
 ) -> str:
-    """Return the call for the typed words and the program that they started."""
+    """Return how the program calls itself if it was started by these words and this script."""
     monkeypatch.setattr("sys.orig_argv", typed)
     monkeypatch.setattr("sys.argv", [script])
     monkeypatch.setattr("shutil.which", lambda _: on_path)
@@ -24,7 +24,7 @@ def called(
 def test_module_is_called_by_the_interpreter_that_was_typed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """`python` alone may be another interpreter, which does not have the packages."""
+    """The word `python` alone may start another interpreter, which does not have the packages."""
     typed = [".venv/bin/python", "-m", "coordlab", "run", "x"]
     assert called(monkeypatch, typed, script="/x/coordlab/__main__.py") == (
         ".venv/bin/python -m coordlab"
@@ -43,19 +43,22 @@ def test_module_is_called_by_the_interpreter_that_was_typed(
 def test_script_is_called_by_its_name_if_the_path_has_it(
     monkeypatch: pytest.MonkeyPatch, on_path: str | None, expected: str
 ) -> None:
-    """On the PATH may be the script of another installation (/w), or none."""
+    """The script that the PATH finds may belong to another installation (/w), or there is none."""
     typed = ["/v/bin/python", "/v/bin/coordlab", "run"]
     assert called(monkeypatch, typed, script="/v/bin/coordlab", on_path=on_path) == expected
 
 
 def test_other_callers_get_the_name_in_the_documents(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test calls the commands in its own process; other programs are printed unchanged."""
+    """In a test no program was typed, so the name in the documents is used.
+
+    Commands of other programs are printed unchanged.
+    """
     assert called(monkeypatch, ["pytest"], script="/v/bin/pytest") == PROGRAM
     assert to_paste("ls") == "ls"
 
 
 def test_help_shows_the_call_that_was_typed() -> None:
-    """The examples of a help text can be pasted."""
+    """A user can paste the examples of a help text."""
     words = [sys.executable, "-m", "coordlab"]
     helped = subprocess.run(
         [*words, "list", "--help"], cwd=ROOT, capture_output=True, text=True, check=True

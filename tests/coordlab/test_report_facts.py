@@ -1,9 +1,9 @@
 """Facts of the report from a run directory: whole, truncated, damaged, of another version.
 
 A run directory has a manifest with the experiment's settings, a journal of the faults, and, when
-the run has ended, its results. `experiment()` is one of three brokers and a group `readers`, whose
-file sets the four settings that differ from Kafka's. The lab is our own program, as opposed to
-Kafka.
+the run has ended, its results. `experiment()` has three brokers and a group `readers`; its file
+sets four settings to other values than Kafka's defaults. The lab is this project's own program; its
+settings are those that Kafka does not have.
 """
 
 import json
@@ -43,7 +43,7 @@ from tests.support.harness.programs import pid_of_ended_process
 
 
 def create(root: Path, of: Experiment | None = None) -> RunDirectory:
-    """Create the directory of a run that has just begun; its plan has one crash."""
+    """Create the directory of a run that has just begun, with a plan of one crash."""
     played = of or experiment()
     return create_run_directory(
         root, played, plan_of(played), seed=7, runtime="virtual", replay="again"
@@ -55,7 +55,7 @@ def evidence() -> TraceRow:
 
 
 def results(run: RunDirectory) -> Results:
-    """Return the results of a run that found three violations of one check, and kept the first."""
+    """Return the results of a run in which one check found three violations and kept the first."""
     finding = Finding(
         check="fencing", summary="two leaders", time_us=7_000_000, evidence=(evidence(),)
     )
@@ -80,7 +80,7 @@ def results(run: RunDirectory) -> Results:
 
 
 def test_facts_of_a_violated_run_have_its_finding_with_the_broken_promise(tmp_path: Path) -> None:
-    """`facts_of` gathers the finding from results.json and the promise from the check's code."""
+    """`facts_of` takes the finding from results.json, and the promise from the check's code."""
     run = create(tmp_path)
     run.write_results(results(run))
     run.finish(RunStatus.COMPLETED)
@@ -108,7 +108,7 @@ CUT = {"at": "5s", "fault": "cut", "from": "broker(0)", "to": "controller", "dur
 
 
 def test_facts_of_a_fault_of_links_name_both_ends_and_their_nodes(tmp_path: Path) -> None:
-    """The report draws both ends of a link; a fault that missed has no time of injection."""
+    """The report draws both ends of a link. A fault that missed has no time of injection."""
     plan = plan_of(experiment(faults=[CUT, CUT]))
     run = create(tmp_path, experiment(faults=[CUT, CUT]))
     journal = Journal(plan, run.write_journal)
@@ -136,7 +136,7 @@ def test_facts_of_a_fault_of_links_name_both_ends_and_their_nodes(tmp_path: Path
 
 
 def test_facts_of_a_killed_run_come_from_manifest_and_journal(tmp_path: Path) -> None:
-    """Without results the plan is known, the verdict is not."""
+    """A killed run has no results: its plan is known, its verdict is not."""
     run = create(tmp_path)
     run.manifest.pid = pid_of_ended_process()
     run.write_manifest()
@@ -161,7 +161,7 @@ def test_facts_of_a_killed_run_come_from_manifest_and_journal(tmp_path: Path) ->
 def test_status_of_a_run_is_that_of_its_manifest(
     tmp_path: Path, status: RunStatus, name: str
 ) -> None:
-    """A report may also be made during the run."""
+    """A report may be made while the run goes on."""
     run = create(tmp_path)
     run.manifest.status = status
     run.write_manifest()
@@ -170,7 +170,7 @@ def test_status_of_a_run_is_that_of_its_manifest(
 
 
 def test_damaged_journal_and_results_are_reported_and_leave_the_other_facts(tmp_path: Path) -> None:
-    """A full disk truncates files; the report shows the rest."""
+    """If a full disk has truncated files, the report shows the facts that remain."""
     run = create(tmp_path)
     (run.path / "journal.json").write_text('{"faults": [')
     (run.path / "results.json").write_text("")
@@ -186,7 +186,7 @@ def test_damaged_journal_and_results_are_reported_and_leave_the_other_facts(tmp_
 
 
 def test_facts_of_a_manifest_of_an_older_version_are_those_it_has(tmp_path: Path) -> None:
-    """A guard that was removed since is shown without a default; newer fields are left out."""
+    """A guard (a safety rule) that no longer exists has no default; newer fields are missing."""
     run = create(tmp_path)
     older = json.loads((run.path / "manifest.json").read_text())
     for key in ("time_scale", "losses", "clock_error_us", "git_commit", "versions"):
@@ -206,7 +206,7 @@ def test_facts_of_a_manifest_of_an_older_version_are_those_it_has(tmp_path: Path
 
 
 def test_settings_that_differ_from_kafkas_are_those_of_the_file() -> None:
-    """The report begins with exactly these settings."""
+    """The report begins with exactly those settings that differ from Kafka's defaults."""
     differing = {
         (setting.section, setting.name, setting.value, setting.default)
         for setting in settings_of(config_of(experiment()))
@@ -222,9 +222,9 @@ def test_settings_that_differ_from_kafkas_are_those_of_the_file() -> None:
 
 
 def test_settings_have_every_value_of_the_experiment_with_a_path_into_its_file() -> None:
-    """Late members and producers are included; the report shows name and faults elsewhere.
+    """Late members and producers are included; name and faults are in other parts of the report.
 
-    A default of None means that the setting must be given.
+    A default of None means that the file must give the setting.
     """
     late = {"at": "3s", "members": 1, "config": {"session.timeout.ms": 9_000}}
     readers = {"members": 2, "topics": ["orders"], "late_members": [late]}
@@ -246,7 +246,7 @@ def test_settings_have_every_value_of_the_experiment_with_a_path_into_its_file()
 
 
 def test_settings_of_late_members_are_those_that_differ_from_their_group() -> None:
-    """A value inherited from the group, beside Kafka's default, would look like a difference."""
+    """A late member's inherited value, beside Kafka's default, would look like a difference."""
     changed = {"session.timeout.ms": 9_000}
     readers = {
         "members": 2,
@@ -278,7 +278,7 @@ KAFKAS = (BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig)
 
 
 def test_settings_of_the_lab_are_separate_from_kafkas() -> None:
-    """A latency of the virtual network would look like one of Kafka's settings."""
+    """Settings of the lab, such as latencies of the virtual network, must not look like Kafka's."""
     sections: dict[str, set[str]] = {}
     for setting in settings_of(config_of(experiment())):
         sections.setdefault(setting.section, set()).add(setting.name)
@@ -292,14 +292,17 @@ def test_settings_of_the_lab_are_separate_from_kafkas() -> None:
         "lab.groups.readers",
     }
     assert (lab["lab"], lab["lab.groups.readers"]) == ({"checks"}, {"isolate"})
-    # Sections with names of Kafka's settings alone are those whose name ends in KAFKA, ".config".
+    # The name of a section ends in KAFKA, ".config", if all its settings are Kafka's.
     kafkas = {field.encode_name for struct in KAFKAS for field in msgspec.structs.fields(struct)}
     for section, names in sections.items():
         assert (names <= kafkas) == section.endswith(KAFKA), section
 
 
 def test_settings_of_zookeeper_are_listed_only_for_groups_on_it() -> None:
-    """ZooKeeper's settings have no effect on other groups, nor a consumer's on these groups."""
+    """ZooKeeper's settings have no effect on other groups.
+
+    A consumer's settings have no effect on groups on ZooKeeper.
+    """
     new = {"members": 2, "topics": ["orders"]}
     old = new | {"coordination": "zookeeper", "zookeeper": {"rebalance.max.retries": 9}}
 
@@ -330,7 +333,7 @@ def test_settings_of_zookeeper_are_listed_only_for_groups_on_it() -> None:
 def test_experiment_file_is_named_without_the_folders_of_the_runs_machine(
     tmp_path: Path, written: str | None, reported: str | None
 ) -> None:
-    """A reader elsewhere has other folders, and runs the experiment by its name."""
+    """The folders of the run's machine say nothing to a reader elsewhere."""
     run = create(tmp_path)
     run.manifest.experiment_file = written
     run.write_manifest()
@@ -339,7 +342,7 @@ def test_experiment_file_is_named_without_the_folders_of_the_runs_machine(
 
 
 def test_coordinator_is_named_with_the_version_of_kafka_that_it_imitates(tmp_path: Path) -> None:
-    """Kafka 4.0 changed defaults (linger.ms, group.coordinator.new.enable), so readers need it."""
+    """Readers need the version, because Kafka 4.0 changed defaults such as that of linger.ms."""
     assert facts_of(open_run(create(tmp_path).path)).coordinator == (
         "the Scala coordinator of Apache Kafka 3.9.1, group.coordinator.new.enable=false"
     )
@@ -365,9 +368,9 @@ LATE_WITH_DEFAULTS_OF_KAFKA: dict[str, Any] = {
     ids=lambda of: of.name,
 )
 def test_experiment_copied_from_a_report_runs_the_same(of: Experiment, tmp_path: Path) -> None:
-    """The report's text of the experiment includes the run's overrides.
+    """The report's text of the experiment includes the overrides that the run was started with.
 
-    The last case has late members with a default of Kafka that differs from their group's value.
+    In the last case, late members have a default of Kafka's where their group has another value.
     """
     (tmp_path / "copied.yaml").write_text(experiment_yaml(config_of(of)))
 

@@ -1,4 +1,4 @@
-"""Options of `run` that are refused, or that the run directory records."""
+"""Options of `run`: invalid ones are refused, others are recorded in the replay command."""
 
 import shlex
 from pathlib import Path
@@ -24,7 +24,7 @@ from results_schema.results import EXIT_BAD_ARGUMENTS
 def test_invalid_time_scale_is_refused(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The refusal precedes the start: exit 254."""
+    """The options are refused before the start, with exit code 254."""
     assert run_cli(["run", "graceful_move", *arguments]) == EXIT_BAD_ARGUMENTS
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
@@ -32,7 +32,7 @@ def test_invalid_time_scale_is_refused(
 def test_impossible_runs_folder_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A folder below a file is the user's mistake, not a failure of coordlab."""
+    """A folder below a file is the user's mistake, and not a failure of coordlab."""
     (tmp_path / "file").write_text("")
     runs = tmp_path / "file" / "runs"
 
@@ -43,7 +43,7 @@ def test_impossible_runs_folder_is_refused(
 
 
 def test_replay_command_has_the_time_scale_unless_it_is_one() -> None:
-    """A repetition of the run with this command has the same clock."""
+    """Whoever repeats the run with this command gets the same clock."""
     scaled = run_command_line("x", runtime="ray", seed=1, time_scale=10.0)
     plain = run_command_line("x", runtime="ray", seed=1)
 
@@ -52,7 +52,7 @@ def test_replay_command_has_the_time_scale_unless_it_is_one() -> None:
 
 
 def test_replay_command_has_the_address_of_the_joined_ray() -> None:
-    """A repetition of the run with this command runs on the same Ray cluster."""
+    """Whoever repeats the run with this command uses the same Ray cluster."""
     joined = run_command_line("x", runtime="ray", seed=1, ray_address="192.0.2.7:6379")
 
     assert shlex.split(joined)[-2:] == ["--ray-address", "192.0.2.7:6379"]

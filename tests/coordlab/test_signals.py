@@ -1,4 +1,4 @@
-"""SIGTERM has the effect of Ctrl-C."""
+"""SIGTERM, which service managers send, has the effect of Ctrl-C."""
 
 import asyncio
 import os
@@ -20,7 +20,10 @@ def _signals_as_before() -> Iterator[None]:
 
 @pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN])
 def test_sigterm_cancels_the_main_task_of_a_running_loop(handler: signal.Handlers) -> None:
-    """An exception raised in the handler would leave the task running beside the healing."""
+    """The task must end by its cancellation before the program heals the run's faults.
+
+    An exception raised in the signal's handler would leave the task running.
+    """
     ended: list[str] = []
 
     async def main() -> None:
@@ -40,6 +43,6 @@ def test_sigterm_cancels_the_main_task_of_a_running_loop(handler: signal.Handler
 
 
 def test_sigterm_outside_of_any_loop_is_a_keyboard_interrupt() -> None:
-    """No loop runs, for example, while Spark analyses a run."""
+    """No event loop runs, for example, while Spark analyses a run."""
     with terminate_as_ctrl_c(), pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGTERM)

@@ -1,6 +1,6 @@
 """The closing summary fits the terminal, in a screen or two, however long the run was.
 
-The limits of lines in these tests, such as 70, are a screen or two on a narrow terminal. A
+The limits for the number of lines, such as 70, are a screen or two on a narrow terminal. A
 finding's story is a list of rows of evidence. `S` is a second in microseconds.
 """
 
@@ -53,7 +53,7 @@ def crash(number: int, **changes: object) -> FaultSummary:
 
 
 def violated(count: int) -> CheckReport:
-    """Return a check with `count` findings, of which a report keeps twenty, with stories."""
+    """Return a check with `count` findings; a report keeps at most twenty, each with its story."""
     findings = tuple(
         Finding(check="fencing", summary=f"loss {n}", time_us=n, story=(f"story {n}",) * 20)
         for n in range(min(count, 20))
@@ -69,7 +69,7 @@ def violated(count: int) -> CheckReport:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_summary_of_a_hundred_faults_is_bounded_and_names_what_failed(width: int) -> None:
-    """Of a hundred faults 21 are shown, among them the one that the tool could not inject."""
+    """The summary shows 21 of a hundred faults, also the one that the tool could not inject."""
     faults = [entry(n) for n in range(100)]
     faults[70] = entry(70, FaultOutcome.FAILED)
     made = results(faults=tuple(faults))
@@ -84,7 +84,7 @@ def test_summary_of_a_hundred_faults_is_bounded_and_names_what_failed(width: int
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_phases_fit_the_terminal_and_no_name_is_truncated(width: int) -> None:
-    """One fault is shown in full, three in a table, fifty in a table of bounded length."""
+    """One fault is shown in full; three are a table, and fifty a table of bounded length."""
     for count in (1, 3, 50):
         shown = console(width)
         print_phases(shown, summary_of("x/1", *map(crash, range(count))))
@@ -96,7 +96,7 @@ def test_phases_fit_the_terminal_and_no_name_is_truncated(width: int) -> None:
 
 
 def test_narrow_terminal_keeps_median_and_longest() -> None:
-    """In 40 columns p90 and sample counts are left out: of 1 to 12 ms, 6 ms is the median."""
+    """A terminal of 40 columns has no room for p90 and counts; of 1 to 12 ms the median is 6 ms."""
     gap = [n * MS for n in range(1, 13)]
     shown = console(40)
     print_phases(shown, summary_of("x/1", crash(0, values={"commit gap": gap})))
@@ -106,7 +106,8 @@ def test_narrow_terminal_keeps_median_and_longest() -> None:
 def test_first_finding_of_a_check_has_its_evidence_and_the_others_a_line() -> None:
     """The evidence of thirty findings would scroll the verdict off the screen.
 
-    Shown are 12 of the first finding's 20 rows of evidence, and the summaries of five findings.
+    The terminal shows 12 of the first finding's 20 rows of evidence, and the summaries of five
+    findings.
     """
     shown = console(80)
     print_checks(shown, (violated(30),))
@@ -121,7 +122,7 @@ def test_first_finding_of_a_check_has_its_evidence_and_the_others_a_line() -> No
 
 
 def test_single_finding_has_no_pointer_to_others() -> None:
-    """The evidence of a single finding is shown, so there is nothing more to point to."""
+    """The evidence of a single finding is shown, so there are no others to point to."""
     shown = console(80)
     print_checks(shown, (violated(1),))
     assert not any("their stories" in line for line in lines_of(shown))
@@ -129,7 +130,7 @@ def test_single_finding_has_no_pointer_to_others() -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_checks_fit_the_terminal(width: int) -> None:
-    """Checks are a table; on a narrow terminal the third column becomes lines of its own."""
+    """On a narrow terminal the third column of the table of checks becomes lines of its own."""
     shown = console(width)
     passed = CheckReport(check="needless_rebalance", outcome=CheckOutcome.PASS, note="x " * 60)
     print_checks(shown, (passed, violated(2)))

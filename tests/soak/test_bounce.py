@@ -1,7 +1,8 @@
 """The experiment `rolling_bounce` over many seeds beside its measurement on a real cluster.
 
-Each measured value is one sample of the distribution that the seeds predict: a median must lie in
-the middle half of the predicted values, the largest of twelve between the first and the last
+In a bounce a member leaves its group and joins it again. The seeds give a distribution of each
+time, and each measured value is one sample of it. So the measured median must lie in the middle
+half of the seeds' values, and the largest of twelve measured values between the first and the last
 percent.
 """
 
@@ -20,13 +21,13 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_500)]
 GROUP = "orders-readers"
 SEEDS = 200
 MEASURED_MS = {"leave": (1817, 2517, 3093), "join": (2064, 2794, 3230)}
-"""Median, 90th percentile and largest. MEASURED_BOUNCE bounce, the column of eager range."""
+"""Measured median, 90th percentile and largest. MEASURED_BOUNCE bounce, column of eager range."""
 CALLBACKS = 138
-"""Partitions that the callbacks of all members get in a run, assigned as well as revoked."""
+"""Partitions that a run assigns to all members together, by callbacks; as many are revoked."""
 
 
 def bounce(seed: int) -> RollingBounce:
-    """Play one seed, check that the run passes, and return the cost of its bounces."""
+    """Play one seed, check that the run passes, and return what its bounces cost."""
     run = play_virtual(
         load_experiment("rolling_bounce").experiment, seed=seed, trace_messages=False
     )
@@ -35,7 +36,7 @@ def bounce(seed: int) -> RollingBounce:
 
 
 def test_measured_times_agree_with_the_predicted_ones() -> None:
-    """Each of the six leaves and joins of each seed counts."""
+    """Each seed has six leaves and six joins, and all of them count."""
     runs = [
         load_or_compute("bounce", str(seed), RollingBounce, partial(bounce, seed))
         for seed in range(SEEDS)
@@ -65,7 +66,7 @@ def test_measured_times_agree_with_the_predicted_ones() -> None:
 
 
 def _check_measured(what: str, changes: list[Change]) -> None:
-    """Check that the measured median and largest value lie where the module docstring says."""
+    """Check that the measured median and largest value lie where the file's docstring says."""
     ascending = sorted(change.settled_us for change in changes)
     median_ms, _, largest_ms = MEASURED_MS[what]
     assert percentile(ascending, 25) <= median_ms * 1_000 <= percentile(ascending, 75)
@@ -73,7 +74,7 @@ def _check_measured(what: str, changes: list[Change]) -> None:
 
 
 def _say_percentiles(what: str, values_us: list[int]) -> None:
-    """Print the percentiles of a figure in the record of the soak."""
+    """Print the percentiles of a figure into the record of the soak."""
     ascending = sorted(values_us)
     shares = " / ".join(f"{percentile(ascending, p) / 1_000:.0f}" for p in (1, 25, 50, 75, 90, 99))
     say(f"{what}, ms: p1 / p25 / p50 / p75 / p90 / p99 {shares}, max {ascending[-1] / 1_000:.0f}")

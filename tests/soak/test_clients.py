@@ -1,6 +1,6 @@
-"""Real clients, Java's too, lose nothing while a cluster in real time suffers faults.
+"""Real clients, also Java's, lose nothing while a cluster in real time suffers faults.
 
-`survive_faults` orders the faults while a client program runs, and checks its records.
+`survive_faults` orders the faults while a client program runs, and then checks its records.
 """
 
 import signal
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module", autouse=True)
 def java_program() -> None:
-    """Build the Java program with Maven, once."""
+    """Build the Java program with Maven, unless it is built already."""
     if not java_is_built(JAVA_CLASSES):
         pom = JAVA_CLASSES.parents[1] / "pom.xml"
         subprocess.run(["mvn", "-q", "-B", "-f", str(pom), "package"], check=True)
@@ -37,7 +37,7 @@ def java_program() -> None:
 def test_clients_lose_no_record_and_store_none_twice(
     family: str, runtime: str, tmp_path: Path
 ) -> None:
-    """As in tests/acceptance/test_real_clients.py, with Java's client and on Ray as well."""
+    """tests/acceptance/test_real_clients.py does the same without Java's client and Ray."""
     command_line = CommandLine(tmp_path)
     began_s = time.monotonic()
     with command_line.started("up", "--runtime", runtime, *CLUSTER) as cluster:

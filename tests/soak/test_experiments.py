@@ -1,11 +1,11 @@
-"""Every experiment over many seeds in virtual time.
+"""Every experiment over many seeds in virtual time (a simulated clock).
 
 A seed of an experiment draws the start times of its nodes, and with them the phase of every timer.
-All seeds must pass; a few are played again in another process, which must give the same results.
+All seeds must pass. A few are played again in another process, which must give the same results.
 
-Results are kept. `load_or_compute` returns the kept result of a key if the code is unchanged,
-and otherwise computes it; `say` prints a line of the soak's record. A digest is a hash over all
-rows of a trace: equal digests mean equal runs.
+Results are kept. `load_or_compute` returns the kept result of a key if the code is unchanged, and
+computes it otherwise. `say` prints a line of the soak's record. A digest is a hash over all rows of
+a trace: equal digests mean equal runs.
 """
 
 import json
@@ -27,7 +27,7 @@ from tests.support.worlds.failover import Failover, failover_of
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_500)]
 
 GROUP = "orders-readers"
-# Number of seeds of each experiment, from 0.
+# How many seeds of each experiment are played; they begin at 0.
 SEEDS = {
     "coordinator_crash": 200,
     "coordinator_crash_static": 20,
@@ -40,11 +40,15 @@ SEEDS = {
     "split_brain_generations": 10,
 }
 DETECT_US = (7_000_000, 9_000_000)
-"""Session minus heartbeat interval, and session: every time between is equally likely."""
+"""The range of detection times: the session minus a heartbeat interval, to the session."""
 LIKELY = 0.01
-"""Uniform values have a smaller p once in a hundred times; these seeds never change it."""
+"""Least value of p. Uniform values have a smaller p once in a hundred times.
+
+The seeds are fixed, so that the result of the test cannot change by chance.
+"""
 RECHECKED = 2
-"""Number of each experiment's seeds that are recomputed in another process."""
+"""How many seeds of each experiment are computed again in another process."""
+# A program that plays an experiment with some seeds and prints their digests.
 DIGEST_OF_SEEDS = """
 import json
 import sys
@@ -66,12 +70,12 @@ class ExploredSeed:
 
 
 def play(name: str, seed: int) -> VirtualRun:
-    """Run one seed."""
+    """Play an experiment with one seed."""
     return play_virtual(load_experiment(name).experiment, seed=seed, trace_messages=False)
 
 
 def explore(name: str, seed: int) -> ExploredSeed:
-    """Run one seed and keep the values to compare and to print."""
+    """Play one seed, and return the values that are compared and printed."""
     run = play(name, seed)
     return ExploredSeed(
         verdict=run.results.verdict,
@@ -84,7 +88,7 @@ def explore(name: str, seed: int) -> ExploredSeed:
 
 @pytest.mark.parametrize("name", SEEDS)
 def test_every_seed_passes_and_a_few_give_the_same_trace_in_another_process(name: str) -> None:
-    """A verdict must not depend on luck, nor on the process."""
+    """A verdict must depend neither on luck nor on the process."""
     seeds = {
         seed: load_or_compute(
             "experiments", f"{name}-{seed}", ExploredSeed, partial(explore, name, seed)
@@ -101,14 +105,14 @@ def test_every_seed_passes_and_a_few_give_the_same_trace_in_another_process(name
     assert {seed: run.reasons for seed, run in seeds.items() if run.verdict != Verdict.PASS} == {}
     # Different seeds make different runs.
     assert len({run.digest for run in seeds.values()}) == len(seeds)
-    # RECHECKED seeds, evenly spread.
+    # RECHECKED seeds, evenly spread over all.
     again = digests_elsewhere(name, list(seeds)[:: len(seeds) // RECHECKED][:RECHECKED])
     assert again == {str(seed): seeds[int(seed)].digest for seed in again}
     say(f"{len(again)} of them computed again in a process with another hash seed: equal")
 
 
 def test_detection_times_are_uniform_over_a_heartbeat_interval() -> None:
-    """Brokers send heartbeats every 2 s, independent of the kill: 7 to 9 s, all equally likely."""
+    """Brokers send heartbeats every 2 s, whenever the kill is: 7 to 9 s are equally likely."""
     name = "coordinator_crash"
     detects_us = [
         load_or_compute(
@@ -124,14 +128,14 @@ def test_detection_times_are_uniform_over_a_heartbeat_interval() -> None:
         f"p = {even:.2f}"
     )
 
-    # 0.3 s from either end of the 7 to 9 s.
+    # The smallest and the largest value lie within 0.3 s of the ends of the range, 7 and 9 s.
     assert min(detects_us) < 7_300_000
     assert max(detects_us) > 8_700_000
     assert even > LIKELY
 
 
 def digests_elsewhere(name: str, seeds: list[int]) -> dict[str, str]:
-    """Return the digests of `seeds`, in reverse order, from a process with another hash seed."""
+    """Play `seeds` in reverse order in a process with another hash seed; return the digests."""
     done = subprocess.run(
         [sys.executable, "-c", DIGEST_OF_SEEDS, name, *map(str, reversed(seeds))],
         cwd=ROOT,

@@ -1,9 +1,9 @@
-"""20,000 drawn schedules of the standard space, in virtual time.
+"""20,000 drawn schedules of the standard space, in virtual time (a simulated clock).
 
-A space says what a search may choose: faults, settings, numbers. Every seed draws all choices of
-the space. All pass, a few are recomputed in another process with the same result, and results are
-kept. A coverage mark names a rare situation, and is reached if a run was in it. A guard is a check
-of Kafka's that an experiment can switch off.
+A space says what a search may choose: faults, settings, numbers. Every seed draws all these
+choices. All seeds must pass, and a few are played again in another process with the same result.
+Results are kept. A coverage mark is a named rare situation; it is reached if a run was in it. A
+guard is a safety rule of Kafka's that an experiment can switch off.
 """
 
 import json
@@ -20,13 +20,13 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_500)]
 SPACE = "standard"
 DRAWN = 20_000
 TIME_LIMIT = "55m"
-"""Time after which the search ends; another `make soak PART=explore` continues it."""
+"""Time after which the search ends; another `make soak PART=explore` continues the search."""
 
 
 def test_drawn_schedules_of_the_standard_space_break_no_promise() -> None:
-    """With every guard on: no violation, no mark unreached, rechecked runs are equal.
+    """With every guard on no promise is broken, all marks are reached, repeated runs are equal.
 
-    The command itself searches, and continues an interrupted search.
+    The command `explore` itself searches, and continues an interrupted search.
     """
     folder = KEPT / "explore" / code_id()
     begun = folder / SPACE / "latest"
@@ -45,19 +45,20 @@ def test_drawn_schedules_of_the_standard_space_break_no_promise() -> None:
     say_exploration(results)
 
     assert results["findings"] == []
-    # Runs in which the tool failed, seeds without a result, rechecked seeds with another digest.
+    # None of: runs in which the tool failed, seeds without a result, repeated seeds with another
+    # digest.
     assert (results["broken"], results["lost"], results["rechecks"]["different"]) == ([], {}, [])
     # An unfinished search fails the test, so that it is not taken for a result.
     if results["seeds"] < DRAWN:
         pytest.fail(f"{results['seeds']:,} of {DRAWN:,} seeds are done: once more goes on")
-    # One run of twenty is played a second time.
+    # One run of twenty is played twice.
     assert results["rechecks"]["equal"] == results["rechecks"]["runs"] >= DRAWN // 20
     assert results["marks_unreached"] == []
     assert done.returncode == 0
 
 
 def say_exploration(results: dict[str, Any]) -> None:
-    """Print the findings of a search of the standard space."""
+    """Print the results of a search of the standard space into the record of the soak."""
     runs = ", ".join(f"{number:,} {name}" for name, number in results["runs"].items() if number)
     say(
         f"**explore {SPACE}**: {results['seeds']:,} of {DRAWN:,} seeds: {runs}; "

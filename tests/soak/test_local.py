@@ -1,6 +1,7 @@
 """Every experiment with Kafka's default timeouts in one process in real time, five runs each.
 
-Each experiment is compared with five runs of the same file in virtual time, by its milestones.
+Each experiment is compared with five runs of the same file in virtual time (a simulated clock), by
+its milestones: the first events of each kind.
 """
 
 from collections.abc import Sequence
@@ -20,11 +21,11 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(1_800)]
 def play(
     experiment: Experiment, run_dir: Path, seed: int, observers: Sequence[RowObserver]
 ) -> Results:
-    """Play one run; all times are those of the machine's clock."""
+    """Play one run; all its times are those of the machine's clock."""
     return play_local(experiment, run_dir, seed=seed, observers=observers)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_five_runs_agree_with_virtual_time(name: str, tmp_path: Path) -> None:
-    """Equal milestones in equal order; the medians of long phases differ by 20 % at most."""
+    """Both have the same milestones in the same order; long phases differ by 20 % at most."""
     compare_with_virtual_time("local", name, play, tmp_path)

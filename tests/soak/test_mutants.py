@@ -1,13 +1,13 @@
 """Planted bugs over many seeds: those of tests/chaos/test_planted_bugs, and those of a search.
 
-A mutant is the code with one small change; a mutant is killed if a test fails. A planted bug is
-such a change that breaks a promise; `hunt` searches it by drawing schedules of faults from a space.
+A mutant is the code with one small change; a test that fails with it kills the mutant. A planted
+bug is a change that breaks a promise. `hunt` searches it: it draws schedules of faults from a space
+(a file) until one shows the bug, and shrinks that schedule. It hunts the bugs of
+benchmarks/planted_bugs.
 
-This file also tests mutants of the coordinator. A listed mutant changes one scenario, and must be
-killed by the tests of this scenario. A drawn mutant, one of a sample of all possible changes, must
-be killed by any test of the coordinator.
-
-The bugs of benchmarks/planted_bugs are found by drawing schedules, and the schedules are shrunk.
+This file also tries mutants of the coordinator. A listed mutant changes one scenario, and the tests
+of that scenario must kill it. A drawn mutant is one of a sample of all possible changes, and any
+test of the coordinator may kill it.
 
 One seed shows that a checker can find a bug; many seeds show how much luck that takes. Code without
 a bug must have no finding under any of the seeds. Results are kept.
@@ -42,20 +42,20 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_000)]
 
 SEEDS = 40
 FOUND_AT_LEAST = 0.9
-"""Share of seeds that must show a bug; with fewer, the checker finds it only by chance."""
+"""The share of seeds that must show a bug; with fewer, the checker finds it only by chance."""
 
 PlantedTest = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The result of a planted bug with one seed; `missed` names unexpected results."""
+    """The result of a planted bug with one seed; `missed` says what was not as expected."""
 
     missed: str | None
 
 
 def planted_tests() -> dict[str, PlantedTest]:
-    """Return the tests that plant a bug and expect it to be found, by name."""
+    """Return the tests that plant a bug and expect a finding, by their names."""
     return {
         name: function
         for name, function in inspect.getmembers(planted_bugs, inspect.isfunction)
@@ -64,7 +64,7 @@ def planted_tests() -> dict[str, PlantedTest]:
 
 
 def attempt(test: PlantedTest, seed: int) -> Tried:
-    """Run a test of tests/chaos/test_planted_bugs with a seed, and return its failure, if any."""
+    """Run a test of tests/chaos/test_planted_bugs with a seed; return its failure, if any."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(planted, "SEED", seed)
         try:
@@ -79,7 +79,7 @@ def attempt(test: PlantedTest, seed: int) -> Tried:
 
 @pytest.mark.parametrize("name", planted_tests())
 def test_planted_bug_is_found_with_nearly_every_seed(name: str) -> None:
-    """A finding must not depend on the order of a few messages."""
+    """Whether a bug is found must not depend on the order of a few messages."""
     test = planted_tests()[name]
     tried = [
         load_or_compute("mutants", f"{name}-{seed}", Tried, partial(attempt, test, seed))
@@ -103,7 +103,7 @@ def test_planted_bug_is_found_with_nearly_every_seed(name: str) -> None:
     ids=lambda fault: str(fault["fault"]),
 )
 def test_code_without_a_bug_has_no_finding_with_every_seed(fault: dict[str, object]) -> None:
-    """If sound code had findings, a finding would not show a bug."""
+    """If code without a bug had findings, a finding would prove nothing."""
     name = f"{fault['fault']}-{fault.get('target', 'links')}".replace("(", "-").replace(")", "")
     test = partial(planted_bugs.test_runs_without_a_bug_pass_every_check, fault)
     tried = [
@@ -119,7 +119,7 @@ MAY_BE_MISSED = 1  # of the planted bugs
 
 
 def hunted(name: str) -> Hunted:
-    """Return the result of the search for one bug in its space."""
+    """Return the result of the hunt for one bug in its space."""
     return load_or_compute(
         "mutants",
         f"hunted-{name}",
@@ -130,7 +130,7 @@ def hunted(name: str) -> Hunted:
 
 @pytest.mark.parametrize("name", BUGS)
 def test_bug_is_hunted_in_its_space(name: str) -> None:
-    """Each bug is a test of its own, so an interrupted soak loses one hunt at most.
+    """Each bug has a test of its own, so that an interrupted soak loses one hunt at most.
 
     The next test judges the results of all hunts.
     """
@@ -138,7 +138,7 @@ def test_bug_is_hunted_in_its_space(name: str) -> None:
 
 
 def test_search_finds_and_shrinks_nearly_every_planted_bug() -> None:
-    """The goal: all but one within 500 seeds, shrunk to three faults in half a minute."""
+    """All bugs but one are found within 500 seeds, and shrunk to three faults in half a minute."""
     hunts = [hunted(name) for name in BUGS]
     write_page(hunts)
     found = [result.bug for result in hunts if is_found(result)]
@@ -149,7 +149,7 @@ def test_search_finds_and_shrinks_nearly_every_planted_bug() -> None:
 def test_every_mutant_of_the_coordinator_is_killed_by_the_tests_of_its_scenario(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Here all mutants of the list are tried; `make test` tries some of them."""
+    """Here all listed mutants are tried, in `make test` only some of them."""
     mutants = read_mutants()
     alive = [mutant.name for mutant in survivors(tmp_path_factory.mktemp("mutants"), mutants)]
     killed = len(mutants) - len(alive)
@@ -165,7 +165,7 @@ SAMPLED, SAMPLE_SEED, KILLED_AT_LEAST = 300, 7, 0.85
 def test_nearly_every_drawn_mutant_of_the_coordinator_is_killed(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Each surviving mutant is printed, with the reason if one is known."""
+    """Each mutant that no test kills is printed, with the reason if one is known."""
     drawn = sample(ROOT / PACKAGE, SAMPLED, SAMPLE_SEED)
     alive = drawn_survivors(tmp_path_factory.mktemp("drawn"), drawn)
     killed = len(drawn) - len(alive)
@@ -180,9 +180,9 @@ def test_nearly_every_drawn_mutant_of_the_coordinator_is_killed(
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("package", STAGES)
 def test_no_recorded_mutant_of_a_package_survives_newly(package: str) -> None:
-    """A mutant that the tests killed before the move to folders must be killed now.
+    """A mutant that the tests killed before they were moved to folders must still be killed.
 
-    A mutant lives if no test fails with it. A mutant whose line was rewritten is no longer found;
+    A mutant lives if no test fails with it. If its line was rewritten, the mutant no longer exists;
     it is counted and printed.
     """
     fates = newly_alive(package)

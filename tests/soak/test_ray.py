@@ -1,8 +1,9 @@
 """Every experiment with Kafka's real default timeouts on a local Ray, five runs each.
 
-Each experiment is summarised as milestones and compared with five runs of the same file in virtual
-time. The figures of a failover have the order of docs/kafka/MEASURED_FAILOVER.md, so that a person
-can compare them with the page. Finished runs are kept: an interrupted soak continues.
+Each experiment is compared with five runs of the same file in virtual time (a simulated clock), by
+its milestones: the first events of each kind. The figures of a failover are printed in the order of
+docs/kafka/MEASURED_FAILOVER.md, so that a person can compare them with that page. Finished runs are
+kept, so that an interrupted soak continues.
 """
 
 from collections.abc import Sequence
@@ -27,11 +28,11 @@ pytestmark = [
 def play(
     experiment: Experiment, run_dir: Path, seed: int, observers: Sequence[RowObserver]
 ) -> Results:
-    """Play one run; all times are those of the machine's clock."""
+    """Play one run; all its times are those of the machine's clock."""
     return play_ray(experiment, run_dir, seed=seed, observers=observers)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_five_runs_agree_with_virtual_time(name: str, tmp_path: Path) -> None:
-    """Equal milestones in equal order; the medians of long phases differ by 20 % at most."""
+    """Both have the same milestones in the same order; long phases differ by 20 % at most."""
     compare_with_virtual_time("ray", name, play, tmp_path)

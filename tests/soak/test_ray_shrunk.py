@@ -1,10 +1,10 @@
 """Three shrunk plans of the corpus, found in virtual time, on a local Ray.
 
-A shrunk plan is a plan of faults that was reduced as long as it still broke a promise. A guard is a
-check of Kafka's, by default on; each of the three plans needs one guard switched off.
-
-Without its guard each plan shows a split brain on real processes too, in each of five runs; with
-the guard it shows none. Finished runs are kept: an interrupted soak continues.
+A shrunk plan is a plan of faults that was made smaller as long as it still broke a promise. A guard
+is a safety rule of Kafka's, which an experiment can switch off. Each of the three plans needs one
+guard off. Then it shows a split brain (two coordinators act at the same time), and on Ray, where
+nodes are real processes, it must do so in at least four of five runs. With the guard on, no run may
+show it. Finished runs are kept, so that an interrupted soak continues.
 """
 
 from dataclasses import dataclass
@@ -34,9 +34,9 @@ SPLIT_BRAINS = (
     "two_coordinators_after_a_cut_from_the_controller",
     "commit_of_a_member_that_slept_through_a_rebalance",
 )
-"""Shrunk plans of tests/corpus that fail under nearly every network seed."""
+"""Shrunk plans of tests/corpus that fail under nearly every network seed (draw of latencies)."""
 MUST_FAIL = 4
-"""Minimum of RUNS runs on Ray that fail without the guard; with it, none may."""
+"""Least number of the RUNS runs that must fail without the guard; with it, none may fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class ShrunkRun:
 def test_a_shrunk_split_brain_shows_on_real_processes_unless_its_guard_is_on(
     name: str, tmp_path: Path
 ) -> None:
-    """The file is unchanged: its violation in at least 4 of 5 runs, in none with all guards on."""
+    """The file's violation is in at least 4 of 5 runs, and in none if all guards are on."""
     experiment = load_experiment(str(CORPUS / f"{name}.yaml")).experiment
     # A plan's `expect` begins with the name of the check that it violates.
     check = experiment.expect.split()[0]
@@ -84,7 +84,7 @@ def test_a_shrunk_split_brain_shows_on_real_processes_unless_its_guard_is_on(
 
 
 def run_shrunk(experiment: Experiment, number: int, run_dir: Path) -> ShrunkRun:
-    """Run a shrunk plan on Ray unchanged."""
+    """Run a plan on Ray as it is, and return what it violates."""
     run_dir.mkdir()
     results = play_ray(experiment, run_dir, seed=number, observers=[])
     findings = results.findings

@@ -1,9 +1,9 @@
 """The mutation score of the search: a sitting for each sample, the record, the page, the goals.
 
-A sample is a list of mutants (small changes of the code), and the score is the share of them that
-the search finds. A sitting is one limited stretch of the search. It ends after a while, and another
-`make soak PART=sight` continues, also from the committed record, while only sentences change.
-The machinery is tested in tests/chaos/exploration/test_sight.py.
+A sample is a list of mutants (small changes of the code). The score is the share of them that the
+search finds. A sitting is one limited stretch of the search, and another `make soak PART=sight`
+continues it. As long as only sentences of the code change, it also continues the committed record.
+tests/chaos/exploration/test_sight.py tests the machinery.
 """
 
 import os
@@ -37,7 +37,7 @@ NUMBERS = sorted(int(path.stem.rpartition("_")[2]) for path in SAMPLES.glob("sam
 
 
 def record_name(sample: int) -> str:
-    """Return the name of the record to work on: FIRST, or LATER if FIRST is of other code."""
+    """Return the name of the record to work on: LATER if there is a FIRST record of other code."""
     for record in read_records():
         head = record.head
         if (head.name, head.sample) == (FIRST, sample):
@@ -53,7 +53,7 @@ def recorded(name: str, sample: int) -> SightRecord:
 
 @pytest.mark.parametrize("sample", NUMBERS)
 def test_search_finds_mutants_that_the_unit_tests_kill(sample: int) -> None:
-    """Goals: enough of those that tests kill and the search reaches, few unreached, soon."""
+    """Of the mutants that tests kill and the search reaches, enough must be found, and soon."""
     # The search uses all processors for most of an hour.
     os.nice(LOW_PRIORITY)
     name = record_name(sample)
@@ -76,8 +76,8 @@ def test_search_finds_mutants_that_the_unit_tests_kill(sample: int) -> None:
     score = score_of(
         recorded(name, sample).fates, read_killed(killed_path(sample)), read_sentences()
     )
-    # Three goals: few mutants that no seed reaches; most of those found that tests kill and seeds
-    # reach; a first finding soon.
+    # The three goals: few mutants are reached by no seed; the search finds most of those that tests
+    # kill and seeds reach; the first finding comes soon.
     assert score.mutants - score.reached <= UNREACHED_GOAL * score.mutants
     assert score.killed_reached is not None, "run `python -m benchmarks.sight unit-tests` first"
     assert score.killed_found is not None

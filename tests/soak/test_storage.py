@@ -1,4 +1,8 @@
-"""3,000 random crash points in the writes of a broker's disk."""
+"""3,000 random crash points in the writes of a broker's disk.
+
+After a crash at any point the disk must have a prefix of the writes: the first ones, whole and in
+their order.
+"""
 
 import time
 from pathlib import Path
@@ -12,11 +16,11 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 
 POINTS = 3_000
 FIRST_SEED = 10_000
-"""First of these points; CI's 300 begin at 0."""
+"""Seed of the first point; the 300 points of CI begin at 0, so that these are others."""
 
 
 def test_crash_points_leave_a_prefix_of_the_writes(tmp_path: Path) -> None:
-    """3,000 random crash points recover a prefix, and never anything else."""
+    """Each crash point leaves a prefix of the writes, and never anything else."""
     began = time.monotonic()
     report = check_crash_points(POINTS, FIRST_SEED, tmp_path)
     wall_s = time.monotonic() - began

@@ -1,10 +1,9 @@
 """Summary and tables of runs that are read whole, against Spark's, on drawn and real runs.
 
-Two readers that share only the last step compute both from one trace, so each checks the other. The
-comparison covers whole summaries, field by field, and every row of every table.
-
-A summary has the figures of one run; drawn runs are of schedules of faults that seeds draw from a
-space.
+There are two readers of a trace: Spark's transforms, and plain Python that reads a run whole. They
+share only the last step, so each checks the other. The comparison covers whole summaries, field by
+field, and every row of every table. A summary has the figures of one run. A drawn run plays a
+schedule of faults that a seed draws from a space (a file).
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +31,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.spark, pytest.mark.timeout(3_500)]
 
 DRAWN = 50
 AT_ONCE = 10
-"""Number of drawn runs analysed together: their rows are in this process meanwhile."""
+"""Number of drawn runs that are analysed together; their rows are in memory meanwhile."""
 ON_RAY = (
     "coordinator_crash",
     "graceful_move",
@@ -41,11 +40,11 @@ ON_RAY = (
     "split_brain_ownership",
 )
 CLOCK_ERROR_US = 250
-"""Clock error assumed for the runs on Ray, so that a summary with a bound is compared, too."""
+"""Error between clocks assumed for the runs on Ray: a summary with such a bound is compared."""
 
 
 def test_summaries_of_drawn_virtual_runs_equal_sparks(spark: SparkSession, tmp_path: Path) -> None:
-    """The schedules are drawn from the standard space."""
+    """The standard space has faults of all kinds, so the drawn runs have many cases."""
     space = load_space("standard")
     in_memory: list[RunSummary] = []
     for begin in range(0, DRAWN, AT_ONCE):
@@ -63,7 +62,7 @@ def test_summaries_of_drawn_virtual_runs_equal_sparks(spark: SparkSession, tmp_p
 @pytest.mark.ray
 @pytest.mark.usefixtures("local_ray")
 def test_summaries_of_runs_on_ray_equal_sparks(spark: SparkSession, tmp_path: Path) -> None:
-    """Real processes: simultaneous rows have any order, answers are late, processes die."""
+    """Real processes add cases: rows of one time in any order, late answers, killed processes."""
     traces: dict[str, Sequence[TraceRow]] = {}
     for name in ON_RAY:
         rows: list[TraceRow] = []
@@ -83,7 +82,7 @@ def compared(
     *,
     clock_error_us: int,
 ) -> list[RunSummary]:
-    """Analyse runs by both readers and return the summaries; figures and tables must be equal.
+    """Analyse runs with both readers, require equal results, and return the summaries.
 
     Raises: AssertionError that names the first run, and the field or table that differs.
     """
@@ -92,7 +91,7 @@ def compared(
         for name, rows in traces.items()
     }
     found = []
-    # With 0 Spark's transforms read every run.
+    # With a limit of 0 rows no run is read whole, so Spark's transforms read every run.
     for sparks in analyze(list(written.values()), spark=spark, whole_run_rows=0):
         mine = summarize_rows(
             traces[sparks.run],
@@ -116,7 +115,7 @@ def _tables(run: Path) -> dict[str, list[TableRow]]:
 
 
 def say_summaries(what: str, summaries: Sequence[RunSummary]) -> None:
-    """Print how much was compared."""
+    """Print how much was compared into the record of the soak."""
     events = sum(summary.events for summary in summaries)
     faults = sum(len(summary.faults) for summary in summaries)
     rebalances = sum(fault.rebalance_count for each in summaries for fault in each.faults)

@@ -1,13 +1,17 @@
 """One member of a group on ZooKeeper joins or dies, over many seeds, beside measurements.
 
-The measured values (docs/kafka/MEASURED_ZOOKEEPER.md) are three samples of what the seeds predict:
-each must lie within the predicted range. Where a timeout decides a time (a back-off, a session),
-the medians may differ by a tenth. If the timeout is nearly all of the time until stable (joins with
-a back-off of 2 s), only that rule applies.
+There are three measured values of each figure (docs/kafka/MEASURED_ZOOKEEPER.md), one for each size
+of the group. Each must lie within the range that the seeds give. Where a timeout (a back-off, the
+end of a session) decides a time, the medians may differ by a tenth. If the timeout is nearly the
+whole time until the group is stable (joins with a back-off of 2 s), only this second rule applies.
 
-A `GroupLab(members, partitions)` is a group on ZooKeeper in virtual time; `change_began_us` is the
-time of the change. An attempt is one try of a member to own its share. It fails if a claim
-conflicts with another owner's. Ids such as ZK-49 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
+- `GroupLab(members, partitions)` is a group on ZooKeeper in virtual time (a simulated clock).
+- `change_began_us` is the time of the change.
+- An attempt is one try of a member to own its share of the partitions. It fails if a claim
+  conflicts with another owner's; the member then waits (back-off) and tries again.
+- A notification tells a member that something it watches has changed.
+
+Ids such as ZK-49 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from collections.abc import Sequence
@@ -26,11 +30,13 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_500)]
 SEEDS = 100
 PARTITIONS = 64
 TICK_MS = 2_000
+"""The servers of ZooKeeper end sessions only at multiples of this time."""
 TENTH = 0.1
+"""Allowed difference between a measured time and the median of the seeds."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """The cost of a change of members. Units: `stable_us`, `session_us` from the change on."""
+    """The cost of a change of members. `stable_us` and `session_us` count from the change on."""
 
     stable_us: int
     session_us: int = 0
@@ -42,7 +48,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """Medians of the real programs; `timeout_us`: the time that a timeout decides, if one does."""
+    """Medians of real programs; `timeout_us` is the part that a timeout decides, if one does."""
 
     stable_us: int
     timeout_us: int | None
@@ -99,13 +105,13 @@ KILL = {
         reads=204,
     ),
 }
-"""MEASURED_ZOOKEEPER 1 and 2."""
+"""Measured joins and deaths, by number of members: MEASURED_ZOOKEEPER 1 and 2."""
 READS_AROUND = 4
-"""Extra reads of a round of attempts: chance decides which of two members reads a list first."""
+"""Allowed difference in reads: chance decides which of two members reads a list first."""
 
 
 async def newcomer(lab: GroupLab) -> None:
-    """Let the last member join."""
+    """Start the last member, which joins the group, and wait until the group has settled."""
     lab.change_began_us = lab.runtime.now_us()
     await lab.runtime.start_node(member_name(lab.members - 1))
     await lab.runtime.sleep(SECOND)
@@ -113,36 +119,37 @@ async def newcomer(lab: GroupLab) -> None:
 
 
 async def death(lab: GroupLab, seed: int) -> None:
-    """Kill the last member, at any phase of the ensemble's tick."""
-    # 37 and the 2,000 ms of a tick have no common factor, so that the seeds spread over the tick.
+    """Kill the last member at a time within the servers' tick that depends on the seed."""
+    # Steps of 37 ms, which has no common factor with the tick of 2,000 ms, spread the seeds over
+    # it.
     await lab.runtime.sleep(seed * 37 % TICK_MS * 1_000)
     lab.change_began_us = lab.runtime.now_us()
     await lab.runtime.crash(member_name(lab.members - 1))
-    # 9 s are longer than the 8 s in which the session ends at the latest.
+    # The session ends within 8 s at the latest.
     await lab.runtime.sleep(9 * SECOND)
     await lab.settled(lab.names[:-1])
 
 
 def join(members: int, seed: int) -> Change:
-    """Play the join of one seed, to members that have committed nothing, as in the measurement."""
+    """Play the join of one seed; as in the measurement, the members have committed nothing."""
     lab = GroupLab(members, PARTITIONS, late_from=members - 1, seed=seed, starts_apart=False)
     return cost_of(lab.run(newcomer))
 
 
 def kill(members: int, seed: int) -> Change:
-    """Play the death of one seed."""
+    """Play the death of the last member with one seed."""
     lab = GroupLab(members, PARTITIONS, seed=seed, starts_apart=False)
     return cost_of(lab.run(partial(death, seed=seed)))
 
 
 def cost_of(lab: GroupLab) -> Change:
-    """Return the cost since the change."""
+    """Return what the change has cost until the end of the run."""
     since_us = lab.change_began_us
     owners = [row.time_us for row, _ in lab.writes_of("owners", since_us)]
     expired = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=since_us)
     requests = lab.requests(since_us)
     return Change(
-        # The group is stable with the last claim of a partition.
+        # The group is stable when the last partition is claimed.
         stable_us=max(owners) - since_us,
         session_us=expired[0].time_us - since_us if expired else 0,
         failed=sum(not attempt["done"] for attempt in lab.attempts(since_us)),
@@ -154,7 +161,7 @@ def cost_of(lab: GroupLab) -> Change:
 
 
 def test_views_have_the_details_of_the_figures() -> None:
-    """The harness computes the figures from these rows."""
+    """The harness computes the figures from rows about views (the members that a member sees)."""
     lab = GroupLab(members=2, partitions=2, late_from=1).run(newcomer)
     views = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.change_began_us)
     assert {len(detail_of(view)["members"]) for view in views} == {2}
@@ -162,7 +169,7 @@ def test_views_have_the_details_of_the_figures() -> None:
 
 @pytest.mark.parametrize("members", sorted(JOIN))
 def test_measured_joins_agree_with_the_predicted_ones(members: int) -> None:
-    """Conflicts occur by chance, and cost the back-off of 2 s (ZK-49, ZK-81)."""
+    """Conflicts occur by chance, and each costs the back-off of 2 s (ZK-49, ZK-81)."""
     costs = [
         load_or_compute("zookeeper", f"join-{members}-{seed}", Change, partial(join, members, seed))
         for seed in range(SEEDS)
@@ -173,7 +180,7 @@ def test_measured_joins_agree_with_the_predicted_ones(members: int) -> None:
 
 @pytest.mark.parametrize("members", sorted(KILL))
 def test_measured_deaths_agree_with_the_predicted_ones(members: int) -> None:
-    """The session decides: it ends 4 to 8 s after the death, at a tick of 2 s (ZK-10, ZK-91)."""
+    """The session decides the time: it ends 4 to 8 s after the death, at a tick (ZK-10, ZK-91)."""
     costs = [
         load_or_compute("zookeeper", f"kill-{members}-{seed}", Change, partial(kill, members, seed))
         for seed in range(SEEDS)
@@ -186,8 +193,9 @@ def test_measured_deaths_agree_with_the_predicted_ones(members: int) -> None:
 
 
 def _compare(costs: Sequence[Change], measured: Measured, timeouts_us: Sequence[int]) -> None:
-    """Check that measured medians lie in the seeds' range, and a timeout near their median."""
+    """Check that the measured values lie in the seeds' range, and a timeout near their median."""
     names = ["failed", "conflicts", "notifications", "reads"]
+    # If the timeout is the whole time until stable, the last check below is enough for it.
     if measured.timeout_us != measured.stable_us:
         names.append("stable_us")
     for name in names:
@@ -200,7 +208,7 @@ def _compare(costs: Sequence[Change], measured: Measured, timeouts_us: Sequence[
 
 
 def _say_costs(what: str, costs: Sequence[Change]) -> None:
-    """Print the range of each cost in the record of the soak."""
+    """Print the range of each cost into the record of the soak."""
     say(f"**{what}**: {len(costs)} seeds")
     say(f"until stable, s: {_range([cost.stable_us / 1e6 for cost in costs])}")
     for name in ("failed", "conflicts", "notifications", "reads", "writes"):

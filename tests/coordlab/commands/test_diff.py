@@ -1,14 +1,14 @@
 """`diff`: the first event in which two runs differ, and the nearest run that passes.
 
-A run is given by a schedule (an experiment file, played in virtual time), a seed that draws a
-schedule, or the directory of a past run. A schedule is played with a network seed, which draws the
-latencies. Two runs part at the first trace row that differs. Times, record offsets and ids depend
-on latencies: a step is a row without them.
+A run is given by a schedule (an experiment file, played in virtual time), by a seed that draws a
+schedule, or by the directory of a past run. A schedule is played with a network seed, which draws
+the latencies. Two runs part at the first trace row that differs. Times, record offsets and ids
+depend on latencies: a row without them is a step.
 
-A cut, which separates nodes on the network, makes `failing_experiment` break a promise under every
-network seed; its pause of a member has no effect. The nearest passing run is the one that the
-smallest change makes pass. As for `diff` of Unix, exit code 1 (EXIT_VIOLATED) means that two runs
-differ.
+In `failing_experiment` a cut (nodes are separated on the network) breaks a promise under every
+network seed. A pause of a member has no effect there. The nearest passing run is the one to which
+the smallest change leads. Exit code 1 (EXIT_VIOLATED) means that the two runs differ, as for `diff`
+of Unix.
 """
 
 import json
@@ -24,13 +24,13 @@ from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS, EXIT_UNKNOWN, 
 from tests.support.builders.quick_experiment import failing_experiment, quick_experiment
 
 Captured = pytest.CaptureFixture[str]
-# A fault's time counts from the steady state.
+# The time of a fault counts from the beginning of the steady state.
 CRASH = {"at": "1s", "fault": "crash", "target": "coordinator-of(readers)", "duration": "3s"}
 
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write three schedules into an empty folder; two differ in the time of the second crash."""
+    """Write three schedules into an empty folder; `one` and `other` differ in the second crash."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
     one, other = ([CRASH, CRASH | {"at": at, "target": "broker(0)"}] for at in ("5s", "5500ms"))
@@ -41,14 +41,14 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("files")
 def test_schedule_compared_with_itself_is_equal(capsys: Captured) -> None:
-    """Exit code 0; the output has the number of compared rows."""
+    """The exit code is 0, and the output has the number of compared rows."""
     assert run_cli(["diff", "one.yaml", "one.yaml"]) == EXIT_PASS
     assert "equal: " in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("files")
 def test_schedules_differ_first_at_the_first_fault_that_only_one_has(capsys: Captured) -> None:
-    """The second crash is at 5 s in one run and at 5.5 s in the other; earlier rows are equal."""
+    """The second crash is at 5 s in one run, at 5.5 s in the other; earlier rows are equal."""
     assert run_cli(["diff", "one.yaml", "other.yaml", "--json"]) == EXIT_VIOLATED
 
     found = json.loads(capsys.readouterr().out)
@@ -64,7 +64,7 @@ def test_schedules_differ_first_at_the_first_fault_that_only_one_has(capsys: Cap
 
 @pytest.mark.usefixtures("files")
 def test_two_traces_are_shown_side_by_side_with_the_rows_before(capsys: Captured) -> None:
-    """The output for people has the last equal rows, then what each node does differently."""
+    """The output has the last rows that are equal, then what each node does differently."""
     assert run_cli(["diff", "one.yaml", "other.yaml", "--before", "2"]) == EXIT_VIOLATED
 
     output = capsys.readouterr().out
@@ -79,9 +79,9 @@ def test_two_traces_are_shown_side_by_side_with_the_rows_before(capsys: Captured
 def test_run_directory_is_read_and_equals_the_schedule_that_it_was_played_from(
     capsys: Captured,
 ) -> None:
-    """A run directory holds a trace with messages; a schedule is played without them.
+    """A run directory has a trace with messages, but a schedule is played without them.
 
-    So messages can be compared only between two run directories.
+    So only two run directories can be compared in their messages.
     """
     assert run_cli(["replay", "one.yaml"]) == EXIT_PASS
     assert run_cli(["replay", "one.yaml"]) == EXIT_PASS
@@ -98,7 +98,7 @@ def test_run_directory_is_read_and_equals_the_schedule_that_it_was_played_from(
 @pytest.mark.usefixtures("files")
 @pytest.mark.slow
 def test_failing_schedule_is_compared_with_the_nearest_that_passes(capsys: Captured) -> None:
-    """The run fails under other seeds and without the pause, too; without the cut it passes."""
+    """The run fails under other network seeds, and without the pause; without the cut it passes."""
     assert run_cli(["diff", "failing.yaml", "--against-passing", "--json"]) == EXIT_VIOLATED
 
     captured = capsys.readouterr()
@@ -114,9 +114,9 @@ def test_failing_schedule_is_compared_with_the_nearest_that_passes(capsys: Captu
 def test_difference_from_a_passing_run_begins_at_the_first_different_step(
     capsys: Captured,
 ) -> None:
-    """Latencies make rows differ from the first message on; the first steps are equal."""
+    """Other latencies make rows differ from the first message on; the first steps are equal."""
     failing = Path("failing.yaml")
-    # The argument 4711 is a seed: it draws another schedule.
+    # The argument 4711 is a seed of a space, which draws another schedule.
     assert run_cli(["diff", str(failing), "4711"]) == EXIT_VIOLATED
 
     output = capsys.readouterr().out
@@ -129,10 +129,10 @@ def test_difference_from_a_passing_run_begins_at_the_first_different_step(
 
 
 def test_nearest_passing_run_of_a_race_is_that_of_a_neighbouring_seed() -> None:
-    """The neighbouring seed is tried first, because it leaves the schedule unchanged.
+    """A neighbouring network seed is tried first, because it leaves the schedule unchanged.
 
-    A schedule that fails only in a race is not at hand. So the failed run, of seed 3, is that of
-    another experiment than the schedule, which passes under seed 4.
+    No schedule is at hand that fails only in a race. So the failed run, with seed 3, is that of
+    another experiment than `schedule`, and `schedule` passes with seed 4.
     """
     schedule = quick_experiment()
     failed = play(failing_experiment(), 3)
@@ -148,7 +148,7 @@ def test_nearest_passing_run_of_a_race_is_that_of_a_neighbouring_seed() -> None:
 def test_without_a_passing_run_nothing_is_compared(
     capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit code 2, unknown: a search that found no passing run proves nothing."""
+    """A search that found no passing run proves nothing: exit code 2, unknown."""
     monkeypatch.setattr("coordlab.commands.diff.nearest_passing", lambda *_, **__: None)
 
     assert run_cli(["diff", "failing.yaml", "--against-passing"]) == EXIT_UNKNOWN
@@ -169,6 +169,6 @@ def test_without_a_passing_run_nothing_is_compared(
 def test_incomparable_arguments_are_refused(
     capsys: Captured, arguments: list[str], reason: str
 ) -> None:
-    """Exit code 254; the message names the expected argument."""
+    """The exit code is 254, and the message names the expected argument."""
     assert run_cli(["diff", *arguments]) == EXIT_BAD_ARGUMENTS
     assert reason in capsys.readouterr().err

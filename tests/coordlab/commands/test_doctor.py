@@ -1,7 +1,7 @@
 """`coordlab doctor`: what is missing, how to install it on this system, what works without it.
 
-A check has `ok`, the value `found`, `advice`, and `without`, which says what works without the
-part.
+A check looks at one part of the machine. It has `ok`, the value `found`, an `advice`, and
+`without`: what works without the part.
 """
 
 import io
@@ -25,7 +25,7 @@ GIB = 1024**3
 """Bytes in a GiB."""
 DEBIAN = {"ID": "debian", "VERSION_ID": "12"}
 POP_OS = {"ID": "pop", "ID_LIKE": "ubuntu debian"}
-"""A system that is like Debian and has another name."""
+"""A system with another name that says of itself that it is like Debian."""
 ROCKY = {"ID": "rocky", "ID_LIKE": "rhel"}
 
 
@@ -51,7 +51,7 @@ class Fake:
         self.write(self.proc / str(pid) / "cmdline", "".join(f"{word}\0" for word in command))
 
     def machine(self, **changes: object) -> ThisMachine:
-        """Return the machine, with fields changed: Debian, 8 cores, 16 GiB, no Java by default."""
+        """Return the machine; by default Debian with 8 cores, 16 GiB and no Java."""
         fields: dict[str, object] = {
             "system": "Linux",
             "environ": {"PATH": ""},
@@ -79,16 +79,16 @@ def run_check(name: str, machine: ThisMachine) -> HealthCheck:
 
 
 def test_every_check_of_this_machine_answers() -> None:
-    """On any machine each check has a result, and a failed check gives advice."""
+    """Each check has a result on any machine, and a failed check has an advice."""
     for check in examine(ThisMachine()):
         assert check.found, check.name
         assert check.ok or check.advice, check.name
 
 
 def test_required_distributions_are_those_of_the_project() -> None:
-    """A new dependency in pyproject.toml must be added to the doctor's list."""
+    """Whoever adds a dependency to pyproject.toml must add it to the doctor's list."""
     text = (ROOT / "pyproject.toml").read_text()
-    # The list of strings is also a list in YAML.
+    # A TOML list of strings is also a YAML list.
     listed = yaml.safe_load(text.split("dependencies = ")[1].split("\n]")[0] + "\n]")
     names = {requirement.split(">")[0] for requirement in listed}
     assert set(REQUIRED_DISTRIBUTIONS) == names
@@ -106,7 +106,7 @@ def test_required_distributions_are_those_of_the_project() -> None:
 def test_doctor_without_java_names_the_package_to_install_and_what_works_without(
     fake: Fake, system: str, release: dict[str, str], hint: str
 ) -> None:
-    """Without Java everything but the analysis works."""
+    """Everything except the analysis works without Java."""
     check = run_check("java", fake.machine(system=system, os_release=lambda: release))
     assert not check.ok
     assert check.advice.splitlines()[-1].startswith(f"Here: `{hint}")
@@ -114,7 +114,7 @@ def test_doctor_without_java_names_the_package_to_install_and_what_works_without
 
 
 def test_doctor_without_java_on_an_unknown_system_lists_the_others(fake: Fake) -> None:
-    """A system that the doctor does not know gets the advice for every system."""
+    """On a system that the doctor does not know, it gives the advice for every system."""
 
     def no_release() -> dict[str, str]:
         raise OSError
@@ -125,13 +125,13 @@ def test_doctor_without_java_on_an_unknown_system_lists_the_others(fake: Fake) -
 
 
 def test_doctor_names_missing_packages_and_the_command_that_installs_them(fake: Fake) -> None:
-    """An environment that is older than the checkout lacks newer dependencies."""
+    """An environment that was made before a newer checkout lacks new dependencies."""
     versions = {"ray": None, "altair": None}
     check = run_check("packages", fake.machine(version_of=lambda name: versions.get(name, "1.0")))
     assert (check.ok, check.advice) == (False, "missing: ray, altair; run `make setup`")
 
 
-# Limits are (soft, hard), -1 for none; None where the system has no such limit.
+# Limits are (soft, hard); -1 means no limit, None a system without such limits.
 @pytest.mark.parametrize(
     ("limits", "ok", "advice"),
     [
@@ -148,8 +148,8 @@ def test_doctor_with_a_low_limit_of_open_files_names_the_command(
 ) -> None:
     """Ray fails in odd ways when it runs out of file descriptors.
 
-    The advice raises the soft limit to the hard one, or to the 65536 that suffice. A hard limit
-    below what is needed can only be changed in limits.conf.
+    The advice is to raise the soft limit to the hard one, or to 65536, which is enough. If the hard
+    limit is too low, only limits.conf can change it.
     """
     check = run_check("open-files", fake.machine(open_files=lambda: limits))
     assert check.ok is ok
@@ -157,12 +157,12 @@ def test_doctor_with_a_low_limit_of_open_files_names_the_command(
 
 
 def test_doctor_in_a_container_with_little_memory_reports_it(fake: Fake, tmp_path: Path) -> None:
-    """/proc/meminfo has the machine's memory, and the control group what the container may use.
+    """/proc/meminfo has the machine's memory; the control group has what the container may use.
 
-    In use are 2 GiB, of which 1 GiB are pages of files that the kernel gives back at once, so of
-    3 GiB there are 3 - (2 - 1) = 2 GiB available.
+    The container may use 3 GiB, and 2 GiB are in use. Of those, 1 GiB are pages of files, which the
+    kernel gives back when they are needed. So 3 - (2 - 1) = 2 GiB are available.
     """
-    # The process is in /app, which has no limit of its own; the limit is that of its parent.
+    # The process is in the control group /app, which has no limit; its parent has one.
     files = {
         "proc/self/cgroup": "4:memory:/other\n0::/app\n",
         "cgroup/app/memory.max": "max\n",
@@ -181,7 +181,7 @@ def test_doctor_in_a_container_with_little_memory_reports_it(fake: Fake, tmp_pat
 
 
 def test_doctor_on_a_machine_with_enough_memory_reports_it_as_ok(fake: Fake) -> None:
-    """A control group that allows more memory than the machine has limits nothing."""
+    """A control group that allows more memory than the machine has is no limit."""
     fake.write(fake.proc / "self" / "cgroup", "0::/\n")
     fake.write(fake.cgroup / "memory.max", f"{64 * GIB}\n")
     fake.write(fake.cgroup / "memory.current", "0\n")
@@ -196,9 +196,9 @@ def test_doctor_on_a_machine_with_enough_memory_reports_it_as_ok(fake: Fake) -> 
 def test_doctor_counts_the_cores_that_a_container_is_granted(
     fake: Fake, text: str, cores: str
 ) -> None:
-    """cpu.max is (microseconds of processor time, period): 150000 of 100000 are 1.5 cores.
+    """cpu.max has the processor time for each period, in us: 150000 of 100000 are 1.5 cores.
 
-    With fewer than two cores a run on Ray measures how long its processes wait for a core.
+    With fewer than two cores, a run on Ray measures how long its processes wait for a core.
     """
     fake.write(fake.proc / "self" / "cgroup", "0::/\n")
     fake.write(fake.cgroup / "cpu.max", text)
@@ -209,7 +209,7 @@ def test_doctor_counts_the_cores_that_a_container_is_granted(
 
 
 def test_doctor_names_another_ray_with_its_address(fake: Fake) -> None:
-    """A run never joins another Ray by itself, but shares the cores with it."""
+    """A run never joins another Ray by itself, but the two share the cores."""
     options = ("--gcs_server_port=6379", "--node-ip-address=192.0.2.7", "--log_dir=/tmp/ray")
     fake.process(41, "gcs_server", "/ray/gcs_server", *options)
     fake.process(42, "gcs_server", "gcs_server", "--gcs_server_port=0", "--node-ip-address=::1")
@@ -224,7 +224,7 @@ def test_doctor_names_another_ray_with_its_address(fake: Fake) -> None:
 
 
 def test_doctor_without_a_readable_proc_reports_unknown_values(fake: Fake, tmp_path: Path) -> None:
-    """A value that cannot be read is `not known`, which is not the same as missing."""
+    """A value that cannot be read is `not known`, which does not mean that the part is missing."""
     machine = fake.machine(proc=tmp_path / "nowhere")
     assert run_check("other-ray", machine).found == "not known: /proc cannot be read"
     memory = run_check("memory", machine)
@@ -235,9 +235,9 @@ def test_doctor_without_a_readable_proc_reports_unknown_values(fake: Fake, tmp_p
 def test_doctor_tells_of_a_token_that_a_ray_head_will_demand(
     fake: Fake, mode: str | None, has_advice: bool
 ) -> None:
-    """A local Ray leaves a token in the home folder; a Ray head started later demands it.
+    """A local Ray leaves a token in the home folder, and a Ray head started later demands it.
 
-    Without RAY_AUTH_MODE the doctor advises to disable tokens; in mode `token` the user wants them.
+    Without RAY_AUTH_MODE the doctor advises to disable tokens. In mode `token` the user wants them.
     """
     fake.write(fake.home / ".ray" / "auth_token", "secret")
     environ = {"PATH": ""} | ({} if mode is None else {"RAY_AUTH_MODE": mode})
@@ -252,7 +252,7 @@ def test_doctor_tells_of_a_token_that_a_ray_head_will_demand(
 
 
 def test_doctor_in_a_read_only_folder_reports_it(fake: Fake, tmp_path: Path) -> None:
-    """A run writes its results into the current folder, unless --runs names another."""
+    """A run writes its results into the current folder, unless --runs names another folder."""
     check = run_check("disk", fake.machine(folder=tmp_path / "gone"))
     assert not check.ok
     assert "cannot be written" in check.found
@@ -260,7 +260,7 @@ def test_doctor_in_a_read_only_folder_reports_it(fake: Fake, tmp_path: Path) -> 
 
 
 def test_doctor_without_a_loopback_names_what_works_without(fake: Fake) -> None:
-    """A sandbox may forbid sockets; a run in virtual time needs none."""
+    """A sandbox may forbid sockets, but a run in virtual time needs none."""
     check = run_check("ports", fake.machine(loopback=lambda: "Operation not permitted"))
     assert (check.ok, check.found) == (False, "Operation not permitted")
     assert "virtual" in check.without
@@ -270,14 +270,14 @@ def test_doctor_without_a_loopback_names_what_works_without(fake: Fake) -> None:
     ("system", "ok"), [("Linux", True), ("Darwin", True), ("Windows", False), ("", False)]
 )
 def test_doctor_knows_the_systems_that_coordlab_runs_on(fake: Fake, system: str, ok: bool) -> None:
-    """The advice on Windows is the Windows Subsystem for Linux."""
+    """On Windows the doctor advises to use the Windows Subsystem for Linux."""
     check = run_check("system", fake.machine(system=system))
     assert check.ok is ok
     assert ("Windows Subsystem for Linux" in check.advice) is not ok
 
 
 def test_output_has_advice_below_what_is_missing_and_notes_last(fake: Fake) -> None:
-    """The output fits into 60 columns, and has no colours without a terminal."""
+    """The output fits into 60 columns; without a terminal it has no colours."""
     fake.write(fake.home / ".ray" / "auth_token", "")
     shown = Console(file=io.StringIO(), width=60)
     print_examination(shown, examine(fake.machine()))
@@ -291,5 +291,5 @@ def test_output_has_advice_below_what_is_missing_and_notes_last(fake: Fake) -> N
 
 
 def test_names_for_the_option_only_are_those_of_the_checks_with_hyphens() -> None:
-    """`--only open-files` runs the check `open files`."""
+    """The option `--only open-files`, for example, runs the check `open files`."""
     assert [check.name.replace(" ", "-") for check in examine(ThisMachine())] == list(CHECKS)

@@ -1,7 +1,7 @@
 """`list`: the information beside a run's verdict, and the names by which commands find a run.
 
-A run is a directory `<experiment>/<name>`; an analysed one has a summary. A caveat, marked with
-`*`, is a remark on a run that passed, such as two members that owned a partition at once.
+A run is a directory `<experiment>/<name>`; an analysed run has a summary. A caveat, marked with
+`*`, is a remark on a run that passed, such as that two members owned a partition at the same time.
 """
 
 import json
@@ -20,7 +20,7 @@ from results_schema.results import EXIT_PASS, Verdict
 from tests.support.builders.past_runs import analysed_run
 from tests.support.builders.report_rows import S
 
-# Members of two coordinators, broker-2 and broker-0, owned a partition at once, from 10 s to 39 s.
+# Two members, one of each coordinator, owned a partition at the same time, from 10 s to 39 s.
 BOTH = Owners(
     group="g",
     partitions=1,
@@ -61,7 +61,7 @@ def test_pass_with_two_owners_is_marked(
 def test_runs_of_several_seeds_are_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twenty seeds would push every other run out of the list; JSON has each of them."""
+    """Twenty lines for twenty seeds would hide all other runs; the JSON has each seed."""
     monkeypatch.setenv("COLUMNS", "130")
     small = (
         *("run", "coordinator_crash", "--runtime", "virtual", "--runs", str(tmp_path)),
@@ -92,14 +92,14 @@ def test_runs_of_several_seeds_are_one_line(
     ("seeds", "text"), [([7], "seed 7"), ([2, 1], "seeds 1..2"), ([9, 1, 2, 3], "seeds 1..3,9")]
 )
 def test_seeds_are_printed_in_the_form_of_the_option(seeds: list[int], text: str) -> None:
-    """Consecutive seeds are a range."""
+    """Consecutive seeds are printed as a range."""
     assert seeds_text(seeds) == text
 
 
 def test_name_of_a_run_is_never_truncated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Users copy the name; on a narrow terminal the rest is on a line of its own."""
+    """Users copy the name, so on a narrow terminal the rest has a line of its own."""
     name = analysed_run(tmp_path, verdict=Verdict.PASS).path.relative_to(tmp_path)
     shown = {}
     for width in ("40", "80", "200"):
@@ -113,7 +113,7 @@ def test_name_of_a_run_is_never_truncated(
 
 
 def test_name_in_a_list_finds_its_run(tmp_path: Path) -> None:
-    """A run is found by its name or its directory; an experiment's name finds its latest run."""
+    """A run's name or directory finds the run; an experiment's name finds its latest run."""
     path = analysed_run(tmp_path, verdict=Verdict.PASS).path
     name = path.relative_to(tmp_path)
     experiment = name.parent
@@ -122,7 +122,7 @@ def test_name_in_a_list_finds_its_run(tmp_path: Path) -> None:
 
 
 def test_name_of_no_run_gets_a_suggestion_and_a_place_to_look(tmp_path: Path) -> None:
-    """The name lacks its last letter."""
+    """The name that is given lacks the last letter."""
     path = analysed_run(tmp_path, verdict=Verdict.PASS).path
     name = path.relative_to(tmp_path)
     with pytest.raises(NotARun, match=f"did you mean `{name}`") as wrong:

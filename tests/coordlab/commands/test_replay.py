@@ -1,8 +1,8 @@
 """`replay`: plays a run again, compares its trace, and can stop at a moment of it.
 
-A replay file is an experiment with a stamp: seed, digest, and the code and Python that made it. A
-digest is a hash of all rows of a trace. `QUICK` is an experiment with one fault, the crash of the
-coordinator of its group; `PLAYED` is its run.
+A replay file is an experiment with a stamp: the seed and the digest of the run from which it was
+made, and the code and Python that played it. A digest is a hash of all rows of a trace. `QUICK` is
+an experiment with one fault, the crash of the coordinator of its group; `PLAYED` is a run of it.
 """
 
 import json
@@ -34,7 +34,7 @@ WriteFile = Callable[..., str]
 
 @pytest.fixture(autouse=True)
 def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work in an empty folder, where the commands create `runs`, on a wide terminal."""
+    """Work in an empty folder, where the commands create the folder `runs`, on a wide terminal."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
 
@@ -43,7 +43,7 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def write() -> WriteFile:
     """Return a function that writes a replay file of `PLAYED` and returns the file's name.
 
-    Arguments replace fields of the stamp: "0f" is a digest that no code or trace has here.
+    Arguments replace fields of the stamp. The digest "0f" belongs to no code and no trace.
     """
 
     def write_file(**changed: object) -> str:
@@ -58,7 +58,7 @@ def write() -> WriteFile:
 def test_replay_of_a_stamped_run_gives_the_same_trace_and_a_whole_run_directory(
     write: WriteFile, capsys: Captured
 ) -> None:
-    """The trace is equal byte for byte; the directory has messages, results and a command."""
+    """The trace is equal byte for byte; the run directory has messages, results and a command."""
     assert run_cli(["replay", write()]) == EXIT_PASS
 
     output = capsys.readouterr().out
@@ -78,7 +78,7 @@ def test_replay_of_a_stamped_run_gives_the_same_trace_and_a_whole_run_directory(
 def test_run_of_a_replay_file_uses_its_seed_unless_one_is_given(
     write: WriteFile,
 ) -> None:
-    """A replay file is an experiment file, so `run` accepts it."""
+    """A replay file is also an experiment file, so `run` accepts it."""
     arguments = ["run", write(), "--runtime", "virtual", "--no-analyze"]
 
     assert run_cli(arguments) == EXIT_PASS
@@ -93,7 +93,7 @@ def test_run_of_a_replay_file_uses_its_seed_unless_one_is_given(
 def test_replay_by_another_code_or_python_is_refused_unless_forced(
     write: WriteFile, capsys: Captured, changed: dict[str, str], reason: str
 ) -> None:
-    """A different trace would prove nothing; no node is started."""
+    """With other code a different trace would prove nothing, so no node is started."""
     file = write(**changed)
 
     assert run_cli(["replay", file]) == EXIT_BAD_ARGUMENTS
@@ -106,11 +106,11 @@ def test_replay_by_another_code_or_python_is_refused_unless_forced(
 def test_another_trace_by_the_same_code_is_reported_as_our_failure(
     write: WriteFile, capsys: Captured
 ) -> None:
-    """The same code, file and seed must give the same trace; if not, the tool has failed.
+    """The same code, file and seed must give the same trace; if they do not, the tool has failed.
 
-    So no verdict about Kafka follows. A trail is `1s 1f3a 77b0 ...`: the length of a step, then the
-    trace's digest after each step. With a false digest after the third step, the traces begin to
-    differ between 2 and 3 s.
+    So there is no verdict about Kafka. A trail is a text such as `1s 1f3a 77b0 ...`: the length of
+    a step, then the trace's digest after each step. Here the third digest is false, so that the
+    traces seem to differ first between 2 and 3 s.
     """
     step, *digests = PLAYED.trail.split()
     assert step == "1s"
@@ -128,7 +128,7 @@ def test_another_trace_by_the_same_code_is_reported_as_our_failure(
 def test_another_trace_of_an_edited_file_is_no_failure_and_the_verdict_counts(
     write: WriteFile, capsys: Captured
 ) -> None:
-    """Users edit the file of a finding to learn more."""
+    """Users edit the file of a finding to learn more, so another trace is expected."""
     file = Path(write())
     file.write_text(file.read_text().replace("duration: 3s", "duration: 2s"))
 
@@ -139,7 +139,7 @@ def test_another_trace_of_an_edited_file_is_no_failure_and_the_verdict_counts(
 
 
 def test_replay_of_an_experiment_without_stamp_compares_nothing(capsys: Captured) -> None:
-    """An experiment without a stamp is played all the same, with the default seed of `run`, 0."""
+    """An experiment without a stamp is played with seed 0, the default of `run`."""
     Path("plain.yaml").write_text(experiment_text(QUICK))
 
     assert run_cli(["replay", "plain.yaml", "--json"]) == EXIT_PASS
@@ -150,7 +150,7 @@ def test_replay_of_an_experiment_without_stamp_compares_nothing(capsys: Captured
 
 @pytest.mark.slow
 def test_replay_of_a_seed_writes_a_file_that_replays_without_the_space(capsys: Captured) -> None:
-    """A seed draws a schedule from a space; the written file plays this schedule again."""
+    """A seed draws a schedule from a space (a file); the written file plays the schedule again."""
     code = run_cli(["replay", "3", "--space", "reference", "--json"])
     first = json.loads(capsys.readouterr().out)
 
@@ -165,7 +165,7 @@ def test_replay_of_a_seed_writes_a_file_that_replays_without_the_space(capsys: C
 def test_until_ends_the_trace_at_a_time_and_shows_the_state(
     write: WriteFile, capsys: Captured
 ) -> None:
-    """Half a second after the crash the coordinator is down, and the members do not know it yet."""
+    """Half a second after the crash the coordinator is down, but the members do not know it."""
     crash_us = crash_time_us()
     until_us = crash_us + 500_000
     code = run_cli(["replay", write(), "--until", f"{until_us / 1e6:.6f}s"])
@@ -184,7 +184,7 @@ def test_until_ends_the_trace_at_a_time_and_shows_the_state(
 
 
 def test_until_a_time_after_the_end_is_reported(write: WriteFile, capsys: Captured) -> None:
-    """The run is played to its end; the output names the moment that did not come."""
+    """The run is played to its end, and the output names the moment that never came."""
     assert run_cli(["replay", write(), "--until", "3600s"]) == EXIT_PASS
     assert "before 3600.000000s" in capsys.readouterr().out
 
@@ -203,7 +203,7 @@ def test_impossible_options_are_refused_before_the_replay(
 ) -> None:
     """A debugger on a pipe would wait for ever.
 
-    `--json` prints one document; the state that `--until` shows would be another one.
+    `--json` prints one document, but the state that `--until` shows would be a second one.
     """
     assert run_cli(["replay", write(), *arguments]) == EXIT_BAD_ARGUMENTS
     assert reason in capsys.readouterr().err
@@ -215,12 +215,12 @@ def test_impossible_options_are_refused_before_the_replay(
 def test_break_at_opens_the_debugger_with_the_cluster_in_scope(
     write: WriteFile, tmp_path: Path, last: str, code: int, ending: str
 ) -> None:
-    """Helpers such as groups() work at the prompt; `c` continues to the verdict, `q` ends the run.
+    """At the prompt, helpers such as groups() work; `c` goes on to the verdict, `q` ends the run.
 
     130 is the exit code of an interrupted run.
     """
-    # `QUICK` crashes the coordinator 1 s after the steady state: half a second before the crash,
-    # the group is still stable.
+    # The coordinator of `QUICK` crashes 1 s after the beginning of the steady state. Half a second
+    # before the crash, the group is still stable.
     break_us = str(crash_time_us() - 500_000)
     arguments = (write(), "--break-at", f"{break_us}us")
     command = TerminalCommand(tmp_path, "replay", *arguments, width=160, environment={})
@@ -249,7 +249,7 @@ def crash_time_us() -> int:
 
 
 def test_stamp_is_that_of_the_search() -> None:
-    """The stamp has the digest of `PLAYED`, a run as a search plays it: without message rows."""
+    """The stamp has the digest of a run as a search plays it, without rows of messages."""
     stamp = stamp_of(QUICK, PLAYED)
 
     assert isinstance(stamp, ReplayStamp)

@@ -1,9 +1,9 @@
 """`report` and `list` over past runs: their files and output, also without Java.
 
-Spark, which needs Java, computes the tables of a run from its events; the report is made of the
+Spark, which needs Java, computes the tables of a run from its events; the report is made from the
 tables. `past_run` writes a run without tables, `analysed_run` a run with tables. A member's commit
-gap is the time from its last acknowledged commit before a fault to its first one after the fault;
-`S` is a second in microseconds.
+gap is the time from its last acknowledged commit before a fault to the first one after it. `S` is a
+second in microseconds.
 """
 
 import json
@@ -28,14 +28,14 @@ Captured = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Simulate a machine without Java."""
+    """Hide Java, as on a machine without it."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
 
 
 @pytest.mark.usefixtures("no_java")
 def test_report_of_an_analysed_run_needs_no_java(tmp_path: Path, capsys: Captured) -> None:
-    """A run may come from another machine with its tables; only computing tables needs Java."""
+    """A run may come from another machine with its tables, and only computing tables needs Java."""
     run = analysed_run(tmp_path / "runs")
 
     assert run_cli(["report", str(run.path)]) == EXIT_PASS
@@ -51,7 +51,7 @@ def test_report_of_an_analysed_run_needs_no_java(tmp_path: Path, capsys: Capture
 def test_report_without_a_run_is_of_the_latest_run_and_goes_to_the_output_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A user types `report --output page.html` right after a run."""
+    """A user may type `report --output page.html` right after a run."""
     monkeypatch.chdir(tmp_path)
     analysed_run(tmp_path / "runs")
     newest = analysed_run(tmp_path / "runs")
@@ -66,7 +66,7 @@ def test_report_without_a_run_is_of_the_latest_run_and_goes_to_the_output_file(
 def test_report_of_several_runs_compares_them_on_a_page_and_on_the_terminal(
     tmp_path: Path, capsys: Captured
 ) -> None:
-    """Each run has its own page as well; a run that is named twice counts once."""
+    """Each run also has its own page; a run that is named twice counts once."""
     root = tmp_path / "runs"
     slow = experiment(name="slow")
     runs = (
@@ -94,7 +94,7 @@ def test_report_of_several_runs_compares_them_on_a_page_and_on_the_terminal(
 
 @pytest.mark.usefixtures("no_java")
 def test_report_as_json_has_every_page_and_the_comparison(tmp_path: Path, capsys: Captured) -> None:
-    """A script gets one document on standard output."""
+    """A script reads one document from standard output."""
     root = tmp_path / "runs"
     fault = fault_summary(values={"commit gap": [8 * S]}, members=2)
     runs = [analysed_run(root, fault), analysed_run(root, fault)]
@@ -116,7 +116,7 @@ def test_report_as_json_has_every_page_and_the_comparison(tmp_path: Path, capsys
 def test_report_of_a_run_without_tables_and_java_names_the_next_step(
     tmp_path: Path, capsys: Captured
 ) -> None:
-    """Exit 254: nothing was written, nothing failed."""
+    """The exit code is 254, because nothing was written and nothing failed."""
     run = past_run(tmp_path / "runs")
 
     for command in ("report", "analyze"):
@@ -143,7 +143,7 @@ def test_tables_of_other_events_or_of_another_version_are_not_current(tmp_path: 
 
 
 def test_tables_of_a_run_whose_events_are_damaged_are_not_current(tmp_path: Path) -> None:
-    """The file of events became unreadable after the analysis, so the tables may be wrong."""
+    """The events became unreadable after the analysis, so they can no longer be compared."""
     run = analysed_run(tmp_path)
     (run.events / EVENTS_FILE).write_bytes(b"PAR1")
     assert current_summary(run.path) is None
@@ -153,7 +153,7 @@ def test_tables_of_a_run_whose_events_are_damaged_are_not_current(tmp_path: Path
 def test_report_is_opened_in_a_browser_where_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    """On a server there is no browser: the path is printed, and the exit code is 0."""
+    """A server has no browser: the path is printed, and the exit code is 0."""
     run = analysed_run(tmp_path / "runs")
     opened: list[str] = []
 
@@ -173,7 +173,7 @@ def test_report_is_opened_in_a_browser_where_there_is_one(
 def test_unwritable_report_is_reported_without_a_traceback(
     tmp_path: Path, capsys: Captured
 ) -> None:
-    """The page cannot be written below `file`, which is no folder."""
+    """No page can be written below `file`, which is no folder."""
     run = analysed_run(tmp_path / "runs")
     (tmp_path / "file").write_text("")
 
@@ -188,7 +188,7 @@ def test_list_shows_the_newest_runs_last_with_their_commit_gap(
 ) -> None:
     """`--limit 2` shows two of four runs and counts the others; only the last run has tables.
 
-    The commit gap of a run is the longest gap of its members, here 8 s.
+    The commit gap of a run is the longest of its members' gaps, here 8 s.
     """
     moments = (datetime(2026, 1, 2, 3, 4, tzinfo=UTC) + timedelta(seconds=n) for n in count())
     monkeypatch.setattr(run_directory, "_now", lambda: next(moments))
@@ -208,7 +208,7 @@ def test_list_shows_the_newest_runs_last_with_their_commit_gap(
 
 
 def test_list_shows_a_broken_directory_as_such(tmp_path: Path, capsys: Captured) -> None:
-    """Half a manifest, no manifest and half a results file do not hide the other runs."""
+    """Runs with a torn or missing manifest, or torn results, do not hide the other runs."""
     good, without_end = past_run(tmp_path), past_run(tmp_path)
     (without_end.path / "results.json").write_text("{")
     (tmp_path / "small" / "half").mkdir()
@@ -227,7 +227,7 @@ def test_list_shows_a_broken_directory_as_such(tmp_path: Path, capsys: Captured)
 def test_list_as_json_has_experiments_runs_and_unreadable_directories(
     tmp_path: Path, capsys: Captured
 ) -> None:
-    """The keys are stable, for scripts."""
+    """Scripts rely on the keys of the document."""
     analysed_run(tmp_path, fault_summary(values={"commit gap": [8 * S]}, members=2))
     (tmp_path / "small" / "empty").mkdir()
 
@@ -242,6 +242,6 @@ def test_list_as_json_has_experiments_runs_and_unreadable_directories(
 
 
 def test_list_without_runs_prints_a_hint(tmp_path: Path, capsys: Captured) -> None:
-    """`list` may be a new user's first command, and an empty output would explain nothing."""
+    """`list` may be a new user's first command, to which an empty output would explain nothing."""
     assert run_cli(["list", "--runs", str(tmp_path / "runs")]) == EXIT_PASS
     assert f"no runs in {tmp_path / 'runs'} yet" in " ".join(capsys.readouterr().out.split())

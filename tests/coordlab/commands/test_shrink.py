@@ -1,10 +1,11 @@
 """`coordlab shrink` from outside: its files, its output, and its ends.
 
-`shrink` searches the smallest schedule that breaks the same promise: it leaves out parts of an
-experiment, plays the rest in virtual time, and keeps the rest if the finding remains. Robustness is
-the number of network seeds, which draw the latencies, under which the smallest schedule fails, too.
-A guard is a check of Kafka's that an experiment can switch off. A stamp is the seed, the code and
-the digest of the run that a file was made from.
+`shrink` searches the smallest schedule (experiment with faults) that breaks the same promise. It
+leaves parts of the experiment out, plays the rest in virtual time (a simulated clock), and goes on
+with the rest if the finding (the broken promise) remains. Robustness is the number of network
+seeds, which draw the latencies, under which the smallest schedule fails as well. A guard is a
+safety rule of Kafka's that an experiment can switch off. A stamp is the seed, the code and the
+digest of the run from which a file was made.
 """
 
 import io
@@ -38,7 +39,7 @@ FAULTS: tuple[dict[str, object], ...] = (
 
 
 def schedule(folder: Path, *, guarded: bool = False) -> Path:
-    """Write three faults, one of which breaks fencing if the guard `high_watermark_gate` is off."""
+    """Write a schedule of three faults; one breaks fencing if the guard is off (not `guarded`)."""
     experiment = small(*FAULTS, group=readers(members=2), guards={"high_watermark_gate": guarded})
     path = folder / "found.yaml"
     path.write_text(experiment_text(experiment), encoding="utf-8")
@@ -49,7 +50,7 @@ def schedule(folder: Path, *, guarded: bool = False) -> Path:
 def test_shrink_writes_a_file_that_fails_and_prints_its_steps(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Three faults become one; the written file is loaded, fails, and is stamped with that run."""
+    """Three faults become one; the written file fails when it is played, with that run's stamp."""
     path = schedule(tmp_path)
 
     code = run_cli(["shrink", str(path), "--robustness", "5", "--time-limit", "5m"])
@@ -75,7 +76,7 @@ def test_shrink_writes_a_file_that_fails_and_prints_its_steps(
 def test_shrinking_a_passing_schedule_writes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 2: with the guard on there is nothing to shrink."""
+    """With the guard on nothing fails, so there is nothing to shrink: exit code 2."""
     path = schedule(tmp_path, guarded=True)
 
     code = run_cli(["shrink", str(path)])
@@ -109,7 +110,7 @@ def test_shrink_prints_one_json_document(
 def test_shrink_refuses_an_invalid_schedule(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither a missing file nor an unknown check starts a search."""
+    """A missing file or an unknown check is refused before a search starts."""
     assert run_cli(["shrink", str(tmp_path / "none.yaml")]) == EXIT_BAD_ARGUMENTS
     assert run_cli(["shrink", "7", "--check", "fenncing"]) == EXIT_BAD_ARGUMENTS
     assert "did you mean `fencing`?" in capsys.readouterr().err
@@ -119,7 +120,7 @@ def test_shrink_refuses_an_invalid_schedule(
 def test_ctrl_c_writes_the_smallest_schedule_so_far(tmp_path: Path) -> None:
     """The interrupt is sent after the first smaller schedule, so that there is one to write.
 
-    The number of its faults depends on the time of the interrupt: at most the original three.
+    How many faults it has depends on the time of the interrupt; there are three at most.
     """
     path = schedule(tmp_path)
     process = subprocess.Popen(
@@ -166,12 +167,13 @@ LOST_TOO = PlayedFinding(
 def test_finding_of_the_file_is_preferred_to_an_earlier_one(
     check: str | None, about: str | None, kept: PlayedFinding | None
 ) -> None:
-    """A file's comment names its finding (`about`), which may not be the run's first.
+    """The file's stamp names its finding (`about`), which may not be the run's first.
 
-    1. An exact match wins: check and summary.
-    2. Else the first finding of the same check, because other code may word the summary otherwise.
-    3. Else the run's first finding.
-    `--check` goes before all of them.
+    1. A finding with the same check and summary is preferred.
+    2. Otherwise it is the first finding of the same check, because other code may use other words.
+    3. Otherwise it is the run's first finding.
+
+    The option `--check` has precedence over all of them.
     """
     played = PlayedRun(seed=7, result=PlayResult.VIOLATED, findings=(LOST_TOO, LOST, FENCING))
     stamp = ReplayStamp(
@@ -187,7 +189,7 @@ SMALLER = msgspec.structs.replace(SIZES, faults=1, horizon_us=12_300_000)
 
 
 def test_without_a_terminal_each_success_is_a_line() -> None:
-    """A line is printed when the schedule has become smaller: after the runs 2 and 4."""
+    """A line is printed only when the schedule has become smaller: after the runs 2 and 4."""
     console = Console(width=60, record=True, force_terminal=False, file=io.StringIO())
     view = shrink_view(console, "seed 7")
     with view:
@@ -202,7 +204,7 @@ def test_without_a_terminal_each_success_is_a_line() -> None:
 
 @pytest.mark.parametrize("width", [40, 80, 140])
 def test_panel_on_a_terminal_shows_the_sizes_and_the_present_attempt(width: int) -> None:
-    """The panel has the sizes of the original and of the smallest schedule so far."""
+    """The panel shows the sizes of the original schedule and of the smallest so far."""
     console = Console(width=width, force_terminal=True, file=io.StringIO())
     view = shrink_view(console, "seed [bold]7[/]")
     progress = ShrinkProgress(does="leaving out faults", runs=41, before=SIZES, after=SMALLER)

@@ -1,8 +1,8 @@
 """Runs side by side on a terminal: narrow and wide, few and many, with and without differences.
 
-Each function `page_*` returns an output; pages/comparison.txt has all of them, each with the
-function's docstring, which is about the comparison and not about the function. `S` is a second in
-microseconds. `summary_of(name, ...)` is a run with these faults.
+Each function `page_*` returns an output. The file pages/comparison.txt has all outputs, each with
+the function's docstring, which is about the comparison and not about the function. `S` is a second
+in microseconds. `summary_of(name, ...)` makes the summary of a run with these faults.
 """
 
 import io
@@ -24,7 +24,7 @@ def crash(detect_s: int, gap_s: int, **changes: object) -> FaultSummary:
 
 
 def printed(comparison: Comparison, *, width: int = 80) -> list[str]:
-    """Return the lines that a terminal of a width shows."""
+    """Return the lines that a terminal of this width shows."""
     shown = Console(file=io.StringIO(), width=width)
     print_comparison(shown, comparison)
     assert isinstance(shown.file, io.StringIO)
@@ -32,7 +32,7 @@ def printed(comparison: Comparison, *, width: int = 80) -> list[str]:
 
 
 def runs(count: int) -> list[RunSummary]:
-    """Return runs with commit gaps of 9 s, 10 s, and so on."""
+    """Return runs of which the first has a commit gap of 9 s, the next one of 10 s, and so on."""
     return [summary_of(f"crash/{n}", crash(8, 8 + n)) for n in range(1, count + 1)]
 
 
@@ -64,7 +64,7 @@ def page_figure_that_a_run_lacks_is_a_dash() -> str:
 
 
 def test_columns_that_do_not_fit_continue_below() -> None:
-    """Eight runs, A to H: at each width no cell is broken, and every value and heading is shown."""
+    """Eight runs, A to H: each width shows all values and headings, and breaks no cell."""
     for width in (40, 60, 80, 120):
         lines = printed(compare_runs(runs(8)), width=width)
         assert max(map(len, lines)) <= width
@@ -102,5 +102,5 @@ PAGES = (
 
 
 def test_pages_equal_the_reviewed_ones(golden: Golden) -> None:
-    """A person reviews each change of a page as its users see it."""
+    """A person reviews each change of an output, as its users will see it."""
     golden.check("pages/comparison.txt", sections(PAGES))

@@ -12,7 +12,7 @@ from coordlab.console import print_path, print_table
 
 
 def printed(*, colour: bool = False) -> tuple[Console, io.StringIO]:
-    """Return a console of 40 columns and its buffer."""
+    """Return a console of 40 columns, and the buffer that it prints to."""
     file = io.StringIO()
     return Console(file=file, width=40, force_terminal=colour, no_color=not colour), file
 
@@ -27,14 +27,14 @@ def two_columns() -> Table:
 
 
 def test_lines_of_a_table_have_no_trailing_blanks() -> None:
-    """Rich pads each cell to the width of its column; blanks at the end are a nuisance in files."""
+    """Rich pads each cell to its column's width; blanks at the ends of lines are bad in files."""
     console, file = printed()
     print_table(console, two_columns())
     assert file.getvalue() == "name  much longer heading\na     1\nb\n"
 
 
 def test_table_keeps_its_styles() -> None:
-    """Removing blanks must not remove colours: `ESC [1m` begins bold text."""
+    """The code that removes blanks must keep styles: `ESC [1m` begins bold text."""
     console, file = printed(colour=True)
     print_table(console, two_columns())
     assert "\x1b[1ma" in file.getvalue()
@@ -43,7 +43,7 @@ def test_table_keeps_its_styles() -> None:
 def test_path_is_printed_relative_to_this_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A path outside of this folder stays absolute."""
+    """A path inside this folder is printed as relative, a path outside of it as absolute."""
     monkeypatch.chdir(tmp_path)
     console, file = printed()
     print_path(console, "report", tmp_path / "runs" / "report.html")

@@ -1,7 +1,7 @@
 """A live view: a panel on a terminal, lines elsewhere, nothing beside a JSON document.
 
-The progress of these tests is a number, which `render` shows in the panel and `lines` as that many
-lines.
+In these tests the progress is a number. `render` shows the number in the panel; `lines` returns as
+many lines.
 """
 
 import io
@@ -32,7 +32,10 @@ def lines(progress: int) -> tuple[str, ...]:
 def test_live_view_prints_each_line_unchanged_unless_it_is_hidden(
     terminal: bool, shown: bool, expected: str
 ) -> None:
-    """Names may look like rich's markup; `--json` leaves standard output to the document."""
+    """Names may look like rich's markup, and must stay as they are.
+
+    With `--json`, standard output is only for the document.
+    """
     console = Console(file=io.StringIO(), width=40, force_terminal=terminal)
     with LiveView(console, render, lines, shown=shown) as view:
         view(1)
@@ -42,7 +45,7 @@ def test_live_view_prints_each_line_unchanged_unless_it_is_hidden(
 
 
 def test_live_view_on_a_terminal_draws_the_latest_progress_and_no_line() -> None:
-    """The panel is redrawn in place: lines would push it away."""
+    """The panel is drawn again in its place, and lines would push it away."""
     console = Console(file=io.StringIO(), width=40, force_terminal=True, no_color=True)
     with LiveView(console, render, lines) as view:
         view(1)
@@ -56,7 +59,7 @@ def test_live_view_on_a_terminal_draws_the_latest_progress_and_no_line() -> None
 def test_live_view_on_a_terminal_without_cursor_movement_prints_lines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """TERM=dumb: an editor's shell, a serial line."""
+    """TERM=dumb means a terminal that cannot move its cursor, such as an editor's shell."""
     monkeypatch.setenv("TERM", "dumb")
     console = Console(file=io.StringIO(), width=40, force_terminal=True)
     with LiveView(console, render, lines) as view:

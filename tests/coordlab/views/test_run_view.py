@@ -1,7 +1,7 @@
 """The live panel of a run: bounded for any size of the cluster, readable without colour.
 
-The panel is a frame that is drawn again and again; it shows the stage, brokers, groups and faults.
-In all these tests the run's clock shows NOW_S.
+The panel is drawn again and again; it shows the run's stage, brokers, groups and faults. In all
+these tests the run's clock shows NOW_S. A generation is the number of a group's rebalance.
 """
 
 import io
@@ -18,13 +18,13 @@ from results_schema.journal import FaultOutcome, JournalEntry
 SECOND = 1_000_000
 WIDTHS = (40, 80, 120)
 NOW_S = 100
-# Lines of the panel, from 0: the first one has the names of experiment and runtime.
+# Indexes of lines of the panel; line 0 has the names of experiment and runtime.
 STAGE_LINE = 1
 BROKERS_LINE = 2
 
 
 def lines_of(progress: Progress, width: int) -> list[str]:
-    """Return the panel's lines, none of which is wider than the terminal."""
+    """Return the panel's lines, after a check that none is wider than the terminal."""
     shown = Console(file=io.StringIO(), width=width, no_color=True)
     shown.print(run_panel("small", "ray", progress, width))
     assert isinstance(shown.file, io.StringIO)
@@ -62,9 +62,9 @@ def members(group_id: str, count: int, coordinator: int) -> dict[NodeName, Membe
 def status(
     groups: dict[str, list[GroupStatus]], brokers: int = 3, down: tuple[int, ...] = ()
 ) -> ClusterStatus:
-    """Return a status in which each group has twenty members, which take broker 0 for coordinator.
+    """Return a status in which each group has twenty members, which know broker 0 as coordinator.
 
-    `groups` has the coordinators' own view, which may differ from that of the members.
+    `groups` is what the coordinators know of the groups, which may differ from what members know.
     """
     ids = [BrokerId(n) for n in range(brokers)]
     return ClusterStatus(
@@ -78,7 +78,10 @@ def status(
 
 
 def fault(number: int, outcome: FaultOutcome = FaultOutcome.PLANNED, **more: int) -> JournalEntry:
-    """Return repetition `number` of the experiment's first fault, `crash-0`, with fields `more`."""
+    """Return repetition `number` of the experiment's first fault, `crash-0`.
+
+    `more` sets other fields of it.
+    """
     entry = JournalEntry(
         fault_id=f"crash-0.{number}",
         fault="crash",
@@ -101,15 +104,15 @@ def progress(
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_present_stage_is_visible_without_colour(stage: str) -> None:
-    """The present stage is in brackets; a narrow terminal shows no other stage."""
+    """The present stage is in brackets; a narrow terminal shows only the present stage."""
     assert f"[{stage}]" in lines_of(progress(stage=stage), 80)[STAGE_LINE]
     assert lines_of(progress(stage=stage), 40)[STAGE_LINE].startswith(f"{stage} (stage ")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_split_brain_shows_both_coordinators_with_whole_words(width: int) -> None:
-    """The state is the important word: it is never truncated."""
-    # The members' own status: all twenty take broker 0 for the coordinator.
+    """The state of a group is the important word, so it is never truncated."""
+    # All twenty members know broker 0 as the coordinator.
     both = [group(0, "PreparingRebalance", 8), group(2)]
     text = " ".join(" ".join(lines_of(progress(status({"readers": both})), width)).split())
     for word in ("PreparingRebalance", "Stable", "broker 0", "broker 2", "20 x broker 0"):
@@ -118,16 +121,16 @@ def test_split_brain_shows_both_coordinators_with_whole_words(width: int) -> Non
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_fifty_groups_show_those_that_are_not_stable_first(width: int) -> None:
-    """50 groups of 20 members on one screen: 12 groups are shown, the other 38 are counted.
+    """The screen shows 12 of the 50 groups of 20 members, and counts the other 38.
 
-    Two are not simply Stable: group-48 completes a rebalance, group-49 has two coordinators.
+    Two groups are not just Stable: group-48 completes a rebalance, group-49 has two coordinators.
     """
     groups = {f"group-{n}": [group(0)] for n in range(50)}
     groups["group-48"] = [group(1, "CompletingRebalance")]
     groups["group-49"] = [group(1), group(2)]
     lines = lines_of(progress(status(groups)), width)
     text = "\n".join(lines)
-    # Even 40 columns wide, where a group needs two lines or more, the frame fits a tall terminal.
+    # In 40 columns a group needs two or more lines, but the panel still fits a tall terminal.
     assert len(lines) <= 45
     assert "group-48" in text
     assert "group-49" in text
@@ -135,16 +138,16 @@ def test_fifty_groups_show_those_that_are_not_stable_first(width: int) -> None:
 
 
 def test_many_brokers_are_counted_by_state() -> None:
-    """A hundred times `up` would hide the two brokers that are down."""
+    """The word `up` a hundred times would hide the two brokers that are down."""
     lines = lines_of(progress(status({}, brokers=100, down=(7, 8))), 80)
     assert " ".join(lines[BROKERS_LINE].split()) == "brokers 98 up: 0 to 6, 9 to 99 2 down: 7 and 8"
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_thousand_faults_show_those_in_force_and_the_next(width: int) -> None:
-    """Eight of 1,000 faults are shown: the last 4 past ones, that in force, and the next 3.
+    """The panel shows eight of 1,000 faults: the last 4 past ones, one in force, and the next 3.
 
-    The others are counted: 86 of the 90 past faults, and 906 of the 909 planned ones.
+    It counts the others: 86 of the 90 past faults, and 906 of the 909 planned ones.
     """
     done = FaultOutcome.HIT
     over = [fault(n, done, fired_at_us=n * SECOND, healed_at_us=n * SECOND + 1) for n in range(90)]
@@ -165,9 +168,9 @@ def test_thousand_faults_show_those_in_force_and_the_next(width: int) -> None:
 def test_terminal_without_cursor_movement_gets_lines(
     terminal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A panel that cannot be redrawn would be printed again and again, or never.
+    """If a panel cannot be redrawn, it would be printed again and again, or never.
 
-    A line is printed when the stage changes, so the repeated `steady` is printed once.
+    A line is printed when the stage changes, so `steady` is printed only once.
     """
     monkeypatch.setenv("TERM", terminal)
     shown = Console(file=io.StringIO(), width=80, force_terminal=True)
@@ -180,7 +183,7 @@ def test_terminal_without_cursor_movement_gets_lines(
 
 
 def test_names_with_brackets_are_printed_as_they_are() -> None:
-    """Rich takes [x] for markup, but a target or an error may contain such text."""
+    """Rich takes [x] for markup, but a target or an error may contain such a text."""
     shown = Console(file=io.StringIO(), width=80)
     entry = fault(0, FaultOutcome.MISSED, fired_at_us=SECOND)
     entry.error = "[red]nobody[/] is there"

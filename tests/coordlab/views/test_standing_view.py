@@ -1,7 +1,8 @@
 """The view of a standing cluster (`up`): a panel on a terminal, lines of changes elsewhere.
 
-A standing cluster runs until a user stops it, for clients from outside; faults come by command. The
-lab's own clients, members of a group or producers, are not part of this one.
+A standing cluster runs until a user stops it, and serves clients from outside; a user's commands
+inject its faults. The cluster of these tests has none of the lab's own clients (group members and
+producers).
 """
 
 import io
@@ -21,7 +22,7 @@ SECOND = 1_000_000
 
 
 def status(state: str = "Stable", *, members: int = 2, down: int | None = None) -> ClusterStatus:
-    """Return three brokers and a group of clients from outside; no members of the lab."""
+    """Return a status with three brokers and a group of clients from outside the lab."""
     brokers = [BrokerId(index) for index in range(3)]
     return ClusterStatus(
         nodes={
@@ -61,7 +62,7 @@ def crash(number: int, *, healed_at_us: int | None) -> JournalEntry:
 def progress(
     status: ClusterStatus | None, *faults: JournalEntry, stage: str = "steady"
 ) -> Progress:
-    """Return the progress of a cluster that has stood for a minute."""
+    """Return the progress of a cluster that has been up for a minute."""
     return Progress(stage=stage, time_us=60 * SECOND, status=status, faults=faults)
 
 
@@ -75,7 +76,7 @@ def panel(progress: Progress, width: int = 120) -> str:
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_panel_shows_brokers_groups_and_faults_at_any_width(width: int) -> None:
-    """No line is wider than the terminal, and no word is lost."""
+    """No line is wider than the terminal, and no word is missing."""
     text = panel(progress(status(down=1), crash(0, healed_at_us=None)), width)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= width
     for words in ("lab on local", "1 down", "payments", "Stable", "in force"):
@@ -91,7 +92,7 @@ def test_panel_of_a_cluster_without_groups_shows_that() -> None:
 
 
 def test_panel_keeps_faults_in_force_and_the_last_past_ones() -> None:
-    """A cluster that stands for a day has had hundreds of faults: three past ones are shown."""
+    """After a day a cluster has had hundreds of faults, so only three past ones are shown."""
     # Fault 3, in the place of a past one, has not been healed.
     over = [crash(number, healed_at_us=number * 10 * SECOND + 1) for number in range(20)]
     in_force = crash(3, healed_at_us=None)
@@ -101,7 +102,7 @@ def test_panel_keeps_faults_in_force_and_the_last_past_ones() -> None:
 
 
 def test_panel_shows_the_latest_findings() -> None:
-    """A standing cluster is checked all the time, so a finding appears at once."""
+    """A standing cluster is checked all the time, so a finding is shown when it is made."""
     finding = Finding(check="fencing", summary="two leaders wrote", time_us=SECOND)
     assert "fencing is violated: two leaders wrote" in panel(
         replace(progress(status()), findings=(finding,))
@@ -109,7 +110,7 @@ def test_panel_shows_the_latest_findings() -> None:
 
 
 def test_lines_report_each_change_once() -> None:
-    """Each call gets the whole status; the view prints only what differs from the one before."""
+    """Each call gets the whole status; the view prints what differs from the last call."""
     lines = StandingLines()
     assert list(lines(progress(None, stage="starting"))) == ["   60.000 s  starting"]
     assert list(lines(progress(status(), stage="serving"))) == [
@@ -131,7 +132,7 @@ def test_lines_report_each_change_once() -> None:
 
 
 def test_view_prints_lines_where_the_cursor_cannot_move() -> None:
-    """A panel is drawn over itself again and again, which a file or pipe cannot do."""
+    """A file or a pipe cannot draw a panel over its last drawing, so it gets lines."""
     console = Console(file=io.StringIO(), width=200)
     with standing_view(console, "lab", "local") as view:
         view(progress(status(), stage="serving"))

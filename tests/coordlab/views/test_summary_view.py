@@ -1,6 +1,7 @@
 """The closing summary: the effects of a run on its groups, on a terminal of 80 columns.
 
-Each function `page_*` returns an output; pages/summary.txt has all of them, below these names.
+Each function `page_*` returns an output. The file pages/summary.txt has all outputs, each below
+the function's name and docstring.
 """
 
 import io
@@ -138,7 +139,7 @@ def rebalances(**changes: object) -> Rebalances:
 
 
 def coordinators() -> Coordinators:
-    """Return two coordinators at once, from 19.08 to 91.635 s; the older one was cut off."""
+    """Return two coordinators from 19.08 to 91.635 s, of which the older one was cut off."""
     return Coordinators(
         groups=("orders-readers",),
         partition="__consumer_offsets-2",
@@ -159,7 +160,7 @@ def coordinators() -> Coordinators:
 
 
 def owners(*, to_us: int | None = 93_214_000, longest_us: int = 29_133_000) -> Owners:
-    """Return two owners of twelve partitions at once; None: until the end of the run."""
+    """Return two owners of twelve partitions; a `to_us` of None means until the run's end."""
     return Owners(
         group="orders-readers",
         partitions=12,
@@ -288,9 +289,9 @@ def page_many_faults_are_a_line_each() -> str:
 
 
 def test_gaps_are_merged_if_they_are_equal_and_long_enough() -> None:
-    """Three crashes share one commit gap of 154.45 s: the later two name the first, crash-1.
+    """Three crashes have the same commit gap of 154.45 s: the later two name the first, crash-1.
 
-    Gaps of length 0, and gaps that differ by a millisecond, remain separate.
+    Gaps of length 0 are not merged, nor are gaps that differ by a millisecond.
     """
     faults = [
         fault_summary(f"crash-{nth}", values={"commit gap": gap_us, "processing gap": 1_000 * nth})
@@ -311,7 +312,7 @@ def page_gap_around_several_faults_is_one_gap() -> str:
 
 @pytest.mark.parametrize("chain", ["broker", "client", "gap"])
 def test_every_line_fits_eighty_columns(chain: Chain) -> None:
-    """Long names and long lists are wrapped, units stay with their numbers."""
+    """Long names and lists are wrapped, but a unit stays with its number."""
     values = {m.name: 123_456_789 for m in MEASURES if m.chain == chain}
     summary = run_summary(
         fault_summary(moved=1, values=values, rebalances=(rebalances(removed=OLD, added=NEW),)),
@@ -329,7 +330,7 @@ def test_every_line_fits_eighty_columns(chain: Chain) -> None:
 
 
 def test_names_are_sorted_by_their_numbers() -> None:
-    """consumer-10 comes after consumer-9; other names are sorted as text."""
+    """consumer-10 comes after consumer-9; names without a number are sorted as text."""
     names = ("c-10", "c-2", "c-9", "admin", "c-1", "b-007")
     assert listed(names) == "admin, b-007, c-1 and 2, c-9 and 10"
     assert listed(tuple(f"c-{2 * n}" for n in range(6))) == "c-0, c-2, c-4, c-6 and 2 more"
@@ -448,7 +449,7 @@ def page_check_that_judged_nothing_prints_no_zero() -> str:
 
 
 def test_passed_check_names_the_meaning_of_its_zeros() -> None:
-    """`0 rebalances` beside two that happened looks like a contradiction: 0 were needless."""
+    """The word `needless` matters: `0 rebalances` beside two that happened would look wrong."""
     needless = CheckReport(
         check="needless_rebalance",
         outcome=CheckOutcome.PASS,
@@ -502,5 +503,5 @@ PAGES = (
 
 
 def test_pages_equal_the_reviewed_ones(golden: Golden) -> None:
-    """A person reviews each change of a page as its users see it."""
+    """A person reviews each change of an output, as its users will see it."""
     golden.check("pages/summary.txt", sections(PAGES))

@@ -1,8 +1,9 @@
 """The live view and the closing summary, on a terminal and without one.
 
-Each function `page_*` returns an output; pages/views.txt has all of them, each below the function's
-name and docstring, which is about the view and not about the function. The cluster has brokers 0, 1
-(fenced) and 2 (dead), and a group of two members, with broker 2 as coordinator.
+Each function `page_*` returns an output. The file pages/views.txt has all outputs, each below the
+function's name and docstring, which is about the view and not about the function. The cluster has
+broker 0, broker 1, which is fenced (excluded from the cluster), and broker 2, which is dead. Its
+group has two members and broker 2 as coordinator.
 """
 
 import io
@@ -25,18 +26,18 @@ GROUP = "orders-readers"
 
 
 def console(*, terminal: bool = False) -> Console:
-    """Return a console of 200 columns that is a file, or behaves as a terminal."""
+    """Return a console of 200 columns, which writes to a buffer or behaves as a terminal."""
     return Console(file=io.StringIO(), width=200, force_terminal=terminal, no_color=True)
 
 
 def text_of(shown: Console) -> str:
-    """Return the visible text: colours and movements of the cursor are removed."""
+    """Return the visible text, without codes for colours and movements of the cursor."""
     assert isinstance(shown.file, io.StringIO)
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.file.getvalue())
 
 
 def status(coordinator: int | None = 2) -> ClusterStatus:
-    """Return the cluster's status; `coordinator` is the one that both members know."""
+    """Return the cluster's status; both members know `coordinator` as their coordinator."""
     return ClusterStatus(
         brokers_alive={BrokerId(0): True, BrokerId(2): False},
         brokers_fenced={BrokerId(0): False, BrokerId(1): True, BrokerId(2): False},
@@ -98,7 +99,7 @@ def page_live_view_without_a_terminal_prints_a_line_for_each_change() -> str:
 
 
 def other_fault(**changes: object) -> JournalEntry:
-    """Return the fault of `fault()` with other values of some fields."""
+    """Return the fault of `fault()` with other values in some fields."""
     entry = fault()
     for name, value in changes.items():
         setattr(entry, name, value)
@@ -231,5 +232,5 @@ PAGES = (
 
 
 def test_pages_equal_the_reviewed_ones(golden: Golden) -> None:
-    """A person reviews each change of a page as its users see it."""
+    """A person reviews each change of an output, as its users will see it."""
     golden.check("pages/views.txt", sections(PAGES))

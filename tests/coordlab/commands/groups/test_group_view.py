@@ -1,7 +1,8 @@
 """The output of `groups`: columns, missing values, members that prevent an act, and reasons.
 
-Each function `page_...` returns one output. All outputs, with the names and docstrings of these
-functions, are in the file pages/groups.txt, which `pytest --rewrite` writes and a person reviews.
+Each function `page_...` returns one output. The file pages/groups.txt has all outputs, with the
+names and docstrings of these functions; `pytest --rewrite` writes the file, and a person reviews
+it. A rebalance gives a group a new generation (the number of its rebalance).
 """
 
 import io
@@ -32,7 +33,7 @@ from tests.support.harness.golden import Golden, sections
 
 
 def printed(show: Callable[[Console], None], width: int = 200) -> list[str]:
-    """Return the output of `show` on a terminal of a width."""
+    """Return the lines that `show` prints on a terminal of this width."""
     file = io.StringIO()
     show(Console(file=file, width=width))
     return file.getvalue().splitlines()
@@ -49,7 +50,7 @@ def member(index: int, *, instance: str | None = None) -> GroupMember:
 
 
 def group(**changes: object) -> GroupFacts:
-    """Return a Stable group of two members; `changes` replace fields."""
+    """Return a Stable group (not in a rebalance) of two members; `changes` replace its fields."""
     fields: dict[str, object] = {
         "group": "g",
         "state": "Stable",
@@ -219,5 +220,5 @@ PAGES = (
 
 
 def test_pages_equal_the_reviewed_ones(golden: Golden) -> None:
-    """A person reviews each change of a page as its users see it."""
+    """A person reviews each change of an output, as its users will see it."""
     golden.check("pages/groups.txt", sections(PAGES))

@@ -1,8 +1,9 @@
 """`groups` at a moment of a replay: its output, its exit codes, and its refusals.
 
-`groups` asks the groups of a cluster, in the manner of kafka-consumer-groups. With `--replay` and
-`--at` it plays an experiment in virtual time up to a moment, and asks the cluster of that moment.
-`QUICK` is an experiment with one fault, the crash of the coordinator of its group `readers`.
+`groups` asks a cluster about its groups, in the manner of kafka-consumer-groups. With `--replay`
+and `--at` it plays an experiment in virtual time (a simulated clock) up to a moment, and asks the
+cluster of that moment. `QUICK` is an experiment with one fault, the crash of the coordinator of its
+group `readers`.
 """
 
 import json
@@ -31,7 +32,7 @@ QUICK = quick_experiment()
 
 
 def crash_time_us() -> int:
-    """Return the time of the coordinator's kill in `QUICK`, a second after the steady state."""
+    """Return the time of the coordinator's kill in `QUICK`, 1 s after the steady state begins."""
     times: list[int] = []
     play(
         QUICK,
@@ -62,7 +63,7 @@ def groups(*arguments: str, at: str = STEADY) -> int:
 
 
 def document(captured: Captured) -> Any:  # noqa: ANN401 - what JSON holds
-    """Return the JSON that the command has printed, and forget it."""
+    """Return the JSON that the command has printed since the last call."""
     return json.loads(captured.readouterr().out)
 
 
@@ -86,14 +87,15 @@ ANSWERED = (
 )
 """Exit code, moment and command line of each question.
 
-EXIT_VIOLATED (1) means here that one of the questions had an error for an answer.
+EXIT_VIOLATED (1) means here that the answer to one of the questions is an error.
 """
 
 
 def test_answers_equal_the_reviewed_pages(capsys: Captured, golden: Golden) -> None:
-    """Answers have Kafka's columns, reasons, errors and names.
+    """Answers have the columns, reasons, errors and names of Kafka's tool.
 
-    Times and uuids are replaced, because they change with every change of the code.
+    Times and uuids are replaced before the comparison, because each change of the code changes
+    them.
     """
     outputs, numbers = [], dict[str, int]()
     for code, at, arguments in ANSWERED:
@@ -106,7 +108,7 @@ def test_answers_equal_the_reviewed_pages(capsys: Captured, golden: Golden) -> N
 
 
 def test_groups_are_filtered_by_their_states_and_types(capsys: Captured) -> None:
-    """Letter case does not matter; every group here is a classic one."""
+    """Upper and lower case are equal; every group here has the type `classic`."""
     for words, count in {
         ("--state", "STABLE,empty"): 1,
         ("--state", "Dead"): 0,
@@ -118,7 +120,7 @@ def test_groups_are_filtered_by_their_states_and_types(capsys: Captured) -> None
 
 
 def test_question_at_one_moment_always_has_the_same_answer(capsys: Captured) -> None:
-    """The requests run in virtual time, as a part of the replayed run."""
+    """The requests are a part of the replayed run, in virtual time, so they can be repeated."""
     documents = []
     for _ in range(2):
         assert groups("describe", "--all-groups", "--why", "--json") == EXIT_PASS
@@ -136,9 +138,10 @@ def test_question_at_one_moment_always_has_the_same_answer(capsys: Captured) -> 
 def test_question_after_the_crash_of_the_coordinator_waits_for_the_next_one(
     capsys: Captured,
 ) -> None:
-    """Time passes until the controller fences the dead broker, and the next one has loaded.
+    """The answer comes when the controller has fenced the dead broker and the next has loaded.
 
-    That takes 1 to 5 s with this experiment's short sessions.
+    To fence a broker is to exclude it from the cluster. This takes 1 to 5 s with this experiment's
+    short sessions.
     """
     at_us = CRASH_US + 100_000
     arguments = ("describe", "--group", GROUP, "--state", "--why", "--json")
@@ -155,9 +158,9 @@ def test_question_after_the_crash_of_the_coordinator_waits_for_the_next_one(
 def test_replaced_coordinator_that_is_cut_off_can_be_asked(
     capsys: Captured,
 ) -> None:
-    """The old coordinator is cut off from all brokers and has been replaced, but keeps its group.
+    """The old coordinator, cut off from all brokers and replaced, still has its group.
 
-    Without `--broker` all brokers are asked, and the new coordinator is listed.
+    Without `--broker` all brokers are asked, and the answer lists the new coordinator.
     """
     cut = {
         "at": "1s",
@@ -179,7 +182,7 @@ def test_replaced_coordinator_that_is_cut_off_can_be_asked(
 
 
 def test_reset_is_committed_with_execute(capsys: Captured) -> None:
-    """The reset creates the group; an offset beyond the log becomes the log's end.
+    """The reset creates the group; instead of an offset beyond the log it commits the log's end.
 
     `state` is that before the reset: Dead, because the group did not exist.
     """
@@ -199,7 +202,7 @@ def test_moment_that_never_comes_is_refused_with_the_end_of_the_run(capsys: Capt
 
 
 def test_run_that_ends_before_an_answer_is_reported(capsys: Captured) -> None:
-    """A microsecond after the question all nodes are stopped, so no answer can arrive."""
+    """A microsecond after the question all nodes stop, so no answer can arrive."""
     ended_us = play(QUICK, 0).virtual_us
     code = groups("list", at=f"{ended_us - 1}us")
 
@@ -208,7 +211,7 @@ def test_run_that_ends_before_an_answer_is_reported(capsys: Captured) -> None:
 
 
 def test_schedule_of_other_code_is_refused_unless_forced(capsys: Captured) -> None:
-    """`replay` refuses it, too: with other code the answers would be those of another run."""
+    """As for `replay`, other code would give another run, and so the answers of another run."""
     stamp = msgspec.structs.replace(stamp_of(QUICK, play(QUICK, 0)), code="0f")
     stamped = msgspec.structs.replace(QUICK, replay=stamp)
     Path("found.yaml").write_text(experiment_text(stamped))
@@ -243,7 +246,7 @@ REFUSED = (
 
 
 def test_invalid_question_is_refused_before_the_replay(capsys: Captured, golden: Golden) -> None:
-    """Usage errors are 254, and name the expected value."""
+    """A wrong command line has exit code 254, and a message that names the expected value."""
     outputs = []
     for arguments in REFUSED:
         assert run_cli(["groups", *arguments]) == EXIT_BAD_ARGUMENTS, arguments
@@ -253,7 +256,7 @@ def test_invalid_question_is_refused_before_the_replay(capsys: Captured, golden:
 
 
 def test_groups_without_a_running_run_suggests_a_replay(capsys: Captured) -> None:
-    """The message has a command that works without a run in progress."""
+    """The message suggests a command that works without a run in progress."""
     assert run_cli(["groups", "list"]) == EXIT_BAD_ARGUMENTS
     error_output = capsys.readouterr().err
     assert "none of the runs in runs is in progress in real time on this machine" in error_output
@@ -275,7 +278,7 @@ def test_groups_without_a_running_run_suggests_a_replay(capsys: Captured) -> Non
 def test_run_that_cannot_be_asked_is_refused_with_the_reason(
     capsys: Captured, runtime: str, change: dict[str, object], error_output: str
 ) -> None:
-    """The command does not wait for a cluster that has ended or is elsewhere."""
+    """The command refuses, and does not wait, if the cluster has ended or is elsewhere."""
     directory = create_run_directory(
         Path("runs"), QUICK, plan_of(QUICK), seed=0, runtime=runtime, replay=""
     )

@@ -1,7 +1,7 @@
 """`init`: a new user's file must run, explain itself, and overwrite nothing.
 
 `init mine` writes an experiment file `mine.yaml`: a cluster, a plan with one fault, and all
-settings of interest. Settings with a default are commented out.
+settings of interest. Settings whose value is the default are commented out.
 """
 
 import re
@@ -20,9 +20,9 @@ from coordlab.cli import run_cli
 from coordlab.commands.init.command import fault_plans
 from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS
 
-# A setting that is commented out: `#name: value` without a space after the `#`.
+# Finds a setting that is commented out: `#name: value` without a space after the `#`.
 COMMENTED_OUT = re.compile(r"^( *)#(?=[a-z])", re.MULTILINE)
-# A comment that ends in "Default: VALUE." above an indented line "name: OTHER VALUE".
+# Finds a comment that ends in "Default: VALUE." above an indented line "name: OTHER VALUE".
 QUOTED_DEFAULT = re.compile(r"Default:(?:\n +#)? (\S+)\.(\n +[a-z._]+:) (\S+)$", re.MULTILINE)
 
 
@@ -34,7 +34,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_fault_has_an_example() -> None:
-    """A new fault needs a plan that shows it."""
+    """Whoever adds a fault must add a plan that shows it."""
     assert list(fault_plans()) == list(FAULT_KINDS)
 
 
@@ -43,7 +43,7 @@ def test_every_fault_has_an_example() -> None:
 def test_new_experiment_runs_unchanged_and_proves_something(
     here: Path, fault: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The new file's fault hits, the file has no warning, and the verdict is pass."""
+    """The fault of the new file hits, the file has no warning, and the verdict is pass."""
     assert run_cli(["init", "mine", "--fault", fault]) == EXIT_PASS
     assert load_experiment("mine.yaml").warnings == ()
 
@@ -57,7 +57,7 @@ def test_new_experiment_runs_unchanged_and_proves_something(
 
 @pytest.mark.usefixtures("here")
 def test_commented_lines_have_the_defaults() -> None:
-    """Removing a # gives a valid file with an unchanged meaning."""
+    """If a user removes the # before a setting, the file is valid and means the same."""
     run_cli(["init", "mine"])
     text = Path("mine.yaml").read_text()
     whole = COMMENTED_OUT.sub(r"\1", text)
@@ -69,7 +69,7 @@ def test_commented_lines_have_the_defaults() -> None:
     assert len(COMMENTED_OUT.findall(text)) > 20  # the pattern still finds the lines
     assert uncommented.groups["readers"].config.group_instance_id == "readers-{index}"
     assert uncommented.checks == ("fencing", "durable_commits")
-    # These two examples are the only commented lines that are not defaults.
+    # Only these two commented lines are examples, and not defaults.
     plain = msgspec.to_builtins(uncommented)
     plain["groups"]["readers"]["config"]["group.instance.id"] = None
     plain["checks"] = []
@@ -78,9 +78,9 @@ def test_commented_lines_have_the_defaults() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_defaults_quoted_in_comments_are_those_of_the_settings() -> None:
-    """A line with another value than Kafka's quotes the default in the comment above it.
+    """If a setting differs from Kafka's default, the comment above it quotes the default.
 
-    Replacing each value by its quoted default must equal removing the lines.
+    A file with all quoted defaults must mean the same as a file without these settings.
     """
     run_cli(["init", "mine"])
     whole = COMMENTED_OUT.sub(r"\1", Path("mine.yaml").read_text())
@@ -97,7 +97,7 @@ def test_defaults_quoted_in_comments_are_those_of_the_settings() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_comment_lists_all_checks() -> None:
-    """`checks:` may name some of the checks; without this line a run has all of them."""
+    """The comment of the key `checks` says that a run without it has all checks."""
     run_cli(["init", "mine"])
     text = " ".join(Path("mine.yaml").read_text().replace("\n#", "").split())
 
@@ -107,7 +107,7 @@ def test_comment_lists_all_checks() -> None:
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("fault", FAULT_KINDS)
 def test_new_file_fits_a_screen_and_has_the_commands_to_check_and_run_it(fault: str) -> None:
-    """No line has more than 100 columns; the commands help a user who opens the file later."""
+    """The commands in the file help a user who opens it later."""
     run_cli(["init", "mine", "--fault", fault])
     text = Path("mine.yaml").read_text()
     assert max(len(line) for line in text.splitlines()) <= 100
@@ -118,7 +118,7 @@ def test_new_file_fits_a_screen_and_has_the_commands_to_check_and_run_it(fault: 
 def test_new_file_of_a_name_is_written_where_run_finds_it(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With a folder of experiments `run mine` is enough; the last lines have the next step."""
+    """With a folder of experiments, `run mine` is enough; the output ends with the next step."""
     (here / "experiments").mkdir()
 
     assert run_cli(["init", "mine"]) == EXIT_PASS
@@ -132,7 +132,7 @@ def test_new_file_of_a_name_is_written_where_run_finds_it(
 @pytest.mark.parametrize("name", ["sub/mine", "sub/mine.yaml", "sub/mine.yml"])
 @pytest.mark.usefixtures("here")
 def test_new_file_of_a_path_is_named_after_it(name: str) -> None:
-    """Missing folders are created."""
+    """`init` creates the folders of the path that are missing."""
     assert run_cli(["init", name]) == EXIT_PASS
 
     path = Path(name if "." in name else f"{name}.yaml")
@@ -142,7 +142,7 @@ def test_new_file_of_a_path_is_named_after_it(name: str) -> None:
 def test_existing_file_is_not_overwritten_without_force(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A repeated command must not destroy an edited file."""
+    """A user who repeats the command must not lose an edited file."""
     (here / "mine.yaml").write_text("my work")
 
     assert run_cli(["init", "mine"]) == EXIT_BAD_ARGUMENTS
@@ -156,7 +156,7 @@ def test_existing_file_is_not_overwritten_without_force(
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("source", [listed.name for listed in list_experiments()])
 def test_copy_of_a_shipped_experiment_differs_only_in_its_name(source: str) -> None:
-    """Comments are copied, because they describe the result."""
+    """The copy has the comments of the original, because they describe the experiment's result."""
     original = load_experiment(source)
 
     assert run_cli(["init", "mine", "--from", source]) == EXIT_PASS
@@ -180,7 +180,7 @@ def test_copy_of_a_shipped_experiment_differs_only_in_its_name(source: str) -> N
 def test_bad_arguments_write_nothing(
     here: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 254 and a message with a suggestion; `file` is no folder to write into."""
+    """Exit code 254, and a message with a suggestion; `file` is no folder to write into."""
     (here / "file").write_text("")
 
     assert run_cli(["init", *arguments]) == EXIT_BAD_ARGUMENTS
@@ -191,7 +191,7 @@ def test_bad_arguments_write_nothing(
 
 @pytest.mark.usefixtures("here")
 def test_first_line_names_the_published_schema_for_editors() -> None:
-    """The path exists, and the schema accepts the file."""
+    """The path of the schema exists, and the schema accepts the file."""
     run_cli(["init", "mine"])
     first, _, rest = Path("mine.yaml").read_text().partition("\n")
 
@@ -202,7 +202,7 @@ def test_first_line_names_the_published_schema_for_editors() -> None:
 
 
 def test_schema_command_prints_the_published_file(capsys: pytest.CaptureFixture[str]) -> None:
-    """The bytes are equal: `schema > file` installs it."""
+    """The output is equal to the file byte for byte, so `schema > file` installs it."""
     assert run_cli(["schema"]) == EXIT_PASS
     published = Path(__file__).resolve().parents[4] / "docs" / "experiment.schema.json"
     assert capsys.readouterr().out == published.read_text()

@@ -1,9 +1,10 @@
 """Several seeds of one experiment, played together: exit code, representative run, figures, JUnit.
 
-Figures of a run are, for example, `detect`, the time from a crash to the controller's decision, and
-`commit gap`, the time from a member's last acknowledged commit to the next one. The representative
-run is the one whose report is shown for all. `S` is a second in microseconds, and `past` a run that
-has written its directory.
+A seed is the number that decides all random choices of a run. Figures of a run are, for example,
+`detect` (the time from a crash to the controller's decision) and `commit gap` (the time from a
+member's last acknowledged commit to the next one). The representative run is the one whose report
+stands for all. JUnit is a format of test results that CI systems read. `S` is a second in
+microseconds; `past` is a run that has written its directory.
 """
 
 import io
@@ -27,7 +28,7 @@ FINDING = Finding(check="fencing", summary="an old leader appended", time_us=7)
 
 
 def crash(seed: int, detect_us: int, *, join_us: int | None = None) -> RunSummary:
-    """Return the summary of a run in which a coordinator crashed; its commit gap is 1 s longer."""
+    """Return the summary of a coordinator's crash; the commit gap is 1 s longer than `detect`."""
     values = {"detect": [detect_us], "commit gap": [detect_us + S]}
     if join_us is not None:
         values["join"] = [join_us]
@@ -43,7 +44,7 @@ def seed_run(
     reasons: tuple[str, ...] = (),
     past: PastRun | None = None,
 ) -> SeedRun:
-    """Return a played seed."""
+    """Return a seed that was played, with this verdict and outcome."""
     violated = verdict is Verdict.VIOLATED
     check = CheckReport(
         check="fencing",
@@ -65,7 +66,7 @@ def runs(*played: SeedRun, interrupted: bool = False) -> SeedRuns:
 
 
 def printed(runs: SeedRuns, width: int = 80) -> str:
-    """Return both parts of the terminal's output."""
+    """Return what the terminal shows: first the seeds, then the figures."""
     shown = Console(file=io.StringIO(), width=width, no_color=True)
     print_seed_runs(shown, runs)
     summaries = [run.summary for run in runs.finished if run.summary is not None]
@@ -93,7 +94,7 @@ NOT_PLAYED = SeedRun(seed=5, replay="coordlab run x --seed 5")
     ],
 )
 def test_exit_code_is_that_of_the_worst_seed(found: SeedRuns, code: int) -> None:
-    """255: the tool failed; 130: interrupted; then 1 violated, 2 unknown, 0 pass.
+    """The worst is 255 (the tool failed), then 130 (interrupted), 1 (violated), 2 (unknown), 0.
 
     A failure of the tool, or an interruption, is never a verdict about Kafka.
     """
@@ -101,7 +102,7 @@ def test_exit_code_is_that_of_the_worst_seed(found: SeedRuns, code: int) -> None
 
 
 def test_violated_seeds_come_first_each_with_its_command() -> None:
-    """The next step with a violated seed is to play it alone."""
+    """A user's next step is to play a violated seed alone, with its command."""
     lines = printed(runs(seed_run(1), UNKNOWN, VIOLATED, seed_run(7), seed_run(8))).splitlines()
     assert lines[1:8] == [
         "VIOLATED  x on virtual, 5 seeds: 1 violated, 1 unknown, 3 passed",
@@ -117,7 +118,7 @@ def test_violated_seeds_come_first_each_with_its_command() -> None:
 
 
 def test_failure_of_the_lab_names_its_seed() -> None:
-    """The terminal shows the last line of the failure; the JSON document has all lines."""
+    """The terminal shows only the last line of the failure; the JSON document has all lines."""
     found = runs(seed_run(1), FAILED)
     assert "seed 4 failed: OSError: No space left on device" in printed(found)
     documents = found.document()["runs"]
@@ -126,7 +127,7 @@ def test_failure_of_the_lab_names_its_seed() -> None:
 
 
 def test_each_figure_is_a_median_with_its_range() -> None:
-    """A row also has the number of seeds with a value, if not all have one: `1 of 3`."""
+    """If only some seeds have a value, the row also has their number: `1 of 3`."""
     joined = replace(seed_run(3), summary=crash(3, 9 * S, join_us=700_000))
     shown = printed(runs(seed_run(1, detect_us=7 * S), seed_run(2), joined))
     lines = [" ".join(line.split()) for line in shown.splitlines()]
@@ -138,9 +139,10 @@ def test_each_figure_is_a_median_with_its_range() -> None:
 
 
 def test_figure_that_is_zero_in_all_seeds_is_shown() -> None:
-    """A missing row would not answer whether records wait or are processed again.
+    """The rows about waiting and repeated records are shown even if they are zero.
 
-    A zero of another figure, such as `without an owner`, is left out.
+    Without them a reader would not know the answer. A zero of another figure, such as `without an
+    owner`, is left out.
     """
     zero = Spread(samples=2, missing=0, p50=0, p90=None, maximum=0, total=0)
     names = ("without an owner", "no processing despite records", "records processed again")
@@ -165,13 +167,13 @@ def test_figure_that_is_zero_in_all_seeds_is_shown() -> None:
 
 
 def test_interrupted_seed_is_reported_once() -> None:
-    """The state of the seed says that it was interrupted, so the reason is left out."""
+    """The state of the seed says `interrupted`, so the reason is left out."""
     run = seed_run(6, outcome=RunOutcome.INTERRUPTED, reasons=("interrupted",))
     assert run.why == ""
 
 
 def test_representative_run_is_the_first_violated_one() -> None:
-    """Seeds 3 and 6 are violated; the median of all figures does not matter then."""
+    """Seeds 3 and 6 are violated; the median of the figures then decides nothing."""
     found = runs(seed_run(1), VIOLATED, seed_run(6, Verdict.VIOLATED))
     chosen = found.chosen({})
     assert chosen is not None
@@ -179,7 +181,7 @@ def test_representative_run_is_the_first_violated_one() -> None:
 
 
 def test_without_a_violation_the_median_run_is_representative() -> None:
-    """Runs are ordered by the longest time to detect, or else by the next figure that they have.
+    """Runs are ordered by their longest time to detect, or by the next figure that they have.
 
     A run that failed cannot be representative.
     """
@@ -195,7 +197,7 @@ def test_without_a_violation_the_median_run_is_representative() -> None:
 
 
 def test_document_has_figures_and_every_seed(tmp_path: Path) -> None:
-    """CI needs the outcome of each seed, and numbers with units."""
+    """CI reads the outcome of each seed, and numbers with their units."""
     past = PastRun(past_run(tmp_path).path)
     found = runs(seed_run(1, past=past), VIOLATED, NOT_PLAYED, interrupted=True)
     document = found.document()
@@ -232,7 +234,7 @@ def test_document_has_figures_and_every_seed(tmp_path: Path) -> None:
 
 
 def test_junit_has_a_suite_for_each_seed_which_passes_only_with_its_run(tmp_path: Path) -> None:
-    """A violated seed has a failure; a seed without results, 4 or 5, has an error."""
+    """A violated seed has a failure; the seeds without results, 4 and 5, have an error."""
     past = PastRun(past_run(tmp_path).path)
     found = runs(replace(seed_run(1), past=past), replace(VIOLATED, past=past), FAILED, NOT_PLAYED)
     root = ET.fromstring(found.junit())
@@ -250,7 +252,7 @@ def test_junit_has_a_suite_for_each_seed_which_passes_only_with_its_run(tmp_path
 
 
 def test_seed_whose_run_wrote_no_results_has_a_state(tmp_path: Path) -> None:
-    """A second Ctrl-C ends the worker: a seed with only a directory was interrupted."""
+    """A second Ctrl-C ends the worker, so a seed with only a directory was interrupted."""
     past = PastRun(past_run(tmp_path).path)
     assert replace(NOT_PLAYED, past=past).state is SeedState.INTERRUPTED
     assert NOT_PLAYED.state is SeedState.NOT_PLAYED

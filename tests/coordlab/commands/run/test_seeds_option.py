@@ -1,4 +1,4 @@
-"""`--seeds`: its valid values, and the options that it excludes."""
+"""`--seeds`: its valid values, and the options that cannot be given beside it."""
 
 import click
 import pytest
@@ -54,6 +54,6 @@ def test_invalid_seed_is_refused_with_the_expected_form(text: str, message: str)
 def test_seeds_beside_a_contradicting_option_are_refused(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The refusal precedes the start: exit 254."""
+    """The options are refused before a run starts, with exit code 254."""
     assert run_cli(["run", "graceful_move", *arguments]) == EXIT_BAD_ARGUMENTS
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
