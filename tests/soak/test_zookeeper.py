@@ -1,9 +1,9 @@
 """One member of a group on ZooKeeper joins or dies, over many seeds, beside measurements.
 
-There are three measured values of each figure (docs/kafka/MEASURED_ZOOKEEPER.md), one for each size
-of the group. Each must lie within the range that the seeds give. Where a timeout (a back-off, the
-end of a session) decides a time, the medians may differ by a tenth. If the timeout is nearly the
-whole time until the group is stable (joins with a back-off of 2 s), only this second rule applies.
+The measured values (docs/kafka/MEASURED_ZOOKEEPER.md) are medians of three runs of the real
+programs. Each must lie within the range that the seeds give. Where a timeout (a back-off, the end
+of a session) decides a time, the medians may differ by a tenth. If the timeout is nearly the whole
+time until the group is stable (joins with a back-off of 2 s), only this second rule applies.
 
 - `GroupLab(members, partitions)` is a group on ZooKeeper in virtual time (a simulated clock).
 - `change_began_us` is the time of the change.
