@@ -109,12 +109,14 @@ class ZooKeeperConsumers(Checker):
         elif row.kind == TraceKind.ZOOKEEPER_TXN_APPLIED:
             self._observe_transaction(row)
         else:
+            # A row about a killed node is written by another node; the killed one is its `peer`.
             node = row.peer or "" if row.kind == TraceKind.NODE_KILLED else row.node
             consumer = self._consumers.get(node)
             if consumer is not None:
                 self._observe_consumer(consumer, row)
 
     def _observe_stage(self, row: TraceRow) -> None:
+        """Note when the faults are healed, and stop judging when the run stops its nodes."""
         match detail_of(row).get("stage"):
             case "stopping":
                 self._over = True
@@ -124,17 +126,20 @@ class ZooKeeperConsumers(Checker):
                 pass
 
     def _observe_transaction(self, row: TraceRow) -> None:
-        """Note a change of a group's members: a node below `ids` that came or went."""
+        """Note a change of a group's members: a znode below `ids` that was created or removed."""
+        # Every server applies each transaction, but only its first row changes the tree.
         if not self._tree.is_news:
             return
         detail = detail_of(row)
         if detail["op"] == "closeSession":
-            # The session's node below `ids` is ephemeral, so it goes with the session.
+            # The znode below `ids` is ephemeral: it is removed with its session. `node` is the
+            # consumer whose session was closed.
             node = self._tree.clients.get(detail["session"])
             consumer = None if node is None else self._consumers.get(node)
             if consumer is not None:
                 self._note_change(consumer.group, row)
         elif detail["op"] in ("create", "delete"):
+            # A path such as /consumers/GROUP/ids/MEMBER.
             group, _, rest = str(detail.get("path")).removeprefix("/consumers/").partition("/")
             if rest.startswith("ids/"):
                 self._note_change(group, row)
@@ -144,7 +149,7 @@ class ZooKeeperConsumers(Checker):
         self._seen["changes_of_members"] += 1
 
     def _observe_consumer(self, consumer: _Consumer, row: TraceRow) -> None:
-        """Follow the steps of one consumer; the last case is a commit."""
+        """Follow the steps of one consumer, and judge its views and commits."""
         match row.kind:
             case TraceKind.NODE_STARTED:
                 self._consumers[row.node] = _Consumer(consumer.group)
@@ -174,10 +179,12 @@ class ZooKeeperConsumers(Checker):
                 # attempt in the new session may have claimed partitions before PARTITIONS_LOST is
                 # traced, and the listener then forgets them: no attempt releases their nodes.
                 consumer.lost, consumer.release_due = row, None
+            # The only kind that is left is ZOOKEEPER_OFFSET_COMMITTED.
             case _:
                 self._judge_commit(consumer, row)
 
     def _observe_client_state(self, consumer: _Consumer, row: TraceRow) -> None:
+        """Note the end of a consumer's session, or its first connection in a new session."""
         detail = detail_of(row)
         if detail["state"] == "Expired":
             consumer.session = consumer.since = consumer.release_due = None
@@ -206,6 +213,7 @@ class ZooKeeperConsumers(Checker):
         """Report a view that does not equal the members at any zxid since the attempt began."""
         group, members = row.group or "", tuple(detail_of(row)["members"])
         ids = f"/consumers/{group}/ids"
+        # Zxids: the newest one that the consumer had seen at the attempt's start, and the view's.
         after, until = began.offset or 0, row.offset or 0
         moments = [after, *self._tree.changes_of(ids, after, until)]
         if any(self._tree.children(ids, zxid) == members for zxid in moments):
@@ -237,6 +245,7 @@ class ZooKeeperConsumers(Checker):
             )
 
     def _row_of(self, path: str) -> TraceRow:
+        """Return the row that created the znode at `path`."""
         znode: Znode | None = self._tree.now(path)
         if znode is None:
             raise ValueError(f"no znode {path}")
@@ -286,12 +295,15 @@ class ZooKeeperConsumers(Checker):
         if registered is None or registered.session != consumer.session:
             return  # a consumer that is not registered sets no watch on the members (ZK-56)
         bound_us = NOTICE_US + self.context.zookeeper_groups[consumer.group].session_timeout_us
+        # The time since both the change and the healing of all faults.
         waited_us = self._last_us - max(changed.time_us, self._healed_us)
         if waited_us <= bound_us:
             return
         began = consumer.attempt
+        # It has begun an attempt since the change.
         if began is not None and began.time_us >= changed.time_us:
             return
+        # Its last view has the members that the group has now.
         if self._tree.children(ids, self._tree.last_zxid) == tuple(detail_of(view)["members"]):
             return
         self.report_finding(

@@ -220,12 +220,12 @@ def _document(experiments: Sequence[ListedExperiment], past: PastRuns) -> dict[s
     return {
         "experiments": [
             {
-                "name": each.name,
-                "path": str(each.path),
-                "question": each.question,
-                "problem": each.problem,
+                "name": experiment.name,
+                "path": str(experiment.path),
+                "question": experiment.question,
+                "problem": experiment.problem,
             }
-            for each in experiments
+            for experiment in experiments
         ],
         "runs": past.runs,
         "runs_total": past.total,

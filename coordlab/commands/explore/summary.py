@@ -207,8 +207,9 @@ def _print_guided(console: Console, results: ExplorationResults) -> None:
     if guided is None:
         return
     rare = (
-        f"  rare: {each.mark}, {counted(each.runs, 'run')}{_of_mutated(each.mutated_runs)}"
-        for each in guided.rare_marks[:_MAX_RARE]
+        f"  rare: {rare_mark.mark}, {counted(rare_mark.runs, 'run')}"
+        f"{_of_mutated(rare_mark.mutated_runs)}"
+        for rare_mark in guided.rare_marks[:_MAX_RARE]
     )
     print_lines(console, rare)
     print_lines(
@@ -219,9 +220,9 @@ def _print_guided(console: Console, results: ExplorationResults) -> None:
         ],
     )
     pairs = (
-        f"  rare: {' with '.join(each.marks)}, {counted(each.runs, 'run')}"
-        f"{_of_mutated(each.mutated_runs)}"
-        for each in guided.rare_pairs[:_MAX_RARE]
+        f"  rare: {' with '.join(pair.marks)}, {counted(pair.runs, 'run')}"
+        f"{_of_mutated(pair.mutated_runs)}"
+        for pair in guided.rare_pairs[:_MAX_RARE]
     )
     print_lines(console, pairs)
     if not guided.mutated_runs:

@@ -73,16 +73,16 @@ def print_offsets(console: Console, group: GroupFacts) -> None:
     rows = [
         (
             group.group,
-            each.topic,
-            str(each.partition),
-            _cell_text(each.current_offset),
-            _cell_text(each.log_end_offset),
-            _cell_text(each.lag),
-            each.member_id or NOTHING,
-            each.host or NOTHING,
-            each.client_id or NOTHING,
+            offset.topic,
+            str(offset.partition),
+            _cell_text(offset.current_offset),
+            _cell_text(offset.log_end_offset),
+            _cell_text(offset.lag),
+            offset.member_id or NOTHING,
+            offset.host or NOTHING,
+            offset.client_id or NOTHING,
         )
-        for each in group.offsets or ()
+        for offset in group.offsets or ()
     ]
     if rows:
         print_columns(console, headings, rows)
@@ -91,9 +91,9 @@ def print_offsets(console: Console, group: GroupFacts) -> None:
     print_errors(
         console,
         [
-            f"the log of {TopicPartition(each.topic, each.partition)}: {each.error}"
-            for each in group.offsets or ()
-            if each.error is not None
+            f"the log of {TopicPartition(offset.topic, offset.partition)}: {offset.error}"
+            for offset in group.offsets or ()
+            if offset.error is not None
         ],
     )
 
@@ -157,14 +157,14 @@ def print_group_errors(console: Console, groups: Sequence[GroupFacts]) -> None:
 def print_deleted_groups(console: Console, groups: Sequence[DeletedGroup]) -> None:
     """Print which groups were deleted, and why others were not."""
     print_lines(
-        console, [f"group {each.group} was deleted" for each in groups if each.error is None]
+        console, [f"group {group.group} was deleted" for group in groups if group.error is None]
     )
     print_errors(
         console,
         [
-            f"group {each.group} was not deleted: {each.error}{_held_by(each.held_by)}"
-            for each in groups
-            if each.error is not None
+            f"group {group.group} was not deleted: {group.error}{_held_by(group.held_by)}"
+            for group in groups
+            if group.error is not None
         ],
     )
 
@@ -175,8 +175,8 @@ def print_deleted_offsets(console: Console, deleted: DeletedOffsets) -> None:
         print_errors(console, [f"no offset of {deleted.group} was deleted: {deleted.error}"])
         return
     rows = [
-        (each.topic, _partition(each.partition), each.error or "deleted")
-        for each in deleted.offsets
+        (offset.topic, _partition(offset.partition), offset.error or "deleted")
+        for offset in deleted.offsets
     ]
     print_columns(console, ("TOPIC", "PARTITION", "STATUS"), rows)
 
@@ -194,9 +194,9 @@ def print_reset(console: Console, reset: OffsetReset, *, execute: bool) -> None:
         )
         return
     rows = [
-        (reset.group, each.topic, str(each.partition), str(each.new_offset))
-        for each in reset.offsets
-        if each.new_offset is not None
+        (reset.group, offset.topic, str(offset.partition), str(offset.new_offset))
+        for offset in reset.offsets
+        if offset.new_offset is not None
     ]
     if rows:
         print_columns(console, ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows)
@@ -205,19 +205,19 @@ def print_reset(console: Console, reset: OffsetReset, *, execute: bool) -> None:
     print_lines(
         console,
         [
-            f"{TopicPartition(each.topic, each.partition)}: {each.asked_for} is outside of the "
-            f"log, {each.new_offset} is its nearer end"
-            for each in reset.offsets
-            if each.asked_for is not None
+            f"{TopicPartition(offset.topic, offset.partition)}: {offset.asked_for} is outside of "
+            f"the log, {offset.new_offset} is its nearer end"
+            for offset in reset.offsets
+            if offset.asked_for is not None
         ],
         style="yellow",
     )
     print_errors(
         console,
         [
-            f"{each.topic} {_partition(each.partition)}: {each.error}"
-            for each in reset.offsets
-            if each.error is not None
+            f"{offset.topic} {_partition(offset.partition)}: {offset.error}"
+            for offset in reset.offsets
+            if offset.error is not None
         ],
     )
     if rows and not execute:
@@ -270,11 +270,12 @@ def _held_by(members: Sequence[GroupMember]) -> str:
 
 
 def _broker(broker_id: int) -> str:
+    """Return a broker as in Kafka's tool: its name and its id."""
     return f"{broker_name(broker_id)} ({broker_id})"
 
 
 def _partition(index: int) -> str:
-    """Return a partition's number; "-" for an error of a whole topic."""
+    """Return a partition's number, or "-" if the row is about an error of a whole topic."""
     return NOTHING if index == WHOLE_TOPIC else str(index)
 
 
