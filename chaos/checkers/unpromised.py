@@ -1,19 +1,21 @@
-"""Two properties that no design of a consumer group promises, but an application may need.
+"""Two properties that no design of a consumer group promises, but that an application may need.
 
-A design is a way to distribute partitions: a coordinator does it, or each member computes its own
-share from ZooKeeper. A breach is a time in which a property does not hold for a group.
+A design is a way to distribute the partitions among the members of a group. There are two: a
+coordinator (a broker) does it, or each member computes its own share from data in ZooKeeper. The
+owner of a partition is the member that it is assigned to. A breach is a case in which a property
+does not hold.
 
-- `one_owner_processes`: no two members process records of one partition while both own it. A
-  coordinator refuses the commits of a former owner, but cannot stop its processing (ZK-67). On
-  ZooKeeper a member goes on processing after its session has ended (ZK-58).
+- `one_owner_processes`: no two members process records of one partition while both believe that
+  they own it. A coordinator refuses the commits of a former owner, but cannot stop its processing
+  (ZK-67). On ZooKeeper a member goes on processing after its session has ended (ZK-58).
 - `positions_never_go_back`: the committed offset of a partition never falls. A coordinator refuses
-  commits of former members; on ZooKeeper the last writer wins (ZK-60, ZK-63, ZK-66). A group may
-  commit to Kafka and to ZooKeeper; each store is compared with itself. Commits of an administrator
-  to a coordinator are not judged.
+  commits of former members. On ZooKeeper the last writer wins (ZK-60, ZK-63, ZK-66). A group may
+  store offsets both in Kafka and in ZooKeeper; an offset is compared with the last one in the same
+  store. Commits of an administrator to a coordinator are not judged.
 
-A group demands a property with `groups.<name>.must_hold`; only then a breach is a finding. For
-other groups on ZooKeeper the checkers measure how often and how long the property did not hold.
-Rule ids (ZK-...) are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
+A group demands a property with `groups.<name>.must_hold` in its experiment. Only then a breach is a
+finding. For other groups on ZooKeeper the checkers only measure how often and how long the property
+did not hold. Rule ids (ZK-...) are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 import re
@@ -50,14 +52,15 @@ class _Unpromised(Checker):
         self._over = False
 
     def _end_with_the_run(self, row: TraceRow) -> None:
-        # From the stage "stopping" on the driver stops every node. Later rows show the effects of
-        # this, not of the group's design.
+        """Stop judging when the stage "stopping" begins. `row` has the stage that begins."""
+        # In that stage the driver (the process that conducts the run) stops every node. Rows from
+        # then on show the effects of this, and not of the group's design.
         self._over = self._over or detail_of(row).get("stage") == "stopping"
 
     def _report(self, *, judged: int, seen: dict[str, int], cost: str) -> CheckReport:
         """Return the report. `cost` is the sentence about the measured breaches.
 
-        Without a group that demands the property nothing was judged, and the check cannot pass.
+        If no group demands the property, nothing was judged, so the check cannot pass.
         """
         if not self._judged_groups:
             return self.report(judged=0, seen=seen, note=f"{cost}; no group asks for it")
@@ -88,8 +91,8 @@ class OneOwnerProcesses(_Unpromised):
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         super().__init__(context, evidence)
         self._owners = self.evidence.owners
-        # (group, partition) -> (older owner, newer owner) -> overlap. An owner is a process: a node
-        # and its incarnation.
+        # (group, partition) -> (older owner, newer owner) -> overlap. An Owner is a member's
+        # process: the name of its node, and its incarnation (the number of the node's restarts).
         self._open: dict[tuple[str, str], dict[tuple[Owner, Owner], _Overlap]] = {}
         self._assignments = 0
         self._overlaps = 0
@@ -110,14 +113,17 @@ class OneOwnerProcesses(_Unpromised):
         if row.kind == TraceKind.RECORDS_CONSUMED:
             self._count_records(row)
             return
-        # `ended` has the ownerships that the last row has ended; overlaps with them end, too.
+        # `ended` has the ownerships that this row has ended. The overlaps with them end, too.
         for group, partition, owner in self._owners.ended:
             self._close(group, partition, owner, row.time_us)
         if row.kind == TraceKind.PARTITIONS_ASSIGNED and row.group in self._groups:
             self._open_overlaps(row.group, (row.node, row.incarnation), row)
 
     def _open_overlaps(self, group: str, owner: Owner, row: TraceRow) -> None:
-        """Open an overlap with each other owner of a partition that a member was assigned."""
+        """Open an overlap for each partition of a new assignment that has another owner, too.
+
+        `owner`: the member's process. `row`: its PARTITIONS_ASSIGNED.
+        """
         for partition in self._owners.owned_by(owner):
             self._assignments += 1
             for other, older in self._owners.of(group, partition).items():
@@ -139,6 +145,7 @@ class OneOwnerProcesses(_Unpromised):
                 continue
             overlap.records += count
             overlap.first_of.setdefault(owner, row)
+            # 2: now both owners have processed records during the overlap.
             if overlap.both_us is None and len(overlap.first_of) == 2:
                 overlap.both_us = row.time_us
                 self._judge(overlap, row)
@@ -149,8 +156,10 @@ class OneOwnerProcesses(_Unpromised):
         key = (group, overlap.older.node, overlap.newer.node)
         if group not in self._judged_groups:
             return
+        # Two members often overlap in many partitions. Only the first one has a finding with
+        # evidence; the others are counted.
         if key in self._reported:
-            self.findings_total += 1  # the same two members overlap in many partitions
+            self.findings_total += 1
             return
         self._reported[key] = None
         self.report_finding(
@@ -162,11 +171,13 @@ class OneOwnerProcesses(_Unpromised):
         )
 
     def _close(self, group: str, partition: str, owner: Owner, ended_us: int) -> None:
+        """End all overlaps of a partition that an owner is part of."""
         pairs = self._open.get((group, partition), {})
         for pair in [pair for pair in pairs if owner in pair]:
             self._count(pairs.pop(pair), ended_us)
 
     def _close_all(self, ended_us: int) -> None:
+        """End all overlaps, at the end of the judged time."""
         for pairs in self._open.values():
             for overlap in pairs.values():
                 self._count(overlap, ended_us)
@@ -174,10 +185,11 @@ class OneOwnerProcesses(_Unpromised):
 
     def _count(self, overlap: _Overlap, ended_us: int) -> None:
         """Add an overlap that has ended to the figures, if both owners processed records in it."""
-        if overlap.both_us is None:  # one owner was idle: no harm
+        # At most one of the owners processed records, so no record was processed by both.
+        if overlap.both_us is None:
             return
-        # The overlap begins with the later assignment. By the clocks of two nodes this may be
-        # `older`, so the later time is taken.
+        # The overlap begins with the later of the two assignments. The times come from the clocks
+        # of two nodes, which can differ, so `older` may have the later time.
         length_us = ended_us - max(overlap.newer.time_us, overlap.older.time_us)
         self._records += overlap.records
         self._both_us += length_us
@@ -240,6 +252,7 @@ class PositionsNeverGoBack(_Unpromised):
                 self._judge_commit(
                     store, row.offset, row, row.member or "", may_go_back=by_administrator
                 )
+            # After the removal of an offset, the next commit has none to be compared with.
             case TraceKind.OFFSET_REMOVED:
                 self._last.pop((row.group or "", row.partition or "", "Kafka"), None)
             case _:
@@ -247,7 +260,8 @@ class PositionsNeverGoBack(_Unpromised):
 
     def _judge_transaction(self, row: TraceRow) -> None:
         """Judge a transaction of ZooKeeper that writes a committed offset."""
-        if not self._tree.is_news:  # another server has applied the transaction before
+        # Each server applies each transaction. Only the first row of a transaction is news.
+        if not self._tree.is_news:
             return
         detail = detail_of(row)
         path = _OFFSET_PATH.fullmatch(str(detail.get("path")))
@@ -266,7 +280,12 @@ class PositionsNeverGoBack(_Unpromised):
         *,
         may_go_back: bool,
     ) -> None:
-        """Compare an offset with the last one of the same store; report it if it is lower."""
+        """Compare an offset with the last one of the same store; report it if it is lower.
+
+        - `key`: group, partition and store.
+        - `writer`: the member that committed; "" if it is unknown.
+        - `may_go_back`: the commit is an administrator's, who may set an offset back.
+        """
         group, partition, store = key
         self._commits += 1
         before = self._last.get(key)

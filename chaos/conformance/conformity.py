@@ -1,8 +1,9 @@
 """Conformity of our cluster with Kafka: the share of equal steps in the transcripts of a folder.
 
-A transcript is a recording of requests to a Kafka cluster, with its answers; a step is a request,
-or an action such as a broker's death. A step is equal if our answer has no difference from Kafka's
-(`comparison`).
+"Our" cluster is this project's. A transcript is a recording of requests to a real Kafka cluster,
+with the cluster's answers. A step of a transcript is a request, or an action such as a broker's
+death. A step is equal if the module `comparison` finds no difference between our answer and
+Kafka's. A generation is the number of a group's rebalance.
 """
 
 from collections.abc import Iterable
@@ -17,17 +18,21 @@ from chaos.conformance.transcript import ActionStep, ComparisonRules, Transcript
 from protocol.errors import InvariantViolation, SimulationError
 
 LEADER_TRIES_MAX = 64
-"""Limit of the runs of one transcript, until its group leaders are as recorded.
+"""Limit of the runs of one transcript. It is run again until its group leaders are as recorded.
 
-Each run has other member ids, on whose hashes the choice of a leader depends: `judge_transcript`.
+Each run has other member ids, whose hashes decide which member leads: see `judge_transcript`.
 """
 
 
 class StepDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that differs from Kafka's: the step, then the fields of its Difference.
+    """A step that differs from Kafka's, with the fields of its Difference.
 
-    For an action, `api` is the action's name and `version` None. For the kinds BROKEN and
-    NOT_CARRIED_OUT of `what`, `field` has the reason.
+    - `n`: the number of the step.
+    - `api`, `version`: of the request. If the step is an action, its name and None.
+    - `what`: the kind of the difference.
+    - `field`: the field of the answer that differs. If `what` is BROKEN (our run failed) or
+      NOT_CARRIED_OUT (our cluster cannot do the action), it has the reason instead.
+    - `expected`, `came`: the texts of Kafka's value and of ours.
     """
 
     n: int
@@ -61,8 +66,8 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 class FileConformity(msgspec.Struct, frozen=True, kw_only=True):
     """Result for one transcript.
 
-    - `steps`: number of requests, plus number of actions that could not be carried out. Other
-      actions are not counted, because there is nothing to compare.
+    - `steps`: number of requests, plus number of actions that could not be carried out. Actions
+      that were carried out are not counted, because they have no answer to compare.
     - `differences`: in the order of the steps, at most one for each step.
     - `seed`: the seed of the compared run.
     """
@@ -97,7 +102,8 @@ def judge_transcript(transcript: Transcript, rules: ComparisonRules) -> FileConf
     If a run has another leader than the recording, it is repeated with other ids. The first run
     with the recorded leaders counts. If no run has them, the one with the fewest differences
     counts.
-    Raises: TranscriptError for settings that Kafka would refuse.
+
+    Raises: TranscriptError if the transcript has settings that Kafka would refuse.
     """
     best: FileConformity | None = None
     for seed in range(1, LEADER_TRIES_MAX + 1):
@@ -114,9 +120,10 @@ def judge_transcript(transcript: Transcript, rules: ComparisonRules) -> FileConf
 def judge_run(transcript: Transcript, rules: ComparisonRules, *, seed: int) -> FileConformity:
     """Play a transcript once, with ids from `seed`, and return its differences.
 
-    If an error of this project ends the run, no step counts as equal, and each difference has the
-    reason.
-    Raises: TranscriptError for settings that Kafka would refuse.
+    If an error of this project ends the run, every request counts as different, with the error as
+    its reason.
+
+    Raises: TranscriptError if the transcript has settings that Kafka would refuse.
     """
     try:
         return _play_and_compare(transcript, rules, seed)
@@ -157,8 +164,10 @@ def _play_and_compare(transcript: Transcript, rules: ComparisonRules, seed: int)
     differences_by_step = compare(
         played.steps,
         rules,
-        kafka_version=transcript.kafka,  # of the recorded cluster: some orders depend on it
-        bindings=played.bindings,  # our ids for the recording's symbols of generated ids
+        # The version of the recorded cluster. In some answers the order of items depends on it.
+        kafka_version=transcript.kafka,
+        # The recording has symbols in place of generated ids. These are our ids for the symbols.
+        bindings=played.bindings,
     )
     differences: list[StepDifference] = []
     steps_by_api: dict[str, int] = {}

@@ -5,11 +5,16 @@ from the space (or mutates an earlier one). A batch is the seeds that a worker p
 together.
 
 `runs/explorations/<space>/<timestamp>/` contains manifest.json, space.yaml (a copy of the space),
-batches.jsonl, findings/*.yaml and results.json. Each line of batches.jsonl is one record. It has
-the runs of a finished batch (PlayedSeeds, or PlayedAgain for a recheck, a second play of the same
-seeds), or seeds that were given up (Lost). The line is appended when the batch is finished, so
-Ctrl-C or `kill -9` loses only unfinished batches. If the process dies while it writes, the last
-line is incomplete and is dropped.
+batches.jsonl, findings/*.yaml and results.json. Each line of batches.jsonl is one record, of one of
+three types:
+
+- PlayedSeeds: the runs of a finished batch;
+- PlayedAgain: the runs of a finished recheck, which plays seeds of an earlier batch once more, to
+  see that each gives the same run again;
+- Lost: seeds that were given up.
+
+The line is appended when the batch is finished, so Ctrl-C or `kill -9` loses only unfinished
+batches. If the process dies while it writes, the last line is incomplete and is dropped.
 """
 
 import shutil
@@ -39,7 +44,7 @@ from results_schema.forms import READ_FORMS, refusal
 
 EXPLORATIONS_ROOT = DEFAULT_ROOT / EXPLORATIONS
 FORMAT = READ_FORMS["exploration"][-1]
-"""Version of the directory's files: the newest that this code reads."""
+"""Version of the form of the directory's files: the newest that this code reads."""
 SPACE_FILE = "space.yaml"
 FINDINGS = "findings"
 
@@ -53,9 +58,9 @@ class CannotResume(Exception):
 
 
 class ExplorationManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """manifest.json: the input of an exploration. Written once.
+    """The content of manifest.json: the input of an exploration. It is written once.
 
-    - `space_file`: the original of space.yaml.
+    - `space_file`: the path of the file from which space.yaml was copied.
     - `count`: number of seeds; None: as many as the time allows.
     - `recheck_percent`: percentage of seeds that are played a second time.
     - `mutated_percent`: percentage of seeds that mutate an earlier experiment.
@@ -83,7 +88,11 @@ class ExplorationManifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlayedSeeds(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="played"):
-    """Seeds that were played. Units: `busy_s` is processor time."""
+    """Seeds that were played in one batch.
+
+    - `worker`: the worker process that played them.
+    - `busy_s`: the processor time that this took, in seconds.
+    """
 
     worker: str
     busy_s: float
@@ -91,7 +100,7 @@ class PlayedSeeds(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
 
 
 class PlayedAgain(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="again"):
-    """Seeds that were played a second time, for comparison."""
+    """Seeds that were played a second time, for comparison. The fields are those of PlayedSeeds."""
 
     worker: str
     busy_s: float
@@ -122,9 +131,9 @@ class ExplorationStore:
         self._batches = path / "batches.jsonl"
 
     def append(self, record: ExplorationRecord) -> None:
-        """Append one record; once this returns, the record survives the end of this process.
+        """Append one record. It then survives the end of this process.
 
-        Raises: NotRecorded.
+        Raises: NotRecorded if the file cannot be written.
         """
         try:
             with self._batches.open("ab") as file:
@@ -133,7 +142,10 @@ class ExplorationStore:
             raise self._not_recorded(self._batches, error) from error
 
     def records(self) -> Iterator[ExplorationRecord]:
-        """Yield every record, oldest first. Raises: NotAnExploration if one is unreadable."""
+        """Yield every record, oldest first.
+
+        Raises: NotAnExploration if a record is unreadable.
+        """
         if not self._batches.exists():
             return
         with self._batches.open("rb") as file:
@@ -202,10 +214,11 @@ def create_exploration(
     mutated_percent: float = 0.0,
     overrides: tuple[str, ...] = (),
 ) -> ExplorationStore:
-    """Create the directory of a new exploration and point `latest` to it.
+    """Create the directory of a new exploration, and let the link `latest` lead to it.
 
     `overrides` are those with which `space` was loaded.
-    Raises: NotAnExploration if the directory or the copy of the space cannot be created.
+
+    Raises: NotAnExploration if the directory or one of its files cannot be written.
     """
     started = datetime.now(UTC)
     try:
@@ -242,13 +255,16 @@ def create_exploration(
 
 
 def open_exploration(path: Path) -> ExplorationStore:
-    """Return the exploration in `path`; a space's folder stands for its latest.
+    """Return the exploration in the directory `path`.
+
+    If `path` is the folder of a space, return the space's latest exploration.
 
     Raises: NotAnExploration if there is none.
     """
     if not (path / "manifest.json").exists() and (path / LATEST).is_symlink():
         path = path / LATEST
-    if path.is_symlink():  # the real name, because `latest` will point elsewhere later
+    # Use the directory's real name, because the link `latest` will lead elsewhere later.
+    if path.is_symlink():
         path = path.parent / path.readlink()
     file = path / "manifest.json"
     try:
@@ -265,7 +281,9 @@ def open_exploration(path: Path) -> ExplorationStore:
 
 
 def check_resumable(store: ExplorationStore) -> None:
-    """Check that a seed played now gives the same run as before.
+    """Check that code, Python and space are those with which the exploration began.
+
+    Only then a seed gives the same run now as it gave then.
 
     Raises: CannotResume with all changes.
     """
@@ -291,5 +309,5 @@ def check_resumable(store: ExplorationStore) -> None:
 
 
 def _content(path: Path) -> object:
-    """Return the content of a YAML file, independent of comments and formatting."""
+    """Return the content of a YAML file as data, in which comments and formatting do not count."""
     return yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -1,14 +1,16 @@
 """Times since which nothing disturbs a group.
 
-A group is disturbed
-1. while a fault is in force, unless the fault only ends or stops consumers;
-2. while a partition that its coordinators need has no leader, or too few replicas in sync;
-3. while none of its members lives and runs (is not paused);
-4. at a start, end, pause or resumption of one of its members; when a coordinator loads (reads into
-   memory) the partition that stores the group; and when the leader or the ISR (the in-sync
-   replicas) changes in a partition that its coordinators need.
+Some promises hold only some time after the last disturbance. A group is disturbed
 
-What members do by themselves, such as a rebalance, is no disturbance.
+1. while a fault is in force, unless the fault only ends or pauses consumers (then 3 and 4 apply);
+2. while a partition that its coordinators need has no leader, or too few replicas in sync;
+3. while it has no member that is alive and not paused;
+4. at the moment when one of its members starts, ends, is paused or is resumed; when a coordinator
+   loads (reads into memory) the group; and when a partition that its coordinators need has a new
+   leader or a new ISR (set of in-sync replicas), or is loaded or unloaded (dropped from memory).
+
+What members do by themselves, such as a rebalance (in which they get new partitions), is no
+disturbance.
 """
 
 from dataclasses import dataclass, field
@@ -38,7 +40,8 @@ class _Group:
     """State of a group."""
 
     coordinators: tuple[str, ...]  # partitions that its coordinators need
-    alive: dict[str, None] = field(default_factory=dict)
+    # The two dicts are used as ordered sets: only the keys matter.
+    alive: dict[str, None] = field(default_factory=dict)  # members whose processes live
     stopped: dict[str, None] = field(default_factory=dict)  # members of `alive` that are paused
     changed_us: int = 0  # time of the last disturbance of kind 4 in the list above
 
@@ -66,10 +69,11 @@ class Undisturbed:
         }
 
     def since_us(self, group_id: str) -> int | None:
-        """Return the time since which a group is undisturbed, None while it is disturbed."""
+        """Return the time since which a group is undisturbed; None while it is disturbed."""
         quiet_us = self._faults.cluster_quiet_since_us
         group = self._groups[group_id]
-        # The numbers are equal if no member lives (0 and 0), or if all that live are paused.
+        # The two numbers are equal if no member is alive (both are 0), or if all of them are
+        # paused.
         if quiet_us is None or len(group.alive) == len(group.stopped):
             return None
         if not all(self._serves(partition) for partition in group.coordinators):
@@ -83,7 +87,9 @@ class Undisturbed:
 
     def observe(self, row: TraceRow) -> None:
         """Take a row of DISTURBING_KINDS."""
-        node = row.peer or row.node  # in rows of the driver, the node is the peer
+        # Some rows about a node are written by the driver (the process that conducts the run). In
+        # these the node is the `peer`.
+        node = row.peer or row.node
         match row.kind:
             case TraceKind.NODE_STARTED | TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
                 self._note_life(node, row, lives=row.kind == TraceKind.NODE_STARTED)
@@ -100,6 +106,7 @@ class Undisturbed:
                     group.stopped.pop(node, None)
             case TraceKind.GROUP_LOADED if row.group in self._groups:
                 self._groups[row.group].changed_us = row.time_us
+            # All other kinds with a partition: a new leader or ISR, a load or an unload.
             case _ if row.partition is not None:
                 for group in self._groups.values():
                     if row.partition in group.coordinators:
@@ -120,7 +127,10 @@ class Undisturbed:
             group.alive.pop(node, None)
 
     def _serves(self, partition: str) -> bool:
-        """Return True if a partition has a leader and enough in-sync replicas, or is unknown."""
+        """Return True if a partition has a leader and enough in-sync replicas.
+
+        Also return True if no row has told its state yet.
+        """
         known = self._replicas.of(partition)
         if known is None:
             return True

@@ -1,17 +1,22 @@
 """Coverage marks of coordinators: moves, loads, unloads, and two coordinators at once.
 
 A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it
-(which needs no name) as the mark's condition. A condition gets a row of these kinds, and the state
-of the cluster as seen before the row. It returns True if the row shows the situation. A function
-that decides by the row alone begins with `del seen`.
+(which needs no name) as the mark's condition. A condition gets a row of one of these kinds, and the
+state of the cluster as the trace has shown it before the row. It returns True if the row shows the
+situation. A function that decides by the row alone begins with `del seen`.
 
-The leader of a partition of `__consumer_offsets` (an offsets partition) is the coordinator of the
-groups stored there. It loads the groups into memory when it becomes leader, and unloads (drops)
-them when another broker does. The leader epoch is the number of a leadership, and grows. A deposed
-leader, or zombie, does not know yet that another leader was elected. An append is in flight until
-it is acknowledged or has failed. In a rebalance, members wait for the end of the join phase (group
-state PreparingRebalance), then for their assignment in the sync phase (CompletingRebalance). The
-keys of `in_flight` and `believes` are (node, offsets partition), with "" for a missing name.
+- The leader of a partition of `__consumer_offsets` (an offsets partition) is the coordinator of the
+  groups stored there. It loads the groups into memory when it becomes leader. It unloads (drops)
+  them when another broker becomes leader.
+- The leader epoch is the number of a partition's leadership; each election increases it.
+- A deposed leader, or zombie, does not know yet that another leader was elected.
+- An append writes a record to the offsets partition. It is in flight until it is acknowledged or
+  has failed. The high watermark is the offset below which records are committed.
+- In a rebalance, members first wait for the end of the join phase (the group's state is
+  PreparingRebalance), then for their assignment in the sync phase (CompletingRebalance). A
+  generation is the number of a rebalance.
+
+The keys of `in_flight` and `believes` are (node, offsets partition), with "" for a missing name.
 """
 
 from itertools import pairwise
@@ -29,7 +34,7 @@ from protocol.causes import GroupStateCause, IgnoredCause, RemovalCause
 from protocol.trace import TraceKind, TraceRow
 
 LONG_WAIT_US = 1_000_000
-"""A load counts as late if it has waited at least this long for earlier tasks of its broker."""
+"""A load counts as late if it has waited at least so long for earlier tasks of its broker."""
 SOON_AFTER_A_LOAD_US = 1_000_000
 """Within this time, most members have not noticed yet that their coordinator has changed."""
 
@@ -47,7 +52,8 @@ mark = COORDINATORS.add
 
 
 # -- leadership moves -----------------------------------------------------------------------------
-# In LEADER_ELECTED rows, `peer` is the new leader, "" if there is none.
+# In a LEADER_ELECTED row, `peer` is the new leader, or "" if there is none. `seen.election` returns
+# the row of the election before it.
 
 
 @mark(
@@ -100,9 +106,9 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     elections = seen.elections.get(row.partition or "")
     if elections is None or len(elections) < MAX_KEPT_ELECTIONS:
         return False
-    # Three elections are kept (MAX_KEPT_ELECTIONS), and this row is the fourth. They are three
-    # moves if each of them elects another leader than the one before. The time counts from the
-    # first move, which is the second election.
+    # `seen` keeps three elections (MAX_KEPT_ELECTIONS), and this row is the fourth. Four elections
+    # are three moves if each elects another leader than the one before. The first move is the
+    # second election, and the time counts from it.
     leaders = [*(election.peer for election in elections), row.peer]
     all_moved = all(leader != next_leader for leader, next_leader in pairwise(leaders))
     first_move = elections[1]
@@ -200,7 +206,10 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 
 def _unloaded_from(seen: SeenCluster, row: TraceRow, state: str) -> bool:
-    """Return True if an unload ended the group (state Dead) in a broker's memory, from `state`."""
+    """Return True if an unload dropped a group that was in `state` from a broker's memory.
+
+    A dropped group has the state Dead.
+    """
     return (
         detail_of(row).to == "Dead"
         and row.cause == GroupStateCause.UNLOADED
@@ -214,7 +223,7 @@ def _unloaded_from(seen: SeenCluster, row: TraceRow, state: str) -> bool:
     TraceKind.GROUP_LOADED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # A group that never had members has generation 0. Each rebalance increases the number.
+    # Each rebalance increases the generation. So a group with generation 0 never had members.
     del seen
     return detail_of(row).state == "Empty" and (row.generation or 0) > 0
 
@@ -301,8 +310,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.APPEND_COMPLETED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # `attempts` has the appends that began at a deposed leader; an append's id is its
-    # `correlation_id`. SUCCEEDED has the values of `error` of an append without an error.
+    # `attempts` has the appends that began at a deposed leader. The `correlation_id` identifies an
+    # append. SUCCEEDED has the values that `error` has if the append did not fail.
     attempt = (row.node, row.incarnation, row.correlation_id or 0)
     return row.error not in SUCCEEDED and attempt in seen.attempts
 
@@ -313,7 +322,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.REBALANCE_STARTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # `believes` has the epoch in which a broker itself believes to lead.
+    # `believes` has the leader epoch in which a broker itself believes that it leads.
     partition = seen.partition_of(row.group)
     return seen.is_deposed(row.node, partition, seen.believes.get((row.node, partition)))
 

@@ -1,9 +1,12 @@
 """The file of a shrunk schedule, for people, and to run in virtual time or on Ray.
 
-A schedule is an experiment with its plan of faults, and a network seed. Shrinking made it as small
-as possible while it still shows its violation. Robustness is the share of other network seeds with
-which it shows the violation, too. A finding is a violation with its evidence, which is rows of the
-trace; its story has a sentence for each of these rows.
+A schedule is an experiment with its plan of faults, and a network seed (from which the delays of
+messages are drawn). Shrinking has made the schedule as small as possible while it still shows its
+violation. Robustness is the share of other network seeds with which it shows the violation, too. A
+finding is a violation with its evidence, which is rows of the trace (the run's recorded events).
+Its story has a sentence for each of these rows. Its signature has the check and the claim, without
+names and numbers.
+
 Data flow: Shrunk -> one complete run -> its finding as a story -> text of an experiment file.
 """
 
@@ -24,15 +27,15 @@ from results_schema.evidence_text import describe_row, seconds
 from results_schema.results import Finding
 
 SUFFIX = "-shrunk"
-_WIDTH = 96  # of the comment's text, before each line gets its `# `
-_NAME_LENGTH = 100  # of an experiment, with the suffix
+_WIDTH = 96  # of the comment's lines, without the `# ` before each
+_NAME_LENGTH = 100  # limit of an experiment's name, with the suffix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrunkFile:
     """The file's text, and the summary and story of its finding.
 
-    `story` is empty if the complete run did not show the finding again.
+    `story`: empty if a complete run of the schedule does not show the violation.
     """
 
     text: str
@@ -43,9 +46,14 @@ class ShrunkFile:
 def shrunk_file(
     shrunk: Shrunk, *, origin: str, path: str, robustness: Robustness | None
 ) -> ShrunkFile:
-    """Return the file of `shrunk`, which was made from `origin` and will be stored at `path`."""
+    """Return the file of a shrunk schedule.
+
+    - `origin`: words for the schedule from which it was shrunk.
+    - `path`: where the file will be stored, for the commands in it.
+    """
     findings: list[Finding] = []
-    # The runs of the shrinker ended at the finding. The file needs the digest of a complete run.
+    # The runs of the shrinker ended at the violation. The file's stamp needs the digest (a hash
+    # over the trace) of a complete run.
     played = play(shrunk.experiment, shrunk.seed, on_finding=findings.append)
     same_claim = [
         finding for finding in findings if signature_of(finding).claims_as(shrunk.signature)
@@ -98,7 +106,7 @@ def _earlier_events(finding: Finding | None) -> Iterable[str]:
 
 
 def sizes_text(shrunk: Shrunk) -> str:
-    """Return both sizes: "14 faults -> 1, 5 -> 3 brokers, 6 -> 1 members, 60 -> 12 s"."""
+    """Return both sizes as text: "14 faults -> 1, 5 -> 3 brokers, 6 -> 1 members, 60 -> 12 s"."""
     before, after = shrunk.before, shrunk.after
     parts = [f"{before.faults} faults -> {after.faults}"]
     parts += [
@@ -118,7 +126,10 @@ def sizes_text(shrunk: Shrunk) -> str:
 
 
 def horizon_text(sizes: Sizes) -> str:
-    """Return the time from the steady state to the healing, in seconds to the tenth."""
+    """Return the time from the steady state to the healing of all faults, in tenths of a second.
+
+    The text has seconds, such as "12.5" or "12".
+    """
     return f"{sizes.horizon_us / 1e6:.1f}".removesuffix(".0")
 
 
@@ -128,9 +139,10 @@ def robustness_text(robustness: Robustness) -> str:
 
 
 def _robustness(robustness: Robustness | None) -> str:
-    """Return a sentence about the robustness, "" if it was not measured.
+    """Return a sentence about the robustness; "" if it was not measured.
 
-    A schedule that fails with less than half of the seeds shows a race.
+    A schedule that fails with less than half of the seeds shows a race: the violation depends on
+    the order in which messages arrive.
     """
     if robustness is None or robustness.tried == 0:
         return ""
@@ -140,7 +152,7 @@ def _robustness(robustness: Robustness | None) -> str:
 
 
 def _caution(experiment: Experiment) -> str:
-    """Return a caution about times that a real cluster cannot reproduce, "" without such times."""
+    """Return a caution about times that a real cluster cannot reproduce; "" without such times."""
     unrounded = [
         written
         for fault in experiment.faults
@@ -156,11 +168,12 @@ def _caution(experiment: Experiment) -> str:
 
 
 def _name(name: str) -> str:
+    """Return the name of the shrunk experiment, made from the original name."""
     return f"{name.removesuffix(SUFFIX)[: _NAME_LENGTH - len(SUFFIX)]}{SUFFIX}"
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
-    """Return a text as lines of the comment; lines after the first begin with `indent`."""
+    """Return a text as lines of the comment. Lines after the first begin with `indent`."""
     return textwrap.wrap(
         text,
         _WIDTH,

@@ -1,8 +1,9 @@
 """ThisMachine: memory, cores, limits, Ray processes and system of the machine, for `doctor`.
 
-The values come from Linux's /proc and from control groups (version 2; they limit the resources of
-processes, as in containers), if these exist. A value without a source is None. Each source is a
-field, so that tests can replace it. Nothing is changed.
+The values come from Linux's /proc and from control groups. (Control groups limit the resources of
+processes, for instance in containers; only their version 2 is read.) If a source does not exist,
+its value is None. Each source is a field, so that tests can replace it. Nothing on the machine is
+changed.
 """
 
 import importlib.metadata
@@ -32,7 +33,7 @@ _FAMILIES = {
     "arch": "arch",
     "alpine": "alpine",
 }
-"""Key of _JAVA_COMMANDS for each distribution, by its ID in os-release."""
+"""Key of _JAVA_COMMANDS for each Linux distribution, by its ID in the file os-release."""
 
 
 def open_file_limits() -> tuple[int, int] | None:
@@ -45,7 +46,7 @@ def open_file_limits() -> tuple[int, int] | None:
 
 
 def installed_version(distribution: str) -> str | None:
-    """Return the version of a distribution; None if it is not installed."""
+    """Return the version of a Python package; None if it is not installed."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -53,9 +54,10 @@ def installed_version(distribution: str) -> str | None:
 
 
 def loopback_problem() -> str | None:
-    """Return the error of listening on a free port of 127.0.0.1; None if it works."""
+    """Return the error of listening on a free port of 127.0.0.1; None if there is no error."""
     try:
         with socket.socket() as listener:
+            # Port 0 means any free port.
             listener.bind(("127.0.0.1", 0))
             listener.listen()
     except OSError as error:
@@ -64,7 +66,10 @@ def loopback_problem() -> str | None:
 
 
 def usable_cores() -> int:
-    """Return the number of cores in this process's affinity; control groups are not considered."""
+    """Return the number of cores in this process's affinity: those on which it is allowed to run.
+
+    Control groups can grant less; `ThisMachine.cores` takes them into account.
+    """
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -72,9 +77,9 @@ def usable_cores() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThisMachine:
-    """Sources of the checks, and values read from them; a value is None without a source.
+    """Sources of the checks, and the values that are read from them.
 
-    Units: memory and disk space in bytes.
+    A value is None if its source does not exist. Units: memory and disk space are in bytes.
     """
 
     system: str = field(default_factory=platform.system)
@@ -121,6 +126,7 @@ class ThisMachine:
         return min((limit for limit in limits if limit is not None), default=None)
 
     def _meminfo(self) -> int | None:
+        """Return MemAvailable in bytes; the file has it in KiB."""
         with suppress(OSError, ValueError, IndexError):
             for line in (self.proc / "meminfo").read_text(encoding="ascii").splitlines():
                 if line.startswith("MemAvailable:"):
@@ -130,9 +136,10 @@ class ThisMachine:
     def memory_granted(self) -> int | None:
         """Return the memory that this process's control groups still grant; None without a limit.
 
-        Each group from this process's own up to the root may have a limit. The group with the
-        smallest rest counts. The kernel counts the page cache as used memory, but frees it when
-        memory is short. So the cache (`inactive_file`) is added to the rest.
+        Each group from this process's own up to the root may have a limit. The rest of a group is
+        its limit without the used memory; the smallest rest counts. The kernel counts the page
+        cache (copies of files in memory) as used memory, but frees it when memory is short. So the
+        cache (`inactive_file`) is added to the rest.
         Source: the kernel's cgroup-v2.rst (memory.max, memory.current).
         """
         left = []
@@ -149,7 +156,8 @@ class ThisMachine:
         """
         granted = [float(self.cores_allowed())]
         for group in self._groups():
-            with suppress(OSError, ValueError):  # no such file, or `max` in place of a quota
+            # The file does not exist, or it has the word `max` in place of a quota.
+            with suppress(OSError, ValueError):
                 quota, period = (group / "cpu.max").read_text(encoding="ascii").split()
                 granted.append(int(quota) / int(period))
         return min(granted)
@@ -158,7 +166,7 @@ class ThisMachine:
         """Yield the folders of this process's control group (version 2) and of all groups above."""
         with suppress(OSError, UnicodeDecodeError):
             for line in (self.proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines():
-                # "0::" begins the line of version 2; the path of the group follows.
+                # The line of version 2 is "0::" and the path of the group.
                 if line.startswith("0::/"):
                     below = Path(line.removeprefix("0::/"))
                     yield from (self.cgroup / part for part in (below, *below.parents))
@@ -171,8 +179,9 @@ class ThisMachine:
             return None
         found = []
         for entry in entries:
-            with suppress(OSError, UnicodeDecodeError):  # the process ended, or is another user's
-                # Each Ray has one process of this name, on its head node.
+            # Such an error means that the process has ended, or is another user's.
+            with suppress(OSError, UnicodeDecodeError):
+                # Each Ray cluster has one process of this name, on its head node.
                 if (entry / "comm").read_text(encoding="utf-8").strip() == "gcs_server":
                     words = (entry / "cmdline").read_text(encoding="utf-8").split("\0")
                     found.append(_ray_text(entry.name, words))
@@ -181,7 +190,7 @@ class ThisMachine:
 
 def _ray_text(pid: str, command: Sequence[str]) -> str:
     """Return a Ray's address and pid, as far as the command line of its server has them."""
-    # Words of the form --name=value.
+    # Words have the form --name=value. The slice takes name and value, without the "=".
     options = dict(word.lstrip("-").partition("=")[::2] for word in command)
     host, port = options.get("node-ip-address"), options.get("gcs_server_port")
     address = "" if host is None else f" at {host}"

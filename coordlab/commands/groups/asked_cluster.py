@@ -86,9 +86,11 @@ class AskedCluster(ABC):
 
     @abstractmethod
     def ask(self, question: Question[T], *, follows: bool) -> Asked[T]:
-        """Ask, and return the answer; with `follows` also the rebalances until the answer.
+        """Ask, and return the answer.
 
-        Raises: NoAnswer; NotARun if the cluster has ended; the errors of the question.
+        `follows`: True to return also the rebalances until the answer.
+        Raises: NoAnswer if there is no answer; NotARun if the cluster has ended; the exceptions of
+        the question itself.
         """
 
 
@@ -116,11 +118,12 @@ class Where:
     ) -> Asked[T]:
         """Ask with an administrator's client, and return the answer.
 
-        Raises: NoAnswer, TimeoutError or ClientError without an answer; click.UsageError,
-        ExperimentError, NotARun if the options name no cluster.
+        Raises: NoAnswer, TimeoutError or ClientError if there is no answer; click.UsageError,
+        ExperimentError or NotARun if the options name no cluster.
         """
 
         async def ask_as_admin(host: Host, cluster: ClusterSpec) -> T:
+            # A timeout below a millisecond must not become 0.
             timeout_ms = max(1, self.timeout_us // 1_000)
             broker = self._broker_in(cluster)
             with AdminClient(host, cluster, timeout_ms=timeout_ms, broker=broker) as admin:
@@ -158,7 +161,11 @@ class RunningCluster(AskedCluster):
     """The cluster of a run in progress in real time, whose driver runs on this machine."""
 
     def __init__(self, past: PastRun) -> None:
-        """Take a run. Raises: NotARun, with the reason, if its cluster cannot be asked here."""
+        """Store the run.
+
+        Raises: NotARun if its cluster cannot be asked from this process; the message has the
+        reason.
+        """
         manifest = past.manifest
         if manifest.runtime == VIRTUAL:
             raise NotARun(
@@ -180,6 +187,7 @@ class RunningCluster(AskedCluster):
         """Ask the brokers over their network, like any other client."""
 
         async def timed(host: Host) -> tuple[int, T, int]:
+            """Return the time of the question, the answer, and the time of the answer."""
             asked_at_us = host.now_us()
             return asked_at_us, await question(host, self._cluster), host.now_us()
 
@@ -199,7 +207,7 @@ class RunningCluster(AskedCluster):
     def _rebalances(self, until_us: int) -> RebalanceLog:
         """Return the rebalances in the rows that the nodes have written to their files so far.
 
-        These files lag by a moment, so the latest rows may be missing.
+        Nodes write a row to their files a moment after its time, so the latest rows may be missing.
         """
         log = RebalanceLog()
         files = sorted((self._past.path / TRACE_FOLDER).glob("*.frames"))
@@ -209,7 +217,10 @@ class RunningCluster(AskedCluster):
         return log
 
     def _unseen(self) -> str | None:
-        """Return a sentence about the brokers whose traces are on other machines, or None."""
+        """Return a sentence about the brokers whose traces are on other machines.
+
+        None: all traces are here.
+        """
         traces = self._past.path / TRACE_FOLDER
         missing = [
             broker.name
@@ -227,7 +238,7 @@ class RunningCluster(AskedCluster):
 def running_cluster(run: Path | None, runs: Path) -> RunningCluster:
     """Return the cluster of `run`, or of the latest run in `runs` that is in progress here.
 
-    Raises: NotARun, with the alternatives.
+    Raises: NotARun if there is no such run; the message says what to do instead.
     """
     if run is not None:
         return RunningCluster(find_run(run, runs))
@@ -249,11 +260,15 @@ def running_cluster(run: Path | None, runs: Path) -> RunningCluster:
 
 
 class ReplayedCluster(AskedCluster):
-    """The cluster of a schedule at a moment of virtual time; nothing of the run is written."""
+    """The cluster of a schedule at a moment of virtual time. The run has no directory."""
 
     def __init__(self, schedule: Schedule, at_us: int, *, force: bool) -> None:
-        """Take a schedule. Raises: click.UsageError if other code wrote it, unless `force`."""
-        schedule.changes_since_stamp("ask", force=force)  # only for its UsageError
+        """Store the schedule.
+
+        Raises: click.UsageError if other code wrote its file, unless `force` is True.
+        """
+        # It is called only for its UsageError.
+        schedule.changes_since_stamp("ask", force=force)
         self._schedule = schedule
         self._at_us = at_us
 
@@ -263,7 +278,8 @@ class ReplayedCluster(AskedCluster):
         Raises: click.UsageError if the run ends before the moment.
         """
         played = _Played(self._schedule.experiment, self._schedule.seed, question, self._at_us)
-        with collecting_afterwards():  # no garbage collection meanwhile: it would slow the run
+        # Garbage collections during the run would slow it down.
+        with collecting_afterwards():
             results = played.play()
         if played.failure is not None:
             raise played.failure
@@ -317,7 +333,10 @@ class _Played(Generic[T]):
         self._runtime.at(at_us, self._begin)
 
     def play(self) -> Results:
-        """Play, and return the results of the run. Raises: KeyboardInterrupt after a Ctrl-C."""
+        """Play, and return the results of the run.
+
+        Raises: KeyboardInterrupt after a Ctrl-C of the user.
+        """
         results = ExperimentRun(
             self._experiment,
             plan_of(self._experiment),
@@ -337,10 +356,13 @@ class _Played(Generic[T]):
         return self.answered_at_us is not None
 
     def _observe(self, row: TraceRow) -> None:
-        if not self._is_over:  # rows of healing and stopping are later than the answer
+        """Add a row to the log of rebalances, if it is not later than the answer."""
+        # Rows after the answer are about the healing of faults and the stop of the cluster.
+        if not self._is_over:
             self.log.observe(row)
 
     def _begin(self) -> None:
+        """Start the question in a task of the cluster."""
         self.asked_at_us = self._runtime.now_us()
         host = self._runtime.admin_host()
         host.spawn(self._ask(host), name="question")
@@ -349,9 +371,11 @@ class _Played(Generic[T]):
         """Ask the question on a host of the replay, and then end the run."""
         try:
             self.answers.append(await self._question(host, self._spec))
-        except (HostDead, asyncio.CancelledError):  # the run has ended before an answer
+        # The run has ended before an answer.
+        except (HostDead, asyncio.CancelledError):
             raise
-        except Exception as error:  # `ask` raises it; it is no failure of the run
+        # The question has failed, and not the run. `ReplayedCluster.ask` raises this exception.
+        except Exception as error:
             self.failure = error
         self.answered_at_us = self._runtime.now_us()
         self._runtime.at(self.answered_at_us, _end_the_run)
