@@ -1,4 +1,8 @@
-"""A host's stamp that refuses undeclared trace rows."""
+"""A stamp of trace events that refuses what the event's kind does not declare.
+
+To stamp an event makes it a row of the trace: it adds the run, the times, the node, the incarnation
+(the number of the node's restarts), and the number of the row among those of the node.
+"""
 
 from protocol.errors import SimulationError
 from protocol.trace import TraceEvent, TraceRow, stamp
@@ -15,7 +19,10 @@ def checked_stamp(
     node: str,
     incarnation: int,
 ) -> TraceRow:
-    """Return the row of `event`. Raises: SimulationError for what its kind does not declare."""
+    """Return the row of `event`.
+
+    Raises: SimulationError for a column or a field of the detail that its kind does not declare.
+    """
     row = stamp(
         event,
         run=run,

@@ -1,4 +1,8 @@
-"""Legibility of text on its background: WCAG's contrast ratio, as a browser computes it."""
+"""Legibility of text on its background: the contrast ratio of WCAG 2.2.
+
+WCAG are the W3C's guidelines for accessible web pages. The ratio goes from 1 (same brightness) to
+21 (black on white). The colours come from a browser that shows the page.
+"""
 
 import re
 from collections.abc import Sequence
@@ -14,6 +18,8 @@ READABLE, READABLE_LARGE = 4.5, 3.0
 LARGE_PX, LARGE_BOLD_PX, BOLD = 24.0, 18.66, 700
 """WCAG's large text: 18 pt, or 14 pt if its weight is at least BOLD."""
 
+# JavaScript that runs in the page. It returns for each style of text: some words, the text's
+# colour, its size and weight, and the background colours behind it.
 _PAINTS = """(selector) => {
   const behind = new Map();  // the backgrounds of an element and of all around it, outermost last
   const paintedBehind = (element) => {
@@ -52,8 +58,8 @@ class Contrast:
 def contrasts(page: Page, selector: str) -> Sequence[Contrast]:
     """Return the contrast of the visible text that `selector` finds, each style once.
 
-    The background is that of the elements around the text; marks under a label within a chart are
-    ignored.
+    The background of a text is that of the elements around it. In a chart a label may lie on a bar
+    or on another mark; such marks are ignored.
     """
     looks = page.evaluate(_PAINTS, selector)
     return [
@@ -72,9 +78,9 @@ def _needed_ratio(size_px: float, weight: float) -> float:
 
 
 def _ratio(text: str, behind: Sequence[str]) -> float:
-    """Return the contrast of a colour on layers, the innermost first. Source: WCAG 2.2.
+    """Return the contrast of the colour `text` on the layers `behind`, the innermost first.
 
-    The text's own colour may be translucent, too.
+    Layers and text may be translucent. Source: WCAG 2.2, "contrast ratio".
     """
     background: Colour = (255, 255, 255, 1)  # of a page that sets no background of its own
     for layer in reversed(behind):
@@ -86,7 +92,7 @@ def _ratio(text: str, behind: Sequence[str]) -> float:
 
 
 def _parsed(colour: str) -> Colour:
-    """Return the browser's colour: `rgb(1, 2, 3)`, or with an alpha as fourth number."""
+    """Parse a browser's colour: `rgb(1, 2, 3)`, or `rgba(1, 2, 3, 0.5)` with an alpha."""
     numbers = [float(number) for number in re.findall(r"[\d.]+", colour)]
     if not colour.startswith("rgb") or len(numbers) not in {3, 4}:
         raise ValueError(f"expected rgb() or rgba(), got {colour}")
@@ -107,7 +113,10 @@ def _over(above: Colour, below: Colour) -> Colour:
 
 
 def _luminance(colour: Colour) -> float:
-    """Return the relative luminance. Source: WCAG 2.2, "relative luminance"."""
+    """Return the relative luminance, from 0 (black) to 1 (white).
+
+    Source of the numbers: WCAG 2.2, "relative luminance".
+    """
     linear = [
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
         for part in (value / 255 for value in colour[:3])

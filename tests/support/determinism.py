@@ -2,13 +2,15 @@
 
 A digest is a hash over all rows of a run's trace: equal digests mean equal runs.
 `python -m tests.support.determinism --heap 5000 --gc off --order reversed` first fills the heap, so
-that objects have other addresses than in another process. It runs the scenarios in the given order:
-if state leaks from one run into the next, another order gives another digest. Nodes of a fake
-cluster only exchange heartbeats; a real cluster has the nodes of the product. `copy_messages` sends
-each message through the codec, as between processes.
+that objects have other addresses than in another process. Then it runs the scenarios in the given
+order: if state leaks from one run into the next, another order gives another digest.
 
-A planted source gives values that differ between processes on purpose: a test shows that a
-comparison of digests finds such a source.
+Scenarios called `fake` have nodes that only exchange heartbeats; those called `real` have the nodes
+of the product. All run in virtual time (the run's own simulated clock). `copy_messages` encodes and
+decodes each message, as between processes.
+
+A planted source gives values that differ between processes on purpose. A test uses it to show that
+a comparison of digests finds such a source.
 """
 
 import argparse
@@ -43,7 +45,11 @@ from tests.support.random_worlds.fault_mix import SlowToStop, everything
 SECOND_US = 1_000_000
 FAKE_RUN_US = 3 * SECOND_US
 REAL_RUN_US = 16 * SECOND_US
-"""Half of the run is enough for a stable group, a quarter for the failover: the session is 2 s."""
+"""Length of a run of the real cluster.
+
+The broker crashes after half of the run: 8 s are enough for the group to become stable. It restarts
+after another quarter: within 4 s another broker takes over, because the session timeout is 2 s.
+"""
 SCHEDULES = Path(__file__).resolve().parents[1] / "schedules"
 JUNK: list[object] = []
 """Objects that stay on the heap for as long as the process lives."""
@@ -74,6 +80,7 @@ class PlantedNode:
         while True:
             await self._host.sleep(SECOND_US // 10)
             for text in self._source():
+                # Any kind of row will do; this one takes any text.
                 self._host.trace(TraceEvent(kind=TraceKind.RUN_STAGE, detail={"stage": text}))
 
 
@@ -95,7 +102,7 @@ class _Member:
 
 
 def set_of_objects() -> list[str]:
-    """Iterate a set of objects, as of tasks: its order depends on the heap's layout."""
+    """Iterate a set of objects (code might do so with tasks): the order depends on the heap."""
     return [member.name for member in {_Member(name) for name in "abcdefgh"}]
 
 
@@ -119,11 +126,12 @@ def digest(
     run_us: int,
     copy_messages: bool = False,
 ) -> str:
-    """Run a cluster whose broker crashes and restarts half way; return the trace's digest.
+    """Run a cluster in which a broker crashes half way and restarts; return the trace's digest.
 
-    The broker is the group's coordinator, or the first one if the group has none.
+    The broker is the group's coordinator, or the first broker in a cluster without the group.
 
-    seed: of the run's random streams. run_us: length of the run in virtual time.
+    seed: determines all random choices of the run.
+    run_us: length of the run in virtual time.
     """
     observer = TraceDigest()
     runtime = VirtualRuntime(
@@ -153,7 +161,10 @@ def digest(
 
 
 def digest_of_faults(seed: int) -> str:
-    """Run the fake cluster with every fault of the runtime; some are in force when it stops."""
+    """Run the fake cluster with every kind of fault; return the trace's digest.
+
+    Some faults are not yet healed when the cluster stops.
+    """
     observer = TraceDigest()
     runtime = VirtualRuntime(
         fake_spec(),
@@ -173,12 +184,12 @@ def digest_of_faults(seed: int) -> str:
 
 
 def drawn_schedule(name: str) -> Experiment:
-    """Return a schedule of tests/schedules, as the search once drew it."""
+    """Return a schedule of faults from tests/schedules, as an exploration once drew it."""
     return load_experiment(str(SCHEDULES / f"{name}.yaml")).experiment
 
 
 def digest_of_drawn(name: str, seed: int) -> str:
-    """Play a drawn schedule as the search does."""
+    """Play a drawn schedule as an exploration does."""
     played = play(drawn_schedule(name), seed)
     return f"{played.digest} of {played.rows} rows, {played.result}"
 
@@ -191,7 +202,10 @@ def digest_of_violated() -> str:
 
 
 def digest_with_messages(name: str, seed: int) -> str:
-    """Run a drawn schedule with message tracing; the digest leaves the messages out."""
+    """Run a drawn schedule with message tracing, and return the digest of all other rows.
+
+    Message tracing adds a row for each message. It must not change the other rows.
+    """
     experiment = drawn_schedule(name)
     suite = CheckSuite(context_of(experiment, in_virtual_time=True), experiment.checks)
     observer = TraceDigest()
@@ -199,7 +213,7 @@ def digest_with_messages(name: str, seed: int) -> str:
         to_cluster_spec(experiment),
         seed=seed,
         run_id="determinism",
-        # Only the rows of events count: the same digest as without message tracing.
+        # EventsOnly drops the rows of messages: the digest must equal that without tracing.
         observers=(suite.observe, EventsOnly(observer)),
         copy_messages=True,
     )
@@ -219,7 +233,7 @@ DRAWN = {
     "split_view_on_zookeeper": 1,
     "zombie_on_zookeeper": 1,
 }
-"""Drawn schedules and the seeds of their runs: together they have many faults and settings."""
+"""Drawn schedules with the seeds of their runs; together they have many faults and settings."""
 WITH_MESSAGES = "moves_resets_and_deleted_offsets"
 SCENARIOS: dict[str, Callable[[], str]] = {
     **{f"fake {seed}": partial(fake, fake_builder(), seed=seed) for seed in range(5)},
@@ -256,8 +270,9 @@ def fill_heap(count: int) -> None:
 
     JUNK keeps the rest for the life of the process.
     """
-    # In turn a dictionary, and a list of another length.
+    # Alternate between a dictionary and a list, whose length changes.
     JUNK.extend([None] * (i % 37) if i % 2 else {i: str(i), "name": (i,)} for i in range(count))
+    # Every third object is freed here.
     del JUNK[::3]
 
 

@@ -1,4 +1,4 @@
-"""Test of uniformity: Kolmogorov's and Smirnov's."""
+"""The Kolmogorov-Smirnov test: are values spread evenly over an interval?"""
 
 import math
 from collections.abc import Sequence
@@ -8,18 +8,22 @@ TERMS = 100
 
 
 def p_of_uniform(values: Sequence[float], low: float, high: float) -> float:
-    """Return the probability that uniform values deviate at least as much as these.
+    """Return the p-value of `values`: near 0 if they are not evenly spread from `low` to `high`.
 
-    Source: Kolmogorov's limit with Stephens' correction for few values, which is accurate to a few
-    thousandths from ten values on.
+    This is the probability that as many values from a uniform distribution deviate from it at least
+    as much as these. The formula is Kolmogorov's limit for many values, with Stephens' correction
+    for few. From ten values on, the result is accurate to a few thousandths.
     """
     places = sorted((value - low) / (high - low) for value in values)
     count = len(places)
-    apart = max(
+    # The largest distance between the values' own distribution, which steps up by 1 / count at each
+    # value, and the straight line of the uniform one.
+    distance = max(
         max((index + 1) / count - place, place - index / count)
         for index, place in enumerate(places)
     )
-    scaled = (math.sqrt(count) + 0.12 + 0.11 / math.sqrt(count)) * apart
+    # Stephens' correction.
+    scaled = (math.sqrt(count) + 0.12 + 0.11 / math.sqrt(count)) * distance
     if scaled < 0.2:  # the series does not converge there, and p is 1 to ten digits
         return 1.0
     terms = ((1 if k % 2 else -1) * math.exp(-2 * (k * scaled) ** 2) for k in range(1, TERMS))

@@ -1,11 +1,12 @@
 """Finds in node code what no lint rule sees: hash(), id(), and the order of sets.
 
-Node code runs in virtual time, where one seed must give one trace in every process. The order of a
-set depends on hashes, and id() on addresses, which differ between processes.
+Node code is the code of brokers, controllers and clients. It runs in virtual time (a simulated
+clock), where one seed must give the same trace in every process. The order of a set depends on
+hashes, and id() depends on addresses; both differ between processes.
 
-Types are not inferred. A name counts as a set if its module annotates it as a set or assigns it
-one; an attribute counts if any of the modules does. A use in which the order has no effect (len,
-sorted, any, another set) is allowed.
+This module does not infer types. A name counts as a set in a module that annotates it as a set or
+assigns a set to it. An attribute counts as a set in all modules if one module does so. A use in
+which the order has no effect (len, sorted, any, another set) is allowed.
 """
 
 import ast
@@ -18,7 +19,10 @@ NOT_NODES = (
     "cluster/trace/",
     "cluster/virtual/tripwires",
 )
-"""Real processes, the tool's files and tests of threads: no part of a run in virtual time."""
+"""Code for real processes, the trace's files, and checks for threads.
+
+None of it is a part of a run in virtual time.
+"""
 _SET_TYPES = frozenset({"set", "frozenset", "Set", "AbstractSet", "MutableSet"})
 _ORDERLESS = frozenset({"sorted", "any", "all", "sum", "min", "max", "len", "set", "frozenset"})
 """Functions whose result does not depend on the order of their argument."""
@@ -75,7 +79,10 @@ def _set_attributes(tree: ast.Module) -> Iterator[str]:
 
 
 def _assignment(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None, ast.expr | None]:
-    """Return target, value and annotation of an assignment to one target; else three times None."""
+    """Return target, value and annotation of an assignment with one target.
+
+    For any other node all three are None.
+    """
     match node:
         case ast.AnnAssign(target=target, value=value, annotation=annotation):
             return target, value, annotation
@@ -94,8 +101,10 @@ def _is_set_type(annotation: ast.expr | None) -> bool:
     match annotation:
         case ast.Subscript(value=ast.Name(id=name)) | ast.Name(id=name):
             return name in _SET_TYPES
+        # `set[str] | None`
         case ast.BinOp(left=left, op=ast.BitOr()):
             return _is_set_type(left)
+        # An annotation in quotes.
         case ast.Constant(value=str(text)):
             return text.partition("[")[0] in _SET_TYPES
         case _:
@@ -105,7 +114,7 @@ def _is_set_type(annotation: ast.expr | None) -> bool:
 def _makes_set(node: ast.expr | None, names: Iterable[str], attributes: Iterable[str]) -> bool:
     """Return True if an expression is known to be a set.
 
-    `names` and `attributes` are those that are known to be sets.
+    `names` and `attributes` are the names and attributes that are known to be sets.
     """
     match node:
         case ast.Set() | ast.SetComp():

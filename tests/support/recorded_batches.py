@@ -1,10 +1,12 @@
 """Batches that kafka-python has encoded, and the program that recorded them.
 
-Only the reading of the file uses the lab's own code: the batches are an independent reading of
-Kafka's format. To record the batches anew, run this module with a Python that has kafka-python and
-the codecs crc32c, lz4, python-snappy and zstandard: the module writes the file beside the tests.
+kafka-python is an independent implementation of Kafka's format: the batches are encoded without any
+code of this project. To record the batches anew, run this module with a Python that has
+kafka-python and the codecs crc32c, lz4, python-snappy and zstandard. The module writes the file
+that the tests read.
 
--1 as producer id, epoch and sequence: the producer is not idempotent.
+Producer id, epoch and base sequence serve to recognize repeated batches; -1 in all of them means
+that the producer does not use them (it is not idempotent).
 """
 
 import json
@@ -62,7 +64,7 @@ def _record() -> None:
     ordinary: _Records = [
         (b"key-%d" % n, b"value %d" % n * 9, 1_700_000_000_000 + 7 * n) for n in range(6)
     ]
-    # Name, codec, producer id, epoch, base sequence, transactional, records.
+    # Name, codec's number, producer id, epoch, base sequence, transactional, records.
     kinds: list[tuple[str, int, int, int, int, bool, _Records]]
     kinds = [
         ("plain", 0, -1, -1, -1, False, ordinary),
@@ -70,13 +72,13 @@ def _record() -> None:
         ("snappy", 2, -1, -1, -1, False, ordinary),
         ("lz4", 3, -1, -1, -1, False, ordinary),
         ("zstd", 4, -1, -1, -1, False, ordinary),
-        # The sequence numbers go past 2**31 - 1, after which they begin at 0.
+        # The sequence numbers reach 2**31 - 1 and continue with 0.
         ("idempotent", 0, 4000, 3, 2**31 - 2, False, ordinary[:4]),
         ("transactional", 4, 2**40, 7, 0, True, ordinary[:3]),
         ("times back and forth", 0, -1, -1, -1, False, [(b"a", b"", 9), (b"a", b"1", 2**41)] * 2),
         ("nulls", 0, -1, -1, -1, False, [(None, b"v", 5), (b"k", None, 5), (None, None, 5)]),
         ("long", 0, -1, -1, -1, False, [(b"k" * 70, b"v" * 900, 1), (b"", b"v" * 64, 0)]),
-        # Offsets from 64 on need a varint of two bytes.
+        # Offsets are varints (numbers of variable length); from 64 on they need two bytes.
         ("many", 0, -1, -1, -1, False, [(None, b"%d" % n, 50 * n) for n in range(140)]),
     ]
     recorded = []

@@ -1,8 +1,8 @@
-"""Kept results and printed lines of the soak, whose lines go into docs/SOAK.md.
+"""Saved results and printed lines of the soak; docs/SOAK.md records the lines.
 
 The soak (`make soak`) runs tests that are too long for each change; a part of it takes up to an
-hour. The results are in `.soak/`, below an id of the code that computed them: an interrupted soak
-continues, and after a change of the code it begins anew.
+hour. Its results are saved in `.soak/`, in folders named by an id of the code that computed them.
+So an interrupted soak continues where it ended, and after a change of the code it begins anew.
 """
 
 import hashlib
@@ -33,16 +33,20 @@ CODE = (
     "benchmarks/planted_bugs",
     "constraints.txt",
 )
-"""Code that decides the results of a run, unlike that of reports and of the command line."""
+"""Code that has an effect on the results of a run.
+
+The code of reports and of the command line has none.
+"""
 
 
 def say(line: str) -> None:
     """Print one line of the record."""
-    print(f"\nsoak: {line}", flush=True)  # pytest may not have ended its own line
+    # The newline comes first, because pytest's own line may not be ended.
+    print(f"\nsoak: {line}", flush=True)
 
 
 def load_or_compute(part: str, key: str, kind: type[T], compute: Callable[[], T]) -> T:
-    """Return the kept result of `key` for this code; if there is none, compute and keep it.
+    """Return the saved result of `key` for the present code; if there is none, compute and save it.
 
     Shape: `kind` is a type that msgspec can write as JSON and read again.
 
@@ -54,7 +58,7 @@ def load_or_compute(part: str, key: str, kind: type[T], compute: Callable[[], T]
     value = compute()
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".unfinished")
-    # Renamed when it is complete, so that an interruption leaves no half result.
+    # The file is renamed when it is complete, so that an interruption leaves no half result.
     unfinished.write_bytes(msgspec.json.encode(value))
     unfinished.replace(path)
     return value
@@ -72,9 +76,9 @@ def _path_of(part: str, key: str) -> Path:
 
 @cache
 def code_id(paths: tuple[str, ...] = CODE) -> str:
-    """Return an id of the code below `paths`: committed files and changes.
+    """Return an id of the code below `paths`, which changes with each committed or local change.
 
-    By default that is the code that runs experiments.
+    The default of `paths` is the code that has an effect on the results of a run.
     """
     digest = hashlib.sha256()
     # `ls-files -s` prints the hashes of committed files, `diff HEAD` all changes since.

@@ -1,4 +1,8 @@
-"""A chart's compiled specification, and its data."""
+"""A chart's compiled specification, and its data.
+
+Charts are written with Altair, as specifications of Vega-Lite, which are compiled to Vega. The page
+draws Vega.
+"""
 
 import warnings
 from typing import Any
@@ -18,27 +22,31 @@ def compiled_without_warnings(chart: Chart) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         vega = compiled(chart)
-    # Vega-Lite itself gives the names that begin with `data_` or `source_`.
-    named = {each["name"] for each in vega["data"] if not each["name"].startswith("data_")}
-    given = set(chart.data)
-    missing = {name for name in named if name not in given and not name.startswith("source_")}
+    # Vega-Lite itself adds data with names that begin with `data_` or `source_`.
+    names = {data["name"] for data in vega["data"] if not data["name"].startswith("data_")}
+    missing = {
+        name for name in names if name not in chart.data and not name.startswith("source_")
+    }
     if missing:
         raise AssertionError(f"{chart.id} names data that it does not hold: {sorted(missing)}")
     signals = {signal["name"] for signal in vega["signals"]}
     expected = {FROM_S, TO_S, *(pick.param for pick in chart.picks)}
     if not expected <= signals:
         raise AssertionError(f"{chart.id} lacks the parameters {sorted(expected - signals)}")
-    scale = next(each for each in vega["scales"] if each["name"] == "x")
+    scale = next(scale for scale in vega["scales"] if scale["name"] == "x")
     if scale["domain"] != [{"signal": FROM_S}, {"signal": TO_S}]:
         raise AssertionError(f"{chart.id} takes its time axis from {scale['domain']}")
     return vega
 
 
 def rows(chart: Chart, name: str) -> list[Datum]:
-    """Return the data `name` of a chart, in the order of time (`a`, the beginning of a mark)."""
-    return sorted((dict(each) for each in chart.data[name]), key=lambda each: each.get("a") or 0)
+    """Return the data `name` of a chart, in the order of time.
+
+    The field `a` has the time at which a mark (a bar or a point of the chart) begins.
+    """
+    return sorted((dict(datum) for datum in chart.data[name]), key=lambda row: row.get("a") or 0)
 
 
 def cells(chart: Chart, name: str, *fields: str) -> list[tuple[Any, ...]]:
     """Return some fields of the data `name` of a chart, in the order of time."""
-    return [tuple(each[field] for field in fields) for each in rows(chart, name)]
+    return [tuple(row[field] for field in fields) for row in rows(chart, name)]

@@ -1,4 +1,10 @@
-"""Batches of real clients in Kafka's format, for the tests of logs and brokers."""
+"""Batches of real clients in Kafka's format, for the tests of logs and brokers.
+
+An idempotent producer has a producer id from a broker, and the epoch of that id (a new instance
+with the id gets a higher one). It numbers its records with sequence numbers, by which a broker
+recognizes a record that was sent twice. Other producers send NO_PRODUCER_ID, NO_PRODUCER_EPOCH and
+NO_SEQUENCE.
+"""
 
 from msgspec.structs import replace
 
@@ -21,31 +27,35 @@ def client_batch(
 ) -> RecordBatch:
     """Return a batch with one record for each value; its key equals the value.
 
-    A producer with an id has epoch 0 and begins with sequence 0, unless the test sets others.
+    Without `values`: one record with the value "v". A producer with an id has epoch 0 and begins
+    with sequence 0, unless the test sets others.
+
+    compression: the codec's number in Kafka's format; 0 means uncompressed.
     """
     is_idempotent = producer_id != NO_PRODUCER_ID
-    first = 0 if is_idempotent else NO_SEQUENCE
-    epoch = 0 if is_idempotent else NO_PRODUCER_EPOCH
+    default_sequence = 0 if is_idempotent else NO_SEQUENCE
+    default_epoch = 0 if is_idempotent else NO_PRODUCER_EPOCH
     own = build_batch(
         tuple(
             Record(value.encode() if has_keys else None, value.encode(), timestamp_ms)
             for value in values or ("v",)
         ),
         producer_id=producer_id,
-        producer_epoch=epoch if producer_epoch is None else producer_epoch,
-        base_sequence=first if base_sequence is None else base_sequence,
+        producer_epoch=default_epoch if producer_epoch is None else producer_epoch,
+        base_sequence=default_sequence if base_sequence is None else base_sequence,
         is_transactional=is_transactional,
         compression=compression,
         codecs=CODECS,
     )
-    # Written in Kafka's format and read again, as a batch that a client sent.
+    # Write the batch in Kafka's format and read it again: a batch that a client sent was read, too.
     (batch,) = decode_batches(encode_batch(own, CODECS))
     return batch
 
 
 def resealed(batch: RecordBatch, header: KafkaHeader | None = None, **changes: int) -> RecordBatch:
-    """Return a batch in Kafka's format with changed fields and a valid CRC.
+    """Return a copy of a batch in Kafka's format, with changed fields and a CRC that fits them.
 
+    header: replaces the batch's own header. changes: replace other fields of the batch.
     Raises: ValueError if the batch is not in Kafka's format.
     """
     header = header or batch.kafka

@@ -1,4 +1,8 @@
-"""A FaultInjector on a FakeRuntime, with the rows that it wrote."""
+"""A FaultInjector on a FakeRuntime (a cluster without nodes), with the rows that it wrote.
+
+The plan is an experiment's list of faults. The journal has one entry for each fault of the plan:
+when it was injected and healed, and which nodes it hit.
+"""
 
 from typing import Any
 
@@ -31,6 +35,7 @@ class Injecting:
         self.runtime = runtime or FakeRuntime(self.experiment)
         self.runtime.observe_with(self.rows.append)
         self.log: list[str] = []
+        # The callback of a journal gets its entries after each change: here nothing saves them.
         self.journal = Journal(self.plan, lambda entries: None)
         self.injector = FaultInjector(
             self.experiment, self.runtime, self.journal, self.log.append, seed=7
@@ -42,7 +47,7 @@ class Injecting:
         return self.entry(index)
 
     def heal(self, index: int = 0, *, by: str = "plan") -> JournalEntry:
-        """Undo one fault of the plan now."""
+        """Undo one fault of the plan now; `by` is what the journal names as the fault's healer."""
         self.runtime.run(self.injector.heal(self.plan[index], by=by))
         return self.entry(index)
 
@@ -63,7 +68,7 @@ class Injecting:
         return self.runtime.run(query())
 
     def traced(self) -> list[tuple[str, str | None, dict[str, Any]]]:
-        """Return kind, peer and detail of every row."""
+        """Return kind, peer and detail of every row; a row without a detail has {}."""
         return [
             (row.kind, row.peer, {} if row.detail is None else msgspec.json.decode(row.detail))
             for row in self.rows
@@ -71,5 +76,5 @@ class Injecting:
 
     def detail_of(self, kind: TraceKind) -> dict[str, Any]:
         """Return the detail of the only row of this kind."""
-        (found,) = [detail for traced, _, detail in self.traced() if traced == kind]
-        return found
+        (only_detail,) = [detail for traced, _, detail in self.traced() if traced == kind]
+        return only_detail

@@ -2,6 +2,11 @@
 
 A lane is a chart of the report's time line. Positional times are seconds of the run's clock, and a
 missing end (None) means that the run ended first, at 60 s. `changes` replace or add columns.
+
+Terms: an offsets partition is a partition of `__consumer_offsets`, and the broker that leads it
+coordinates its groups. The leader epoch is the number of the leadership. A tenure is the time in
+which a broker coordinates in one leader epoch. A rebalance gives the members of a group new
+partitions; the generation is its number.
 """
 
 from typing import Any
@@ -24,7 +29,7 @@ def _maybe_us(time_s: float | None) -> int | None:
 def tenure(broker: str, epoch: int, from_s: float, to_s: float, **changes: object) -> Row:
     """Return a row of `coordinator_tenures`: `broker` coordinates __consumer_offsets-2.
 
-    end_reason: the default `run end` is right where `to_s` is the end of the run.
+    Change `end_reason` where `to_s` is not the end of the run: its default is `run end`.
     """
     return {
         "partition": OFFSETS_2,
@@ -54,8 +59,9 @@ def group(name: str = GROUP, partition: str | None = OFFSETS_2) -> Row:
 def load(leader: str, epoch: int, from_s: float, to_s: float, **changes: object) -> Row:
     """Return a row of `broker_phases`: `leader` loads __consumer_offsets-2 because of crash-0.
 
-    At `from_s` the new leader applies its leadership and begins the load; it was elected 0.1 s
-    earlier.
+    A load reads the groups of the partition into memory. The controller decides on the new leader
+    0.1 s before `from_s`. At `from_s` the new leader applies its leadership and begins the load. At
+    `to_s` the load is complete.
     """
     return {
         "fault": "crash-0",
@@ -115,7 +121,8 @@ def rebalance(
 ) -> Row:
     """Return a row of `rebalances`: a join to `readers` on broker-2, from generation 1 to 2.
 
-    `joined_s` and `stable_s` None: no new generation began, or none was stored.
+    joined_s: when the new generation began; None if none began.
+    stable_s: when its assignment was stored; None if it was not.
     """
     return {
         "group": GROUP,
@@ -167,7 +174,10 @@ def ownership(
 def ownership_overlap(
     partition: str, first: str, second: str, from_s: float, to_s: float | None
 ) -> Row:
-    """Return a row of `ownership_overlaps`: generation 1 of broker-2, then 2 of broker-0."""
+    """Return a row of `ownership_overlaps`: consumers `first` and `second` own the partition.
+
+    `first` got it in generation 1 from broker-2, `second` in generation 2 from broker-0.
+    """
     return {
         "group": GROUP,
         "partition": partition,
@@ -187,9 +197,10 @@ def ownership_overlap(
 
 
 def gap(kind: str, subject: str, from_s: float, to_s: float | None, **changes: object) -> Row:
-    """Return a row of `availability` around crash-0: the last success before, the first one after.
+    """Return a row of `availability`: the gap between two successes of a subject around crash-0.
 
-    `kind` is group, member or partition, `subject` its name.
+    The last success before the crash is at `from_s`, the first one after it at `to_s`. `kind` is
+    group, member or partition, and `subject` is the name of that group, member or partition.
     """
     return {
         "fault": "crash-0",
@@ -204,7 +215,10 @@ def gap(kind: str, subject: str, from_s: float, to_s: float | None, **changes: o
 
 
 def message(api: str, sender: str, receiver: str, sent_s: float, **changes: object) -> Row:
-    """Return a row of `messages` around crash-0: answered at once, each way takes 1 ms."""
+    """Return a row of `messages` around crash-0: a request and its answer.
+
+    The receiver answers in the moment in which the request arrives. Each way takes 1 ms.
+    """
     return {
         "fault": "crash-0",
         "api": api,
@@ -219,7 +233,7 @@ def message(api: str, sender: str, receiver: str, sent_s: float, **changes: obje
         "answered_us": us(sent_s + 0.001),
         "ended_us": us(sent_s + 0.002),
         "outcome": "NONE",
-        "named": None,
+        "named": None,  # only FindCoordinator's answer names a broker
         "repeats": 1,
         "last_ended_us": us(sent_s + 0.002),
         **changes,

@@ -24,7 +24,10 @@ def request(
     destination: NodeName = B,
     find: bool = False,
 ) -> RequestFrame:
-    """Return a Heartbeat, or a FindCoordinator, identified by a number."""
+    """Return the frame of a Heartbeat, or with `find` of a FindCoordinator.
+
+    `number` is its correlation id, by which the tests recognize it.
+    """
     body: AnyRequest = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
     if find:
         body = FindCoordinatorRequest(coordinator_keys=("g",))
@@ -49,7 +52,7 @@ def response(
     destination: NodeName = A,
     find: bool = False,
 ) -> ResponseFrame:
-    """Return the answer to the request of that number."""
+    """Return the frame of the answer to request `number`; `find`: to a FindCoordinator."""
     body: AnyResponse = HeartbeatResponse()
     if find:
         body = FindCoordinatorResponse(coordinators=())
@@ -68,7 +71,7 @@ def open_frame(
     source: NodeName = A,
     destination: NodeName = B,
 ) -> OpenFrame:
-    """Return the opening of a connection."""
+    """Return the frame that opens a connection; `purpose` names what the connection is for."""
     return OpenFrame(
         source=source,
         destination=destination,

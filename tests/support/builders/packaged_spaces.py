@@ -1,4 +1,8 @@
-"""The packaged spaces of explorations, each read once in a process: to check one takes seconds."""
+"""The packaged spaces of explorations, each read once in a process.
+
+A space is a file from which an exploration draws schedules of faults. The check of a space, which
+is a part of reading it, takes seconds.
+"""
 
 from functools import cache
 

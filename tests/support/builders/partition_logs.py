@@ -1,4 +1,10 @@
-"""Builders for the partition log's tests: small values with sensible defaults."""
+"""Builders for the partition log's tests: small values with sensible defaults.
+
+Terms: the leader epoch is the number of a partition's leadership; each election increases it. The
+partition epoch is the number of its state at the controller (leader and ISR); each change increases
+it. The ISR are the in-sync replicas. The high watermark is the offset below which all of them have
+the records. The broker epoch is the number of a broker's registration; each restart increases it.
+"""
 
 from partition_log.batches import build_batch
 from partition_log.invariants import check_log, check_partition
@@ -21,6 +27,7 @@ MESSAGE_MAX_BYTES = 1_048_588
 FETCH_MAX_BYTES = 1_048_576
 """Kafka's default of replica.fetch.max.bytes."""
 NO_LIMIT = 2**62
+"""A limit of bytes that no test reaches."""
 A, B, C = BrokerId(0), BrokerId(1), BrokerId(2)
 REPLICAS = (A, B, C)
 EVERYBODY = {A: BrokerEpoch(100), B: BrokerEpoch(101), C: BrokerEpoch(102)}
@@ -71,7 +78,10 @@ def values(partition_log: PartitionLog, *, up_to: int | None = None) -> list[str
 
 
 def entries(*pairs: tuple[int, int]) -> tuple[tuple[LeaderEpoch, Offset], ...]:
-    """Return (epoch, offset) pairs as an epoch cache shows them."""
+    """Return (epoch, offset) pairs as an epoch cache shows them.
+
+    The cache has each leader epoch of a log with the offset at which the epoch begins.
+    """
     return tuple((LeaderEpoch(epoch), Offset(offset)) for epoch, offset in pairs)
 
 
@@ -83,7 +93,10 @@ def replica(
     min_insync_check: bool = True,
     message_max_bytes: int = MESSAGE_MAX_BYTES,
 ) -> Partition:
-    """Return a replica without a leader; brokers 0, 1 and 2 may join its ISR."""
+    """Return a replica of a partition that has no leader yet.
+
+    Brokers 0, 1 and 2 are registered and not fenced, so that they are allowed in the ISR.
+    """
     made = Partition(
         PARTITION,
         broker,
@@ -114,7 +127,8 @@ def leader(
 ) -> Partition:
     """Return a replica that leads since `now_us`, by default with an empty log.
 
-    No follower has fetched, so the high watermark does not move unless `isr` is the leader alone.
+    No follower has fetched. The high watermark therefore moves only if the leader is the only
+    broker in `isr`.
     """
     made = replica(
         broker,
@@ -181,21 +195,26 @@ def fetch_as(
     replica_epoch: int | None = None,
     max_bytes: int = 2**31,
 ) -> FetchResult:
-    """Fetch from `leading` as follower `broker` (-1: a consumer) whose log ends at `offset`.
+    """Fetch from `leading` as follower `broker`, whose log ends at `offset`.
 
-    `last_fetched_epoch` -1: the follower's log is empty. `replica_epoch` None: the registered one.
-    The log and the partition are checked afterwards.
+    The log and the partition of `leading` are checked afterwards.
+
+    broker: -1 stands for a consumer.
+    last_fetched_epoch: the leader epoch of the follower's last record; -1 if its log is empty.
+    replica_epoch: the broker epoch that the request names; None: the one in EVERYBODY.
     """
-    known = EVERYBODY.get(BrokerId(broker), BrokerEpoch(-1))
+    # A consumer names no broker epoch: -1.
+    registered_epoch = EVERYBODY.get(BrokerId(broker), BrokerEpoch(-1))
     request = fetch_request(
         offset, leader_epoch=leader_epoch, last_fetched_epoch=last_fetched_epoch
     )
-    epoch = known if replica_epoch is None else replica_epoch
+    epoch = registered_epoch if replica_epoch is None else replica_epoch
     nothing = leading.fetch_nothing(request, broker, epoch, now_us)
     result = leading.fetch(
         request, replica_id=broker, replica_epoch=epoch, max_bytes=max_bytes, now_us=now_us
     )
-    # A broker first calls `fetch_nothing`: its answer, if any, must be that of the whole fetch.
+    # A broker first calls `fetch_nothing`, which is cheap and answers only if nothing is to be
+    # sent. Its answer, if any, must equal that of the whole fetch.
     assert nothing is None or result == FetchResult(data=nothing)
     check_log(leading.log)
     check_partition(leading)

@@ -27,7 +27,8 @@ _TYPES: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "array<string>": pa.list_(pa.string()),
 }
-EVENTS = 3  # rows of events in a run's directory
+EVENTS = 3
+"""Rows of events in the directory of a past run."""
 
 
 def manifest(**changes: object) -> Manifest:
@@ -71,8 +72,9 @@ def past_run(
 ) -> RunDirectory:
     """Write the directory of a run that ended: its JSON files, and EVENTS rows of events.
 
-    `of` None: a small experiment. Steady from 6 s, ended at 46 s. The exit code is 0 with any
-    verdict.
+    The run was steady from 6 s on and ended at 46 s. Its exit code is 0 whatever the verdict.
+
+    of: the run's experiment; None: a small one.
     """
     made_of = of or experiment()
     run = create_run_directory(
@@ -132,13 +134,14 @@ def analysed_run(
 
 
 def _tables() -> dict[str, list[tuple[str, str]]]:
-    """Return the columns of every table, as the page of the tables lists them.
+    """Return the columns of every table, as (name, type) pairs in the order of docs/TABLES.md.
 
-    A test compares this page with the tables.
+    Another test makes sure that this page agrees with the tables that the pipeline writes.
     """
     tables: dict[str, list[tuple[str, str]]] = {}
     columns: list[tuple[str, str]] = []
     for line in _PAGE.read_text(encoding="utf-8").splitlines():
+        # A heading `## <table>` begins a table; a line `| <column> | <type> | ...` adds a column.
         if heading := re.fullmatch(r"## (\w+)", line):
             columns = tables.setdefault(heading[1], [])
         elif row := re.fullmatch(r"\| `(\w+)` \| (\S+) \| .*\|", line):

@@ -10,13 +10,16 @@ QUICK_BROKERS = {
     "broker.heartbeat.interval.ms": 300,
     "group.initial.rebalance.delay.ms": 500,
 }
-"""Settings with which the group soon gets its members, and after a crash another coordinator."""
+"""Settings with short times.
+
+The group waits 0.5 s for its first members, and a crashed broker loses its leaderships after 1.5 s.
+"""
 
 
 def quick_experiment(**changes: object) -> Experiment:
     """Return an experiment in which the coordinator of two members crashes.
 
-    The crash is 1 s after the steady state was reached, from which the times of faults count.
+    The crash is 1 s after the steady state was reached: the times of faults count from there.
     """
     quick: dict[str, object] = {
         "name": "quick",
@@ -38,8 +41,10 @@ def quick_experiment(**changes: object) -> Experiment:
 def failing_experiment() -> Experiment:
     """Return an experiment that breaks a promise under every seed.
 
-    A guard is off, and the coordinator is cut off from the other nodes. The pause of a member has
-    no effect on the violation.
+    A guard is a check of Kafka's that an experiment can switch off. Here the guard is off that
+    delays an answer until all in-sync replicas have the record, and the coordinator is cut off from
+    the other brokers: it acknowledges commits that only it has. The pause of a member is
+    superfluous: the promise breaks without it, too.
     """
     guards = {"high_watermark_gate": False}
     return quick_experiment(

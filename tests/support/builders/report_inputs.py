@@ -25,10 +25,13 @@ _TABLES = Path(__file__).parents[3] / "docs" / "TABLES.md"
 def run_facts(**changes: Any) -> RunFacts:  # noqa: ANN401 - any field of the structs in it
     """Return the facts of a run that ended well, without faults.
 
-    Shape: `changes` are fields of RunFacts, Manifest and Results, and keys of the experiment;
-    `verdict=None` leaves the results out. The run is steady from 6 s and ends at 60 s.
+    The run is steady from 6 s on and ends at 60 s.
+
+    changes: fields of RunFacts, Manifest and Results by their names, and the keys `question`,
+    `expect` and `links` of the experiment. `verdict=None` leaves the results out.
     """
-    # Take out of `changes` what belongs to the facts, the manifest and the experiment.
+    # Move the changes of the facts, the manifest and the experiment from `changes` to three
+    # dictionaries.
     of_facts, of_manifest, of_config = (
         {name: changes.pop(name) for name in names if name in changes}
         for names in (
@@ -58,7 +61,8 @@ def run_facts(**changes: Any) -> RunFacts:  # noqa: ANN401 - any field of the st
         "steady_at_us": 6 * SECOND_US,
         "ended_at_us": 60 * SECOND_US,
     }
-    results |= changes  # what is left of them belongs to the results
+    # The changes that are left belong to the results.
+    results |= changes
     facts: dict[str, Any] = {
         "manifest": Manifest(**manifest | of_manifest),
         "results": None if results["verdict"] is None else Results(**results),
@@ -68,9 +72,10 @@ def run_facts(**changes: Any) -> RunFacts:  # noqa: ANN401 - any field of the st
 
 
 def journal_entry(**changes: Any) -> JournalEntry:  # noqa: ANN401 - any field of JournalEntry
-    """Return the entry of the crash of broker-2 from 11.25 s to 36.25 s.
+    """Return the journal's entry of crash-0, which crashes broker-2 from 11.25 s to 36.25 s.
 
-    Shape: `groups` and `partitions` are those of the blast radius.
+    Shape: `changes` are fields of JournalEntry. `groups` and `partitions` are those that the fault
+    affects (its blast radius).
     """
     radius = BlastRadius(
         groups=changes.pop("groups", ("readers",)),
@@ -115,6 +120,7 @@ def report_input(
 ) -> ReportInput:
     """Return the input of a report; tables that are not given have no rows."""
     given = {name: tuple(dict(row) for row in rows) for name, rows in (tables or {}).items()}
+    # docs/TABLES.md has one heading `## <table>` for each table.
     documented = re.findall(r"^## (\w+)$", _TABLES.read_text(encoding="utf-8"), re.M)
     rows = {name: given.get(name, ()) for name in (*documented, *given)}
     return ReportInput(
@@ -125,7 +131,10 @@ def report_input(
 
 
 def small_chart(**changes: Any) -> Chart:  # noqa: ANN401 - any field of Chart
-    """Return a chart of two bars on the time axis; one has a name that a page must escape."""
+    """Return a chart of two bars on the time axis.
+
+    The name of the second bar, `</script>`, would end the page's script if it were not escaped.
+    """
     from_s, to_s = time_params()
     spec = (
         alt.Chart(alt.NamedData("bars"))

@@ -1,8 +1,13 @@
 """Table rows, as `docs/TABLES.md` describes them, and summaries made by hand.
 
-By default they are about the fault crash-0: at 10 s broker-2, the coordinator of `readers`,
-crashes, and broker-0 takes over in leader epoch 1. Times are microseconds; `changes` replace or add
-columns.
+By default they are about the fault crash-0: at 10 s broker-2, the coordinator of group `readers`,
+crashes, and broker-0 takes over in leader epoch 1 (the number of its leadership). Times are
+microseconds; `changes` replace or add columns.
+
+After a fault, recovery is measured in phases. Broker chain: detect (the controller decides),
+publish (the new leader learns of it), load wait, and load (it reads the groups into memory). Client
+chain of a member: notice (that its coordinator is gone), rediscover (the new one), and accept (its
+first success there).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +26,8 @@ OFFSETS = "__consumer_offsets-2"
 def broker_phase(*lengths_us: int | None, **changes: Any) -> Row:  # noqa: ANN401 - a column's
     """Return a row of `broker_phases`, from the lengths of detect, publish, load wait and load.
 
-    The phases follow each other from 10 s on; a missing length or None: the phase was not reached.
+    The phases follow each other from 10 s on. A phase whose length is missing or None was not
+    completed.
     """
     row: Row = {
         "fault": "crash-0",
@@ -44,7 +50,8 @@ def broker_phase(*lengths_us: int | None, **changes: Any) -> Row:  # noqa: ANN40
 def client_phase(consumer: str, *lengths_us: int | None, **changes: Any) -> Row:  # noqa: ANN401
     """Return a row of `client_phases`, from the lengths of notice, rediscover and accept.
 
-    The phases follow each other from 10 s on; a missing length or None: the phase was not reached.
+    The phases follow each other from 10 s on. A phase whose length is missing or None was not
+    completed.
     """
     row: Row = {
         "fault": "crash-0",
@@ -58,6 +65,7 @@ def client_phase(consumer: str, *lengths_us: int | None, **changes: Any) -> Row:
         "sync_us": None,
         "longest_wait_us": None,
         "noticed_by": None if not lengths_us or lengths_us[0] is None else "DISCONNECTED",
+        # 49 look-ups of the coordinator; all but the last named the broker that had crashed.
         "attempts": 49,
         "stale_answers": 48,
         "self_answers": 0,
@@ -75,20 +83,26 @@ def client_phase(consumer: str, *lengths_us: int | None, **changes: Any) -> Row:
 def _chain(
     fault_us: int, lengths_us: Sequence[int | None], steps: Sequence[tuple[str, str]]
 ) -> Row:
-    """Return durations and times of a chain; after the first None all are None."""
+    """Return the durations of a chain's phases and the times of their ends.
+
+    After the first phase without a length all are None.
+
+    steps: the two columns of each phase, its duration and the time of its end.
+    """
     row: Row = {"fault_us": fault_us}
-    now: int | None = fault_us
-    for place, (length, moment) in enumerate(steps):
+    end_us: int | None = fault_us
+    for place, (length_column, end_column) in enumerate(steps):
         length_us = lengths_us[place] if place < len(lengths_us) else None
-        now = None if now is None or length_us is None else now + length_us
-        row |= {length: None if now is None else length_us, moment: now}
+        end_us = None if end_us is None or length_us is None else end_us + length_us
+        row |= {length_column: None if end_us is None else length_us, end_column: end_us}
     return row
 
 
 def gap(kind: str, subject: str, gap_us: int | None, **changes: Any) -> Row:  # noqa: ANN401
-    """Return a row of `availability`.
+    """Return a row of `availability`: the time in which `subject` had no success.
 
-    `gap_us` None: the subject had no success again before the run ended.
+    `kind` is group, member or partition. `gap_us` None: the subject had no success again before the
+    run ended.
     """
     row: Row = {
         "fault": "crash-0",
@@ -121,9 +135,10 @@ def fault_row(**changes: Any) -> Row:  # noqa: ANN401
 
 
 def rebalance(**changes: Any) -> Row:  # noqa: ANN401
-    """Return a row of `rebalances`: a member's session expired after the crash.
+    """Return a row of `rebalances`: the coordinator removed c-0, which sent no heartbeat in time.
 
-    It began 45 s after the crash, and took a second and 900 us.
+    The rebalance began 45 s after the crash. Its join phase, in which the other members rejoined,
+    took a second; its sync phase, in which they got their partitions, took 900 us.
     """
     row: Row = {
         "group": GROUP,
@@ -175,12 +190,15 @@ def rebalances_of(**changes: Any) -> Rebalances:  # noqa: ANN401
 
 
 def distribution(values: Sequence[int | None], *, bound_us: int = 0) -> Distribution:
-    """Return the distribution of values; None stands for a missing one."""
+    """Return the distribution of values; None stands for a missing one.
+
+    bound_us: the largest error of a value, which comes from the difference between clocks.
+    """
     known = sorted(value for value in values if value is not None)
     return Distribution(
         samples=len(known),
         missing=len(values) - len(known),
-        # The nearest rank: -(-a // b) rounds up.
+        # The percentile is the value at the nearest rank, rounded up: -(-a // b) rounds up.
         percentiles={
             percent: known[-(-len(known) * percent // 100) - 1] for percent in PERCENTS if known
         },
@@ -198,17 +216,19 @@ def fault_summary(
 ) -> FaultSummary:
     """Return the summary of a crash.
 
-    tables: its figures are measured from these rows. values: its figures, by the measures' names.
-    bound_us: the error between clocks, for measures between nodes.
+    tables: rows from which the figures are measured.
+    values: figures that are given instead, by the names of their measures.
+    bound_us: the error between the clocks of two nodes, for measures that span two nodes.
     """
     fault = changes.get("fault", "crash-0")
-    found: dict[str, list[int | None]] = {
+    values_of_measure: dict[str, list[int | None]] = {
         name: list(given) for name, given in (values or {}).items()
     }
     for measure in MEASURES:
         for row in (tables or {}).get(measure.table, ()):
+            # A measure without a subject kind takes the rows of all kinds.
             if row["fault"] == fault and measure.subject_kind in {None, row.get("subject_kind")}:
-                found.setdefault(measure.name, []).append(row.get(measure.column))
+                values_of_measure.setdefault(measure.name, []).append(row.get(measure.column))
     client = [row for row in (tables or {}).get("client_phases", ()) if row["fault"] == fault]
     moved = [row for row in (tables or {}).get("broker_phases", ()) if row["fault"] == fault]
     fields: dict[str, Any] = {
@@ -225,10 +245,13 @@ def fault_summary(
         "measures": tuple(
             (
                 measure,
-                distribution(found[measure.name], bound_us=bound_us if measure.across_nodes else 0),
+                distribution(
+                    values_of_measure[measure.name],
+                    bound_us=bound_us if measure.across_nodes else 0,
+                ),
             )
             for measure in MEASURES
-            if measure.name in found
+            if measure.name in values_of_measure
         ),
     }
     return FaultSummary(**fields | changes)

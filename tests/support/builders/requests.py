@@ -1,4 +1,10 @@
-"""Requests with sensible defaults: a test names only the fields that matter to it."""
+"""Requests with sensible defaults: a test names only the fields that matter to it.
+
+Terms: the generation is the number of a group's rebalance, and members name it in their requests. A
+protocol is a way to assign partitions; a member offers some, with its subscription as metadata. A
+static member has a configured `group.instance.id` (here `instance`), which keeps its place through
+a restart. A simple consumer belongs to no group: it only stores offsets under the group's name.
+"""
 
 from protocol.api import API_OF_REQUEST, GroupRequest
 from protocol.envelope import RequestEnvelope
@@ -49,9 +55,9 @@ def join_group(
     offers: tuple[JoinGroupRequestProtocol, ...] | None = None,
     reason: str | None = None,
 ) -> JoinGroupRequest:
-    """Return a JoinGroup; `offers` are its protocols, `instance` the id of a static member.
+    """Return a JoinGroup; an empty `member_id` is that of a new member.
 
-    An empty member id is that of a new member.
+    `offers` are the protocols that the member offers (default: range).
     """
     return JoinGroupRequest(
         group_id=group_id,
@@ -75,7 +81,10 @@ def sync_group(
     protocol_type: str | None = "consumer",
     protocol_name: str | None = "range",
 ) -> SyncGroupRequest:
-    """Return a SyncGroup with assignments by member id."""
+    """Return a SyncGroup, by which the group's leader sends the assignments of all members.
+
+    `assignments` has them by member id; members other than the leader send none.
+    """
     return SyncGroupRequest(
         group_id=group_id,
         generation_id=generation_id,
@@ -127,7 +136,8 @@ def offset_commit(
 ) -> OffsetCommitRequest:
     """Return an OffsetCommit of offsets by (topic, partition).
 
-    Without a member and a generation it is the commit of a simple consumer.
+    Without a member and a generation it is the commit of a simple consumer. A generation, leader
+    epoch or retention time of -1 stands for none.
     """
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for (topic, index), offset in offsets.items():
@@ -180,7 +190,10 @@ def txn_offset_commit(
 def offset_fetch(
     *partitions: tuple[str, int], group_id: str = GROUP, require_stable: bool = False
 ) -> OffsetFetchRequest:
-    """Return an OffsetFetch of one group; without partitions it asks for all."""
+    """Return an OffsetFetch of one group; without partitions it asks for all.
+
+    require_stable: the coordinator refuses while a transaction has uncommitted offsets.
+    """
     topics: dict[str, list[int]] = {}
     for topic, index in partitions:
         topics.setdefault(topic, []).append(index)

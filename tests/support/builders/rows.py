@@ -1,8 +1,14 @@
-"""Builder of hand-made traces: rows as a run writes them, for checkers and readers of traces.
+"""Builder of hand-made traces (recorded events, one row each), for checkers and readers of traces.
 
 Unless a method has parameters for them, the group of a row is `g`, its partition `t-0` of topic
 `t`, and its offsets partition `OFFSETS_0`, which stores the group. Brokers and consumers are given
 as node names.
+
+Terms: the leader epoch is the number of a partition's leadership; each election increases it. The
+broker that leads an offsets partition loads its groups into memory and coordinates them; when it
+stops leading, it unloads (drops) them. The generation is the number of a group's rebalance: members
+rejoin in its join phase, and get their partitions in its sync phase. An append id names one append
+that a coordinator asked for, so that its start and its end can be matched.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,7 +59,8 @@ class Rows:
     ) -> TraceRow:
         """Add one row at `time_s` seconds of the run's clock.
 
-        `incarnation` is the number of times that the node was restarted before.
+        `incarnation` is the number of times that the node was restarted before. Both clocks of the
+        row, the run's and the node's own, show `time_s`.
         """
         seq = self._next_seq.get((node, incarnation), 0)
         self._next_seq[node, incarnation] = seq + 1
@@ -73,7 +80,11 @@ class Rows:
         return row
 
     def stage(self, time_s: float, stage: str) -> None:
-        """Let the run enter `stage`, such as `steady`, `liveness` or `stopping`."""
+        """Let the run enter `stage`.
+
+        Stages are for example `steady` (before the first fault), `liveness` (after the last one)
+        and `stopping`.
+        """
         self.add(time_s, "driver", TraceKind.RUN_STAGE, detail={"stage": stage})
 
     def leads(
@@ -120,7 +131,7 @@ class Rows:
         append_id: int,
         error: str = "NONE",
     ) -> None:
-        """Acknowledge append `append_id`, or let it fail with `error`."""
+        """End append `append_id`: acknowledged, or failed if `error` is not NONE."""
         self._append(
             time_s,
             node,
@@ -174,9 +185,9 @@ class Rows:
         peer: str | None = None,
         member: str | None = None,
     ) -> None:
-        """Assign partitions `names`, or the first `partitions` of topic `t`, to `consumer`.
+        """Assign partitions to `consumer`: `names`, else the first `partitions` of topic `t`.
 
-        `peer` is the coordinator that answered.
+        `peer` is the coordinator that sent the assignment.
         """
         assigned_names = (
             [f"t-{index}" for index in range(partitions)] if names is None else list(names)
@@ -195,7 +206,10 @@ class Rows:
     def revoked(
         self, time_s: float, consumer: str, *, lost: bool = False, generation: int = 1
     ) -> None:
-        """Let `consumer` revoke its partitions, or learn that it has lost them."""
+        """Let `consumer` give up its partitions.
+
+        It revokes them for a rebalance, or with `lost` learns that it no longer owned them.
+        """
         self.add(
             time_s,
             consumer,
@@ -209,7 +223,7 @@ class Rows:
     def position_reset(
         self, time_s: float, consumer: str, offset: int, cause: str = "committed"
     ) -> None:
-        """Let `consumer` begin to read t-0 at `offset`."""
+        """Let `consumer` begin to read t-0 at `offset`; `cause` tells where the offset is from."""
         self.add(
             time_s,
             consumer,
@@ -319,7 +333,7 @@ class Rows:
     ) -> None:
         """Let the coordinator on `node` load group `g` from the log.
 
-        `members` has the member ids, or is only their number.
+        `members` are the ids of the members, or only their number.
         """
         self.add(
             time_s,
@@ -508,7 +522,8 @@ class Rows:
     ) -> None:
         """Let a fault hit node `peer`.
 
-        `members_survive` is True if the fault hits no member of a group, and cuts none off.
+        `members_survive` is False if the fault stops a member of a group, or cuts one off from the
+        cluster.
         """
         self.add(
             time_s,
@@ -531,7 +546,10 @@ class Rows:
         )
 
     def elected(self, time_s: float, leader: str, isr: list[int]) -> None:
-        """Let the controller elect `leader` of the offsets partition; "" means that none leads."""
+        """Let the controller elect `leader` of the offsets partition; "" means no leader.
+
+        `isr` are the ids of the brokers whose replicas are in sync.
+        """
         self.add(
             time_s,
             "controller",
@@ -571,7 +589,10 @@ class Rows:
 
 
 def steady_cluster() -> Rows:
-    """Three brokers with a replica each of `OFFSETS_0`; broker-0 leads. Steady from 10 s on."""
+    """Return rows of three brokers with a replica each of `OFFSETS_0`, led by broker-0.
+
+    The run is steady from 10 s on.
+    """
     rows = Rows()
     for broker in range(3):
         rows.add(1, "controller", TraceKind.BROKER_UNFENCED, peer=f"broker-{broker}")

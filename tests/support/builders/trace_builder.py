@@ -1,9 +1,10 @@
 """Hand-written traces as run directories, and tables read back without Spark, to test the pipeline.
 
-A trace is a text file with one event per line, in any order of time. A line has the seconds, the
-node (`broker-2/1` is the incarnation 1 of broker-2), the kind, then pairs `name=value`. A name that
-is no column goes into `detail`; there the value `a,b,` is a list, and `null` is null. `#` begins a
-comment.
+A trace is a text file with one event per line, in any order of time. A line has the time in
+seconds, the node, the kind of the event, and then words `name=value`, for example
+`12.5 broker-2/1 load_completed partition=p offset=10 groups=1`. `broker-2/1` is broker-2 after its
+first restart (incarnation 1). A name that is no column of the trace becomes a field of the column
+`detail`; there the value `a,b,` is a list, and `null` is null. `#` begins a comment.
 """
 
 import json
@@ -27,7 +28,7 @@ def parse_trace(text: str) -> list[TraceRow]:
 
     `seq` counts the lines of each incarnation of a node.
     """
-    written: dict[tuple[str, int], int] = {}
+    last_seq: dict[tuple[str, int], int] = {}
     rows = []
     for line in text.splitlines():
         words = shlex.split(line, comments=True)
@@ -36,13 +37,14 @@ def parse_trace(text: str) -> list[TraceRow]:
         seconds, place, kind, *assignments = words
         node, _, incarnation = place.partition("/")
         life = (node, int(incarnation or 0))
-        written[life] = written.get(life, -1) + 1
+        # -1, so that the first line of a life gets 0.
+        last_seq[life] = last_seq.get(life, -1) + 1
         time_us = round(float(seconds) * 1_000_000)
         row: TableRow = {
             "run": "written by hand",
             "time_us": time_us,
             "node_time_us": time_us,
-            "seq": written[life],
+            "seq": last_seq[life],
             "node": node,
             "incarnation": life[1],
             "kind": TraceKind(kind).value,
@@ -79,9 +81,9 @@ def write_run(
     files: int = 1,
     clock_error_us: int | None = None,
 ) -> Path:
-    """Write a run directory with the rows in `files`; `clock_error_us` None: no manifest.
+    """Write a run directory whose rows are spread over `files` event files in turn.
 
-    Rows are spread over the files in turn.
+    clock_error_us: what the manifest says of the error between clocks; None: write no manifest.
     """
     (directory / "events").mkdir(parents=True)
     if clock_error_us is not None:
@@ -93,7 +95,7 @@ def write_run(
 
 
 def write_events(path: Path, rows: Sequence[TableRow]) -> None:
-    """Write rows, which may be wrong, as one event file; missing columns are null."""
+    """Write rows as one event file without checking them; missing columns are null."""
     schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in TRACE_COLUMNS])
     pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), path)
 

@@ -1,4 +1,4 @@
-"""Rows of a trace that no run wrote."""
+"""Rows of a trace (a run's recorded events) that no run wrote."""
 
 from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
 
@@ -12,9 +12,9 @@ def trace_row(
     incarnation: int = 0,
     **columns: object,
 ) -> TraceRow:
-    """Return a row of a node with an exact clock."""
+    """Return a row of a node whose own clock agrees with the run's."""
     return stamp(
-        TraceEvent(kind=kind, **columns),  # type: ignore[arg-type]  # a test's own words
+        TraceEvent(kind=kind, **columns),  # type: ignore[arg-type]  # a test gives the right types
         run="run",
         time_us=time_us,
         node_time_us=time_us,

@@ -1,6 +1,8 @@
 """Inputs of a report on a run with two groups: one on ZooKeeper, one with a coordinator.
 
-The group `old` is on ZooKeeper, `new` has a coordinator. The run is steady from 10 s on; at 15 s
+Two designs are compared. In the group `old` each member computes its own partitions from what it
+reads from ZooKeeper. In the group `new` a coordinator distributes the partitions, in rebalances
+that are numbered by the generation. The run is steady from 10 s on; at 15 s
 (JOIN_US) a member joins each group, and at 60 s the run ends. A test may add a crash at 35 s
 (DEATH_US). An attempt is one try of a member on ZooKeeper to own its share: the member reads a view
 (a list of members) and computes from the view its plan (the partitions to own).
@@ -55,7 +57,10 @@ def two_design_facts(
 
 
 def owned(group: str, member: int, partition: int, from_us: int, to_us: int | None) -> Row:
-    """Return an interval of ownership that ended with a revocation; None: it lasts to the end."""
+    """Return a row of `ownership`: a member owns partition `partition` of topic `t`.
+
+    At `to_us` it revokes the partition; None: it owns the partition until the run ends.
+    """
     return {
         "group": group,
         "consumer": f"consumer-{group}-{member}",
@@ -68,14 +73,18 @@ def owned(group: str, member: int, partition: int, from_us: int, to_us: int | No
 
 
 def attempt(member: int, started_us: int, members: Sequence[int], **changes: Any) -> Row:  # noqa: ANN401 - columns
-    """Return a successful attempt that computed its plan after 50 ms and ended after 100 ms."""
+    """Return a row of `zookeeper_attempts`: an attempt of a member of `old`, which succeeds.
+
+    The member computes its plan after 50 ms, and the attempt ends after 100 ms. `members` are the
+    numbers of the members in its view.
+    """
     row: Row = {
         "group": "old",
         "consumer": f"consumer-old-{member}",
         "attempt": 0,
         "started_us": started_us,
         "view_us": started_us + 50_000,
-        "view": [f"old_{each}" for each in members],
+        "view": [f"old_{number}" for number in members],
         "plan": ["t-0", "t-1"],
         "conflicts": 0,
         "ended_us": started_us + 100_000,
@@ -113,14 +122,14 @@ def two_design_tables(**tables: Sequence[Row]) -> RunTables:
     rows["zookeeper_watches"] = [
         {"group": "old", "fired_us": JOIN_US + 5_000},
         {"group": "old", "fired_us": JOIN_US + 6_000},
-        # Before the join, so that it does not count for the join.
+        # This watch fired before the join, so that it does not count for the join.
         {"group": "old", "fired_us": STEADY_US},
     ]
     rows["zookeeper_operations"] = [
         {"group": "old", "effect": "read", "from_us": JOIN_US, "requests": 54},
         {"group": "old", "effect": "write", "from_us": JOIN_US + 100_000, "requests": 18},
         {"group": "old", "effect": "session", "from_us": JOIN_US, "requests": 7},
-        # Before the join, too.
+        # These reads were before the join, too.
         {"group": "old", "effect": "read", "from_us": STEADY_US, "requests": 99},
     ]
     rows["coordinator_requests"] = [
@@ -154,5 +163,5 @@ def crash_of(member: str, injected_us: int = DEATH_US, healed_us: int | None = N
 
 def two_design_input() -> Any:  # noqa: ANN401 - see report_input
     """Return the whole input of such a run's report."""
-    # `_read` has the tables by name, as they were given.
+    # The tables have no public way to list them all; `_read` has their rows by table name.
     return report_input(two_design_facts(), tables=two_design_tables()._read)

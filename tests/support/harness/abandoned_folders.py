@@ -1,4 +1,8 @@
-"""Folders of several processes beside one another; only folders of dead processes are removed."""
+"""A shared test for code that removes folders which dead processes left behind.
+
+Each process has a folder beside those of the others, with a file that names its owner: the host and
+the process id. Only folders whose owner is dead are removed.
+"""
 
 import os
 import socket
@@ -9,7 +13,7 @@ from tests.support.harness.programs import pid_of_ended_process
 
 
 def make_folder(parent: Path, name: str, owner: tuple[str, str] | None = None) -> Path:
-    """Make a folder with a file in it; `owner` are name and content of its owner's file."""
+    """Make a folder with a log in it; `owner` is the name and the content of its owner's file."""
     folder = parent / name
     (folder / "logs").mkdir(parents=True)
     (folder / "logs" / "one.log").touch()
@@ -27,10 +31,14 @@ def check_only_abandoned_folders_are_removed(
     mark_as_owned: Callable[[Path], None],
     remove_abandoned: Callable[[Path, str], None],
 ) -> None:
-    """Check that folders of other users, of live processes and of other machines are kept."""
+    """Check that `remove_abandoned` removes exactly the folder of a dead process.
+
+    It keeps folders of other prefixes, of live processes, of other machines, and those whose owner
+    is not known.
+    """
     here = socket.gethostname()
     dead = f"{here} {pid_of_ended_process()}"
-    # An owner is a host and a pid.
+    # The only folder that must be removed.
     make_folder(parent, f"{prefix}dead", (owner_file, dead))
     make_folder(parent, "other-prefix", (owner_file, dead))
     make_folder(parent, f"{prefix}alive", (owner_file, f"{here} {os.getppid()}"))

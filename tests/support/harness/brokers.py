@@ -1,6 +1,7 @@
 """A cluster of controller and brokers in virtual time, and a client for single requests.
 
-A test plays a story: a coroutine that gets the lab, sends requests, waits, and changes the cluster.
+Virtual time is the run's own simulated clock. A test plays a story: a coroutine that gets the lab
+(the cluster with its trace, the recorded events), sends requests, waits, and changes the cluster.
 The cluster has brokers 0, 1 and 2, and the topic `orders` of three partitions.
 """
 
@@ -63,10 +64,10 @@ def broker_cluster(
     preload: tuple[PreloadSpec, ...] = (),
     guards: Guards | None = None,
 ) -> ClusterSpec:
-    """Return three brokers, `orders` and `__consumer_offsets`, three replicas each.
+    """Return three brokers and the topics `orders` and `__consumer_offsets` with three replicas.
 
-    `preload` are commit records that are in an offsets partition before the run; `guards` are
-    checks of Kafka's that a test can switch off.
+    preload: records of committed offsets that are in `__consumer_offsets` before the run.
+    guards: checks of Kafka's that a test can switch off.
     """
     settings = TopicConfig(min_insync_replicas=min_insync_replicas)
     base = cluster_of(
@@ -86,6 +87,7 @@ def broker_cluster(
         broker_config=config,
         guards=guards or Guards(),
         preload=preload,
+        # In the place of this producer BrokerLab builds a TestClient.
         producers=(ProducerSpec(name=CLIENT, topic=ORDERS, records_per_second=1),),
     )
 
@@ -137,7 +139,10 @@ class TestClient:
         timeout_ms: int = 10_000,
         topic: str = ORDERS,
     ) -> PartitionProduceResponse:
-        """Send one batch to a broker and return the broker's answer for the partition."""
+        """Send one batch to a broker and return the broker's answer for the partition.
+
+        With `acks` -1 the broker answers when all in-sync replicas have the batch.
+        """
         return await self.produce_batch(
             broker_id,
             build_batch(tuple(Record(None, value) for value in values)),
@@ -184,7 +189,7 @@ class TestClient:
         min_bytes: int = 1,
         topic: str = ORDERS,
     ) -> PartitionData:
-        """Fetch as a consumer."""
+        """Fetch from one partition as a consumer does, and return the answer for the partition."""
         position = FetchPartition(partition=partition, fetch_offset=offset)
         response = await self.call(
             broker_id,
@@ -206,7 +211,10 @@ class TestClient:
     async def commit(
         self, broker_id: int, group_id: str, offset: int, *, partitions: tuple[int, ...] = (0,)
     ) -> OffsetCommitResponse:
-        """Commit as a simple consumer does, without a generation."""
+        """Commit the same offset for each of `partitions`.
+
+        The request names no member and no generation: a consumer outside the group sends it so.
+        """
         response = await self.call(
             broker_id,
             OffsetCommitRequest(
@@ -247,7 +255,7 @@ class BrokerLab:
         self.cluster = cluster
         self.rows: list[TraceRow] = []
         self.storages: dict[NodeName, Storage] = {}
-        """The disk of each node's present incarnation."""
+        """The disk of each node since its last start."""
         self.client: TestClient
         self.runtime = VirtualRuntime(
             cluster,

@@ -1,8 +1,8 @@
 """A headless Chromium that opens one local page and permits no other request.
 
-Playwright drives the system's own browser: nothing is downloaded. Playwright's synchronous form
-keeps an event loop running in its thread, so no run, which needs its own loop, may be played there
-while the browser is open.
+Playwright controls the system's own browser: nothing is downloaded. Playwright's synchronous form
+keeps an event loop running in its thread. A run of a cluster needs an event loop of its own, so a
+test must not start one in this thread while the browser is open.
 """
 
 import os
@@ -43,7 +43,7 @@ Media = Literal["screen", "print"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screen:
-    """A window. Units: CSS pixels; `scale` is the number of device pixels of each."""
+    """A window. Units: CSS pixels; `scale` is the number of device pixels per CSS pixel."""
 
     width: int
     height: int
@@ -72,6 +72,7 @@ class Visit:
 
 def find_chromium() -> Path | None:
     """Return the system's Chromium; None if there is none on the PATH."""
+    # The first of PROGRAMS that the system has.
     found = next(filter(None, map(shutil.which, PROGRAMS)), None)
     return None if found is None else Path(found)
 
@@ -125,7 +126,7 @@ def _open(context: BrowserContext, url: str, fragment: str, media: Media) -> Vis
     seen = Visit(page=page)
 
     def only_the_page(route: Route) -> None:
-        # The page itself, with any fragment.
+        # Only the page itself is permitted, with any fragment.
         if route.request.url.partition("#")[0] == url:
             route.continue_()
             return
@@ -158,7 +159,7 @@ def shown_range(page: Page) -> tuple[float, float]:
 
 
 def set_range(page: Page, from_s: float, to_s: float) -> None:
-    """Show a span of the time axis, in seconds, and wait until the lanes near the screen follow."""
+    """Show a span of the time axis, in seconds, and wait until the charts near the screen do so."""
     page.evaluate(
         "async ([from, to]) => { await window.coordlab.setRange(from, to) }", [from_s, to_s]
     )
@@ -174,7 +175,10 @@ def chart_states(page: Page) -> dict[str, str]:
 
 
 def scrolls_sideways(page: Page) -> Sequence[str]:
-    """Return the elements that make the page wider than its window, without scrolling boxes."""
+    """Return the elements that make the page wider than its window.
+
+    An element in a box that scrolls or clips its own content is not counted.
+    """
     found: list[str] = page.evaluate(
         """() => {
           const width = document.documentElement.clientWidth;

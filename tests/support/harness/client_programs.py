@@ -1,7 +1,7 @@
-"""Programs of real Kafka clients (`clients/`) beside a test, with their events and totals.
+"""Programs of real Kafka clients (`clients/`), which a test starts as processes of their own.
 
-A family is one client library: librdkafka, kafka-python, or Java. A program prints one event a
-line, as JSON. A producer numbers its records from 0.
+A family is one client library: librdkafka, kafka-python, or Java. A program prints its events, one
+JSON object per line. A program that produces numbers its records from 0.
 """
 
 import json
@@ -35,7 +35,7 @@ Stored = tuple[int, int]
 
 
 class ClientProgram:
-    """One running program; a thread reads its events."""
+    """One running program; threads read its events and its errors."""
 
     def __init__(self, command: Sequence[str], arguments: Sequence[str]) -> None:
         self.process = subprocess.Popen(
@@ -57,7 +57,7 @@ class ClientProgram:
             return [event for event in self._events if event["event"] in kinds]
 
     def owned(self) -> frozenset[int]:
-        """Return the partitions that the consumer owns."""
+        """Return the partitions that the consumer owns, according to its latest event."""
         changes = self.events("assigned", "revoked", "lost")
         return frozenset(changes[-1]["owned"]) if changes else frozenset()
 
@@ -70,10 +70,11 @@ class ClientProgram:
         }
 
     def acknowledged(self) -> dict[int, Stored | None]:
-        """Return the place of each acknowledged record, by its number.
+        """Return partition and offset of each acknowledged record, by the record's number.
 
-        None: the client knows only that the record is stored. librdkafka takes a refused repetition
-        of a stored batch as its acknowledgement.
+        None instead of a place: the client only knows that the record is stored. This happens to
+        librdkafka if it sends a batch again that the broker has already stored: the broker refuses
+        the repetition, and librdkafka takes the refusal as an acknowledgement.
         """
         return {
             number: None if offset is None else (partition, offset)
@@ -95,7 +96,7 @@ class ClientProgram:
         return code
 
     def kill(self) -> None:
-        """Kill the program, as a crash."""
+        """Kill the program (SIGKILL), as if it had crashed."""
         self.process.kill()
         self.process.wait()
 
@@ -107,7 +108,7 @@ class ClientProgram:
 
     def _read_events(self) -> None:
         """Keep each event, until the program closes its output."""
-        # `process.stdout` ends with the program, and this thread with it.
+        # `process.stdout` ends when the program ends; then this thread ends, too.
         for line in self.process.stdout or ():
             event = json.loads(line)
             with self._lock:
@@ -126,7 +127,7 @@ class ClientPrograms:
         self._started: list[ClientProgram] = []
 
     def start(self, command: str, topic: str, name: str, *arguments: str) -> ClientProgram:
-        """Start `consume` or `produce` under a client id."""
+        """Start a program; `command` is `consume` or `produce`, `name` is its client id."""
         program = ClientProgram(
             self._command,
             [

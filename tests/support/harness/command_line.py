@@ -1,7 +1,8 @@
 """`python -m coordlab` as a user runs it: a process of its own, in an empty folder.
 
-Every process that a command starts inherits a mark in its environment. So a test finds also Ray's
-daemons, which begin sessions of their own, and sees which processes a command leaves running.
+Every process that a command starts inherits a mark (an environment variable). By the mark a test
+finds all processes that a command left running, even Ray's daemons, which begin sessions of their
+own.
 """
 
 import os
@@ -47,8 +48,8 @@ class CommandLine:
     ) -> Iterator["subprocess.Popen[str]"]:
         """Start one command in a session of its own.
 
-        If the command still runs at the end, all processes of this folder are killed. `stdout`
-        None: the output is read through a pipe.
+        If the command still runs at the end, all processes that commands in this folder started are
+        killed. `stdout` None: the output goes to a pipe, from which the test reads.
         """
         variables = {
             **os.environ,
@@ -72,7 +73,8 @@ class CommandLine:
         try:
             yield process
         finally:
-            # After a command that has ended, its processes stay: a test may look for them.
+            # If the command has ended, the processes that it left are not killed: some tests look
+            # for them.
             if process.poll() is None:
                 process.kill()
                 process.communicate()

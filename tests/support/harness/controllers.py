@@ -1,7 +1,14 @@
 """A ControllerCore with a clock, without a host and a network; tests send the brokers' requests.
 
-A core is the controller's state machine: requests and fired timers go in, replies, timers and trace
-events come out. ControllerLab keeps what comes out.
+The controller registers the brokers and elects the leader of each partition. The core is its state
+machine: requests and fired timers go in, replies, timers and trace events come out. ControllerLab
+keeps what comes out.
+
+Terms: a broker epoch is the number of a broker's registration; the broker names it in its requests.
+A fenced broker is registered, but leads nothing yet or any more. The metadata log has every
+decision of the controller as a record, and the metadata image is the state after all of them. The
+ISR are the in-sync replicas of a partition; leader epoch and partition epoch number its
+leaderships and its changes of leader or ISR.
 """
 
 from cluster.controller.core import ControllerCore
@@ -47,6 +54,7 @@ from protocol.trace import TraceEvent, TraceKind
 
 CONTROLLER = BrokerId(100)  # node id of the controller; brokers count from 0
 NO_BALANCING = BrokerConfig(auto_leader_rebalance_enable=False)
+"""Settings with which the controller does not move leaderships back to preferred replicas."""
 
 
 def cluster_of(
@@ -64,7 +72,7 @@ def cluster_of(
 def topic(
     name: str = "orders", partitions: int = 3, replication_factor: int = 3, **more: object
 ) -> TopicSpec:
-    """Return a topic of the plan."""
+    """Return the specification of a topic; `more` are further fields of TopicSpec."""
     return TopicSpec(
         name=name,
         partitions=partitions,
@@ -97,7 +105,7 @@ class ControllerLab:
     # -- requests --
 
     def send(self, request: AnyRequest, *, host: str = "broker-0") -> RequestId:
-        """Pass a request to the controller. The reply, perhaps a later one, is put in `replies`."""
+        """Pass a request to the controller; the reply is put in `replies`, now or later."""
         request_id = RequestId(self._next_request_id)
         self._next_request_id += 1
         envelope = RequestEnvelope(
@@ -112,7 +120,10 @@ class ControllerLab:
         return request_id
 
     def register(self, broker_id: int, incarnation_id: int = 0) -> BrokerRegistrationResponse:
-        """Register a broker and keep its epoch."""
+        """Register a broker and keep its broker epoch.
+
+        `incarnation_id` identifies the broker's process: another one means a restart.
+        """
         response = self.replies[
             self.send(
                 BrokerRegistrationRequest(
@@ -138,15 +149,18 @@ class ControllerLab:
         want_fence: bool = False,
         want_shut_down: bool = False,
     ) -> BrokerHeartbeatResponse:
-        """Send the heartbeat of a broker that has read the whole metadata log, by default.
+        """Send a heartbeat of a broker.
 
-        `offset` None: that of the last record; `epoch` None: the epoch from the registration.
+        offset: how far the broker has read the metadata log; None: it has read the last record.
+        epoch: the broker epoch that the request names; None: the one from the registration.
+        want_fence, want_shut_down: the broker asks to be fenced, or to be allowed to stop.
         """
         response = self.replies[
             self.send(
                 BrokerHeartbeatRequest(
                     broker_id=broker_id,
                     broker_epoch=(
+                        # -1: the broker was never registered.
                         self.broker_epochs.get(broker_id, -1) if epoch is None else epoch
                     ),
                     current_metadata_offset=(
@@ -162,7 +176,7 @@ class ControllerLab:
         return response
 
     def start_brokers(self, *broker_ids: int) -> None:
-        """Register brokers and unfence them."""
+        """Register brokers and unfence them (by a heartbeat, which shows that they are up)."""
         for broker_id in broker_ids:
             self.register(broker_id)
         for broker_id in broker_ids:
@@ -192,7 +206,11 @@ class ControllerLab:
         partition_epoch: int | None = None,
         broker_epochs: dict[int, int] | None = None,
     ) -> AlterPartitionPartitionResponse:
-        """Propose an ISR, by default with the present epochs."""
+        """Let broker `by`, the partition's leader, propose an ISR.
+
+        By default the request names the partition's present leader epoch and partition epoch.
+        `broker_epochs` has the broker epochs that it names for the members of the ISR.
+        """
         present = self.image.partition(name)
         if leader_epoch is None:
             leader_epoch = present.leader_epoch if present else 0
@@ -224,15 +242,18 @@ class ControllerLab:
     def elect_leaders(
         self, *partitions: TopicPartition, election_type: int = 0
     ) -> ElectLeadersResponse:
-        """Request elections as an administrator: of every partition if none is named.
+        """Request elections as an administrator; without `partitions`, for every partition.
 
-        `election_type` 0: the preferred leader; 1: unclean.
+        election_type: 0 elects the preferred leader (the first replica). 1 is unclean: it may elect
+        a replica that is not in the ISR.
         """
-        named = tuple(ElectLeadersTopic(topic, (index,)) for topic, index in partitions)
+        topics = tuple(ElectLeadersTopic(topic, (index,)) for topic, index in partitions)
         response = self.replies[
             self.send(
                 ElectLeadersRequest(
-                    election_type=election_type, topic_partitions=named if named else None
+                    # None stands for every partition.
+                    election_type=election_type,
+                    topic_partitions=topics or None,
                 ),
                 host="admin-0",
             )
@@ -264,13 +285,13 @@ class ControllerLab:
     # -- time --
 
     def advance_ms(self, duration_ms: int) -> None:
-        """Advance the time; timers fire when they are due."""
+        """Advance the time; timers fire in the order of their times, also those set meanwhile."""
         end_us = self.now_us + duration_ms * 1_000
         while True:
-            due = min(self.timers.items(), key=lambda item: item[1], default=None)
-            if due is None or due[1] > end_us:
+            next_timer = min(self.timers.items(), key=lambda item: item[1], default=None)
+            if next_timer is None or next_timer[1] > end_us:
                 break
-            key, self.now_us = due
+            key, self.now_us = next_timer
             del self.timers[key]
             self._take(self.core.timer_fired(key, self.now_us))
         self.now_us = end_us

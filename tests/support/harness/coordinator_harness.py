@@ -1,13 +1,21 @@
 """A GroupCoordinator with the parts of a broker that it needs: a log, virtual timers, the answers.
 
 Each call of the coordinator returns a Result: appends, timers, replies, trace events, and requests
-to verify that a transaction is open. The harness carries the Result out.
+to verify that a transaction is open. The harness carries the Result out. After every input it
+checks the coordinator's invariants.
 
-The log is a list of batches for each partition of __consumer_offsets. The harness acknowledges
-appends at once, or holds all appends from some moment on until a test decides the outcome of each.
+The log is a list of batches for each partition of `__consumer_offsets`; the broker that leads such
+a partition coordinates its groups. By default the harness acknowledges each append immediately.
+With `holds_appends` it holds each append until a test decides its outcome.
+
 A coordinator with Java's switches (`JavaSwitches`) follows its logs: the broker reports each new
-log end and high watermark to it. There a held append is already in the log, above the high
-watermark. After every input the coordinator's invariants are checked.
+log end and high watermark to it. (The high watermark is the offset below which every in-sync
+replica has the records, so that they are committed.) With such a coordinator a held append is
+already in the log, above the high watermark.
+
+Terms: a load reads the groups of a partition into memory, an unload drops them. The generation is
+the number of a group's rebalance. A dynamic member has no configured id, and gets its member id
+from the coordinator. A marker is the record that ends a transaction in a partition.
 """
 
 import heapq
@@ -67,7 +75,8 @@ def new_uuids() -> Callable[[], str]:
 class CoordinatorHarness:
     """A coordinator with simulated parts of its broker.
 
-    `num_partitions`: of __consumer_offsets; `owned`: those that are loaded from `log` at first.
+    num_partitions: the number of partitions of `__consumer_offsets`.
+    owned: the partitions that the coordinator loads from `log` before the test begins.
     """
 
     def __init__(
@@ -104,7 +113,8 @@ class CoordinatorHarness:
         self._requests = count(1)
         # Key of each running timer -> its time, and a number that is new at each setting.
         self._deadlines: dict[str, tuple[int, int]] = {}
-        # Times, numbers and keys, also those of timers that were cancelled or set anew.
+        # Times, numbers and keys of timers. Timers that were cancelled or set anew stay in the
+        # heap; `_deadlines` shows that they no longer count.
         self._timer_heap: list[tuple[int, int, str]] = []
         self._timer_sequence = count()
         self._to_acknowledge: list[tuple[Append, int]] = []  # with their base offsets
@@ -126,7 +136,10 @@ class CoordinatorHarness:
         return request_id
 
     def advance(self, delay_ms: float) -> None:
-        """Advance virtual time and fire every due timer, those at the last instant included."""
+        """Advance virtual time, and fire every timer at its own time.
+
+        A timer that is due exactly at the end of the advance fires, too.
+        """
         end_us = self.now_us + round(delay_ms * 1_000)
         while self._timer_heap and self._timer_heap[0][0] <= end_us:
             deadline_us, sequence, key = heapq.heappop(self._timer_heap)
@@ -138,10 +151,11 @@ class CoordinatorHarness:
         self.now_us = end_us
 
     def tick(self, delay_ms: int) -> None:
-        """Set the clock forward at once, then fire the timers that were due before that moment.
+        """First set the clock to the new time, then fire the timers that were due before it.
 
-        The times in Kafka's own tests depend on this order: a timer due exactly at the new time
-        waits, and a timer that a late timer sets counts from the new time.
+        The times in Kafka's own tests depend on this order. A timer that is due exactly at the new
+        time does not fire yet. If a fired timer sets another one, the delay of that one counts from
+        the new time.
         """
         self.now_us += delay_ms * 1_000
         while self._timer_heap and self._timer_heap[0][0] < self.now_us:
@@ -153,7 +167,8 @@ class CoordinatorHarness:
     def complete(self, error: ErrorCode = ErrorCode.NONE, *, index: int = 0) -> None:
         """Complete one held append, or let it fail with `error`.
 
-        If the coordinator follows its logs, an append that timed out stays in the log.
+        If the coordinator follows its logs, the append is already in the log, and it stays there
+        even if it fails with a timeout.
         """
         append = self.held.pop(index)
         # None unless the log already has the append, because the coordinator follows its logs.
@@ -161,23 +176,26 @@ class CoordinatorHarness:
         if error is ErrorCode.NONE:
             if base_offset is None:
                 base_offset = self._write(append)
-            reached = base_offset + len(append.records)
-            known = self._high_watermarks.get(append.partition, 0)
-            self._high_watermarks[append.partition] = max(reached, known)
+            end_offset = base_offset + len(append.records)
+            high_watermark = self._high_watermarks.get(append.partition, 0)
+            self._high_watermarks[append.partition] = max(end_offset, high_watermark)
         elif error is not ErrorCode.REQUEST_TIMED_OUT:
             # Of the failed appends, only one that timed out is reported with its place in the log.
             base_offset = None
         self._complete(append, error, base_offset)
 
     def commit_everything(self, partition: int = 0) -> None:
-        """Move the high watermark to the log end: held appends complete, timed out ones, too."""
+        """Complete all held appends, then move the high watermark to the end of the log.
+
+        This also commits appends that failed with a timeout before: they are still in the log.
+        """
         while self.held:
             self.complete()
         self._high_watermarks[partition] = self._end_of(partition)
         self._report_logs()
 
     def report_high_watermark(self, offset: int, partition: int = 0) -> None:
-        """Report to the coordinator that the log is committed up to `offset`, and its length."""
+        """Report the log end and the high watermark `offset` of a partition to the coordinator."""
         position = LogPosition(self._end_of(partition), offset)
         self.execute(self.coordinator.log_moved(partition, position, self.now_us))
 
@@ -186,7 +204,11 @@ class CoordinatorHarness:
         self.execute(self.coordinator.log_moved(partition, None, self.now_us))
 
     def verify(self, error: ErrorCode = ErrorCode.NONE, *, guard: int | None = 1) -> None:
-        """Complete the oldest held verification with `guard`, or let it fail with `error`."""
+        """Complete the oldest held verification, or let it fail with `error`.
+
+        `guard` is a token for a transaction that is not in the log yet: the later append must show
+        it. None: the transaction is already in the log.
+        """
         verification = self.verifying.pop(0)
         self._verify(verification, error, guard if error is ErrorCode.NONE else None)
 
@@ -205,7 +227,10 @@ class CoordinatorHarness:
     def load(
         self, partition: int = 0, epoch: int = 0, *, batches_per_chunk: int = 1_000
     ) -> LoadIgnored | None:
-        """Load a partition from the log; return the reason if the load was ignored."""
+        """Load a partition from the log as its leader in `epoch`.
+
+        Returns the reason if the coordinator ignores the load, else None.
+        """
         begun = self.coordinator.begin_load(partition, epoch, self.now_us)
         if isinstance(begun, LoadIgnored):
             return begun
@@ -237,16 +262,16 @@ class CoordinatorHarness:
             log={partition: list(batches) for partition, batches in self.log.items()},
         )
 
-    # -- requests of one API, answered at once --
+    # -- requests of one API that must be answered before `submit` returns --
 
     def join(self, body: GroupRequest, *, version: int = 9) -> JoinGroupResponse:
-        """Return the answer of a JoinGroup that must be answered at once."""
+        """Return the answer of a JoinGroup, which must come without waiting."""
         response = self._ask(body, version)
         assert isinstance(response, JoinGroupResponse)
         return response
 
     def sync(self, body: GroupRequest, *, version: int = 5) -> SyncGroupResponse:
-        """Return the answer of a SyncGroup that must be answered at once."""
+        """Return the answer of a SyncGroup, which must come without waiting."""
         response = self._ask(body, version)
         assert isinstance(response, SyncGroupResponse)
         return response
@@ -305,9 +330,10 @@ class CoordinatorHarness:
         return ids
 
     def sync_all(self, ids: list[str], generation_id: int, *, group_id: str = GROUP) -> None:
-        """Let every member send SyncGroup, the leader (the first) last; the group becomes Stable.
+        """Let every member send SyncGroup, so that the group becomes Stable.
 
-        The others' requests wait for the assignments, which come with the leader's.
+        `ids[0]` is the leader and sends last: its request brings the assignments, for which the
+        requests of the others wait.
         """
         assignments = {member_id: b"for-" + member_id.encode() for member_id in ids}
         for member_id in ids[1:]:
@@ -376,7 +402,7 @@ class CoordinatorHarness:
     # -- the broker's part --
 
     def execute(self, result: Result) -> None:
-        """Carry out a Result, and its immediate consequences."""
+        """Carry out a Result, and the Results that follow from it without waiting."""
         self._carry_out(result)
         while self._to_acknowledge:
             append, base_offset = self._to_acknowledge.pop(0)
@@ -412,7 +438,7 @@ class CoordinatorHarness:
         return base_offset
 
     def write_marker(self, producer_id: int, *, is_commit: bool, partition: int = 0) -> int:
-        """Append the end of a producer's transaction to the log, and return its offset."""
+        """Append the marker that ends a producer's transaction, and return its offset."""
         marker = EndTransactionMarker(is_commit=is_commit, coordinator_epoch=0)
         return self.write_records(
             encode_marker(marker, self.now_us // 1_000),
@@ -452,9 +478,10 @@ class CoordinatorHarness:
             self.coordinator.check_invariants()
 
     def _report_logs(self) -> None:
-        """Report new log ends and high watermarks; appends that are not held replicate at once."""
+        """Report new log ends and high watermarks to a coordinator that follows its logs."""
         for partition in self.log if self.coordinator.follows_log else ():
             end_offset = self._end_of(partition)
+            # While no append is held, all replicas have the whole log.
             if not self.holds_appends and not self.held:
                 self._high_watermarks[partition] = end_offset
             high_watermark = self._high_watermarks.get(partition, 0)
@@ -488,7 +515,7 @@ class CoordinatorHarness:
         self.execute(self.coordinator.append_completed(completed, self.now_us))
 
     def _ask(self, body: GroupRequest, version: int) -> AnyResponse:
-        """Feed a request and return its answer, which must come at once."""
+        """Feed a request and return its answer, which must come without waiting."""
         request_id = self.submit(body, version=version)
         response = self.response(request_id)
         assert response is not None, "the request waits for its answer"

@@ -1,7 +1,7 @@
 """A machine whose process can be killed in any system call, and that can lose power.
 
-Every call is carried out on real files; the model keeps what the disk must hold of each file and
-what it may hold.
+Every call is carried out on real files. Beside them a model keeps which contents each file can have
+after a power loss: synced data is certainly on the disk, other data possibly.
 
 1. `kill` leaves the files unchanged, with a prefix of the interrupted write.
 2. `lose_power` replaces the files by a state that the disk may have: all synced data, and of the
@@ -25,7 +25,7 @@ class Killed(BaseException):
 
 
 class _File:
-    """A file's content on the disk at its last sync, and after each call since."""
+    """A file's content at its last sync, and its content after each call since (`versions`)."""
 
     def __init__(self) -> None:
         self.versions = [b""]
@@ -35,10 +35,10 @@ class _File:
         return self.versions[-1]
 
     def after_power_loss(self, rng: random.Random) -> bytes:
-        """Return a content that the disk may have.
+        """Return a random content that the disk can have after a power loss.
 
-        Its size lies between the smallest and the largest version. Each page is that of any
-        version, or zeros where the version is shorter.
+        Its size lies between those of the smallest and the largest version. Each page comes from a
+        random version; where that version is shorter, the page has zeros.
         """
         sizes = [len(version) for version in self.versions]
         size = rng.choice([*sizes, rng.randint(min(sizes), max(sizes))])
@@ -77,9 +77,9 @@ class CrashingFiles(Files):
     # -- acts on the machine --
 
     def kill_in(self, calls: int) -> None:
-        """Kill the process in the system call after the next `calls`.
+        """Let `calls` system calls succeed, and kill the process in the one after them.
 
-        `kill_in(0)`: in the next one.
+        `kill_in(0)` kills it in the next call.
         """
         self._calls_left = calls
         self.torn_bytes = 0
@@ -97,8 +97,9 @@ class CrashingFiles(Files):
         self._open.clear()
 
     def lose_power(self) -> None:
-        """End the machine, and replace its files by a state that the disk may have."""
+        """End the machine, and replace its files by a random state that the disk can have."""
         self.kill()
+        # The directory is as at its last sync, or as after any change of a name since then.
         names = self._rng.choice([self._on_disk, *self._renames])
         self._named = {}
         for path in sorted(self._directory.glob("*")):
@@ -136,13 +137,13 @@ class CrashingFiles(Files):
         if fails:
             self._write(file, content[: self._rng.randrange(len(content))], position)
             raise OSError("no space left on device")
-        # Some systems write fewer bytes at once than were given.
-        taken = content if self._rng.random() < 0.9 else content[: len(content) // 2 + 1]
-        self._write(file, taken, position)
-        return len(taken)
+        # A system call is allowed to write fewer bytes than it was given; the caller must go on.
+        written_part = content if self._rng.random() < 0.9 else content[: len(content) // 2 + 1]
+        self._write(file, written_part, position)
+        return len(written_part)
 
     def ftruncate(self, file: int, size: int) -> None:
-        """Cut a file."""
+        """Cut a file to `size` bytes."""
         self._enter()
         super().ftruncate(file, size)
         known = self._open[file]
@@ -155,14 +156,14 @@ class CrashingFiles(Files):
         known.versions = [known.content]
 
     def replace(self, source: Path, destination: Path) -> None:
-        """Rename."""
+        """Rename `source` to `destination`, in place of a file of that name."""
         self._enter()
         super().replace(source, destination)
         self._named[destination] = self._named.pop(source)
         self._renames.append(dict(self._named))
 
     def unlink(self, path: Path) -> None:
-        """Delete."""
+        """Delete a name."""
         self._enter()
         super().unlink(path)
         del self._named[path]
@@ -175,7 +176,7 @@ class CrashingFiles(Files):
         self._renames.clear()
 
     def close(self, file: int) -> None:
-        """Close."""
+        """Close a file."""
         self._enter()
         super().close(file)
         del self._open[file]

@@ -1,8 +1,12 @@
-"""An ensemble (servers of ZooKeeper) in virtual time, and its clients.
+"""An ensemble (servers of ZooKeeper) in virtual time (a simulated clock), and its clients.
 
-A session is a client's connection to the ensemble; it outlives a change of the server. A host gives
-a node network, clock and timers. The specification of a cluster has no ZooKeeper clients without a
-group, so each client runs on the host of a producer, in whose place an IdleNode is built.
+A session is a client's connection to the ensemble; it survives a change of the server. A watch
+notifies a client of a change of ZooKeeper's data. A host is a node's access to network, clock and
+timers.
+
+The specification of a cluster knows ZooKeeper clients only as consumers of a group. A test needs
+clients without a group, so each of them uses the host of a producer: EnsembleRun builds an IdleNode
+in place of the producer.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,7 +29,7 @@ CLIENTS = 3
 
 
 class IdleNode:
-    """A node that only lends its host."""
+    """A node that does nothing: tests use its host."""
 
     def start(self) -> None:
         """Do nothing."""
@@ -90,9 +94,9 @@ class EnsembleRun:
         assert self.runtime.failures() == ()
 
     async def serving(self, count: int | None = None) -> None:
-        """Wait until `count` servers (all) serve clients."""
+        """Wait until `count` servers serve clients; None: all servers."""
         wanted = len(self.servers) if count is None else count
-        # A minute at most, in steps of a tenth of a second.
+        # 600 steps of a tenth of a second: a minute at most.
         for _ in range(600):
             status = await self.runtime.status()
             if sum(server.is_serving for server in status.zookeepers.values()) >= wanted:
@@ -129,7 +133,7 @@ class EnsembleRun:
         return ZkClient(host, servers or self.servers, SESSION_TIMEOUT_MS)
 
     async def cut(self, sources: Sequence[str], destinations: Sequence[str]) -> None:
-        """Cut both ways between two sets of nodes; replaces every other rule."""
+        """Cut the links between two sets of nodes, both ways; this replaces every other rule."""
         await self.rule(Cut(), sources, destinations, both_ways=True)
 
     async def rule(
@@ -140,13 +144,16 @@ class EnsembleRun:
         *,
         both_ways: bool = False,
     ) -> None:
-        """Put one rule in force; replaces every other rule."""
+        """Let `effect` act on the links between two sets of nodes, one way or both ways.
+
+        This replaces every other rule.
+        """
         await self.runtime.set_link_rules(
             link_rules(effect, sources, destinations, both_ways=both_ways)
         )
 
     async def heal(self) -> None:
-        """Withdraw every rule."""
+        """Remove every rule: all links work again."""
         await self.runtime.set_link_rules([])
 
     def of(self, kind: TraceKind) -> list[TraceRow]:
@@ -177,7 +184,10 @@ def link_rules(
     apis: tuple[str, ...] = (),
     both_ways: bool = False,
 ) -> list[LinkRule]:
-    """Return the rules of one effect, in one direction or in both."""
+    """Return the rules of one effect, in one direction or in both.
+
+    Empty `apis` match the messages of every API.
+    """
     ways = [(sources, destinations)] + ([(destinations, sources)] if both_ways else [])
     return [
         LinkRule(

@@ -1,8 +1,11 @@
 """A small cluster of fake nodes on the virtual runtime: consumers send, brokers answer.
 
-For tests of the runtime itself; the brokers keep their requests on disk. A test compares two runs
-by their traces: everything that is random here is drawn from the host's generator, except in the
-two consumers with planted nondeterminism.
+The fake cluster is for tests of the runtime itself. A host is a node's access to clock, network,
+disk and randomness.
+
+Tests compare the traces (recorded events) of two runs, which must be equal. So every random value
+here is drawn from the host's generator. Two kinds of consumers break this rule on purpose: a test
+shows that the comparison finds them.
 """
 
 import random
@@ -64,7 +67,7 @@ class FakeBroker:
         self.host.serve(self.handle)
 
     def handle(self, request: IncomingRequest) -> None:
-        """Append, and answer a little later."""
+        """Append a batch to the disk, and answer up to 2 ms later."""
         offset = len(self.log)
         self.log.append(
             RecordBatch(
@@ -99,7 +102,7 @@ class FakeBroker:
 class FakeConsumer:
     """Sends heartbeats to one broker after another, with a longer pause after a failed heartbeat.
 
-    After five heartbeats on a connection the consumer takes the next broker.
+    After five heartbeats on a connection, or a failed one, the consumer goes on to the next broker.
     """
 
     def __init__(self, host: Host, cluster: ClusterSpec, spec: ConsumerSpec) -> None:

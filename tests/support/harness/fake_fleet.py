@@ -1,7 +1,8 @@
 """RayLives on a fleet of fake processes: no Ray, no signals; calls fail as a test demands.
 
-RayLives starts, stops, kills and pauses nodes. A fleet has the processes in which nodes run. A
-handle calls a process; an agent, on the process's machine, kills or signals it from outside.
+RayLives starts, stops, kills and pauses nodes. A fleet has the processes in which nodes run. The
+driver (the process that conducts a run) calls a process through its handle. An agent on the
+process's machine kills the process or sends it signals.
 """
 
 import asyncio
@@ -40,11 +41,11 @@ def spec_with_a_late_consumer() -> ClusterSpec:
 
 
 class FakeProcessHandle(ProcessHandle):
-    """Answers each call at once, except those that `trouble` names."""
+    """Answers each call immediately, except those that `trouble` names."""
 
     def __init__(self, trouble: dict[str, BaseException | None]) -> None:
         self.trouble = trouble
-        """Outcomes by name of the call; None: the call hangs."""
+        """Errors of calls, by name of the call; None instead of an error: the call hangs."""
         self.calls: list[str] = []
         self.is_ended = False
 
@@ -129,7 +130,7 @@ class FakeFleet(Fleet):
         self.handles: list[FakeProcessHandle] = []
 
     async def start_process(self, plan: ProcessPlan) -> FleetProcess:
-        """List a process, whose pid and port are its number."""
+        """Add a process to the list; its pid and its port are its number (from 1)."""
         handle = FakeProcessHandle(self.trouble)
         self.handles.append(handle)
         number = len(self.handles)
@@ -174,9 +175,9 @@ class LivesLab:
         )
 
     def state(self) -> NodeState:
-        """The broker's state."""
+        """Return the broker's state."""
         return self.lives.states()[NODE]
 
     def processes_of(self, name: str) -> list[FleetProcess]:
-        """Return the live processes of a plan."""
+        """Return the live processes that were started for the planned process `name`."""
         return [p for p in self.fleet.processes if p.is_up and p.plan.name == name]

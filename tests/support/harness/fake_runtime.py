@@ -1,7 +1,12 @@
 """A runtime without nodes: the clock moves when code sleeps, and tests script the status.
 
-For tests of code that drives a Runtime. Each call that changes the cluster is kept in `acts`, as a
-short text. A script is a function that changes the runtime at some time.
+It is for tests of code that conducts a run through the interface `Runtime`. Each call that changes
+the cluster is kept in `acts`, as a short text. A script is a function that changes the runtime at
+some time.
+
+An incarnation is the number of a node's restarts. A generation is the number of a group's
+rebalance. The ISR are the in-sync replicas of a partition. To stamp an event makes it a row of the
+trace.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -76,7 +81,7 @@ class FakeRuntime(Runtime):
         self._resumes_as: dict[NodeName, NodeState] = {}
         """State of each paused node before its pause: up or stopping."""
         self.admin_answer: dict[str, str] | Exception = {}
-        """Answer of an order about a group."""
+        """Answer to an administrator's order about a group: a result by name, or an error."""
         self.controller: NodeName | None = controller_name(FIRST_CONTROLLER_ID)
         """The active controller; None: no controller answers, and no leader is known."""
         self.group_leader: str | None = None
@@ -86,8 +91,8 @@ class FakeRuntime(Runtime):
         self.group_state = "Stable"
         self.nobody_joined = False  # True: the groups are not in the status
         self.commits_stand_still = False  # True: no commit is acknowledged any more
-        self.waiting: tuple[WaitingRequest, ...] = ()  # of every member
-        self.first_commit = 1  # commits that each member had acknowledged at time 0
+        self.waiting: tuple[WaitingRequest, ...] = ()  # unanswered requests of every member
+        self.first_commit = 1  # number of acknowledged commits of each member at time 0
         self.committed: dict[TopicPartition, Offset] | None = None
         """Committed offsets; None: every partition has offset 7."""
         self.tool_failures: list[str] = []  # failures of coordlab itself
@@ -103,7 +108,7 @@ class FakeRuntime(Runtime):
         self._rows = 0  # number of the driver's rows so far
 
     def observe_with(self, observer: RowObserver) -> None:
-        """Show rows of the driver to `observer` from now on."""
+        """Pass the rows of the driver (the conducting process) to `observer` from now on."""
         self._observer = observer
 
     def now_us(self) -> int:
@@ -112,7 +117,8 @@ class FakeRuntime(Runtime):
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main`, which waits only for this runtime."""
-        # Nothing here really waits, so that one step ends the coroutine.
+        # No method here really waits: each await returns immediately. So one step runs the whole
+        # coroutine.
         try:
             main.send(None)
         except StopIteration as end:
@@ -121,7 +127,7 @@ class FakeRuntime(Runtime):
         raise AssertionError("the coroutine waits for something that is not the runtime")
 
     async def sleep(self, delay_us: int) -> None:
-        """Advance the clock, and carry out the script's events on the way."""
+        """Advance the clock, and call the scripts whose times come meanwhile."""
         until = self.time_us + delay_us
         # The keys are listed first, so that a script may add others for a later sleep.
         for time_us in sorted(self.at):
@@ -211,7 +217,10 @@ class FakeRuntime(Runtime):
             )
 
     def _change(self, node: NodeName, act: LifeAct, to: NodeState, words: str) -> HitNode:
-        """Change a node's state, if the act is legal in its present state, and keep the act."""
+        """Change a node's state and add the act to `acts`.
+
+        Raises: the error of `LifeAct.check` if the act is illegal in the node's present state.
+        """
         act.check(node, self.nodes[node])
         self.acts.append(f"{words} {node}")
         self.nodes[node] = to
@@ -270,7 +279,7 @@ class FakeRuntime(Runtime):
         destinations: Sequence[NodeName],
         purposes: Sequence[str] = (),
     ) -> int:
-        """End the connections that the script has open."""
+        """Keep the call, and return the scripted number of connections that it ended."""
         self.acts.append(
             f"reset {' '.join(sources)} - {' '.join(destinations)} ({' '.join(purposes) or 'all'})"
         )
@@ -285,7 +294,7 @@ class FakeRuntime(Runtime):
         """Keep the request or order, and answer it as scripted."""
         function: Any = question
         values: list[Any] = [*args, *kwargs.values()]
-        # An order may come with its arguments bound.
+        # Some callers bind the arguments with `partial`.
         if isinstance(function, partial):
             values += function.keywords.values()
             function = function.func

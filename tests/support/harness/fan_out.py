@@ -1,10 +1,11 @@
 """Workers for tests of the search: they work only while `wait` is called, and die on demand.
 
 A search plays runs of many seeds on several workers: it gives a worker items, and waits for
-answers. An item is a seed, which draws a schedule of faults, or a lineage. A lineage is a tuple of
-seeds: the first draws a schedule, and each later seed changes it. Its number is its last seed.
+answers. An item is a seed or a lineage. A seed is a number from which a schedule of faults is
+drawn. A lineage is a tuple of seeds: the first draws a schedule, and each later seed changes it.
+The number of a lineage is its last seed.
 
-The runs are made up. As a real run does, each depends on its seed alone.
+The workers do not play real runs: a function makes up the result of each run from its seed.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +27,7 @@ def passed(seed: int) -> PlayedRun:
 def violated(
     seed: int, *, check: str = "fencing", claim: str = "it broke", faults: int = 5, time_us: int = 7
 ) -> PlayedRun:
-    """Return a run with the finding `claim`."""
+    """Return a run with one finding: checker `check` reports the broken promise `claim`."""
     finding = PlayedFinding(
         signature=Signature(check=check, claim=claim), summary=f"{claim} {seed}", time_us=time_us
     )
@@ -58,7 +59,7 @@ class ScriptedWorkers:
     - `given`: the work of every worker, in order.
     - `play`, `play_again`: play a seed for the first time, and later.
     - `play_item`: if given, plays every item, also lineages, instead of `play` and `play_again`.
-    - `deadly`: the number of workers that a seed still kills, by seed.
+    - `deadly`: for each deadly seed, how many workers it still kills.
     - `on_wait`: called at the beginning of each wait.
     - `late`: the number of waits after which the last worker has started.
     """
@@ -96,8 +97,8 @@ class ScriptedWorkers:
 
     def idle(self) -> tuple[WorkerName, ...]:
         """Return the workers without work."""
-        up = self._names[: len(self._names) - self.coming()]
-        return tuple(name for name in up if name not in self._busy)
+        started = self._names[: len(self._names) - self.coming()]
+        return tuple(name for name in started if name not in self._busy)
 
     def coming(self) -> int:
         """Return the number of workers that are still starting: only the last one may be."""
@@ -121,6 +122,7 @@ class ScriptedWorkers:
         seeds = tuple(map(number_of, items))
         killer = next((seed for seed in seeds if self._deadly.get(seed, 0) > 0), None)
         if killer is not None:
+            # The worker dies, and a new one with another name takes its place.
             self._deadly[killer] -= 1
             self._names[self._names.index(worker)] = WorkerName(f"worker:{self._lives}")
             self._lives += 1

@@ -1,7 +1,14 @@
 """The constants, clock and starting points of Kafka's GroupCoordinatorTest, as a harness.
 
-Ids of scenarios such as GC-010 (docs/kafka/BEHAVIOUR.md, 10.1) are written for these numbers;
-`tick` moves the clock as Kafka's mock timer does. Source: BEHAVIOUR 10.0.
+docs/kafka/BEHAVIOUR.md (10.1) describes Kafka's tests as scenarios with ids such as GC-010. Their
+times fit the constants of this module, and `tick` moves the clock as Kafka's mock timer does.
+Source: BEHAVIOUR 10.0.
+
+Terms: the generation is the number of a group's rebalance. In its join phase the members rejoin (a
+group in PreparingRebalance), in its sync phase they get their partitions (CompletingRebalance);
+then the group is Stable. A static member has a configured `group.instance.id`, which keeps its
+place through a restart; a dynamic member has none. A pending member id was given to a new client,
+which has not joined with it yet.
 """
 
 from dataclasses import dataclass
@@ -26,9 +33,16 @@ NEW_MEMBER_MS = 300_000
 P = protocols("range")
 PS = protocols("range", "roundrobin")
 PARTITION = 1
-"""The partition of GROUP. There are two; the coordinator does not own the other one."""
+"""The offsets partition of GROUP.
+
+There are two offsets partitions; the coordinator has loaded only this one.
+"""
 NO_ID_REQUIRED, ID_REQUIRED = 3, 9
-"""Versions of JoinGroup: a client without id becomes a member at once, or first gets an id."""
+"""Versions of JoinGroup.
+
+With version 3 a client without a member id becomes a member immediately. With version 9 it only
+gets an id, with which it must join again.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +55,10 @@ class Statics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awaited:
-    """A join phase that waits only for a pending member id."""
+    """A join phase that waits only for a pending member id.
+
+    `pending` is that id. `members` are the ids of the members, and `joins` their requests.
+    """
 
     pending: str
     members: tuple[str, str]
@@ -74,9 +91,9 @@ class KafkaBench(CoordinatorHarness):
         version: int | None = None,
         client_id: str = "client",
     ) -> RequestId:
-        """Send a JoinGroup; a static member offers PS, any other P.
+        """Send a JoinGroup; by default a static member offers PS, a dynamic one P.
 
-        A new dynamic client is added at once, unless `version` says otherwise.
+        By default a new dynamic client becomes a member with this request (NO_ID_REQUIRED).
         """
         is_new = not member_id and instance is None
         if offers is None:
@@ -125,7 +142,7 @@ class KafkaBench(CoordinatorHarness):
     def first_member(
         self, *, session_timeout_ms: int = SESSION_MS, rebalance_timeout_ms: int = REBALANCE_MS
     ) -> str:
-        """Return the id of the only member of a group that completes generation 1."""
+        """Return the id of the only member of a group in CompletingRebalance, generation 1."""
         join = self.add(
             session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=rebalance_timeout_ms
         )
@@ -158,8 +175,8 @@ class KafkaBench(CoordinatorHarness):
             for instance in ("L", "F")
         ]
         self.tick(DELAY_MS + 1)
-        # A second member joined in the initial delay, which is then extended once. The extended
-        # delay ends after REBALANCE_MS at the latest.
+        # F joined during the initial delay (DELAY_MS), so the delay is extended once. It ends after
+        # REBALANCE_MS at the latest.
         self.tick(REBALANCE_MS + 1)
         leading, following = (self.join_response(join) for join in joins)
         assert (leading.error_code, leading.generation_id) == (ErrorCode.NONE, 1)
@@ -174,7 +191,10 @@ class KafkaBench(CoordinatorHarness):
         return statics
 
     def awaiting_pending(self) -> Awaited:
-        """Bring a group of two to a join phase that waits only for a third's pending id."""
+        """Bring a group of two members to a join phase that waits only for a third client.
+
+        The third client has a pending member id, and has not joined with it.
+        """
         joins = [self.add() for _ in range(2)]
         # As in `static_members`, the initial delay is extended once.
         self.tick(DELAY_MS + 1)

@@ -1,4 +1,8 @@
-"""A cluster on the local runtime whose brokers listen for Kafka clients, and a raw client."""
+"""A cluster on the local runtime whose brokers listen for Kafka clients, and a raw client.
+
+The local runtime runs all nodes in one process and in real time. A listener is the port at which a
+broker accepts connections in Kafka's wire protocol.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -39,8 +43,11 @@ class KafkaConnection:
     def send_request(
         self, api: int, version: int, body: bytes = b"", *, correlation_id: int = 1
     ) -> None:
-        """Write a request with a header of v1 and the client id `raw`."""
-        # \x00\x03raw: the client id, after its length.
+        """Write a request with the client id `raw`.
+
+        The request's header has version 1: API, version, correlation id, client id.
+        """
+        # \x00\x03raw is the client id after its length.
         payload = b"%b%b%b\x00\x03raw%b" % (
             api.to_bytes(2, "big"),
             version.to_bytes(2, "big"),
@@ -61,7 +68,7 @@ class KafkaConnection:
         return (await self.answer())[1]
 
     async def ended(self) -> bool:
-        """Wait until the broker has closed the connection; return True if no byte came before."""
+        """Wait until the broker has closed the connection; return False if bytes came before."""
         try:
             last_bytes = await asyncio.wait_for(self.reader.read(), PATIENCE_S)
         except ConnectionResetError:
@@ -132,7 +139,7 @@ class ListeningCluster:
         return ",".join(self.runtime.bootstrap_servers())
 
     async def connect(self, broker: int = 0) -> KafkaConnection:
-        """Connect to a broker, as soon as it listens."""
+        """Connect to a broker; try again until it listens."""
         host, port = self.runtime.bootstrap_servers()[broker].split(":")
         # 1,000 attempts 20 ms apart: 20 s.
         for _ in range(1_000):
@@ -143,8 +150,8 @@ class ListeningCluster:
         raise AssertionError(f"broker {broker} does not listen")
 
     def refusals(self) -> list[str]:
-        """Return the reasons of closed connections, from the trace."""
-        # The detail of such a row is a JSON object.
+        """Return the reasons for which brokers closed connections, from the trace."""
+        # The detail of such a row is a JSON text, which has "reason":"<text>".
         return [
             str((row.detail or "").partition('"reason":"')[2].partition('"')[0])
             for row in self.rows

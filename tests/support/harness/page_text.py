@@ -1,7 +1,7 @@
 """The text of a page of the report, without its markup: its words as lines, and its facts.
 
-Tests compare words and facts with recorded ones. A fact is a figure with its unit, a name of
-Kafka's or of the run's, or a cell of a table. Facts are unchanged when a sentence is reworded.
+Tests compare words and facts with recorded ones. A fact is a figure with its unit, a name from
+Kafka or from the run, or a cell of a table. The facts stay the same when a sentence is reworded.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
+# Elements that begin and end a paragraph.
 _BLOCKS = frozenset(
     [
         "caption",
@@ -82,16 +83,16 @@ class _Reader(HTMLParser):
         self._script: str | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        named = dict(attrs)
+        attributes = dict(attrs)
         if tag in {"script", "style"}:
-            self._script = named.get("id") or ""
+            self._script = attributes.get("id") or ""
             return
         if tag in _BLOCKS or tag in {"td", "th"}:
             self._flush()
         if tag == "section":
-            self.sections.append(Section(named.get("id") or ""))
+            self.sections.append(Section(attributes.get("id") or ""))
         elif tag == "figure":
-            self.sections[-1].parts.append(f"[chart {named.get('id')}]")
+            self.sections[-1].parts.append(f"[chart {attributes.get('id')}]")
         elif tag == "table":
             self.sections[-1].parts.append([])
         elif tag == "tr":
@@ -151,7 +152,8 @@ def _leave_defaults_out(section: Section) -> None:
     """Remove the table of settings at their defaults, which every new setting would change."""
     for place, part in enumerate(section.parts):
         if isinstance(part, str) and part.endswith("more settings: the defaults"):
-            del section.parts[place : place + 2]  # the summary and the table
+            # This part is the summary line; the next one is the table.
+            del section.parts[place : place + 2]
             return
 
 
@@ -165,13 +167,16 @@ def words_of(html: str) -> str:
                 lines.append(part)
                 continue
             lines += [" | ".join(row) for row in part[: MAX_ROWS + 1]]
-            more = len(part) - 1 - MAX_ROWS  # 1: the headings
+            more = len(part) - 1 - MAX_ROWS  # 1 for the row of headings
             lines += [f"... {more} more rows"] if more > 0 else []
     return "\n".join(lines) + "\n"
 
 
 def facts_of_page(html: str) -> str:
-    """Return the facts of each section: of its paragraphs (sorted), then its tables and charts."""
+    """Return the facts of each section of a page.
+
+    First come the facts of the paragraphs (sorted), then those of the tables and charts.
+    """
     sections, data = read_page(html)
     lines: list[str] = []
     for section in sections:
@@ -196,7 +201,10 @@ def _facts_in(part: str | list[list[str]]) -> list[str]:
 
 
 def _table_facts(rows: list[list[str]]) -> Iterator[str]:
-    """Yield headings and rows; of a long table the first rows, then how many, and a digest."""
+    """Yield a line of headings, then a line for each row.
+
+    Of a long table only the first rows are yielded, then the number of its rows and their digest.
+    """
     headings, *body = [_by_heading(rows[0], row) for row in rows]
     yield f"table {' | '.join(headings)}"
     yield from (f"  {' | '.join(row)}" for row in body[:MAX_ROWS])
@@ -207,7 +215,7 @@ def _table_facts(rows: list[list[str]]) -> Iterator[str]:
 def _by_heading(headings: list[str], row: list[str]) -> list[str]:
     """Return a row with its cells sorted by their headings; the first cell stays the first.
 
-    A row with another number of cells, some of which span columns, is unchanged.
+    A row that has not one cell for each heading (a cell spans columns) is returned unchanged.
     """
     if len(row) != len(headings):
         return row

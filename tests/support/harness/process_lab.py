@@ -1,4 +1,9 @@
-"""Node processes on one asyncio loop, without Ray: nodes that echo within them and over TCP."""
+"""Node processes on one asyncio loop, without Ray, with nodes that answer heartbeats.
+
+A node process is the part of a process that hosts nodes; between processes it uses TCP. Here all
+node processes share one process of the operating system. An incarnation is the number of a node's
+restarts.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -32,7 +37,7 @@ class EchoNode:
         self.host = host
         self.served: list[int] = []
         self.on_done: Callable[[], None] | None = None
-        """Set at the request to shut down."""
+        """What to call when the node has stopped; None until it is asked to shut down."""
 
     def start(self) -> None:
         """Serve."""
@@ -47,7 +52,7 @@ class EchoNode:
         status.records_produced += len(self.served)
 
     def handle(self, request: IncomingRequest) -> None:
-        """Answer at once."""
+        """Answer, and keep the number of the heartbeat (its generation)."""
         body = request.envelope.body
         assert isinstance(body, HeartbeatRequest)
         self.served.append(body.generation_id)
@@ -58,8 +63,7 @@ class EchoNode:
 class Lab:
     """Node processes of one run.
 
-    A node process is the part of a process that hosts nodes; here all node processes share one
-    process. `directory` has the addresses of all nodes, which every node process must know.
+    `directory` has the addresses of all nodes; every node process must know them.
     """
 
     run_dir: Path
@@ -68,9 +72,9 @@ class Lab:
     directory: dict[NodeName, ProcessAddress] = field(default_factory=dict)
 
     async def process(self, process_id: str, *, token: str = "secret") -> NodeProcess:
-        """Start a process.
+        """Start a node process.
 
-        Processes with another `token` refuse its connections.
+        It shows `token` to other processes, which refuse it if their own token is another one.
         """
         settings = RunSettings(
             run_id="run",
@@ -147,5 +151,5 @@ async def closed(connection: Connection) -> None:
 
 
 async def settle() -> None:
-    """Give sockets and timers of a few milliseconds the time to act: 50 ms."""
+    """Wait 50 ms, so that messages arrive and timers of a few milliseconds fire."""
     await asyncio.sleep(0.05)

@@ -1,7 +1,8 @@
 """Programs in sessions of their own, for tests of drivers: their start, output and end.
 
 A driver is the process that conducts a run. It starts the nodes; when the driver is killed, the
-nodes must end. A ProcessRef is a pid with a start time, which no later process with this pid has.
+nodes must end. A ProcessRef is a pid with the start time of its process: a later process with the
+same pid has another start time. A Ray head is the set of Ray's own processes on a machine.
 """
 
 import json
@@ -49,8 +50,9 @@ def program(
     try:
         yield process
     finally:
-        # Only the program gets the signal, and ends what it started: a Ray head whose processes get
-        # it, too, takes half a minute to notice.
+        # Only the program gets the signal, not its whole session; it ends the processes that it
+        # started. If the processes of a Ray head got the signal, too, the head would need half a
+        # minute to notice.
         process.terminate()
         try:
             process.wait(20)
@@ -67,9 +69,9 @@ def driver_arguments(run_dir: Path, address: str, run_ms: int, *more: str) -> tu
 
 
 def event(process: "subprocess.Popen[str]", name: str) -> dict[str, Any]:
-    """Read the driver's output up to the event `name`, a line of JSON, and return the event.
+    """Read the driver's output up to the event `name`, and return the event.
 
-    A failure shows the other lines.
+    Each event is one line of JSON. If the output ends before, the error shows the other lines.
     """
     output: IO[str] | None = process.stdout
     assert output is not None
@@ -97,9 +99,10 @@ def processes(pids: Iterable[int]) -> list[ProcessRef]:
 
 
 def rays_own(session: int) -> list[ProcessRef]:
-    """Return the gcs_server and the raylet of a driver that leads a session.
+    """Return Ray's own processes (gcs_server and raylet) in the session of a driver.
 
-    Source: proc(5), fields 2 (comm) and 6 (session) of /proc/<pid>/stat.
+    `session` is the pid of the driver, which began the session. Source: proc(5), fields 2 (comm)
+    and 6 (session) of /proc/<pid>/stat.
     """
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -114,7 +117,7 @@ def rays_own(session: int) -> list[ProcessRef]:
 
 
 def left_after(refs: Sequence[ProcessRef]) -> list[ProcessRef]:
-    """Wait until all have ended, for LEAVES_WITHIN_S at most; return the remaining ones."""
+    """Wait up to LEAVES_WITHIN_S until all processes have ended; return those that have not."""
     deadline = time.monotonic() + LEAVES_WITHIN_S
     while time.monotonic() < deadline:
         if not any(is_alive(ref) for ref in refs):

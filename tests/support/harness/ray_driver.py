@@ -1,8 +1,10 @@
 """A driver in a process of its own: runs a fake cluster on Ray until it is stopped.
 
+A driver is the process that conducts a run.
+
 Usage: python -m tests.support.harness.ray_driver RUN_DIR ADDRESS MILLISECONDS [NODE_TO_PAUSE].
-Prints one JSON object a line: `up` with the pids of the node processes, the paused one first, and
-`stopped` at the end. A paused process is stopped by a signal.
+It prints two events, one JSON object per line. `up` has the pids of the node processes; if one was
+paused (stopped by a signal), its pid is the first. `stopped` comes at the end.
 """
 
 import json
@@ -40,7 +42,8 @@ def main(run_dir: Path, ray_address: str, run_ms: int, paused: str | None = None
         if paused is not None:
             await runtime.sleep(500_000)
             hit = await runtime.pause(NodeName(paused))
-            pids.sort(key=lambda pid: pid != hit.pid)  # the paused one first
+            # Move the paused process to the front; False sorts before True.
+            pids.sort(key=lambda pid: pid != hit.pid)
         say("up", pids=pids)
         await runtime.sleep(run_ms * 1_000)
 

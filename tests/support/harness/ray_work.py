@@ -1,4 +1,4 @@
-"""Work for workers on Ray that dies, fails or sleeps, by its number."""
+"""Work for workers on Ray, which kills the worker or fails at certain numbers."""
 
 import os
 from collections.abc import Callable
@@ -11,7 +11,7 @@ DEADLY, FAILING = 13, 14
 
 
 def work(items: Items) -> bytes:
-    """Answer with the pid of the worker; die or fail at some numbers."""
+    """Answer with the pid of the worker; kill the worker or raise an error at some items."""
     if DEADLY in items:
         os.kill(os.getpid(), SIGKILL)
     if FAILING in items:

@@ -1,4 +1,8 @@
-"""A small real cluster for virtual time: short timeouts, so that a failover takes seconds."""
+"""A small cluster of real nodes for virtual time, with timeouts so short that failovers are quick.
+
+"Real" means: with the nodes of the product, not with fake ones. Virtual time is the run's own
+simulated clock.
+"""
 
 from cluster.spec import (
     BrokerSpec,

@@ -1,8 +1,13 @@
 """Brokers with scripted answers, for tests of the clients.
 
 A broker keeps every request. A request without a scripted answer gets the answer of a healthy
-broker that coordinates a group of one member; each partition has `high_watermark` records.
-`ClientLab` holds what all brokers answer alike, and the network in virtual time.
+broker that coordinates a group of one member. Each partition has as many records as the high
+watermark says (the offset below which records are committed). `ClientLab` holds the state from
+which all brokers answer (leader, committed offsets, ...), and the network in virtual time, a
+simulated clock.
+
+Terms: the generation is the number of a group's rebalance. The leader epoch is the number of a
+partition's leadership. An incarnation is the number of a node's restarts.
 """
 
 from collections import deque
@@ -111,14 +116,14 @@ class ScriptedBroker:
         self.restart()
 
     def restart(self) -> None:
-        """Begin to serve on a new host, as a new process of this broker."""
+        """Begin to serve on a new host, as a broker does after a restart of its process."""
         self.host = self._lab.hosts.host(
             broker_name(self.broker_id), self._lab.next_incarnation(), traced=False
         )
         self.host.serve(self._handle)
 
     def answer(self, request_type: type, *answers: AnyResponse | None) -> None:
-        """Answer the next requests of a type with these answers, in order."""
+        """Script the answers to the next requests of a type; None leaves a request unanswered."""
         self.script.setdefault(request_type, deque()).extend(answers)
 
     def of_type(self, request_type: type) -> list[AnyRequest]:
@@ -145,7 +150,10 @@ class ScriptedBroker:
         self.host.reply(request_id, self._fetch(body))
 
     def _healthy_answer(self, body: AnyRequest) -> AnyResponse:
-        """Return the unscripted answer; commits and transactions change the lab's offsets."""
+        """Return the answer of a healthy broker; commits change the lab's committed offsets.
+
+        A commit in a transaction only counts after the EndTxn that commits the transaction.
+        """
         lab = self._lab
         match body:
             case MetadataRequest():
@@ -198,7 +206,7 @@ class ScriptedBroker:
                 raise AssertionError(f"no answer for {body}")
 
     def _join(self, body: JoinGroupRequest) -> JoinGroupResponse:
-        """Start a generation. A member without an id only gets an id, to join again with."""
+        """Start a generation; a client without a member id only gets one, to join again with."""
         if not body.member_id:
             self._members += 1
             return JoinGroupResponse(
@@ -278,7 +286,7 @@ class ClientLab:
         return [row for row in self.rows if row.kind == kind]
 
     def next_incarnation(self) -> int:
-        """Return a new number for the process of a broker."""
+        """Return a new incarnation for a broker that starts."""
         self._incarnations += 1
         return self._incarnations
 
@@ -294,7 +302,7 @@ class ClientLab:
         return host
 
     def dispose(self) -> None:
-        """Free the coroutines of the clients."""
+        """Free the coroutines of the clients, which would otherwise warn that they never ended."""
         for host in self.clients:
             host.retire()
             host.dispose()
@@ -366,7 +374,7 @@ class ClientLab:
     def fetched_offsets(
         self, partitions: range, error: ErrorCode = ErrorCode.NONE
     ) -> OffsetFetchResponse:
-        """Return the committed offsets, every partition with `error`."""
+        """Return the answer to an OffsetFetch, with `error` for each of `partitions`."""
         return OffsetFetchResponse(
             groups=(
                 OffsetFetchResponseGroup(
@@ -377,6 +385,7 @@ class ClientLab:
                             partitions=tuple(
                                 OffsetFetchResponsePartition(
                                     partition_index=index,
+                                    # -1: nothing is committed.
                                     committed_offset=self.committed.get(index, -1),
                                     error_code=error,
                                 )
@@ -490,9 +499,9 @@ def fetch_error(error: ErrorCode, partitions: int = 2, *, leader_id: int = -1) -
 
 
 def listed(body: ListOffsetsRequest, latest: int) -> ListOffsetsResponse:
-    """Return 0 as the earliest offset and `latest` as the latest.
+    """Return the answer to a ListOffsets: 0 for the earliest offset, `latest` for the latest.
 
-    A timestamp of -2 requests the earliest.
+    The timestamp -2 in a request stands for the earliest offset.
     """
     return ListOffsetsResponse(
         topics=tuple(

@@ -1,4 +1,4 @@
-"""Disks of a few kilobytes, where a test may mount them."""
+"""Disks of a few kilobytes, for tests that run with permission to mount (as root)."""
 
 import subprocess
 from collections.abc import Iterator
@@ -10,9 +10,10 @@ import pytest
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """Mount a tmpfs of `size` (as in mount's options) at `folder`; skip the test if not permitted.
+    """Mount a tmpfs at `folder`; skip the test if the system does not permit it.
 
-    It is unmounted at the end, even with open files.
+    The disk is unmounted at the end, even if files in it are open. `size` is written as in the
+    options of `mount`, for example `64k`.
     """
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]

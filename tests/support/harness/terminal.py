@@ -24,11 +24,11 @@ class TerminalCommand:
     def __init__(
         self, folder: Path, *arguments: str, width: int, environment: dict[str, str]
     ) -> None:
-        ours, theirs = pty.openpty()  # the ends of the test and of the command
-        # 50 rows of `width` columns; 0 pixels: unknown.
+        ours, theirs = pty.openpty()  # the test's end of the terminal, and the command's end
+        # 50 rows of `width` columns. The last two numbers are the size in pixels; 0: unknown.
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
         variables = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"}
-        # Rich and others would take these for the terminal's size and colours.
+        # Rich and other libraries would prefer these variables to the terminal's size and colours.
         for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
             variables.pop(name, None)
         self._process = subprocess.Popen(
@@ -52,7 +52,7 @@ class TerminalCommand:
                 raise EOFError(f"ended without {word!r}: {self.screen}")
 
     def type(self, text: str) -> None:
-        """Type something at the command's terminal."""
+        """Type `text` at the command's terminal."""
         os.write(self._ours, text.encode())
 
     def send_signal(self, signal: int) -> None:

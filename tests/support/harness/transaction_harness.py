@@ -1,7 +1,13 @@
-"""Executes the Results of a TransactionCoordinator: a log, virtual timers, markers, the answers.
+"""A TransactionCoordinator with the parts of a broker that it needs: a log, timers, markers.
 
-Appends are acknowledged and markers written at once, or both are held until a test decides the
-outcome of each. Producer ids come in blocks of `BLOCK`.
+The coordinator keeps the state of each transaction in a log. Each call returns a Result (appends,
+timers, markers, replies), which the harness carries out. Markers are the records that end a
+transaction in its partitions. By default appends are acknowledged and markers written immediately;
+with `holds_appends` and `holds_markers` they wait until a test decides their outcome.
+
+A producer has a transactional id, which it keeps through a restart, a producer id, and the producer
+epoch, which every new start of the producer increases. The controller gives producer ids to the
+coordinator in blocks of `BLOCK`.
 """
 
 import heapq
@@ -41,7 +47,7 @@ TX = "tx"
 TIMEOUT_MS = 60_000
 """Transaction timeout of most tests."""
 OFFSETS = offsets_partition(0)
-"""The only offsets partition: every group is in it."""
+"""The only offsets partition (partition of `__consumer_offsets`): every group is in it."""
 
 
 class TransactionHarness:
@@ -55,7 +61,7 @@ class TransactionHarness:
         epoch: int | None = 0,
         first_producer_id: int = 0,
     ) -> None:
-        """Own the one partition in leader epoch `epoch`; None: own none."""
+        """Load the only partition as its leader in leader epoch `epoch`; None: do not load it."""
         self.config = config or BrokerConfig()
         self.coordinator = TransactionCoordinator(
             config=self.config, num_partitions=1, num_offsets_partitions=1
@@ -123,7 +129,10 @@ class TransactionHarness:
         self._complete(self.held.pop(0), error)
 
     def answer_markers(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """Complete the oldest held markers for every partition, or let all fail with `error`."""
+        """Complete the oldest held request for markers, or let it fail with `error`.
+
+        Each of the transaction's partitions has the same outcome.
+        """
         markers = self.markers.pop(0)
         self.execute(
             self.coordinator.markers_answered(
@@ -153,7 +162,7 @@ class TransactionHarness:
         other.load(epoch)
         return other
 
-    # -- requests, answered at once --
+    # -- requests that must be answered before `submit` returns --
 
     def init(
         self,
@@ -229,7 +238,7 @@ class TransactionHarness:
         }
 
     def verify(self, producer_id: int, epoch: int = 0, *, transactional_id: str = TX) -> ErrorCode:
-        """Return the answer of a request that verifies that the transaction has OFFSETS."""
+        """Ask whether the open transaction includes the partition OFFSETS; return the answer."""
         (error,) = self.add_partitions(
             producer_id, epoch, OFFSETS, transactional_id=transactional_id, verify_only=True
         ).values()
@@ -270,7 +279,7 @@ class TransactionHarness:
         return self.metadata(transactional_id).state
 
     def states(self) -> list[str]:
-        """Return the entered states, by their names in the trace."""
+        """Return the states that transactions entered, in order, by their names in the trace."""
         return [str((event.detail or {})["to"]) for event in self.trace]
 
     def deadlines(self) -> list[tuple[str, int]]:
@@ -285,7 +294,7 @@ class TransactionHarness:
     # -- the broker's part --
 
     def execute(self, result: TransactionResult) -> None:
-        """Carry out a Result, and its immediate consequences."""
+        """Carry out a Result, and the Results that follow from it without waiting."""
         self._carry_out(result)
         while self._acknowledge:
             self._complete(self._acknowledge.pop(0), ErrorCode.NONE)
@@ -302,7 +311,7 @@ class TransactionHarness:
             else:
                 self._deadlines.pop(timer.key, None)
         for append in result.appends:
-            # Behind a held append every later one is held, too: a log acknowledges in order.
+            # A log acknowledges in order, so an append after a held one is held, too.
             waiting = self.held if self.holds_appends or self.held else self._acknowledge
             waiting.append(append)
         self.markers.extend(result.markers)

@@ -1,7 +1,8 @@
 """A producer that commits offsets in transactions, request by request, against virtual brokers.
 
-A BrokerLab is three brokers in virtual time, with a client that sends single requests. `broker` is
-the broker to which a request is sent: the transaction's coordinator, or the group's for offsets.
+A BrokerLab is three brokers in virtual time (a simulated clock), with a client that sends single
+requests. The parameter `broker` is the broker to which a request is sent. For commits of offsets
+this is the coordinator of the group, for all other requests that of the transaction.
 """
 
 from collections.abc import Awaitable, Callable
@@ -51,9 +52,9 @@ RETRIABLE = (
 def transactional_cluster(
     *, config: BrokerConfig = NO_BALANCING, base: ClusterSpec | None = None
 ) -> ClusterSpec:
-    """Return three brokers with `__transaction_state` of three partitions beside the rest.
+    """Return the cluster `base` (None: that of `broker_cluster`) with `__transaction_state`.
 
-    `base` None: the cluster of `broker_cluster`.
+    In the three partitions of this topic brokers keep the state of transactions.
     """
     cluster = broker_cluster(config=config) if base is None else base
     state = TopicSpec(
@@ -66,7 +67,10 @@ def transactional_cluster(
 
 
 class TransactionalClient:
-    """A producer with a transactional id; `id` and `epoch` are the last assigned ones."""
+    """A producer with a transactional id.
+
+    `id` and `epoch` are its producer id and producer epoch, as the coordinator last assigned them.
+    """
 
     def __init__(self, lab: BrokerLab, transactional_id: str = "tx") -> None:
         self.id: int = NO_PRODUCER_ID
@@ -84,7 +88,7 @@ class TransactionalClient:
         return response.coordinators[0]
 
     async def init_once(self, broker: int, *, timeout_ms: int = 60_000) -> InitProducerIdResponse:
-        """Request an id and an epoch, once."""
+        """Send one InitProducerId, which requests a producer id and an epoch."""
         response = await self._lab.client.call(
             broker,
             InitProducerIdRequest(
@@ -97,7 +101,7 @@ class TransactionalClient:
         return response
 
     async def init(self, broker: int, *, timeout_ms: int = 60_000) -> None:
-        """Get an id and an epoch; retriable errors repeat the request."""
+        """Get an id and an epoch; repeat the request after retriable errors."""
 
         async def attempt() -> ErrorCode:
             return (await self.init_once(broker, timeout_ms=timeout_ms)).error_code
@@ -105,7 +109,7 @@ class TransactionalClient:
         assert await self._retried(attempt) is ErrorCode.NONE
 
     async def add_offsets(self, broker: int, group_id: str) -> ErrorCode:
-        """Add a group's offsets to the transaction; retriable errors repeat the request."""
+        """Add a group's offsets to the transaction; repeat the request after retriable errors."""
 
         async def attempt() -> ErrorCode:
             response = await self._lab.client.call(
@@ -125,7 +129,7 @@ class TransactionalClient:
     async def commit_offset(
         self, broker: int, group_id: str, offset: int, *, partition: int = 0
     ) -> ErrorCode:
-        """Commit an offset of `orders` in the transaction, once."""
+        """Commit an offset of `orders` in the transaction, with one request."""
         response = await self._lab.client.call(
             broker,
             TxnOffsetCommitRequest(
@@ -149,7 +153,7 @@ class TransactionalClient:
         return response.topics[0].partitions[0].error_code
 
     async def end(self, broker: int, *, is_commit: bool = True) -> ErrorCode:
-        """End the transaction; retriable errors repeat the request."""
+        """End the transaction; repeat the request after retriable errors."""
 
         async def attempt() -> ErrorCode:
             response = await self._lab.client.call(
@@ -167,7 +171,10 @@ class TransactionalClient:
         return await self._retried(attempt)
 
     async def _retried(self, attempt: Callable[[], Awaitable[ErrorCode]]) -> ErrorCode:
-        """Return the first error that is not retriable, of 400 attempts 20 ms apart."""
+        """Repeat `attempt` until its error is not retriable, and return that error.
+
+        Raises: TimeoutError after 400 attempts 20 ms apart.
+        """
         for _ in range(400):
             error = await attempt()
             if error not in RETRIABLE:
@@ -179,10 +186,10 @@ class TransactionalClient:
 async def fetched(
     lab: BrokerLab, broker: int, group_id: str, *, partition: int = 0
 ) -> OffsetFetchResponsePartition | ErrorCode:
-    """Return the stable offset of a partition of `orders`, or the group's error.
+    """Return the answer for the stable offset of a partition of `orders`, or the group's error.
 
-    An offset is stable if no open transaction has a commit of its partition; until then the
-    partition's answer has an error.
+    An offset is stable if no open transaction has a commit for its partition. While it is not
+    stable, the answer for the partition has an error.
     """
     response = await lab.client.call(
         broker,
@@ -206,7 +213,7 @@ async def fetched(
 async def stable_offset(
     lab: BrokerLab, broker: int, group_id: str, *, partition: int = 0, at_most_s: float = 20
 ) -> int:
-    """Return the offset once it is stable."""
+    """Wait until the committed offset is stable, and return it."""
     # 50 attempts a second, 20 ms apart.
     for _ in range(round(at_most_s * 50)):
         answer = await fetched(lab, broker, group_id, partition=partition)

@@ -30,9 +30,10 @@ CONSTANT_LATENCY = LinkModel(base_us=LATENCY_US, jitter_us=0, tail_us=0)
 
 
 class HostLab:
-    """Hosts by name on one loop and network; keeps every trace row and frame.
+    """Hosts by name on one loop and network.
 
-    Frames for which `lose` returns True never arrive.
+    The lab keeps every trace row and every frame. Frames for which `lose` returns True never
+    arrive. With `copy_messages` each message is encoded and decoded on its way.
     """
 
     def __init__(self, model: LinkModel = CONSTANT_LATENCY, *, copy_messages: bool = False) -> None:
@@ -42,7 +43,8 @@ class HostLab:
         self.failures: list[tuple[str, BaseException]] = []
         self.hosts: list[VirtualHost] = []
         self.lose: Callable[[Frame], bool] = lambda _frame: False
-        lab = self  # for the method below, whose `self` is the network
+        # In the method below `self` is the network.
+        lab = self
 
         class WatchedNetwork(VirtualNetwork):
             def transmit(self, frame: Frame) -> None:
@@ -64,7 +66,8 @@ class HostLab:
     ) -> VirtualHost:
         """Return a new live host, attached to the network.
 
-        `traced` False: the host writes no rows of messages.
+        incarnation: the number of the node's restarts.
+        traced: False: the host writes no trace rows for messages.
         """
         host = VirtualHost(
             name=NodeName(name),
@@ -107,7 +110,7 @@ class HostLab:
 
 
 class EchoServer:
-    """Answers every request with a HeartbeatResponse, or parks those of some groups."""
+    """Answers every request; those of `parked_groups` it answers only after `release`."""
 
     def __init__(self, host: VirtualHost, *, parked_groups: tuple[str, ...] = ()) -> None:
         self.host = host
@@ -139,6 +142,7 @@ class EchoServer:
 
 def heartbeat(group: str = "g") -> HeartbeatRequest:
     """Return a request that names `group`."""
+    # The generation is of no importance.
     return HeartbeatRequest(group_id=group, generation_id=3, member_id="m")
 
 

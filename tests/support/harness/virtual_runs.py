@@ -1,4 +1,8 @@
-"""A virtual run of the fake cluster: started, played, stopped, with its rows and digest."""
+"""A run of the fake cluster in virtual time (a simulated clock), with its rows and digest.
+
+The rows are those of the trace (recorded events). The digest is a hash over all rows: equal digests
+mean equal runs.
+"""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -14,9 +18,9 @@ from tests.support.harness.fake_cluster import FakeBroker, FakeConsumer, fake_bu
 
 
 class Run:
-    """A runtime over the fake cluster with its rows.
+    """A virtual runtime with the fake cluster, and what it recorded.
 
-    `lines`: the lines of its log, each with time, node and text.
+    `lines` are the lines of the run's log, each with time, node and text.
     """
 
     def __init__(
@@ -44,7 +48,7 @@ class Run:
         )
 
     def run(self, main: Coroutine[Any, Any, None]) -> None:
-        """Run `main` between a start and a stop."""
+        """Start the cluster, run `main`, and stop the cluster in any case."""
 
         async def whole() -> None:
             await self.runtime.start()

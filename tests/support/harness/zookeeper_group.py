@@ -1,9 +1,10 @@
 """A group on ZooKeeper in virtual time: an ensemble, brokers, producers, and its members.
 
-A test gives a scenario, a coroutine that changes the cluster, and then reads the rows: requests by
-operation, attempts, applied writes, processed records. An attempt is one try of a member to own its
-share of the partitions. The ensemble is the servers of ZooKeeper. `config` is the configuration of
-all members; `configs` has other ones for single members, by index.
+Virtual time is a simulated clock. The ensemble are the servers of ZooKeeper. An attempt is one try
+of a member to own its share of the partitions.
+
+A test gives a scenario, a coroutine that changes the cluster. Then it reads the trace rows:
+requests by operation, attempts, applied writes, processed records.
 """
 
 import json
@@ -46,13 +47,14 @@ def member_name(index: int) -> NodeName:
 
 
 class GroupLab:
-    """`members` members of one group; the scenario starts those from `late_from` on.
+    """One group of `members` members, with the cluster that they need.
 
-    Without `starts_apart` all others start at one moment. `has_visitor` adds a host without a node,
-    for a client of the ensemble that is no member.
-
-    `brokers_register` makes the brokers register in ZooKeeper; `process_us` is the time that a
-    member works on a record.
+    late_from: members from this index on do not start by themselves; the scenario starts them.
+    starts_apart: if False, all other members start in the same moment.
+    config, configs: the configuration of all members, and other ones of single members by index.
+    has_visitor: adds a host for a client of the ensemble that is no member.
+    brokers_register: the brokers register in ZooKeeper.
+    process_us: the time that a member works on a record.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class GroupLab:
         starts_apart: bool = True,
     ) -> None:
         self.nodes: dict[NodeName, Node] = {}
-        """Present incarnation of each node."""
+        """Each node, as it was built at its last start."""
         self._visitor_host: Host | None = None
         self._starts_apart = starts_apart
         self.members = members
@@ -141,9 +143,9 @@ class GroupLab:
         self._started = self.names if late_from is None else self.names[:late_from]
 
     def run(self, scenario: Callable[["GroupLab"], Awaitable[None]]) -> "GroupLab":
-        """Start all nodes, wait until the group is settled, carry out `scenario`, stop.
+        """Start all nodes, wait until the group is settled and one second more, run `scenario`.
 
-        The cluster serves for another second before the scenario begins.
+        At the end the cluster is stopped.
         """
 
         async def main() -> None:
@@ -181,13 +183,16 @@ class GroupLab:
         apis: tuple[str, ...] = (),
         both_ways: bool = False,
     ) -> None:
-        """Put one rule in force; replaces every other rule."""
+        """Let `effect` act on the links between nodes; this replaces every other rule.
+
+        Empty `apis` match the messages of every API.
+        """
         await self.runtime.set_link_rules(
             link_rules(effect, sources, destinations, apis=apis, both_ways=both_ways)
         )
 
     async def heal(self) -> None:
-        """Withdraw every rule."""
+        """Remove every rule: all links work again."""
         await self.runtime.set_link_rules([])
 
     def visitor(self) -> ZkClient:
@@ -205,7 +210,7 @@ class GroupLab:
     # -- readers of the rows ---------------------------------------------------------------------
 
     def of(self, kind: TraceKind, *, after_us: int = 0, node: str | None = None) -> list[TraceRow]:
-        """Return the rows of a kind, from a time on, of one node or of all."""
+        """Return the rows of a kind, from a time on, of `node` or of all nodes."""
         return [
             row
             for row in self.rows
@@ -232,7 +237,8 @@ class GroupLab:
 
     def writes_of(self, part: str, after_us: int = 0) -> list[tuple[TraceRow, dict[str, Any]]]:
         """Return the applied writes under `/consumers/g/<part>/`, with their details."""
-        # Every server applies a write; the rows of one server have each write once.
+        # Every server writes a row for each write that it applies. The rows of one server have each
+        # write once.
         applied = [
             (row, detail_of(row))
             for row in self.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=after_us)

@@ -1,8 +1,9 @@
-"""Draws mutants of a package by a seed: every place of every kind of change, then a sample.
+"""Draws mutants of a package: lists every possible change, then draws a sample by a seed.
 
-A mutant is the package with one small change, such as `<` to `<=`, which tests should notice. A
-change is made in the text, at the place that the syntax tree gives. Parts that have no effect on
-other code are left alone: texts for people, docstrings, raised errors, checks of invariants.
+A mutant is the package with one small change, such as `<` to `<=`, which tests should notice. The
+syntax tree tells where a change is possible; the change itself is made in the text of the file.
+Parts that have no effect on other code are not changed: texts for people, docstrings, raised
+errors, checks of invariants.
 """
 
 import ast
@@ -84,6 +85,7 @@ def _drawn(package: Path, path: Path, edit: _Edit) -> Drawn:
     """Return the mutant of one edit; `before` and `after` are all lines that the edit touches."""
     source = path.read_bytes()
     changed = source[: edit.start] + edit.text.encode() + source[edit.end :]
+    # Numbers of the first and the last line, from 0: the newlines before them.
     line = source.count(b"\n", 0, edit.start)
     end = source.count(b"\n", 0, edit.end)
     before = b" ".join(text.strip() for text in source.split(b"\n")[line : end + 1])
@@ -111,7 +113,8 @@ def _edits(source: bytes) -> Iterator[_Edit]:
 
 def _visible(node: ast.AST, scope: str) -> Iterator[tuple[ast.AST, str]]:
     """Yield the nodes whose change other code can see, with their scope, in file order."""
-    # Texts of errors and formatted texts are for people; a changed import only fails.
+    # Texts of errors and formatted texts are for people. A changed import fails in any case, so
+    # that the mutant would show nothing.
     if isinstance(node, (ast.Raise, ast.JoinedStr, ast.Import, ast.ImportFrom)):
         return
     # Rows of the trace are texts for people.
@@ -139,7 +142,7 @@ def _changes(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[_Edit]
         return start, starts[part.end_lineno - 1] + part.end_col_offset
 
     def between(left: ast.expr, right: ast.expr, old: str, new: str) -> _Edit:
-        """Replace an operator, which is in the text between its operands."""
+        """Return the edit that replaces an operator, which is between its operands."""
         begin, end = span(left)[1], span(right)[0]
         at = source.index(old.encode(), begin, end)
         return _Edit(at, at + len(old), new)
@@ -151,9 +154,10 @@ def _changes(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[_Edit]
                 yield between(a, b, *_COMPARISONS[type(op)])
         case ast.BoolOp(op=op, values=values):
             old, new = ("and", "or") if isinstance(op, ast.And) else ("or", "and")
-            # Of several equal operators in a row, only the first is replaced.
+            # Of `a and b and c` only the first operator is replaced.
             yield between(values[0], values[1], old, new)
         case ast.UnaryOp(op=ast.Not()):
+            # The operator is removed.
             begin = span(node)[0]
             yield _Edit(begin, begin + len("not"), "")
         case ast.BinOp(op=op, left=a, right=b) if type(op) in _OPERATORS:

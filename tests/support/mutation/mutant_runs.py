@@ -1,7 +1,9 @@
 """The process that runs tests against mutants, in a copy of the packages that it may change.
 
-The process reads jobs as JSON, and answers each job with a line. A job runs in a child process:
-modules that no mutant changes are imported once, in the parent, which must import no others.
+A mutant is a package with one small change, which tests should notice. The process reads jobs as
+JSON, and answers each job with a line. Each job runs in a forked child process, which imports the
+changed package. Modules that no mutant changes are imported once, in the parent. The parent must
+not import a module that a mutant changes: the children would inherit the original.
 """
 
 import io
@@ -19,9 +21,10 @@ import pytest
 
 ARGUMENTS = ("-x", "-q", "--timeout=60", "--timeout-method=signal", "-p", "no:cacheprovider")
 CPU_SECONDS_MAX = 600
-"""A child that takes longer is in an endless loop, which a test would show as a failure.
+"""Limit of a child's CPU time, after which the system kills the child.
 
-Spark's process, which inherits the limit, takes 100 s.
+A child that takes longer is in an endless loop, which counts as a failed test. Spark's process
+inherits the limit; it takes 100 s.
 """
 OUTPUT_MAX = 4_000
 """Number of last characters of pytest's output that are kept."""
@@ -74,7 +77,8 @@ def _changed(job: Job, number: int) -> Iterator[None]:
     path = Path(job.path)
     before, times = path.read_bytes(), path.stat()
     path.write_text(job.source, encoding="utf-8")
-    # Compiled files are compared by seconds and size: every change has a second of its own.
+    # Python recompiles a file if its time (in whole seconds) or its size differs from that of the
+    # compiled one. So every changed file gets a second of its own.
     os.utime(path, (number, number))
     try:
         yield
@@ -92,13 +96,13 @@ def _in_child(tests: Sequence[str]) -> bytes:
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS_MAX, CPU_SECONDS_MAX))
         with os.fdopen(writing, "wb") as answer:
             answer.write(msgspec.json.encode(_run_pytest(tests)))
-        # Without pytest's and Python's own endings, which belong to the parent.
+        # End without the exit handlers of pytest and Python, which belong to the parent.
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as answer:
         run = answer.read()
     os.waitpid(child, 0)
-    # A child that was killed has written nothing.
+    # A child that was killed has written nothing; then the limit of CPU time is the likely reason.
     return run or msgspec.json.encode(
         Run(code=pytest.ExitCode.TESTS_FAILED, output=f"over {CPU_SECONDS_MAX} s of CPU time")
     )

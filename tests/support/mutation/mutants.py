@@ -1,10 +1,12 @@
 """Mutants of `coordinator`: small changes that must make the tests of a scenario fail.
 
-A mutant is applied in a copy of the packages and their tests, never in the checkout.
+A mutant is applied in a copy of the packages and their tests, never in the checkout. A scenario is
+a test case of Kafka, with an id such as GC-010; the tests of a scenario name its id. A mutant is
+killed if one of these tests fails, and a survivor if all pass. A job is a list of tests to run with
+one file changed.
 
-A scenario is a test case of Kafka's, with an id such as GC-010; the tests of a scenario name the
-id. A survivor is a mutant with which all these tests pass. A job is a list of tests to run with one
-file changed.
+There are two sources of mutants: a list written by hand (`LIST`), and changes drawn at random
+(`drawn_survivors`).
 """
 
 import os
@@ -27,8 +29,9 @@ PACKAGE = "coordinator"
 LIST = ROOT / "tests" / "coordinator" / "mutants.toml"
 TESTS = "tests/coordinator/"
 COPIED = ("protocol", "partition_log", PACKAGE, "benchmarks", "tests/support", "tests/coordinator")
-"""All files that the tests of the coordinator need, beside pytest's own."""
+"""Folders that the tests of the coordinator need (beside the files that pytest needs)."""
 SURVIVORS = ROOT / "tests" / "coordinator" / "surviving_mutants.toml"
+"""Drawn mutants that no test can kill, each with the reason."""
 SLOW_TESTS = (
     "test_coordinator_properties.py",
     "storage/test_compacted_load.py",
@@ -40,8 +43,8 @@ SLOW_TESTS = (
 class Mutant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A change of one file of the package, and the scenario whose tests must notice the change.
 
-    A change that no scenario of the list covers (a switch of the Java coordinator) names a file of
-    `tests`.
+    Some changes belong to no scenario, for example those of the switches that imitate the Java
+    coordinator. Such a mutant names a file of tests (`tests`) instead of a scenario.
     """
 
     file: str
@@ -79,6 +82,7 @@ def scenario_tests(mutant: Mutant) -> tuple[str, ...]:
     """
     if mutant.tests:
         return (f"{TESTS}{mutant.tests}",)
+    # `named` has the tests that name a scenario, by its id.
     places = named().get(mutant.scenario, ())
     return tuple(f"{p.path}::{p.name}" for p in places if p.path.startswith(TESTS))
 
@@ -88,7 +92,7 @@ def survivors(folder: Path, mutants: Sequence[Mutant]) -> list[Mutant]:
 
     Raises: RuntimeError if a test fails without a change, or cannot be run with a mutant.
     """
-    changed = [
+    jobs = [
         Job(
             tests=scenario_tests(mutant),
             path=f"{PACKAGE}/{mutant.file}",
@@ -96,7 +100,7 @@ def survivors(folder: Path, mutants: Sequence[Mutant]) -> list[Mutant]:
         )
         for mutant in mutants
     ]
-    runs = run_jobs(folder, changed)
+    runs = run_jobs(folder, jobs)
     for mutant, run in zip(mutants, runs, strict=True):
         # Neither passed nor failed: for example an import that fails, which proves nothing about
         # the tests.
@@ -177,7 +181,8 @@ class JobFolder:
         Raises: RuntimeError, before any job, if a test of the jobs fails without a change.
         """
         everything = dict.fromkeys(test for job in jobs for test in job.tests)
-        # One run of all tests without a change; each of them must pass. `*_` lets the process end.
+        # One run of all tests without a change; each of them must pass. `*_` reads to the end of
+        # the output, so that the process can end.
         unchanged, *_ = self._run([Job(tests=tuple(everything))])
         if not unchanged.is_passed:
             raise RuntimeError(f"tests fail without a mutant:\n{unchanged.output}")
@@ -188,7 +193,8 @@ class JobFolder:
         with subprocess.Popen(
             [sys.executable, "-m", "tests.support.mutation.mutant_runs"],
             cwd=self._folder,
-            env=environment,  # the copy must be first on the path
+            # Without PYTHONPATH, which could lead to the checkout: Python must import the copy.
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         ) as process:

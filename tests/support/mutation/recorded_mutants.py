@@ -1,8 +1,10 @@
 """A sample of mutants of every package, drawn once, and which of them the tests killed.
 
-After a change that moves or rewords code the tests must kill the same mutants. A mutant is found
-again by package, scope (function or class) and the line before and after its change; the file may
-be another one. `python -m tests.support.mutation.recorded_mutants` runs, finds and compares.
+A mutant is the code with one small change. The tests kill it if one of them fails; otherwise it
+lives. After a change that moves or rewords code, the tests must kill the same mutants as before. A
+mutant is found again by its package, its scope (function or class) and its line before and after
+the change; the line may be in another file now. `python -m tests.support.mutation.recorded_mutants`
+finds the recorded mutants, runs the tests on them and compares.
 """
 
 import argparse
@@ -34,7 +36,7 @@ STAGES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "partition_log": (("tests/partition_log", "-m", _QUICK),),
     "coordinator": (
-        # test_mutants compares the text of the code with a list: it would kill any change of a line
+        # test_mutants compares the text of the code with a list: it would fail with any mutant
         ("tests/coordinator", "--ignore=tests/coordinator/test_mutants.py", "-m", _QUICK),
     ),
     "cluster": (("tests/cluster", "-m", _QUICK), ("tests/chaos", "-m", _QUICK)),
@@ -45,9 +47,10 @@ STAGES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "coordlab": (("tests/coordlab", "-m", _QUICK),),
 }
-"""Tests of each package; a later stage runs only on mutants that the earlier ones did not kill."""
+"""Tests of each package in stages (pytest's arguments).
 
-
+A later stage runs only on mutants that the earlier stages did not kill.
+"""
 FOLDERS = (*STAGES, "results_schema", "scripts")
 Place = tuple[str, Drawn]  # the folder that the mutant's file is relative to
 
@@ -71,7 +74,11 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fates:
-    """Results of a package's recorded mutants that were killed; `gone`: their line was removed."""
+    """What became of those recorded mutants of a package that were killed when recorded.
+
+    `killed` is the number of those that the tests still kill. `gone` are those whose line was
+    removed or rewritten.
+    """
 
     killed: int
     alive: tuple[Recorded, ...]
@@ -103,7 +110,7 @@ def main() -> None:
         for recorded in fates.gone:
             print(f"  rewritten: {recorded.name}")
         lives |= bool(fates.alive)
-    sys.exit(lives)  # exit code 1 if a mutant lives
+    sys.exit(lives)  # True becomes exit code 1: a mutant lives
 
 
 def write_sample(package: str) -> None:
@@ -114,7 +121,8 @@ def write_sample(package: str) -> None:
     with RECORD.open("a", encoding="utf-8") as file:
         for mutant, is_killed in zip(drawn, killed, strict=True):
             alike = [candidate for candidate in known if _key(candidate) == _key(mutant)]
-            # Equal changes of one function differ in the text of the whole file.
+            # A function may have the same line twice. The two mutants differ in the text of the
+            # whole file, by which this one is found among them.
             nth = next(n for n, candidate in enumerate(alike) if candidate.source == mutant.source)
             recorded = Recorded(
                 package=package,
@@ -130,10 +138,7 @@ def write_sample(package: str) -> None:
 
 
 def newly_alive(package: str) -> Fates:
-    """Run the recorded mutants of a package that were killed, wherever they are now.
-
-    "Killed" means that a test fails with the mutant.
-    """
+    """Find the recorded mutants of a package that were killed, and run the tests on them."""
     killed_before = [
         recorded for recorded in read_record() if recorded.package == package and recorded.is_killed
     ]
@@ -165,9 +170,10 @@ def read_record() -> list[Recorded]:
 def find(recorded: Recorded, known: Sequence[tuple[str, Sequence[Drawn]]]) -> Place | None:
     """Return the place of the mutant in the present code; None if its line was removed.
 
-    If one place alone has the mutant's lines, the scope may have another name.
+    If only one place has the mutant's lines, it is the right one even if its scope has another
+    name.
 
-    `known` has the mutants of each package, first those of the package in the record.
+    `known` has all possible mutants of each package, first those of the package in the record.
     """
     for folder, mutants in known:
         alike = [
@@ -175,7 +181,8 @@ def find(recorded: Recorded, known: Sequence[tuple[str, Sequence[Drawn]]]) -> Pl
             for mutant in mutants
             if (mutant.before, mutant.after) == (recorded.before, recorded.after)
         ]
-        # If no scope is equal, the function may have moved to another class: its name decides.
+        # If no scope is equal, the function may have moved to another class. Then only the last
+        # part of the scope, the function's name, must be equal.
         name = recorded.scope.rpartition(".")[2]
         in_scope = [mutant for mutant in alike if mutant.scope == recorded.scope] or [
             mutant for mutant in alike if mutant.scope.rpartition(".")[2] == name
@@ -190,14 +197,15 @@ def find(recorded: Recorded, known: Sequence[tuple[str, Sequence[Drawn]]]) -> Pl
 def run_mutants(package: str, mutants: Sequence[Place]) -> list[bool]:
     """Run the stages of a package; return for each mutant whether a test failed.
 
-    Each result is kept at once: after an interruption only the other mutants are run.
+    Each result is saved as soon as it is known. After an interruption only the other mutants are
+    run.
     """
     killed = [False] * len(mutants)
     for stage, tests in enumerate(STAGES[package]):
         alive = [n for n, is_killed in enumerate(killed) if not is_killed]
         keys = {n: _key_of(package, stage, mutants[n]) for n in alive}
-        # `runs` has only the mutants without a kept result, in the order in which the loop below
-        # asks for them.
+        # `runs` is lazy. It has only the mutants without a saved result, in the order in which the
+        # loop below asks for them.
         runs = _runs(tests, [mutants[n] for n in alive if not has_result(PART, keys[n])])
         for n in alive:
             killed[n] = load_or_compute(PART, keys[n], bool, partial(_is_killed_next, runs))
@@ -205,7 +213,7 @@ def run_mutants(package: str, mutants: Sequence[Place]) -> list[bool]:
 
 
 def _is_killed_next(runs: Iterator[Run]) -> bool:
-    """Run the next mutant (`runs` is lazy) and return whether a test failed."""
+    """Run the tests on the next mutant of `runs`, and return True if a test failed."""
     return not next(runs).is_passed
 
 

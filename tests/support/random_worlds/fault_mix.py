@@ -1,4 +1,9 @@
-"""Every fault of a virtual runtime, in one run of the fake cluster."""
+"""Every kind of fault of a virtual runtime, in one run of the fake cluster.
+
+The fake cluster has nodes that only exchange heartbeats. A link rule says what happens to the
+frames (messages of a connection) that it matches: cut loses them, clog holds them back, slow delays
+them.
+"""
 
 from collections.abc import Callable
 
@@ -13,7 +18,7 @@ CONSUMERS = tuple(NodeName(f"consumer-{i}") for i in range(4))
 
 
 class SlowToStop(FakeBroker):
-    """A broker that flushes its disk now and then, and needs half a second to stop."""
+    """A broker that flushes its log half a second after its start, and needs as long to stop."""
 
     def start(self) -> None:
         """Serve; flush after half a second."""
@@ -37,7 +42,7 @@ def rule(
 
 
 async def everything(runtime: VirtualRuntime) -> None:
-    """Pause, cut, slow, reset, kill, stop, and leave half of the faults in force."""
+    """Inject every kind of fault; heal some of them, and leave the others in force."""
     await runtime.sleep(SECOND_US)
     await runtime.set_link_rules(
         [

@@ -1,6 +1,13 @@
 """Brokers and the controller of a random trace: elections, loads, unloads and their groups.
 
-No real broker runs: a `World` draws what happens, and writes the rows that brokers would write.
+No real broker runs: random decisions say what happens, and a `World` writes the rows that brokers
+would write. Probabilities and delays are chosen so that rare cases are frequent enough.
+
+Terms: an offsets partition is a partition of `__consumer_offsets`; the broker that leads it
+coordinates its groups. A load reads the groups into memory, an unload drops them. The leader epoch
+is the number of a leadership. The generation is the number of a group's rebalance: in the join
+phase (PreparingRebalance) members rejoin, in the sync phase (CompletingRebalance) they get their
+partitions, then the group is Stable. An incarnation is the number of a node's restarts.
 """
 
 from collections.abc import Sequence
@@ -51,7 +58,8 @@ class Coordinated:
 class Broker:
     """A broker's process: its offsets partitions and their groups.
 
-    `served` and `loading` map an offsets partition to its leader epoch.
+    `served` and `loading` map an offsets partition to its leader epoch. `appends` is the number of
+    appends to a log so far.
     """
 
     name: str
@@ -79,13 +87,14 @@ class Brokers:
                 self._apply_later(partition, name, self.epochs[partition])
 
     def elect(self, partition: str, *, leader: str | None = None) -> None:
-        """Elect `leader`, or draw one: any live broker, none (""), or the present one again."""
+        """Elect `leader`; None: draw another live broker, the present leader, or none ("")."""
         world = self._world
         old_leader = self.leaders[partition]
         if leader is None:
             alive = [name for name in BROKERS if world.lives[name].alive]
             others = [name for name in alive if name != old_leader]
-            # Another broker is four times as likely as the present leader, or as none.
+            # Each other broker is in the list four times (`alive` has it, too), the present leader
+            # and "" once.
             leader = world.rng.choice([*(others * 3), *alive, ""])
         self.epochs[partition] += 1
         self.leaders[partition] = leader
@@ -100,7 +109,8 @@ class Brokers:
         )
         if leader:
             self._apply_later(partition, leader, epoch)
-        # A former leader that never learns of the election goes on serving the partition.
+        # 15 % of the other brokers never learn of the election; a former leader then goes on
+        # serving the partition.
         for name in BROKERS:
             if name != leader and world.lives[name].alive and world.chance(0.85):
                 delay_us = world.rng.choice((1_000, 60_000, 4_000_000))
@@ -114,7 +124,7 @@ class Brokers:
         )
 
     def _lead(self, name: str, partition: str, epoch: int) -> None:
-        """Become leader and load the groups of the partition, after waiting and loading times."""
+        """Become leader; wait a while, then load the groups of the partition for a while."""
         world, broker = self._world, self.brokers[name]
         columns: Columns = {"partition": partition, "leader_epoch": epoch}
         if world.chance(0.95):
@@ -131,7 +141,8 @@ class Brokers:
         def finish() -> None:
             broker.loading.pop(partition, None)
             if world.chance(0.06):
-                return  # as if a newer load had replaced this one: no row, no groups
+                # The load is abandoned, as if a newer one had replaced it: no row, no groups.
+                return
             records = world.rng.randint(0, 400)
             world.add(
                 name,
@@ -146,9 +157,10 @@ class Brokers:
         world.node_later(name, wait_us, begin)
 
     def _load_groups(self, broker: Broker, partition: str) -> None:
-        """Load the partition's groups, each as any broker has it, but Stable or Empty.
+        """Load the partition's groups; each is copied from a random broker that has it.
 
-        A log holds only these two states: a rebalance is in no record.
+        A loaded group is Stable or Empty. Other states are not in the log: a rebalance writes a
+        record only at its end.
         """
         world = self._world
         for group in GROUPS:
@@ -180,7 +192,10 @@ class Brokers:
                 )
 
     def _follow(self, name: str, partition: str, epoch: int) -> None:
-        """Become follower and unload the partition's groups, unless `epoch` is not newer."""
+        """Become follower and unload the partition's groups.
+
+        If the broker already serves the partition in `epoch` or a newer one, it ignores the order.
+        """
         world, broker = self._world, self.brokers[name]
         columns: Columns = {"partition": partition, "leader_epoch": epoch}
         if broker.served.get(partition, -1) >= epoch:
@@ -200,7 +215,7 @@ class Brokers:
     # -- groups --
 
     def coordinators(self, group: str) -> list[Broker]:
-        """Return the live, unpaused brokers that take themselves for the group's coordinator."""
+        """Return the live, unpaused brokers that consider themselves the group's coordinator."""
         return [
             broker
             for broker in self.brokers.values()
@@ -267,7 +282,7 @@ class Brokers:
     def _end_sync(self, broker: Broker, group: str) -> None:
         """End the sync phase: store the assignment, or rebalance again.
 
-        In one case of twenty neither happens, and the group stays in CompletingRebalance.
+        In 5 % of the cases neither happens, and the group stays in CompletingRebalance.
         """
         world, coordinated = self._world, broker.groups[group]
         leader = next(iter(coordinated.members), None)
@@ -322,7 +337,10 @@ class Brokers:
             )
 
     def replace(self, broker: Broker, group: str, old: str, new: str) -> None:
-        """Let a static member return under a new id, which may begin a rebalance."""
+        """Let a static member return with a new member id; sometimes this begins a rebalance.
+
+        A static member has a configured id, by which the coordinator recognizes it.
+        """
         coordinated = broker.groups[group]
         client_id = coordinated.members.pop(old)
         coordinated.members[new] = client_id

@@ -1,6 +1,12 @@
 """Consumers of a random trace: their requests, partitions, records and commits; and a producer.
 
-A consumer acts by its last answers, and asks any broker; a broker answers by its own state.
+No real consumer runs: random decisions say what a consumer does, and a `World` writes its rows. A
+consumer acts by the answers that it got. It looks for its coordinator at a random broker, and sends
+its other requests to the broker that it considers the coordinator. A broker answers by its own
+state.
+
+The generation is the number of a group's rebalance. A position is the offset of the record that a
+consumer processes next.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,9 +37,10 @@ _MEMBER_ERRORS = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGR
 class Consumer:
     """A consumer's process.
 
-    - `member`: its member id, "" before the first; `ids`: the number of its member ids so far.
-    - `generation`: -1 outside of a group.
-    - `coordinator`: None if it knows none.
+    - `member`: its member id; "" before it got the first one.
+    - `ids`: the number of its member ids so far.
+    - `generation`: -1 while it is no member.
+    - `coordinator`: the broker that it considers the coordinator; None: it knows none.
     """
 
     name: str
@@ -56,7 +63,9 @@ class Consumers:
         self._brokers = brokers
         self.consumers = {name: Consumer(name, group) for name, group in CONSUMERS.items()}
         self._admin = Consumer(ADMIN, "readers")
+        # By group and partition.
         self._positions: dict[tuple[str, str], int] = {}
+        # Number of records of each partition.
         self._produced = dict.fromkeys(DATA_PARTITIONS, 0)
 
     def restarted(self, name: str) -> None:
@@ -122,9 +131,10 @@ class Consumers:
         *,
         purpose: str = "coordinator",
     ) -> None:
-        """Ask broker `peer`: write the rows of the request and of its outcome.
+        """Send a request to broker `peer`: write the rows of the request and of its outcome.
 
-        `answer` returns the broker's error. `done` gets this error, or that of a lost request.
+        answer: called at the broker; returns the error code of its answer.
+        done: called at the consumer with this error code, or with the error of a lost request.
         """
         world = self._world
         link = (peer, purpose)
@@ -133,15 +143,20 @@ class Consumers:
         number = consumer.sent.setdefault(link, 0)
         consumer.sent[link] += 1
         ids: Columns = {"api": api, "correlation_id": number}
-        named: Columns = {"group": consumer.group, "member": None, "generation": None}
+        identity: Columns = {"group": consumer.group, "member": None, "generation": None}
         if api != "FindCoordinator":
-            known = None if api in ("JoinGroup", "LeaveGroup") else consumer.generation
-            named = {"group": consumer.group, "member": consumer.member, "generation": known}
-        asked: Columns = {**ids, **named, "peer": peer, "cause": purpose}
-        world.add(consumer.name, TraceKind.REQUEST_SENT, asked)
+            # JoinGroup and LeaveGroup name no generation.
+            generation = None if api in ("JoinGroup", "LeaveGroup") else consumer.generation
+            identity = {
+                "group": consumer.group,
+                "member": consumer.member,
+                "generation": generation,
+            }
+        client_columns: Columns = {**ids, **identity, "peer": peer, "cause": purpose}
+        world.add(consumer.name, TraceKind.REQUEST_SENT, client_columns)
 
         def fail(error: str) -> None:
-            world.add(consumer.name, TraceKind.REQUEST_FAILED, asked, error=error)
+            world.add(consumer.name, TraceKind.REQUEST_FAILED, client_columns, error=error)
             done(error)
 
         def serve() -> None:
@@ -149,11 +164,11 @@ class Consumers:
             error = answer(self._brokers.brokers[peer])
             world.add(peer, TraceKind.RESPONSE_SENT, ids, peer=consumer.name, error=error)
             if world.chance(0.04):
-                return  # lost on the way back; the client keeps waiting
+                return  # the answer is lost, and the client waits for it for ever
             world.node_later(consumer.name, world.delay_us(80_000), lambda: receive(error))
 
         def receive(error: str) -> None:
-            world.add(consumer.name, TraceKind.RESPONSE_RECEIVED, asked, error=error)
+            world.add(consumer.name, TraceKind.RESPONSE_RECEIVED, client_columns, error=error)
             done(error)
 
         if not world.lives[peer].alive:
@@ -164,7 +179,7 @@ class Consumers:
             world.node_later(peer, world.delay_us(200_000), serve)
 
     def _error(self, broker: Broker, consumer: Consumer) -> str:
-        """Return a broker's answer to a member's request."""
+        """Return the error code of a broker's answer to a member's request."""
         partition = partition_of(consumer.group)
         if partition in broker.loading and partition not in broker.served:
             return "COORDINATOR_LOAD_IN_PROGRESS"
@@ -194,20 +209,22 @@ class Consumers:
                     peer=asked,
                 )
                 return
-            # Mostly the leader is named, sometimes a broker that is none, or no more.
+            # The answer mostly names the leader, sometimes a broker that does not lead the
+            # partition.
             leader = self._brokers.leaders[partition] or asked
-            named = world.rng.choice((leader, leader, leader, asked, world.rng.choice(BROKERS)))
-            consumer.coordinator = named
+            answered = world.rng.choice((leader, leader, leader, asked, world.rng.choice(BROKERS)))
+            consumer.coordinator = answered
             world.add(
                 consumer.name,
                 TraceKind.COORDINATOR_FOUND,
                 group=consumer.group,
                 member=consumer.member or None,
-                peer=named,
+                peer=answered,
                 cause=asked,
             )
             if world.chance(0.12):
-                self._give_up_coordinator(consumer)  # at once: no connection to it is open
+                # The consumer gives the coordinator up before it has opened a connection to it.
+                self._give_up_coordinator(consumer)
 
         purpose = world.rng.choice(("bootstrap", "client"))
         self._exchange(consumer, "FindCoordinator", asked, answer, done, purpose=purpose)
@@ -247,7 +264,8 @@ class Consumers:
             member = new_id or consumer.member
             coordinated = broker.groups.get(consumer.group)
             old = consumer.member
-            # A member that asks under a new id comes back as a static member does.
+            # A member that joins with a new id replaces its old one, as a static member does that
+            # comes back after a restart.
             if new_id and old and coordinated is not None and old in coordinated.members:
                 self._brokers.replace(broker, consumer.group, old, new_id)
             else:
@@ -340,7 +358,8 @@ class Consumers:
     def _give_up(self, consumer: Consumer) -> None:
         world = self._world
         if not consumer.owned and world.chance(0.7):
-            return  # otherwise a row without partitions
+            # In the other 30 % of the cases a row without partitions is written.
+            return
         kind = world.rng.choice((TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST))
         self._add_partitions_row(consumer, kind, consumer.owned)
         consumer.owned = ()
@@ -424,14 +443,15 @@ class Consumers:
             if error in ("NOT_COORDINATOR", "REQUEST_TIMED_OUT", "DISCONNECTED", "TIMED_OUT"):
                 self._give_up_coordinator(consumer)
 
-        # The consumers with number 1 commit in transactions; their broker writes the same rows.
+        # Consumers whose number is 1 commit in transactions; the broker writes the same rows as for
+        # other commits.
         api = "TxnOffsetCommit" if consumer.name.endswith("1") else "OffsetCommit"
         self._exchange(consumer, api, peer, answer, done)
 
     def _outcome(
         self, consumer: Consumer, partitions: Sequence[str], error: str, peer: str | None
     ) -> None:
-        """Write the outcome of a commit: one row a partition, all at one time."""
+        """Write the outcome of a commit: one row for each partition, all with the same time."""
         for partition in partitions:
             missing = error == "NONE" and self._world.chance(0.03)
             code = "UNKNOWN_TOPIC_OR_PARTITION" if missing else error

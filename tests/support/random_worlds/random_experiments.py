@@ -1,7 +1,8 @@
 """Any experiment that the structs allow, sensible or not, for property tests.
 
-An experiment is a msgspec Struct. The strategy follows its types: the fields of structs, the
-members of unions, and the bounds of numbers, texts and tuples (`Meta`).
+A strategy is what Hypothesis draws random examples from. An experiment is a msgspec Struct, and its
+strategy follows the types of its fields: nested structs, unions, and the bounds of numbers, texts
+and tuples (`Meta`).
 """
 
 import types
@@ -14,7 +15,8 @@ from msgspec import Meta
 
 from chaos.experiment.structs import Experiment
 
-MAX_SIZE = 3  # of lists and dictionaries: large ones would only be slow
+MAX_SIZE = 3
+"""Largest size of lists and dictionaries; larger ones would only make the tests slow."""
 _YAML = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=12),
     lambda inner: (
@@ -54,22 +56,23 @@ def values_of(kind: object, metas: tuple[Meta, ...] = ()) -> st.SearchStrategy[A
 
 def _structs(struct: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
     # Optional fields are left out of some examples: they keep the default.
-    given = {info.name: values_of(info.type) for info in msgspec.structs.fields(struct)}
+    strategies = {info.name: values_of(info.type) for info in msgspec.structs.fields(struct)}
     required = [info.name for info in msgspec.structs.fields(struct) if info.required]
     return st.fixed_dictionaries(
-        {name: given[name] for name in required},
-        optional={name: given[name] for name in given if name not in required},
-    ).map(partial(_made, struct))
+        {name: strategies[name] for name in required},
+        optional={name: strategies[name] for name in strategies if name not in required},
+    ).map(partial(_make_struct, struct))
 
 
-def _made(struct: type[msgspec.Struct], given: dict[str, Any]) -> msgspec.Struct:
-    return struct(**given)
+def _make_struct(struct: type[msgspec.Struct], fields: dict[str, Any]) -> msgspec.Struct:
+    return struct(**fields)
 
 
 def _leaves(kind: object, metas: tuple[Meta, ...]) -> st.SearchStrategy[Any]:
     """Return a strategy for a number, text, bool or None; for any other type, YAML values."""
 
     def bound(name: str) -> Any:  # noqa: ANN401 - a number or None
+        # The first of the type's bounds that has this name.
         return next(
             (getattr(meta, name) for meta in metas if getattr(meta, name) is not None), None
         )

@@ -1,7 +1,8 @@
-"""Faults of a random trace: injected, with the driver's rows, and healed or not.
+"""Faults of a random trace: their injection, their effects, and mostly their healing.
 
-The driver is the process that injects faults; a fault misses if it finds no node to hit. Fields of
-the detail are left out at random: a reader of the trace must cope without them.
+The driver is the process that injects faults, and it writes the rows about them. A fault misses if
+it finds no node to hit. To heal a fault is to undo it. Fields of a row's detail are left out at
+random: a reader of the trace must cope without them.
 """
 
 from dataclasses import dataclass
@@ -32,12 +33,15 @@ _KINDS = (
     ("missed", 2),
 )
 MOMENTARY = ("reset", "leadership_move")
-"""Momentary faults: no FAULT_IN_FORCE, no FAULT_HEALED."""
+"""Faults that are done immediately: nothing stays in force, and there is nothing to heal."""
 
 
 @dataclass(slots=True)
 class _Fault:
-    """One fault: id (`fault`), kind, the nodes that it hits, and the two ends of a link's fault."""
+    """One fault: its id (`fault`), its kind, and the nodes that it hits.
+
+    A fault of links also has the nodes at the two ends of the links.
+    """
 
     fault: str
     kind: str
@@ -59,7 +63,7 @@ class Faults:
         """Inject a fault of any kind, which may miss."""
         world = self._world
         if world.chance(0.15):
-            self.inject()  # two at one time
+            self.inject()  # two faults at the same time
         kind = world.rng.choices([kind for kind, _ in _KINDS], [weight for _, weight in _KINDS])[0]
         name = f"{kind}-{self._count}"
         self._count += 1
@@ -83,7 +87,7 @@ class Faults:
         self._act(fault, victim)
 
     def _miss(self, name: str) -> None:
-        """Write the rows of a fault that hits no node, with or without a row of its injection."""
+        """Write the row of a fault that misses, sometimes after a row of its injection."""
         world = self._world
         detail: dict[str, object] = {"fault": "crash", "target": "broker(7)"}
         if world.chance(0.5):
@@ -92,7 +96,7 @@ class Faults:
         world.add(DRIVER, TraceKind.FAULT_MISSED, cause=name, detail=detail)
 
     def _write(self, fault: _Fault) -> None:
-        """Write the rows of a fault's injection, and mostly of its being in force."""
+        """Write the row of a fault's injection, and mostly a row when it is in force."""
         world = self._world
         node = fault.nodes[0]
         led = [name for name, leader in self._brokers.leaders.items() if leader == node]
@@ -124,7 +128,7 @@ class Faults:
             )
 
     def _act(self, fault: _Fault, victim: str) -> None:
-        """Let the fault have its effects: a dead or paused node, elections, later its healing."""
+        """Let the fault have its effects: a dead or paused node, elections; later heal it."""
         world, kind = self._world, fault.kind
         led = [name for name, leader in self._brokers.leaders.items() if leader == victim]
         if kind == "crash":
@@ -134,24 +138,25 @@ class Faults:
         elif kind == "controlled_shutdown":
             world.add(DRIVER, TraceKind.NODE_STOPPING, peer=victim)
             world.node_later(victim, 30_000, lambda: world.stop(victim))
-        # The victim's partitions get another leader, some of them two elections.
+        # For each partition that the victim leads, one or two elections follow.
         if kind in ("crash", "pause", "cut", "clog", "controlled_shutdown", "leadership_move"):
             for partition in led:
                 for _ in range(world.rng.choice((1, 1, 2))):
                     delay_us = world.rng.choice((40_000, 900_000, 2_500_000))
-                    # `at` keeps this partition: the loop changes `partition` before the call.
+                    # The default of `at` keeps this partition; `partition` has another value when
+                    # the function is called.
                     world.later(delay_us, lambda at=partition: self._elect(at, victim))  # type: ignore[misc]
         if kind not in MOMENTARY and world.chance(0.85):
             length_us = world.rng.choice((200_000, 600_000, 3_000_000, 5_000_000))
             world.later(length_us, lambda: self._heal(fault, victim))
 
     def _elect(self, partition: str, victim: str) -> None:
-        """Elect a leader, unless another one leads the partition by now."""
+        """Elect a leader, unless another broker than the victim leads the partition by now."""
         if self._brokers.leaders[partition] in (victim, ""):
             self._brokers.elect(partition)
 
     def _heal(self, fault: _Fault, victim: str) -> None:
-        """Undo a fault, and write its healing a little later."""
+        """Undo a fault, and write the row about it up to 5 ms later."""
         world = self._world
         began_us = world.now_us
         life = world.lives[victim]
@@ -182,5 +187,5 @@ def _groups() -> tuple[str, ...]:
 
 
 def spontaneous_election(world: World, brokers: Brokers) -> None:
-    """Move a partition without a fault."""
+    """Elect a new leader of a random offsets partition, without a fault."""
     brokers.elect(offsets_partition(world.rng.randrange(3)))

@@ -1,4 +1,8 @@
-"""Other files of a run directory: random results and manifests, unusable rows."""
+"""Random files of a run directory beside the trace: manifest and results; and unusable rows.
+
+The manifest describes a run (experiment, seed, runtime), the results have its verdict and what each
+checker reported.
+"""
 
 import json
 import random
@@ -13,10 +17,11 @@ from protocol.trace import TraceRow
 _CHECKS = ("fencing", "durable_commits", "generations", "ownership", "liveness", "processing")
 _OUTCOMES = ("pass", "pass", "violated", "inconclusive", "nothing_seen")
 _NEEDED = ("time_us", "seq", "node", "incarnation", "kind")
+"""Columns without which a row cannot be used."""
 
 
 def write_documents(directory: Path, seed: int) -> Path:
-    """Write a random manifest.json and results.json, whole, torn or not at all."""
+    """Write a random manifest.json and results.json; each may be cut off or missing."""
     rng = random.Random(seed)
     manifest = {
         "format": 1,
@@ -34,6 +39,7 @@ def write_documents(directory: Path, seed: int) -> Path:
     }
     for name, document in (("manifest.json", manifest), ("results.json", results)):
         text = json.dumps(document, indent=rng.choice((None, 2)))
+        # 10 % are cut off at a random character, 30 % are missing.
         fate = rng.random()
         if fate < 0.1:
             text = text[: rng.randint(0, len(text) - 1)]
@@ -55,7 +61,10 @@ def _report(rng: random.Random, check: str) -> dict[str, object]:
 
 
 def spoiled_rows(rows: Sequence[TraceRow], seed: int) -> list[TableRow]:
-    """Return a trace's rows as cells of a file, some of them incomplete, or of no kind."""
+    """Return a trace's rows as cells of a file; 5 % of them lack a needed column.
+
+    Instead of a missing kind some rows have an unknown one.
+    """
     rng = random.Random(seed)
     spoiled = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""Samples of metrics in a random trace: of live brokers and controllers."""
+"""Samples of metrics (figures such as Kafka's JMX metrics) of servers in a random trace."""
 
 import random
 
@@ -8,13 +8,14 @@ from tests.support.random_worlds.random_world import World
 
 _NAMES = ("NumGroups", "Heartbeat.PurgatorySize", "offset-commit-rate", "partition-load-time-max")
 _LONGEST_US = 6_000_000
+"""Longest time between two samples of a node."""
 
 
 def sample_metrics(world: World, seed: int) -> None:
-    """Let every server of the world write samples from now on.
+    """Let every broker and the controller write samples from now on, while they are up.
 
-    Values and times are drawn from a stream of their own, so that the rest of the trace is
-    unchanged.
+    Values and times are drawn from a random generator of their own. Thus the rest of the trace is
+    the same with and without metrics.
     """
     rng = random.Random(f"metrics of {seed}")
     for node in (*BROKERS, CONTROLLER):
@@ -24,7 +25,8 @@ def sample_metrics(world: World, seed: int) -> None:
 def _sample_later(world: World, rng: random.Random, node: str) -> None:
     def sample() -> None:
         if node in world.moving((node,)):
-            # Two rows of one time: a broker writes one for each of its parts. A row may be empty.
+            # Two rows with the same time: a broker writes one for each of its parts. Some rows are
+            # empty.
             for names in (_NAMES[:2], _NAMES[2:]):
                 detail: dict[str, object] = {
                     name: _value(rng) for name in names if rng.random() < 0.8

@@ -1,6 +1,7 @@
-"""Random traces and a few real ones, for Spark and the oracles.
+"""Random traces and a few real ones, to compare Spark's tables with those of the oracles.
 
-An oracle computes a table from `rows` in plain Python; `table` is Spark's table of the same run.
+A trace has the recorded events of a run. An oracle computes a table from the trace's rows in plain
+Python, independently of Spark.
 """
 
 from dataclasses import dataclass, field
@@ -18,21 +19,23 @@ from tests.support.worlds.acceptance import play_virtual
 
 SEEDS = range(24)
 OWNER_SEEDS = range(16)
-"""Number of traces with only members that own, revoke and process partitions."""
+"""Seeds of traces with only members that own, revoke and process partitions."""
 ZOOKEEPER_SEEDS = range(10)
-"""Number of traces with an ensemble and consumers on it."""
+"""Seeds of traces with an ensemble (servers of ZooKeeper) and consumers on it."""
 _FEW = ("groups.orders-readers.members=3", "topics.orders.partitions=3")
 _REAL = {
-    # Two sequences of generations, two owners each, appends that time out; no commits.
+    # Two coordinators number the group's rebalances at the same time, partitions have two owners,
+    # and appends time out. There are no commits.
     "split_brain_generations": (*_FEW, "producers[0].records_per_second=4"),
-    # Three controlled shutdowns one after the other, with commits all the time.
+    # Three brokers are shut down in order, one after the other, while members commit.
     "rolling_restart": (
         *_FEW,
         "producers[0].records_per_second=2",
         "groups.orders-readers.poll_timeout_ms=500",
         "groups.orders-readers.commit_interval_ms=500",
     ),
-    # Owner nodes that another's release deletes, members that give up, offsets that decrease.
+    # A member's late release deletes the claim of the next owner; members give up, and committed
+    # offsets decrease.
     "zookeeper_late_release": (
         "topics.orders.partitions=16",
         "groups.old.members=2",
@@ -46,7 +49,10 @@ _REAL = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalysedRun:
-    """The trace of one run, and the tables that Spark made from it, where `run` is its name."""
+    """The trace of one run, and the tables that Spark made from it.
+
+    In the tables the run is named `run`.
+    """
 
     run: str
     rows: tuple[TraceRow, ...]

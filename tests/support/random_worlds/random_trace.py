@@ -1,11 +1,13 @@
 """Random but plausible traces, for comparing Spark's tables with plain Python.
 
-A simple simulation of a cluster, not the cluster itself: a controller elects, brokers load and
-unload groups, consumers ask the brokers that they take for leaders, faults hit, miss, overlap and
-are not always healed. Rows pair and follow each other as in a real trace. Every next step is
-random, so that the traces have cases that no hand-written story has: simultaneous rows, answers
-that never come, two coordinators at once, a broker elected again, nodes with two lives, interrupted
-runs.
+A trace has the recorded events of a run, one row each. These traces come from a simple simulation
+of a cluster, not from the cluster itself. A controller elects leaders. Brokers load and unload
+groups. Consumers send requests to the brokers that they consider coordinators. Faults hit or miss,
+overlap, and are not always healed. Rows follow each other as in a real trace.
+
+Every next step is random, so that the traces have cases that no hand-written trace has:
+simultaneous rows, answers that never come, two coordinators of one group, a broker that is elected
+again, nodes that were restarted, interrupted runs.
 """
 
 import random
@@ -32,9 +34,10 @@ _SKEW_US = 4_000
 def random_run(seed: int) -> list[TraceRow]:
     """Return the trace of a random run, in the order in which its rows were written.
 
-    `seq` counts from 0 in each incarnation, whose time never decreases. In some runs the clocks of
-    nodes differ, or have a resolution of 50 ms. Some runs have no messages, some are interrupted,
-    some have no fault, and some continue after the stage `stopping`.
+    `seq` counts from 0 in each incarnation of a node (its life between two restarts), and the time
+    never decreases within an incarnation. In some runs the clocks of nodes differ, or have a
+    resolution of 50 ms. Some runs have no rows of messages, some are interrupted, some have no
+    fault, and some continue after the stage `stopping`.
     """
     rng = random.Random(seed)
     world = World(rng, messages=rng.random() < 0.85)
@@ -64,7 +67,7 @@ def random_run(seed: int) -> list[TraceRow]:
             world.stage("steady")
         _let_one_event_happen(world, brokers, consumers, faults, fault_rate)
 
-    # Without this stage the run is interrupted.
+    # The other 25 % of the runs lack the stage `stopping`: they count as interrupted.
     if rng.random() < 0.75:
         world.stage("stopping")
         for _ in range(rng.randint(0, 40)):

@@ -1,7 +1,8 @@
 """A small simulator that writes random traces: a clock, nodes that start and end, and their rows.
 
-A node's future actions are in a calendar, and are executed when the clock reaches them. If the node
-has died meanwhile, the action is dropped; while the node is paused, the action is put off.
+Future actions are in a calendar, and are executed when the clock reaches their times. An action may
+belong to a node. If the node has died meanwhile, the action is dropped; while the node is paused,
+the action is put off. An incarnation is one life of a node, between two restarts.
 """
 
 import heapq
@@ -15,12 +16,12 @@ from tests.support.builders.rows import Columns
 
 DRIVER = "driver"
 _RETRY_US = 150_000
-"""By how much an action of a paused node is put off, again and again until the node is resumed."""
+"""An action of a paused node is tried again after this time, until the node is resumed."""
 
 
 @dataclass(slots=True)
 class Life:
-    """A node's process with its incarnation and its state: alive or not, paused or not."""
+    """A node's process: the number of its incarnation, and whether it is alive and paused."""
 
     name: str
     incarnation: int = 0
@@ -45,7 +46,7 @@ class World:
     """Time, number and action of each planned action; the number keeps the order of equal times."""
     _planned: int = 0
     _written: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Rows written by each incarnation of a node: the next one's `seq`."""
+    """Number of rows that each incarnation of a node has written: the `seq` of its next row."""
 
     def add(
         self,
@@ -55,7 +56,10 @@ class World:
         /,
         **columns: Unpack[Columns],
     ) -> None:
-        """Write one row of `node`, now, by the node's own clock; `columns` add to `common`."""
+        """Write one row of `node` with the present time of the node's own clock.
+
+        The row has the columns of `common` and `columns`.
+        """
         filled: Columns = {**(common or {}), **columns}
         if kind in MESSAGE_KINDS and not self.messages:
             return
@@ -90,7 +94,7 @@ class World:
         return self.rng.choice((0, 1, self.rng.randint(2, 3_000), self.rng.randint(0, longest_us)))
 
     def later(self, delay_us: int, act: Callable[[], None]) -> None:
-        """Execute an action after a delay, whichever nodes are alive then.
+        """Execute an action after a delay, whether or not nodes are alive then.
 
         Actions of equal times are executed in the order of the calls of `later`.
         """

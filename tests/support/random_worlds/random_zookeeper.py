@@ -1,10 +1,16 @@
 """Random traces of a ZooKeeper ensemble and of consumers on it.
 
-The tests of the analysis compute tables from these traces. Servers apply one log, each at its own
-pace. Sessions are opened, disconnected and ended. An attempt is one try of a consumer to own its
-share of the partitions; it succeeds, conflicts, fails, is given up, or ends with a death. A zxid is
-the number of a transaction in the log. The owner node of a partition is the znode that names the
-partition's consumer.
+The tests of the analysis compute tables from these traces (recorded events, one row each).
+
+The servers of an ensemble apply one log of transactions, each at its own pace. A zxid is the number
+of a transaction in the log. A znode is a node of ZooKeeper's tree of data. A session is a client's
+connection, which survives a change of the server; it is opened, disconnected and ended. A znode is
+ephemeral if it is deleted with the session that created it. A watch notifies a client of one
+change of a znode.
+
+An attempt is one try of a consumer to own its share of the partitions; it succeeds, conflicts,
+fails, is given up, or ends with the consumer's death. The owner node of a partition is the znode
+that names the partition's consumer.
 """
 
 import random
@@ -36,6 +42,7 @@ _PHASES = ("starting", "running", "new session")
 """What a consumer was doing when it gave up its attempts."""
 _SHARE_ENDED = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
 _STEPS_US = (0, 1, 900, 15_000, 60_000, 400_000)
+"""Times that pass between two acts."""
 _LAG_US = 300_000  # longest time until a server applies a transaction
 
 
@@ -67,8 +74,10 @@ class _Ensemble:
         self._rng = world.rng
         # The upper 32 bits are the leader's epoch.
         self._zxid = world.rng.randint(1, 9) << 32
-        self._open: dict[str, str | None] = {}  # session -> client; None: not notified
-        self._znodes: dict[str, str | None] = {}  # path -> session; None: not ephemeral
+        # Open session -> its client; None: no client was notified of the session yet.
+        self._open: dict[str, str | None] = {}
+        # Path of a znode -> the session that it is deleted with; None: it is not ephemeral.
+        self._znodes: dict[str, str | None] = {}
         self._attempts: dict[str, bool] = {}  # consumer -> True during an attempt
 
     def act(self) -> None:
@@ -141,8 +150,8 @@ class _Ensemble:
     def _end_session(self) -> None:
         """End a session in 40 % of the calls.
 
-        Most sessions end because they expire, and most with a transaction that deletes their
-        znodes.
+        Of the sessions that end, 60 % expire. 90 % end with a transaction that deletes their
+        znodes; of the others this transaction is missing in the trace.
         """
         if not self._open or self._rng.random() < 0.6:
             return
@@ -192,9 +201,10 @@ class _Ensemble:
             self._apply(session, op, path=path, data=data)
 
     def _commit_to_kafka(self) -> None:
-        """Commit an offset to a broker, as consumers do that are moving from ZooKeeper to Kafka.
+        """Let a broker store a committed offset of a group on ZooKeeper.
 
-        A commit with the member None or "" is by no member of the group.
+        Consumers send such commits while they move from ZooKeeper to Kafka. The member None or ""
+        means that the commit is from no member of the group.
         """
         self._world.add(
             "broker-0",
@@ -267,7 +277,7 @@ class _Ensemble:
             case _:
                 self._attempts[consumer] = False
                 done = rng.random() < 0.5
-                # Of the attempts that fail, some fail with an error of ZooKeeper.
+                # 40 % of the attempts that fail do so with an error of ZooKeeper.
                 self._world.add(
                     consumer,
                     TraceKind.ZOOKEEPER_ATTEMPT_ENDED,

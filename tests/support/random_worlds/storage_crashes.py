@@ -1,9 +1,14 @@
 """Random crash points of a broker's disk: a prefix of the writes must remain.
 
-A disk has several lives. A life opens the disk and does a random workload on two logs and a
-checkpoint, until it crashes at a random byte or system call, perhaps while it opens the disk. The
-crash is of one of three kinds (End); after it a copy of the disk is opened, and the content is
-compared with the writes.
+A disk has several lives. In each life a process opens the disk and does a random workload on two
+logs and a checkpoint (a small file that is replaced as a whole). The process crashes in a random
+system call, perhaps while it opens the disk; the crash may leave a part of the interrupted write.
+There are three kinds of crashes (End). After a crash a copy of the disk is opened, and its content
+is compared with the writes.
+
+The flush mark is the offset up to which a log survives a power loss, as the log itself records it.
+A cleaning replaces the first part of a log by a shorter one. A torn tail is an incomplete batch at
+the end of a log.
 """
 
 import random
@@ -29,18 +34,21 @@ NEVER = 2**62
 """A number of system calls that no life reaches."""
 STEPS_MAX = 25
 CALLS_MAX = 11
-"""Largest number of system calls of a step; a shorter step is killed right behind it."""
+"""Largest number of system calls of a step.
+
+A step is killed in a random one of so many calls. If the step has fewer, it ends before the kill.
+"""
 
 
 class End(StrEnum):
     """The end of a life."""
 
     KILL = "kill -9"
-    """The page cache is kept."""
+    """The process ends. All its writes remain, because the operating system has them."""
     CUT_TO_MARKS = "power loss as an experiment makes it"
-    """A kill, then `cut_to_flush_marks`."""
+    """The process ends; then `cut_to_flush_marks` cuts each log to its flush mark."""
     POWER_LOSS = "power loss"
-    """The disk keeps all synced data, and any mixture of the rest."""
+    """The machine ends. The disk has all synced data, and any mixture of the other writes."""
 
 
 class Step(StrEnum):
@@ -67,15 +75,16 @@ STEP_WEIGHTS = {
 }
 """How often each step is drawn, relative to the others."""
 KILLED_IN_OPENING_ONE_IN = 8
-"""One life in so many is killed while it opens the disk."""
+"""On average one life in so many may be killed while it opens the disk."""
 
 
 @dataclass(slots=True)
 class ExpectedLog:
-    """The known content of one log. The step in progress may or may not have had its effect.
+    """The known content of one log, with and without the effect of the step in progress.
 
-    `batches` and `mark` are those before the step, `batches_after` and `mark_after` those after it.
-    A mark is the number of batches below the flush mark.
+    A step that crashes may or may not have had its effect. `batches` and `mark` are the content
+    before the step, `batches_after` and `mark_after` the content after it. A mark is the number of
+    batches below the flush mark.
     """
 
     batches: list[RecordBatch] = field(default_factory=list)
@@ -87,7 +96,10 @@ class ExpectedLog:
     durable_mark: int = 0
     """Batches that are below the flush mark after any power loss."""
     mark_is_torn: bool = False
-    """True if the process was killed in a write that is no batch."""
+    """True if the process was killed in a write of something else than a batch.
+
+    It may have been the write of the mark.
+    """
     is_cleaning: bool = False
     """True if the step in progress replaces the log's file."""
 
@@ -119,10 +131,12 @@ class CrashReport:
 
 
 def check_crash_points(count: int, first_seed: int, directory: Path) -> CrashReport:
-    """Check `count` crash points, of disks below `directory` with seeds from `first_seed` on.
+    """Check `count` crash points, on as many disks below `directory` as are needed.
 
-    Raises: AssertionError naming the seed and the life, for the first disk with a wrong content;
-    that disk is kept.
+    The disks have the seeds `first_seed`, `first_seed + 1`, and so on.
+
+    Raises: AssertionError for the first disk with a wrong content. The message names the seed and
+    the life. The files of that disk are not removed.
     """
     report = CrashReport()
     seed = first_seed
@@ -194,7 +208,8 @@ class CrashingDisk:
             self._settle()
 
         last = self._choose()
-        # An append is mostly one call, so the first call is hit: a later one would miss the append.
+        # An append is mostly one system call. So it is killed in its first call: a kill in a later
+        # one would come after the append.
         files.kill_in(0 if last is Step.APPEND else self._rng.randrange(CALLS_MAX))
         try:
             self._step(storage, last)
@@ -215,8 +230,8 @@ class CrashingDisk:
         partition = self._rng.choice(PARTITIONS)
         expected = self._logs[partition]
         log = storage.log(partition)
-        # Each call of `log` may be killed. So the effect that it may have is noted before it, and
-        # the durability that it guarantees after it.
+        # Each call of `log` may be killed. So the effect that it may have is noted before the call,
+        # and the durability that it guarantees after the call.
         match step:
             case Step.APPEND:
                 batch = self._batch(expected.next_offset)
@@ -238,6 +253,7 @@ class CrashingDisk:
                 log.truncate(length)
             case Step.CLEAN:
                 length = self._rng.randint(0, len(expected.batches))
+                # The cleaning keeps the first batch, and each other one with probability 0.5.
                 left = [
                     batch
                     for index, batch in enumerate(expected.batches[:length])
@@ -300,8 +316,8 @@ class CrashingDisk:
                 mark=found.flushed_length,
                 mark_after=found.flushed_length,
                 durable=min(expected.durable, len(batches)),
-                # A kill in a cleaning may leave the old file's mark, below which the new file has
-                # fewer batches.
+                # If a cleaning was killed, the mark may still be that of the old file, and the new
+                # file has fewer batches below it.
                 durable_mark=min(expected.durable_mark, found.flushed_length),
             )
         assert all(cut in recoveries for cut in cuts), f"{hit}: not reported"
@@ -343,7 +359,7 @@ def _check_log(
     batches = _batches_of(found)
     before, after = expected.batches, expected.batches_after
     if expected.is_cleaning and batches == after:
-        # The new file has the name, whole; the mark may still be the old one's.
+        # The complete new file has replaced the old one; the mark may still be that of the old one.
         assert found.flushed_length <= len(batches), f"{hit}: mark"
         return
     match end:
@@ -361,7 +377,7 @@ def _check_log(
             assert len(batches) >= expected.durable, f"{hit}: flushed batches are gone"
             assert expected.durable_mark <= found.flushed_length, f"{hit}: mark"
     torn = [loss for loss in recoveries if loss.cause is RecoveryCause.TORN_TAIL]
-    # At most one torn tail, and none behind a flush mark to which the log was cut.
+    # At most one torn tail, and none if the log was cut to its flush mark. (True counts as 1.)
     assert len(torn) <= (end is not End.CUT_TO_MARKS), f"{hit}: {torn}"
     for recovery in torn:
         assert recovery.log_end_offset == _end_offset(batches), hit
@@ -370,7 +386,11 @@ def _check_log(
 
 
 def _written(batches: list[RecordBatch], expected: ExpectedLog) -> list[RecordBatch]:
-    """Return the writes of which a log may be a prefix: after a cleaning its old or new file."""
+    """Return the batches of which a crashed log must be a prefix.
+
+    If a cleaning was in progress, these are the batches of the old or of the new file. Otherwise
+    they are the batches before or after the step in progress, whichever are more.
+    """
     before, after = expected.batches, expected.batches_after
     if expected.is_cleaning:
         return after if batches == after[: len(batches)] else before
@@ -383,7 +403,8 @@ def _check_cut(cut: LogRecovery, found: FileLogStorage, expected: ExpectedLog, h
     assert cut.cause is RecoveryCause.POWER_LOSS, hit
     assert cut.log_end_offset == _end_offset(batches), hit
     if expected.is_cleaning:
-        return  # of the old file or of the new one, with either's mark
+        # The cut was in the old file or in the new one, to the mark of either.
+        return
     written = (len(expected.batches), len(expected.batches_after))
     assert cut.cut_bytes > 0, hit
     assert cut.cut_batches in [length - len(batches) for length in written], hit
@@ -392,7 +413,8 @@ def _check_cut(cut: LogRecovery, found: FileLogStorage, expected: ExpectedLog, h
 def _check_marked(found: FileLogStorage, expected: ExpectedLog, hit: str) -> None:
     """Check a flush mark after a kill.
 
-    A kill in the middle of the mark's own write restores its last synced value.
+    If the kill interrupted the write of the mark itself, an older mark may remain, down to the last
+    one that was synced.
     """
     marks = (expected.mark, expected.mark_after)
     if expected.is_cleaning:

@@ -1,4 +1,7 @@
-"""Compares a table of Spark's with an oracle's, row by row and column by column."""
+"""Compares Spark's table of a run with an oracle's, row by row and column by column.
+
+An oracle computes the same table in plain Python from the rows of the trace (recorded events).
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -7,6 +10,7 @@ from tests.support.random_worlds.random_runs import AnalysedRun
 
 Oracle = Callable[[Trace], list[TableRow]]
 _SHOWN = 3
+"""Number of differing rows in an error message."""
 
 
 def check_table(
@@ -36,7 +40,7 @@ def differences(
     """Describe the differences of two tables: missing rows, and columns of common rows."""
     oracle_rows, spark_rows = _by_key(expected, key), _by_key(found, key)
     lines = []
-    # By `repr`, because a key may have None beside texts and numbers.
+    # Sorted by `repr`, because a key may have None, texts and numbers, which have no order.
     for place in sorted({*oracle_rows, *spark_rows}, key=repr):
         oracles, sparks = oracle_rows.get(place, []), spark_rows.get(place, [])
         if len(oracles) != len(sparks):
@@ -58,8 +62,11 @@ def differences(
 def _by_key(
     rows: Sequence[TableRow], key: Sequence[str]
 ) -> dict[tuple[object, ...], list[TableRow]]:
-    """Return the rows by their values in the columns `key`; rows of one key in a fixed order."""
-    found: dict[tuple[object, ...], list[TableRow]] = {}
-    for row in sorted(rows, key=lambda each: repr(sorted(each.items()))):
-        found.setdefault(tuple(row[name] for name in key), []).append(row)
-    return found
+    """Return the rows by their values in the columns `key`.
+
+    Rows with the same key are sorted by their content, so that both tables have the same order.
+    """
+    by_key: dict[tuple[object, ...], list[TableRow]] = {}
+    for row in sorted(rows, key=lambda cells: repr(sorted(cells.items()))):
+        by_key.setdefault(tuple(row[name] for name in key), []).append(row)
+    return by_key

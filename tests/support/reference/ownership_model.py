@@ -1,7 +1,9 @@
 """Ownerships, overlaps of owners, and processed records, computed from rows in plain Python.
 
-Written from the tables' documentation, step by step over the rows in time order, so that the
-pipeline's windows and joins are compared with code that shares nothing with them.
+Tests compare the pipeline's tables, which Spark computes with windows and joins, with this model.
+The model follows only the tables' documentation, and goes through the rows of the trace in the
+order of time. It shares no code with the pipeline. An incarnation is the number of a node's
+restarts.
 """
 
 import json
@@ -15,17 +17,19 @@ from tests.support.builders.rows import Rows
 GROUP = "g"
 _CONSUMERS = ("c-0", "c-1", "c-2", "c-3")
 _PARTITIONS = ("t-0", "t-1", "t-2")
-_OWN_ENDS = {  # rows by which an owner ends its ownership -> `ended_by` in the tables
+_OWN_ENDS = {
     TraceKind.PARTITIONS_REVOKED: "revoked",
     TraceKind.PARTITIONS_LOST: "lost",
 }
+"""Kinds of rows by which a member ends its ownership, and the column `ended_by` of each."""
 
 
 @dataclass(slots=True)
 class Interval:
-    """The time in which a member owns a partition. `to_us` None: until now.
+    """The time in which a member owns a partition. `to_us` None: the ownership has not ended.
 
     `records` is the number of records of the partition that the member processed in this time.
+    `paused_us` is the part of this time in which the member's process was paused.
     """
 
     partition: str
@@ -55,7 +59,7 @@ class Owned:
 def random_owners(seed: int) -> list[TraceRow]:
     """Return a random trace of members that start, stop, pause and process, in time order.
 
-    Members own partitions regardless of each other, so that overlaps are frequent.
+    No coordinator keeps the members apart: they often own the same partition.
     """
     rng = random.Random(seed)
     rows = Rows()
@@ -127,7 +131,7 @@ def owned_by(rows: Sequence[TraceRow]) -> Owned:
             if owner == node:
                 close(node, partition, at_us, why)
 
-    def resumed(node: str, at_us: int) -> None:
+    def end_pause(node: str, at_us: int) -> None:
         """End a node's pause, if it is paused."""
         if node in paused_at:
             pauses.append((node, paused_at.pop(node), at_us))
@@ -146,13 +150,13 @@ def owned_by(rows: Sequence[TraceRow]) -> Owned:
                     close(row.node, partition, row.time_us, _OWN_ENDS[TraceKind(row.kind)])
             case TraceKind.NODE_KILLED:
                 close_all(str(row.peer), row.time_us, "killed")
-                resumed(str(row.peer), row.time_us)
+                end_pause(str(row.peer), row.time_us)
             case TraceKind.NODE_STOPPED:
                 close_all(row.node, row.time_us, "stopped")
             case TraceKind.NODE_PAUSED:
                 paused_at[str(row.peer)] = row.time_us
             case TraceKind.NODE_RESUMED:
-                resumed(str(row.peer), row.time_us)
+                end_pause(str(row.peer), row.time_us)
             case TraceKind.RECORDS_CONSUMED:
                 owner = current.get((row.node, str(row.partition)))
                 if owner is not None:
@@ -162,9 +166,10 @@ def owned_by(rows: Sequence[TraceRow]) -> Owned:
 
     # A pause that was not ended lasts to the end of the run.
     for node in list(paused_at):
-        resumed(node, end_us)
+        end_pause(node, end_us)
     for interval in owned.intervals:
         until_us = end_us if interval.to_us is None else interval.to_us
+        # The common time of each pause and the interval; 0 if they have none.
         interval.paused_us = sum(
             max(0, min(until_us, resumed_us) - max(interval.from_us, began_us))
             for node, began_us, resumed_us in pauses
@@ -203,6 +208,7 @@ def _overlap(owned: Owned, processed: _Processed, end_us: int) -> None:
             until_us = min([*ends, end_us])
             if second.from_us >= until_us:
                 continue
+            # For each of the two owners, the offsets that it processed during the overlap.
             offsets = [
                 {
                     offset

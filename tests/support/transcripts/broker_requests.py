@@ -1,8 +1,12 @@
 """Commands of a transcript that are requests of clients to one broker.
 
 A transcript is a text file of commands and their printed results. A command has a name, words and
-settings (`acks=1`); a reader takes the settings that it knows, and the rest is an error. Of
-the defaults, `acks` -1 is acks=all, and the key type 0 is a group.
+settings (`acks=1`). The functions here are readers: each makes a request from a command, and
+removes from the command the settings that it knows. A setting that is left is an error.
+
+Some settings are numbers of Kafka's protocol. `acks=-1`, the default, means that all in-sync
+replicas must have the records before the broker answers. The key type 0 of a coordinator, the
+default, stands for a group.
 """
 
 from collections.abc import Callable
@@ -28,16 +32,16 @@ from tests.support.transcripts.words import Command, read_bytes, read_partition
 
 
 def read_broker_request(command: Command) -> AnyRequest:
-    """Return the request of a command; `version` remains to be taken.
+    """Return the request of a command; the setting `version` is left to the caller.
 
-    Raises: UnknownWord for any other command.
+    Raises: UnknownWord for a command that is no request.
     """
     read = READERS.get(command.name)
     return read_request(command) if read is None else read(command)
 
 
 def _produce(command: Command) -> AnyRequest:
-    """`produce orders-0 'a' 'b'`: one batch."""
+    """`produce orders-0 'a' 'b'`: send one batch with the records a and b."""
     partition = read_partition(command.words[0])
     batch = build_batch(tuple(Record(None, read_bytes(word)) for word in command.words[1:]))
     data = PartitionProduceData(index=partition.partition, records=batch)
@@ -49,7 +53,7 @@ def _produce(command: Command) -> AnyRequest:
 
 
 def _read(command: Command) -> AnyRequest:
-    """`read orders-0 5`: a consumer's Fetch."""
+    """`read orders-0 5`: fetch as a consumer, from offset 5; without it from 0."""
     partition = read_partition(command.words[0])
     offset = int(command.words[1]) if len(command.words) > 1 else 0
     position = FetchPartition(partition=partition.partition, fetch_offset=offset)
@@ -61,14 +65,14 @@ def _read(command: Command) -> AnyRequest:
 
 
 def _find_coordinator(command: Command) -> AnyRequest:
-    """`find_coordinator group`, `find_coordinator tx type=1`: of a group, of a transaction."""
+    """`find_coordinator g`: of group g; `find_coordinator tx type=1`: of transactional id tx."""
     return FindCoordinatorRequest(
         key_type=command.number("type", 0), coordinator_keys=tuple(command.words)
     )
 
 
 def _list_offsets(command: Command) -> AnyRequest:
-    """`list_offsets orders-0 -2`: the first offset; -1: the log's end."""
+    """`list_offsets orders-0 -2`: request the first offset; with -1 the offset of the log's end."""
     partition = read_partition(command.words[0])
     position = ListOffsetsPartition(
         partition_index=partition.partition, timestamp=int(command.words[1])
@@ -78,12 +82,12 @@ def _list_offsets(command: Command) -> AnyRequest:
 
 
 def _metadata(command: Command) -> AnyRequest:
-    """`metadata orders`; without words of all topics."""
+    """`metadata orders`: request the metadata of a topic; without words, of all topics."""
     return MetadataRequest(topics=tuple(command.words) or None)
 
 
 def _delete_topics(command: Command) -> AnyRequest:
-    """`delete_topics orders`."""
+    """`delete_topics orders`: delete topics."""
     return DeleteTopicsRequest(topic_names=tuple(command.words))
 
 
@@ -95,4 +99,7 @@ READERS: dict[str, Callable[[Command], AnyRequest]] = {
     "metadata": _metadata,
     "delete_topics": _delete_topics,
 }
-"""Functions that build a request from a command, by the command's name; groups have their own."""
+"""Functions that build a request from a command, by the command's name.
+
+The requests of groups are in `group_requests`.
+"""

@@ -1,8 +1,16 @@
 """Plays the stories of a small cluster in virtual time: three brokers, a controller, a client.
 
-A command prints the trace rows about leaders, logs and groups, each with its time; the answers of
-the client, with their durations; the nodes, partitions and groups that changed. Times are seconds
-since the story began, to a tenth, because shorter times are not the subject of a transcript.
+A story is a list of steps, each with commands and their printed results. Virtual time is a
+simulated clock. A command prints:
+
+1. the trace rows (recorded events) about leaders, logs and groups, each with its time;
+2. the answers that the client got, with their durations;
+3. the nodes, partitions and groups that changed.
+
+Times are seconds since the story began, rounded to a tenth: shorter times are of no interest here.
+
+Terms: the ISR are the in-sync replicas of a partition. The leader epoch is the number of its
+leadership. The generation is the number of a group's rebalance.
 """
 
 import asyncio
@@ -56,11 +64,11 @@ ROWS_LEFT_OUT = frozenset(
         TraceKind.OFFSETS_FETCHED,
     }
 )
-"""Kinds that are not printed (each request, offset, ISR), because they would hide the others."""
+"""Kinds of rows that are not printed: they are so many that nobody would see the other rows."""
 COLUMNS = ("peer", "group", "member", "partition", "generation", "leader_epoch", "offset")
 """Columns of a row that are printed."""
 AT_MOST_S = 30
-"""Default of the time after which `until` fails."""
+"""Default of the time after which `until` fails, in seconds."""
 
 
 class ClusterPlayer:
@@ -138,7 +146,7 @@ class ClusterPlayer:
         return []
 
     async def _power_loss(self, command: Command) -> list[str]:
-        """Kill a broker and its unflushed data."""
+        """Kill a broker; its disk loses the data that was not flushed."""
         await self._lab.runtime.power_loss(_node(command))
         return []
 
@@ -160,10 +168,13 @@ class ClusterPlayer:
         return []
 
     async def _cut(self, command: Command) -> list[str]:
-        """`cut broker-2 from controller-100,broker-0`: both directions; with `to`: only one."""
+        """`cut broker-2 from controller-100,broker-0`: cut the links in both directions.
+
+        With `to` instead of `from`, only the frames that broker-2 sends are lost.
+        """
         source, way, others = command.words
         destinations = tuple(NodeName(name) for name in others.split(","))
-        # Pairs of sources and destinations.
+        # Pairs of sources and destinations; with `from` a second pair has the other direction.
         ways: list[tuple[tuple[NodeName, ...], ...]] = [((NodeName(source),), destinations)]
         if way == "from":
             ways.append((destinations, (NodeName(source),)))
@@ -185,12 +196,17 @@ class ClusterPlayer:
         return []
 
     async def _advance(self, command: Command) -> list[str]:
-        """`advance 5s`."""
+        """`advance 5s`: let 5 seconds pass."""
         await self._lab.seconds(float(command.words[0].removesuffix("s")))
         return []
 
     async def _until(self, command: Command) -> list[str]:
-        """`until leader orders-0 1`, `until isr orders-0 0,1`, `until whole`, `until down NODE`."""
+        """Wait until a condition holds; print the time that it took.
+
+        `until leader orders-0 1`: broker 1 leads orders-0. `until isr orders-0 0,1`: its ISR are
+        brokers 0 and 1. `until whole`: all replicas of all partitions are in sync. `until down
+        NODE`: the node is down.
+        """
         condition = _condition(command.words)
         begun_us = self._lab.runtime.now_us()
         await self._lab.until(condition, at_most_s=command.number("at_most", AT_MOST_S))
@@ -203,7 +219,10 @@ class ClusterPlayer:
         return await self._request(command)
 
     async def _send(self, command: Command) -> list[str]:
-        """`send 0 commit orders-0=41`: continue at once, and print the answer on its arrival."""
+        """`send 0 commit orders-0=41`: send a request without waiting for its answer.
+
+        The answer is printed after the command during which it arrives.
+        """
         self._sent += 1
         number, send = self._sent, self._request(command)
 
@@ -212,10 +231,13 @@ class ClusterPlayer:
             self._answers += [f"#{number} {first}", *more]
 
         self._lab.client.host.spawn(keep_answer(), name=f"send-{number}")
-        await asyncio.sleep(0)  # let the task send the request before the next command
+        # Let the task run once, so that it sends the request before the next command.
+        await asyncio.sleep(0)
         return [f"#{number} is sent"]
 
     def _request(self, command: Command) -> Coroutine[Any, Any, list[str]]:
+        """Return a coroutine that sends the request, and returns the lines of its answer."""
+        # The words of the command are the broker and a command for the request itself.
         broker_id, name, *words = command.words
         request = Command(name, words, command.settings)
         version = request.settings.pop("version", None)
@@ -232,9 +254,10 @@ class ClusterPlayer:
         return message_lines(f"broker-{broker_id} {self._after(begun_us)}: {name}", response)
 
     async def _transaction(self, command: Command) -> list[str]:
-        """`transaction tx-1 init 2`: a request of a producer; retriable errors repeat it.
+        """`transaction tx-1 init 2`: send a request of the producer tx-1 to broker 2.
 
-        Then `add_offsets 2 GROUP`, `commit 0 GROUP 41`, `end 2 commit`.
+        After `init` come `add_offsets 2 GROUP`, `commit 0 GROUP 41` and `end 2 commit`. All but
+        `commit` repeat their request after a retriable error.
         """
         name, verb, broker, *words = command.words
         producer = self._producers.setdefault(name, TransactionalClient(self._lab, name))
@@ -253,7 +276,10 @@ class ClusterPlayer:
         return [f"{self._after(begun_us)}: {error.name}, epoch {producer.epoch}"]
 
     async def _stable_offset(self, command: Command) -> list[str]:
-        """`stable_offset 0 GROUP`: of orders-0, requested again while it is unstable."""
+        """`stable_offset 0 GROUP`: request the committed offset of orders-0 from broker 0.
+
+        The request is repeated until no open transaction has an offset for the partition.
+        """
         broker, group_id = command.words
         begun_us = self._lab.runtime.now_us()
         offset = await stable_offset(self._lab, int(broker), group_id)
@@ -276,7 +302,7 @@ class ClusterPlayer:
         return []
 
     async def _disks(self, _command: Command) -> list[str]:
-        """Print the number of batches of each log on each disk, and in brackets of the flushed."""
+        """Print the number of batches of each log on each disk, and in brackets of those flushed."""
         lines = []
         for name, storage in sorted(self._lab.storages.items()):
             logs = [
@@ -291,7 +317,10 @@ class ClusterPlayer:
         return [line for line in lines if "broker" in line]  # without the controller's disk
 
     async def _log(self, command: Command) -> list[str]:
-        """`log orders-0`: the base offsets of its batches on each disk, and the number flushed."""
+        """`log orders-0`: print the base offsets of its batches on each disk, and the flushed ones.
+
+        Of the flushed batches only the number is printed.
+        """
         partition = read_partition(command.words[0])
         lines = []
         for name, storage in sorted(self._lab.storages.items()):
@@ -378,7 +407,9 @@ def _status_lines(status: ClusterStatus) -> Iterable[tuple[str, str]]:
         isr = ",".join(str(broker_id) for broker_id in known.isr)
         yield str(partition), f"leader {known.leader} in epoch {known.leader_epoch}, isr {isr}"
     for group_id, copies in sorted(status.groups.items()):
-        for group in copies:  # more than one broker may have a group, as in a split brain
+        # In a split brain (two brokers that both consider themselves leader) a group has two
+        # copies.
+        for group in copies:
             members = ", ".join(group.members) or "no members"
             name = f"group {group_id!r} at broker-{group.coordinator}"
             yield name, f"{group.state}, generation {group.generation}, {members}"

@@ -1,9 +1,9 @@
-"""Collects transcripts as tests: each story of a `scenarios/*.txt` is one.
+"""Collects transcripts as tests: each story of a file `scenarios/*.txt` is one test.
 
-A transcript is a text file. Its scene is the commands that every story begins with; a story is a
-list of steps, each with commands and their printed results. A player carries the commands out.
-
-`--rewrite` writes the results of the commands into the file, for a person to review as a diff.
+A transcript is a text file. It begins with the scene, the commands with which every story begins.
+A story is a list of steps, each with commands and their printed results. A player carries out the
+commands; the test passes if the results are those of the file. `pytest --rewrite` writes the
+results into the file, for a person to review as a diff.
 """
 
 from collections.abc import Callable, Iterator
@@ -67,12 +67,13 @@ class TranscriptItem(pytest.Item):
         # The scene's results are not compared.
         player.play(self._story_file.scene)
         played = self._story.played(player.play)
-        player.close()  # not after a failure: a story that hangs could not be stopped, either
-        # Equal results in every step.
+        # Not in a `finally`: after a story that hangs, the player could not be stopped, either.
+        player.close()
+        # Every step has the results of the file.
         if played == self._story:
             return
         if self.config.getoption("--rewrite"):
-            # Read again: another story of the file may have been rewritten since.
+            # Read the file again: another story of it may have been rewritten since.
             rewritten = read_story_file(self.path).with_story(played)
             self.path.write_text(rewritten.text(), encoding="utf-8")
             return
@@ -96,7 +97,8 @@ class TranscriptItem(pytest.Item):
 def new_player(story_file: StoryFile) -> Player:
     """Return a player for a file's stories, by the first word of its scene."""
     kind = story_file.scene[0].split()[0]
-    # Imported on use, because a player imports the whole package whose stories it plays.
+    # The player is imported only when it is needed, because it imports the whole package whose
+    # stories it plays.
     module, _, name = PLAYERS[kind].partition(":")
     make: Callable[[], Player] = getattr(import_module(module), name)
     return make()

@@ -1,10 +1,21 @@
 """Plays the stories of a group coordinator: each command prints its results as lines.
 
 A story is a list of steps, each with commands and their printed results. A command prints, in this
-order: the time, if it has moved (`@500`); replies, appends and trace events of each input; the
-groups that changed; the timers, if they changed; the offsets partitions, if they changed. Unprinted
-parts are unchanged. A step that begins with `given` prints only the resulting state: another story
-shows the steps to it.
+order:
+
+1. the time, if it has moved: `@500` is 500 ms after the beginning;
+2. the replies, appends and trace events of each input;
+3. the groups that changed;
+4. all timers, if one changed;
+5. all offsets partitions, if one changed.
+
+A step that begins with `given` prints only the resulting state (3 to 5): another story shows how it
+is reached.
+
+Terms: an offsets partition is a partition of `__consumer_offsets`; the broker that leads it
+coordinates its groups. A load reads the groups into memory, an unload drops them. The high
+watermark is the offset below which records are committed. A marker is the record that ends a
+transaction.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,7 +45,7 @@ from tests.support.transcripts.words import Command, UnknownWord, read_command, 
 ConfigT = TypeVar("ConfigT", bound=msgspec.Struct)
 NEW_CLIENT_ID = "client"
 GIVEN = "given"
-"""Begins a step of which only the resulting state is printed."""
+"""First line of a step of which only the resulting state is printed."""
 
 
 class CoordinatorPlayer:
@@ -68,7 +79,7 @@ class CoordinatorPlayer:
             self._h.coordinator.check_invariants()
 
     def _carry_out(self, line: str) -> list[str]:
-        """Execute a command, which is a request unless OWN_COMMANDS has it; return its lines."""
+        """Execute a command and return its lines; a command not in OWN_COMMANDS is a request."""
         command = read_command(line)
         own_command = OWN_COMMANDS.get(command.name)
         lines = self._request(command) if own_command is None else own_command(self, command)
@@ -85,7 +96,7 @@ class CoordinatorPlayer:
     # -- commands --
 
     def _request(self, command: Command) -> list[str]:
-        """Send a request; `#3 waits` is printed if it has no answer yet."""
+        """Send a request; if request 3 has no answer yet, the line `#3 waits` is printed."""
         client_id = command.text("client", NEW_CLIENT_ID)
         version = command.settings.pop("version", None)
         body = read_request(command)
@@ -96,7 +107,11 @@ class CoordinatorPlayer:
         return lines if request_id in self._h.responses else [f"#{request_id} waits", *lines]
 
     def _coordinator(self, command: Command) -> list[str]:
-        """`coordinator partitions=2 owned=0,1`, or `coordinator kafka_bench`; `owned=-`: none."""
+        """`coordinator partitions=2 owned=0,1`: begin with a new coordinator.
+
+        It has loaded the offsets partitions `owned` (`-`: none). `coordinator kafka_bench` begins
+        with the settings of Kafka's own tests.
+        """
         if command.words == ["kafka_bench"]:
             self._begin(PrintingBench())
             return []
@@ -121,7 +136,10 @@ class CoordinatorPlayer:
         return self._until_now()
 
     def _tick(self, command: Command) -> list[str]:
-        """`tick 500`: the clock jumps by 500 ms, as in Kafka's tests; then timers fire, late."""
+        """`tick 500`: the clock jumps by 500 ms; only then the timers that were due fire.
+
+        Kafka's own tests move their clock so.
+        """
         self._h.tick(int(command.words[0]))
         return self._until_now()
 
@@ -132,7 +150,10 @@ class CoordinatorPlayer:
         return lines if now in lines else [*lines, now]
 
     def _hold(self, command: Command) -> list[str]:
-        """`hold appends`, `hold verifications`: they wait until `complete` or `verify`."""
+        """`hold appends`, `hold verifications`: from now on they wait for their outcome.
+
+        `complete` ends a held append, `verify` a held verification of a transaction.
+        """
         self._set_holding(command, is_holding=True)
         return []
 
@@ -150,12 +171,18 @@ class CoordinatorPlayer:
                 raise UnknownWord(f"{command.name} what? appends or verifications")
 
     def _complete(self, command: Command) -> list[str]:
-        """`complete`, `complete NOT_COORDINATOR index=1`: end the oldest held append, the next."""
+        """`complete`: end the oldest held append with success.
+
+        `complete NOT_COORDINATOR index=1`: end the second one with an error.
+        """
         self._h.complete(_error(command), index=command.number("index", 0))
         return self._h.take_lines()
 
     def _verify(self, command: Command) -> list[str]:
-        """`verify`, `verify INVALID_TXN_STATE`: end a held verification; `guard=-`: without one."""
+        """`verify`, `verify INVALID_TXN_STATE`: end the oldest held verification.
+
+        A guard is a token that the later append must show; with `guard=-` there is none.
+        """
         guard = command.optional("guard", "1")
         self._h.verify(_error(command), guard=None if guard is None else int(guard))
         return self._h.take_lines()
@@ -166,17 +193,17 @@ class CoordinatorPlayer:
         return self._h.take_lines()
 
     def _high_watermark(self, command: Command) -> list[str]:
-        """`high_watermark 3`: the log is committed up to offset 3."""
+        """`high_watermark 3`: report that the log is committed below offset 3."""
         self._h.report_high_watermark(int(command.words[0]), command.number("partition", 0))
         return self._h.take_lines()
 
     def _lose_leadership(self, command: Command) -> list[str]:
-        """`lose_leadership`: another broker leads the partition now; no unload yet."""
+        """`lose_leadership`: report that another broker leads the partition; do not unload it."""
         self._h.lose_leadership(command.number("partition", 0))
         return self._h.take_lines()
 
     def _end_transaction(self, command: Command) -> list[str]:
-        """`end_transaction 7 commit`: write the marker of producer 7; or `abort`."""
+        """`end_transaction 7 commit` (or `abort`): write the marker of producer 7's transaction."""
         producer_id, outcome = command.words
         partitions = tuple(map(int, command.parts("partitions"))) or (0,)
         is_commit = {"commit": True, "abort": False}[outcome]
@@ -194,7 +221,7 @@ class CoordinatorPlayer:
         return [*self._h.take_lines(), *_ignored("load", ignored)]
 
     def _begin_load(self, command: Command) -> list[str]:
-        """Begin a load that reads nothing yet."""
+        """Begin a load, and read no batch yet; `finish_load` ends it."""
         partition, epoch = command.number("partition", 0), command.number("epoch", 0)
         begun = self._h.coordinator.begin_load(partition, epoch, self._h.now_us)
         if isinstance(begun, LoadIgnored):
@@ -208,7 +235,7 @@ class CoordinatorPlayer:
         return self._h.take_lines()
 
     def _unload(self, command: Command) -> list[str]:
-        """`unload epoch=1`; `epoch=-`: without one."""
+        """`unload epoch=1`: unload a partition in leader epoch 1; `epoch=-`: name no epoch."""
         epoch = command.optional("epoch", "0")
         ignored = self._h.unload(
             command.number("partition", 0), None if epoch is None else int(epoch)
@@ -245,7 +272,10 @@ class CoordinatorPlayer:
         return []
 
     def _fire(self, command: Command) -> list[str]:
-        """Fire a timer that may be cancelled, as a late one of a real clock."""
+        """Fire a timer by its key, even a cancelled one.
+
+        With a real clock a timer can fire although it was cancelled a moment before.
+        """
         self._h.execute(self._h.coordinator.timer_fired(command.words[0], self._h.now_us))
         return self._h.take_lines()
 
@@ -254,10 +284,10 @@ class CoordinatorPlayer:
         self._bench().force(*(GroupState(word) for word in command.words))
         return self._h.take_lines()
 
-    # -- whole groups; the steps to them are not printed --
+    # -- whole groups; the steps that lead to them are not printed --
 
     def _stable_group(self, command: Command) -> list[str]:
-        """`stable_group 3`: of three members."""
+        """`stable_group 3`: bring a group of three members to the state Stable."""
         size = int(command.words[0])
         group_id = command.text("group", "group")
         session_timeout_ms = command.number("session", 10_000)
@@ -281,7 +311,10 @@ class CoordinatorPlayer:
         return self._quietly()
 
     def _bench(self) -> KafkaBench:
-        """Return the harness as Kafka's bench. Raises: UnknownWord if it is another harness."""
+        """Return the harness, which must be the bench of Kafka's tests.
+
+        Raises: UnknownWord if it is another harness.
+        """
         if not isinstance(self._h, KafkaBench):
             raise UnknownWord("only the bench of Kafka's tests has such a group")
         return self._h
@@ -327,10 +360,11 @@ class CoordinatorPlayer:
 
 
 def _changed_lines(before: dict[str, str], now: dict[str, str]) -> list[str]:
-    """Return the lines of a group that changed, and the names of removed ones."""
+    """Return the lines of a group that changed, and a line for each one that was removed."""
     changed = [line for name, line in now.items() if before.get(name) != line]
     gone = [f"{name} is gone" for name in before if name not in now]
-    group_line = now[""]  # the line of the group itself, which is not indented
+    # The line of the group itself has the name "", and is not indented.
+    group_line = now[""]
     return [line if line == group_line else INDENT + line for line in (*changed, *gone)]
 
 
@@ -392,4 +426,4 @@ OWN_COMMANDS: dict[str, Callable[[CoordinatorPlayer, Command], list[str]]] = {
     "static_members": CoordinatorPlayer._static_members,
     "awaiting_pending": CoordinatorPlayer._awaiting_pending,
 }
-"""Commands that are no requests."""
+"""Commands that are not requests of a client."""

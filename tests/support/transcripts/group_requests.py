@@ -1,8 +1,12 @@
-"""Commands of a transcript that are requests of groups.
+"""Commands of a transcript that are requests to a group coordinator.
 
 A transcript is a text file of commands and their printed results. A command has a name, words and
-settings (`group=g`); a reader takes the settings that it knows, and the rest is an error. In an
+settings (`group=g`). The functions here are readers: each makes a request from a command, and
+removes from the command the settings that it knows. A setting that is left is an error. In an
 optional setting, `-` stands for None.
+
+The generation is the number of a group's rebalance. A static member has a configured instance id
+(setting `instance`).
 """
 
 from collections.abc import Callable
@@ -38,9 +42,9 @@ from tests.support.transcripts.words import (
 
 
 def read_request(command: Command) -> GroupRequest:
-    """Return the request of a command; `client` and `version` remain to be taken.
+    """Return the request of a command; the settings `client` and `version` are left to the caller.
 
-    Raises: UnknownWord for any other command.
+    Raises: UnknownWord for a command that is no request.
     """
     read = READERS.get(command.name)
     if read is None:
@@ -49,7 +53,10 @@ def read_request(command: Command) -> GroupRequest:
 
 
 def _join(command: Command) -> GroupRequest:
-    """`join`, `join m-1 protocols=range:foo,sticky`; a static member offers roundrobin, too."""
+    """`join`, `join m-1 protocols=range:foo,sticky`: join with the protocols that it offers.
+
+    By default a member offers range, and a static member also roundrobin.
+    """
     (member_id,) = command.words or [""]
     instance = command.optional("instance")
     offers = tuple(_offer(part) for part in command.parts("protocols")) or protocols(
@@ -68,13 +75,13 @@ def _join(command: Command) -> GroupRequest:
 
 
 def _offer(part: str) -> JoinGroupRequestProtocol:
-    """Return a protocol, `range` or `range:metadata`."""
+    """Return a protocol from `range` or `range:metadata`; the default metadata is foo."""
     name, _, metadata = part.partition(":")
     return JoinGroupRequestProtocol(name, read_bytes(metadata or "foo"))
 
 
 def _sync(command: Command) -> GroupRequest:
-    """`sync m-1 2 assign=m-1:foo,m-2:bar`: in generation 2."""
+    """`sync m-1 2 assign=m-1:foo,m-2:bar`: SyncGroup of m-1 in generation 2, with assignments."""
     member_id, generation_id = command.words
     assignments = (part.partition(":") for part in command.parts("assign"))
     return sync_group(
@@ -89,7 +96,7 @@ def _sync(command: Command) -> GroupRequest:
 
 
 def _heartbeat(command: Command) -> GroupRequest:
-    """`heartbeat m-1 2`: in generation 2."""
+    """`heartbeat m-1 2`: Heartbeat of m-1 in generation 2."""
     member_id, generation_id = command.words
     return heartbeat(
         member_id,
@@ -100,7 +107,7 @@ def _heartbeat(command: Command) -> GroupRequest:
 
 
 def _leave(command: Command) -> GroupRequest:
-    """`leave m-1`, `leave m-1/instance`, `leave /instance`."""
+    """`leave m-1`, `leave m-1/instance`, `leave /instance`: a member's id, instance id, or both."""
     reason = command.optional("reason")
     return leave_group(
         *(_identity(word, reason) for word in command.words),
@@ -116,7 +123,11 @@ def _identity(word: str, reason: str | None) -> MemberIdentity:
 
 
 def _commit(command: Command) -> GroupRequest:
-    """`commit m-1 2 foo-0=97`; without words the commit of a simple consumer."""
+    """`commit m-1 2 foo-0=97`: commit offset 97 of foo-0 as m-1 in generation 2.
+
+    Without words it is the commit of a consumer that is no member. -1 stands for no generation, no
+    leader epoch and no retention time.
+    """
     member_id, generation_id = command.words or ("", "-1")
     return offset_commit(
         dict(read_offsets(command)),
@@ -146,7 +157,10 @@ def _txn_commit(command: Command) -> GroupRequest:
 
 
 def _fetch(command: Command) -> GroupRequest:
-    """`fetch foo-0 stable=yes`; without words of all partitions."""
+    """`fetch foo-0 stable=yes`: request committed offsets; without words, of all partitions.
+
+    With `stable` a partition with an open transaction gets an error.
+    """
     return offset_fetch(
         *(read_partition(word) for word in command.words),
         group_id=command.text("group", GROUP),
@@ -155,7 +169,7 @@ def _fetch(command: Command) -> GroupRequest:
 
 
 def _offset_delete(command: Command) -> GroupRequest:
-    """`offset_delete foo-0 foo-1`."""
+    """`offset_delete foo-0 foo-1`: delete the committed offsets of partitions."""
     topics: dict[str, list[int]] = {}
     for word in command.words:
         partition = read_partition(word)

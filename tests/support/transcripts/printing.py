@@ -1,8 +1,11 @@
 """Messages, records, trace events and state as the lines of a transcript.
 
-A transcript is a text file of commands and their printed results, for a person to review. Fields at
-their defaults are left out. Times are milliseconds since the story began: `@500`. Bytes are
-printed as the topics of a subscription, or quoted.
+A transcript is a text file of commands and their printed results, for a person to review. Fields
+that have their defaults are left out. Times are milliseconds since the story began: `@500`. Bytes
+are printed as the topics of a subscription if they are one, else quoted.
+
+A tombstone is a record without a value, which deletes its key. A guard is a token that an append of
+a transaction must show. The leader epoch is the number of a partition's leadership.
 """
 
 import re
@@ -37,7 +40,10 @@ INDENT = "  "
 
 
 def message_lines(head: str, message: msgspec.Struct) -> list[str]:
-    """Return the words `head`, the message's error and its fields, on one line if they fit."""
+    """Return the lines of a message: `head`, its error, and its fields.
+
+    If they fit, all are on one line. Otherwise each nested struct has a line of its own.
+    """
     error = getattr(message, "error_code", None)
     words = [head, *([error.name] if isinstance(error, ErrorCode) else [])]
     plain, nested = _fields(message, leave_out=("error_code",))
@@ -50,7 +56,7 @@ def message_lines(head: str, message: msgspec.Struct) -> list[str]:
 
 
 def append_lines(append: Append, offset: int | None) -> list[str]:
-    """Return an append and its records. `offset` None: the append is held, not yet written."""
+    """Return the lines of an append and its records; `offset` None: it is held, not yet written."""
     words = [f"append to __consumer_offsets-{append.partition}"]
     words.append("held" if offset is None else f"at {offset}")
     if append.required_acks != ACKS_ALL:
@@ -68,7 +74,7 @@ def append_lines(append: Append, offset: int | None) -> list[str]:
 
 
 def record_lines(record: Record) -> list[str]:
-    """Return a record of `__consumer_offsets`, with the version of its value."""
+    """Return the lines of a record of `__consumer_offsets`, with the version of its value."""
     key = decode_key(record.key or b"")
     match key:
         case GroupMetadataKey(group=group):
@@ -112,12 +118,13 @@ def trace_text(event: TraceEvent) -> str:
 
 
 def group_lines(group: Group) -> dict[str, str]:
-    """Return a group's state: a line for itself (under ""), each member, each offset, by name.
+    """Return the lines of a group's state, by name.
 
-    The names are keys by which a player finds the lines that changed.
+    The group itself (its name here is ""), each member and each offset have a line. By the names a
+    player finds the lines that changed.
     """
     words = [f"{group_name(group.group_id)} {group.state.value} generation={group.generation_id}"]
-    named = {
+    columns = {
         "type": group.protocol_type,
         "protocol": group.protocol_name,
         "leader": group.leader_id,
@@ -130,7 +137,7 @@ def group_lines(group: Group) -> dict[str, str]:
         "delayed_join": _delayed_join(group),
         "since": time_text(group.current_state_timestamp_ms),
     }
-    words += [f"{name}={value}" for name, value in named.items() if value is not None]
+    words += [f"{name}={value}" for name, value in columns.items() if value is not None]
     instances = {instance: member for instance, member in group.static_members.items()}
     lines = {"": " ".join(words)}
     for member in group.members.values():
@@ -139,12 +146,15 @@ def group_lines(group: Group) -> dict[str, str]:
 
 
 def group_name(group_id: str) -> str:
-    """Return a group's id, or nothing for the group of most stories."""
+    """Return the name of a group for a line; the group of most stories is only called "group"."""
     return "group" if group_id == GROUP else f"group {group_id!r}"
 
 
 def time_text(time_ms: float | None) -> str:
-    """Return a wall-clock time as milliseconds since the story began; an earlier one unchanged."""
+    """Return a wall-clock time as milliseconds since the story began, such as `@500`.
+
+    A time before the story is printed as it is, and None as "none".
+    """
     if time_ms is None:
         return "none"
     return f"@{time_ms - EPOCH_MS:g}" if time_ms >= EPOCH_MS else f"{time_ms:g}"
@@ -184,7 +194,10 @@ def _struct_text(message: msgspec.Struct) -> str:
 def _fields(
     message: msgspec.Struct, *, leave_out: Iterable[str] = ()
 ) -> tuple[list[str], list[tuple[str, tuple[msgspec.Struct, ...]]]]:
-    """Return the texts of the fields that are not at their defaults, and the lists of structs."""
+    """Return the fields of a message that do not have their defaults.
+
+    First come the texts of ordinary fields, then the names and values of lists of structs.
+    """
     plain: list[str] = []
     nested: list[tuple[str, tuple[msgspec.Struct, ...]]] = []
     for field in msgspec.structs.fields(message):
@@ -199,7 +212,10 @@ def _fields(
 
 
 def _delayed_join(group: Group) -> str | None:
-    """Return the wait of the group's join phase: that of a new group with its two times, or yes."""
+    """Return how the group's join phase waits for members; None if it does not wait.
+
+    A new group waits an initial delay: its length and the time that is left are printed.
+    """
     match group.delayed_join:
         case None:
             return None
@@ -210,12 +226,13 @@ def _delayed_join(group: Group) -> str | None:
 
 
 def _member_text(group: Group, member: Member, instances: dict[str, str]) -> str:
-    """Return a member's line; values of most stories, such as the client's, are left out."""
+    """Return a member's line, without values that are the same in most stories."""
     words = [f"member {member.member_id}"]
     if member.group_instance_id is not None:
         mapped = instances.get(member.group_instance_id)
         words.append(f"instance={member.group_instance_id}")
-        # An instance id may be mapped to another member, which has replaced this one.
+        # A static member that came back has a new member id, to which its instance id is mapped.
+        # Then the line of the old member says so.
         words += [] if mapped == member.member_id else [f"mapped_to={mapped}"]
     if (member.client_id, member.client_host) != ("client", "consumer-0"):
         words.append(f"client={member.client_id}@{member.client_host}")
@@ -253,7 +270,7 @@ def _offsets(offsets: GroupOffsets) -> Iterator[tuple[str, str]]:
         name = f"transaction of producer {producer_id}"
         yield name, f"{name} is open"
     for partition in offsets.latest_partitions():
-        # Only what differs from the committed offset: a write that is not committed yet.
+        # Only offsets that differ from the committed ones: their writes are not committed yet.
         latest = offsets.latest(partition)
         if latest is not None and latest != offsets.get(partition):
             yield f"written {partition}", f"written {partition} {value_text(latest)}"

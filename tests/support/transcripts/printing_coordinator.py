@@ -1,4 +1,4 @@
-"""A coordinator with simulated parts of its broker, which prints every act."""
+"""A coordinator harness that keeps a printed line of everything that it carries out."""
 
 from protocol.effects import Append, Result
 from protocol.ids import AppendId
@@ -8,7 +8,7 @@ from tests.support.transcripts.printing import INDENT, append_lines, message_lin
 
 
 class PrintingCoordinator(CoordinatorHarness):
-    """Keeps a line of each act that it carries out."""
+    """Keeps lines of the passed time, replies, verifications, appends and trace events."""
 
     def __init__(self, **settings: object) -> None:
         self.lines: list[str] = []
@@ -28,6 +28,7 @@ class PrintingCoordinator(CoordinatorHarness):
             self.lines.append(f"verify {asked.transactional_id} in {asked.partition}: {asked}")
         for append in result.appends:
             self.lines += append_lines(append, self._offsets_of.get(append.append_id))
+            # Written, but held: not yet committed.
             if append in self.held and append.append_id in self._offsets_of:
                 self.lines.append(f"{INDENT}above the high watermark")
         self.lines += [trace_text(event) for event in result.trace]

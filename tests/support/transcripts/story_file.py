@@ -1,8 +1,8 @@
 """The text of transcripts: a file of stories, each a list of steps with their results.
 
-A file begins with comments (`#`), and perhaps a command that all its stories begin with. A story
-begins with `== name ==` and comments that describe it. A step has comments, then one command per
-line, then the line `----` and the results, up to an empty line. One step:
+A file begins with comments (`#`), and perhaps with commands that precede those of every story (the
+scene). A story begins with `== name ==` and comments that describe it. A step has comments, then
+one command per line, then the line `----` and the results, up to an empty line. For example:
 
     # The session is over.
     advance 500
@@ -51,7 +51,7 @@ class Story:
         return "\n".join((head, *(step.text() for step in self.steps)))
 
     def played(self, play: Callable[[tuple[str, ...]], list[str]]) -> "Story":
-        """Return the story with the present results of each step."""
+        """Play the story, and return it with the results of `play` for each step."""
         steps = tuple(replace(step, output=tuple(play(step.commands))) for step in self.steps)
         return replace(self, steps=steps)
 
@@ -123,7 +123,7 @@ def _story(lines: list[str]) -> Story:
 
 
 def _blocks(lines: list[str]) -> list[list[str]]:
-    """Return the lines between empty ones."""
+    """Return the blocks of lines that empty lines separate."""
     blocks: list[list[str]] = [[]]
     for line in lines:
         if line.strip():
@@ -135,7 +135,7 @@ def _blocks(lines: list[str]) -> list[list[str]]:
 
 def _step(block: list[str]) -> Step:
     """Return the step of a block of lines. Raises: NotATranscript if it has no command."""
-    # A new step has no rule and no results yet: playing adds both.
+    # A step that a person has just written has no RULE and no results yet; `--rewrite` adds both.
     rule_index = block.index(RULE) if RULE in block else len(block)
     commands = tuple(line for line in block[:rule_index] if not line.startswith("#"))
     if not commands:

@@ -1,9 +1,18 @@
 """Plays the stories of a transaction coordinator: each command prints its results.
 
-A story is a list of steps, each with commands and their printed results. A command prints the time,
-if it has moved (`@500`); replies, appends, markers and trace events of each input; the
-transactional ids that changed; the timers, if they changed. A step that begins with `given` prints
-only the resulting state.
+A story is a list of steps, each with commands and their printed results. A command prints, in this
+order:
+
+1. the time, if it has moved: `@500` is 500 ms after the beginning;
+2. the replies, appends, markers and trace events of each input;
+3. the transactional ids whose state changed;
+4. all timers, if one changed.
+
+A step that begins with `given` prints only the resulting state (3 and 4).
+
+Markers are the records that end a transaction in its partitions. A producer has a transactional id,
+which it keeps through a restart, a producer id, and the producer epoch, which every new start
+increases.
 """
 
 from collections.abc import Callable
@@ -37,7 +46,7 @@ class _Printing(TransactionHarness):
         super().__init__(**settings)  # type: ignore[arg-type]  # those of the class above
 
     def _carry_out(self, result: TransactionResult) -> None:
-        """Carry out a Result, and keep the time, if it has moved, and a line of each effect."""
+        """Carry out a Result; keep a line of each effect, and of the time if it has moved."""
         if self.now_us != self._printed_us:
             self._printed_us = self.now_us
             self.lines.append(f"@{(self.now_us - EPOCH_US) / 1_000:g}")
@@ -83,7 +92,7 @@ class TransactionPlayer:
         self._h.coordinator.check_invariants()
 
     def _carry_out(self, line: str) -> list[str]:
-        """Execute a command; return the lines that it returns, or else the harness's lines."""
+        """Execute a command; return its lines, or if it returns None, those of the harness."""
         command = read_command(line)
         carry_out = COMMANDS.get(command.name)
         if carry_out is None:
@@ -93,7 +102,10 @@ class TransactionPlayer:
         return self._h.take_lines() if lines is None else lines
 
     def _transactions(self, command: Command) -> list[str]:
-        """`transactions transaction.max.timeout.ms=1000`: a coordinator of one partition."""
+        """`transactions transaction.max.timeout.ms=1000`: begin with a new coordinator.
+
+        It has one partition of `__transaction_state`, in which the transactions are stored.
+        """
         self._h = _Printing(config=take_settings(BrokerConfig, command.settings))
         self._h.take_lines()
         return []
@@ -101,7 +113,10 @@ class TransactionPlayer:
     # -- requests --
 
     def _init(self, command: Command) -> None:
-        """`init`, `init tx-2`, `init -`: without a transactional id."""
+        """`init`, `init tx-2`: request a producer id and an epoch for a transactional id.
+
+        `init -` names no transactional id.
+        """
         (name,) = command.words or [TX]
         self._submit(
             command,
@@ -114,7 +129,7 @@ class TransactionPlayer:
         )
 
     def _add_offsets(self, command: Command) -> None:
-        """`add_offsets 0 1`: of producer 0 in epoch 1."""
+        """`add_offsets 0 1`: add a group's offsets to the transaction of producer 0 in epoch 1."""
         producer_id, epoch = command.words
         self._submit(
             command,
@@ -127,7 +142,10 @@ class TransactionPlayer:
         )
 
     def _add_partitions(self, command: Command) -> None:
-        """`add_partitions 0 1 out-1 out-2`; with `verify=yes` they are only verified."""
+        """`add_partitions 0 1 out-1 out-2`: add partitions, for producer 0 in epoch 1.
+
+        With `verify=yes` the request only asks whether the transaction has them.
+        """
         producer_id, epoch, *names = command.words
         topics: dict[str, tuple[int, ...]] = {}
         for partition in map(read_partition, names):
@@ -145,7 +163,7 @@ class TransactionPlayer:
         self._submit(command, AddPartitionsToTxnRequest(transactions=(transaction,)))
 
     def _end(self, command: Command) -> None:
-        """`end 0 1 commit`: of producer 0 in epoch 1; or `abort`."""
+        """`end 0 1 commit` (or `abort`): end the transaction of producer 0 in epoch 1."""
         producer_id, epoch, outcome = command.words
         self._submit(
             command,
@@ -179,9 +197,9 @@ class TransactionPlayer:
         return lines if now in lines else [*lines, now]
 
     def _hold(self, command: Command) -> None:
-        """Hold what a word names: `hold appends`, `hold markers`, `hold producer_ids`.
+        """`hold appends`, `hold markers`: from now on they wait for their outcome.
 
-        While producer ids are held, requests for a block of them are refused.
+        `hold producer_ids`: from now on requests for a block of producer ids are refused.
         """
         self._set_holding(command.words[0], is_holding=True)
 
@@ -204,7 +222,10 @@ class TransactionPlayer:
         self._h.complete(ErrorCode[(command.words or ["NONE"])[0]])
 
     def _answer_markers(self, command: Command) -> None:
-        """`answer_markers`, `answer_markers NOT_COORDINATOR`: of every partition."""
+        """`answer_markers`, `answer_markers NOT_COORDINATOR`: end the oldest held markers.
+
+        All partitions have the same outcome.
+        """
         self._h.answer_markers(ErrorCode[(command.words or ["NONE"])[0]])
 
     def _load(self, command: Command) -> None:
@@ -228,7 +249,7 @@ class TransactionPlayer:
     # -- state --
 
     def _changes(self) -> list[str]:
-        """Return the lines of the ids and timers that changed; their state counts as printed."""
+        """Return the lines of the ids and timers that changed since the last call."""
         coordinator = self._h.coordinator
         known = (coordinator.metadata(name) for name in self._names())
         printed = [_metadata_text(metadata) for metadata in known if metadata is not None]
@@ -272,7 +293,7 @@ def _append_lines(append: Append, *, is_held: bool) -> list[str]:
 
 
 def _markers_text(markers: SendMarkers) -> str:
-    """Return the line of markers that the coordinator sends: what is decided, and where."""
+    """Return the line of markers that the coordinator sends: their outcome and partitions."""
     outcome = "commit" if markers.is_commit else "abort"
     names = ",".join(map(str, markers.partitions))
     again = " again" if markers.is_retry else ""

@@ -1,6 +1,7 @@
-r"""The words of a command: `name word key=value`, separated by spaces outside of quotes.
+r"""The words of a command of a transcript, such as `name word key=value`.
 
-Bytes are written as the topics of a subscription (`foo+bar`), or quoted (`'one'`, `'\x00'`).
+Words are separated by spaces outside of quotes. Bytes are written as topics (`foo+bar` stands for
+the bytes of a subscription to foo and bar), or quoted (`'one'`, `'\x00'`).
 """
 
 import re
@@ -27,19 +28,23 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")
 
 
 class UnknownWord(Exception):
-    """An unknown command, or a surplus word."""
+    """An unknown command, word or setting."""
 
 
 @dataclass(slots=True)
 class Command:
-    """The name, words and settings of a command. Reading a setting removes it from `settings`."""
+    """The name, words and settings of a command.
+
+    To take a setting is to read it and remove it from `settings`: what is left in the end was not
+    understood.
+    """
 
     name: str
     words: list[str]
     settings: dict[str, str] = field(default_factory=dict)
 
     def text(self, key: str, default: str) -> str:
-        """Take a setting."""
+        """Take a setting that is a text."""
         return self.settings.pop(key, default)
 
     def optional(self, key: str, default: str | None = None) -> str | None:
