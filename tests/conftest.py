@@ -1,8 +1,10 @@
-"""Shared fixtures: one Ray and one Spark a session, a browser a module.
+"""Shared fixtures: one Ray and one Spark for a session, one browser for a module.
 
-Each ends at its time, also after failures. Slow imports are made where they are used. `-n` is
-pytest-xdist's number of processes that share the tests; tests of one xdist group run in one
-process. The standard space is the test of an exploration, which starts workers of its own.
+Each of them is ended also after failures. Slow imports are made in the functions that need them.
+
+`-n` is pytest-xdist's number of processes that share the tests; the tests of one xdist group run in
+the same process. "Standard space" is the group of a test that explores (plays many runs), and
+starts worker processes of its own.
 """
 
 import gc
@@ -17,8 +19,8 @@ import pytest
 NICENESS = 5
 """Niceness of the processes of `-n` that run no tests on Ray."""
 
-# With the thresholds of Python, a tenth of a run in virtual time is the search for cycles among its
-# rows, nearly all of which live as long as the test.
+# With Python's own thresholds the garbage collector takes a tenth of the time of a run in virtual
+# time. Its search is nearly useless: almost all rows live as long as the test.
 gc.set_threshold(50_000, 20, 20)
 
 # Mutants, coverage and patches of modules need interpreted code, in children too.
@@ -56,16 +58,20 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep tests that share a Ray, a Spark or the fixtures of a module in one process of `-n`.
 
-    A test that names its own group shares none of them. Slow tests come first, those on Ray before
-    all others: with short tests at the end no process waits long for another. The standard space
-    comes last: its workers use both cores when the other processes have finished.
+    A test that names its own group shares none of them.
+
+    Slow tests come first, those on Ray before all others: with short tests at the end no process
+    waits long for another. The standard space comes last: then the other processes have finished,
+    and its workers can use both cores.
     """
     slow_modules = {item.path for item in items if item.get_closest_marker("slow")}
     for item in items:
         if item.get_closest_marker("xdist_group"):
             continue
+        # Tests that share neither Ray nor Spark are grouped by their module.
         shared = next((name for name in ("ray", "spark") if item.get_closest_marker(name)), None)
         item.add_marker(pytest.mark.xdist_group(shared or item.path.name))
+    # Modules with slow tests get 2, all others 3.
     ranks = {"ray": 0, "spark": 1, "standard space": 4}
     items.sort(
         key=lambda item: ranks.get(_group_of(item), 2 if item.path in slow_modules else 3),
@@ -91,7 +97,10 @@ def _group_of(item: pytest.Item) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def checked_rows() -> Iterator[None]:
-    """Let hosts of this process raise at a row with a field that its kind does not declare."""
+    """Make hosts raise an error for a trace row with a field that its kind does not declare.
+
+    Hosts are the objects through which nodes write their rows.
+    """
     from cluster.host import base_host
     from cluster.virtual import runtime as virtual_runtime
     from tests.support.checked_stamp import checked_stamp
@@ -104,7 +113,7 @@ def checked_rows() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def local_ray() -> Iterator[None]:
-    """Start the session's own Ray; a RayRuntime of this process uses it."""
+    """Start a Ray for the whole session, which every RayRuntime of this process uses."""
     from cluster.ray.actors import LOCAL, connect_ray, disconnect_ray
 
     connect_ray(LOCAL)
@@ -116,7 +125,7 @@ def local_ray() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
-    """Start a local Spark; its JVM ends with it, also after failures. CI must have a Java."""
+    """Start a local Spark for the session; without a suitable Java skip the test, in CI fail."""
     from pipeline.engine.java import JavaProblem, find_java
     from pipeline.engine.session import spark_session
 
@@ -129,7 +138,7 @@ def spark() -> "Iterator[SparkSession]":
 
 @pytest.fixture(scope="session")
 def analysis(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> "Analysis":
-    """Analyse all runs whose tables and reports are tested, once: a start of Spark is slow."""
+    """Analyse all runs whose tables and reports are tested, in a single call, which saves time."""
     from tests.support.worlds.analysed_runs import analyse_together
 
     return analyse_together(spark, tmp_path_factory.mktemp("runs"))
@@ -153,7 +162,7 @@ def golden(request: pytest.FixtureRequest) -> "Golden":
 
 @pytest.fixture(scope="module")
 def browser() -> "Iterator[Browser]":
-    """Start a headless Chromium for one module: while it runs, asyncio cannot be used."""
+    """Start a headless Chromium for one module; while it runs, its tests cannot use asyncio."""
     from tests.support.harness.browser import INSTALL, PROGRAMS, chromium, find_chromium
 
     program = find_chromium()

@@ -1,8 +1,9 @@
 """Known differences between the answers of our cluster and Kafka's.
 
-A transcript is a recording of a real Kafka: requests, and Kafka's answers. Our cluster plays the
-requests, and its answers are compared. `python -m tests.conformance.known_differences` plays every
-transcript and writes the list of differences anew; the reasons are in docs/FIDELITY.md.
+A transcript is a recording of a real Kafka: requests, and Kafka's answers. The requests are sent
+to our cluster, and its answers are compared with Kafka's. `python -m
+tests.conformance.known_differences` plays every transcript and writes the list of differences anew.
+docs/FIDELITY.md explains each difference.
 """
 
 import json

@@ -18,8 +18,8 @@ from chaos.conformance.comparison import (
 from chaos.conformance.transcript import ComparisonRules, RequestStep
 from protocol.wire.fields import PlainMessage
 
-# `unordered`: API and list -> the field that identifies an item of the list. The order of these
-# lists may differ; `unordered_since_4` has those that only Kafka 4 shuffles.
+# `unordered` has the lists whose order may differ (`API.list`, * for every API), with the field
+# that identifies an item. `unordered_since_4` has those of them that only Kafka 4 shuffles.
 RULES = ComparisonRules(
     ignore=frozenset({"throttle_time_ms"}),
     unordered={
@@ -73,9 +73,10 @@ def step(
 def played(
     recorded: RequestStep, waited_ms: float | None, *, outcome: str | None = None
 ) -> PlayedStep:
-    """Return the step as played by our cluster: sent at the recorded time, ended `waited_ms` later.
+    """Return the step as our cluster played it: sent at the recorded time, ended `waited_ms` later.
 
-    With None the request never ended. With an `outcome` it ended without an answer.
+    waited_ms: None means that the request never ended.
+    outcome: how the request ended without an answer; None: with an answer, or not at all.
     """
     sent_us = round(recorded.at_ms * 1_000)
     return PlayedStep(
@@ -140,9 +141,9 @@ def test_symbol_equals_the_id_that_it_is_bound_to_and_no_other() -> None:
 
 
 def test_second_symbol_of_one_id_is_a_difference() -> None:
-    """Kafka gave a second id where our cluster gave the first one again: one id, two symbols.
+    """Kafka gave a second id; our cluster gave the first one again, so two symbols have one id.
 
-    `to_ours` still translates the symbol, because later requests need an id.
+    `to_ours` still translates the second symbol, because later requests need an id.
     """
     bindings = Bindings()
     bindings.bind("<member:1>", "i1-aaa")
@@ -156,9 +157,9 @@ def test_symbol_without_an_id_is_a_difference() -> None:
 
 
 def test_symbols_that_occur_only_in_lists_are_bound_there() -> None:
-    """The list is unordered, and its symbols are not bound yet.
+    """The order of the list may differ, and its symbols are not bound to ids yet.
 
-    The other fields of the items (metadata) show which symbol stands for which id. Two new symbols
+    The other fields of the items (here metadata) show which symbol stands for which id. Two symbols
     cannot stand for the same id.
     """
     expected: PlainMessage = {
@@ -200,7 +201,7 @@ def test_unordered_list_is_compared_as_a_multiset() -> None:
 
 
 def test_item_of_an_unordered_list_is_reported_by_its_key() -> None:
-    """Partition 1 differs. The index in the message is the recorded item's, not ours."""
+    """Partition 1 differs; the message has its index in the recorded list, not in our list."""
     expected: PlainMessage = {
         "topics": [{"partitions": [{"partition_index": 0, "o": 1}, {"partition_index": 1, "o": 2}]}]
     }
@@ -243,9 +244,10 @@ def test_disconnection_in_the_place_of_an_answer_differs() -> None:
 
 
 def test_answer_where_kafka_gave_none_is_a_difference_while_the_recorder_listened() -> None:
-    """The recorder listened for 400 ms, and nobody knows whether Kafka answered later.
+    """The recorder listened for 400 ms: Kafka may have answered later.
 
-    So our answer at 399 ms differs, and our answer after 400 + 150 ms (the tolerance) does not.
+    Our answer at 399 ms differs, because the recorder would have seen such an answer. Our answer at
+    551 ms does not: it is later than 400 ms plus the tolerance of 150 ms.
     """
     silent = step(1, 0, None, outcome="no answer within 400 ms")
     assert what_differs(played(silent, None)) == {}

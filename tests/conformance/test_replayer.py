@@ -2,10 +2,10 @@
 
 A recording (or transcript) has requests that were sent to a real Kafka, with their times, and
 Kafka's answers. The replayer sends the requests to our cluster, at these times, and compares the
-answers. Most tests take a recording that our cluster follows without a difference, and change the
-recording in one place. Our cluster still answers as before, which must then be reported as a
-difference. Steps count from 1, so `steps[1]` is step 2. Symbols such as `<member:1>` stand for ids
-that Kafka drew.
+answers. Most tests take a recording with which our cluster agrees, and change the recording in one
+place. Our cluster still answers as before, so that this place must be reported as a difference.
+Steps count from 1, so `steps[1]` is step 2. Symbols such as `<member:1>` stand for ids that Kafka
+drew.
 """
 
 import json
@@ -63,7 +63,10 @@ def test_wrong_answer_is_a_difference_of_its_step_only(tmp_path: Path) -> None:
 
 
 def test_wrong_time_of_an_answer_is_noticed(tmp_path: Path) -> None:
-    """The group waits for the initial delay, 500 ms; 200 ms more exceed the tolerance (150 ms)."""
+    """A new group waits 500 ms for members; the changed recording says 700 ms.
+
+    The difference of 200 ms exceeds the tolerance of 150 ms.
+    """
 
     def change(recording: Recording) -> None:
         parked = recording["steps"][1]
@@ -78,7 +81,7 @@ def test_wrong_time_of_an_answer_is_noticed(tmp_path: Path) -> None:
 
 
 def test_missing_answer_is_a_difference(tmp_path: Path) -> None:
-    """Kafka never answers an OffsetFetch without groups, nor does our cluster.
+    """Neither Kafka nor our cluster answers an OffsetFetch without groups.
 
     The changed recording has an answer.
     """
@@ -165,7 +168,7 @@ def test_failover_recording_is_played_on_three_brokers(tmp_path: Path) -> None:
         assert heartbeats[-1]["broker"] == 0
         heartbeats[-1]["broker"] = 1
 
-    # Times may differ here ("time", "order"): our failover takes its own.
+    # The times and the order of answers may differ here: our failover takes another time.
     same = judge_changed(FAILOVER, "fo-kill-session", tmp_path, change_nothing)
     assert not {"answer", "no answer", "ended"} & set(differing(same).values())
     assert 10 not in differing(same), "step 10 goes to the dead broker: connection refused"
@@ -185,8 +188,8 @@ def test_replay_of_a_recording_with_one_seed_is_deterministic() -> None:
 def test_recorded_leader_is_reached_by_trying_other_member_ids() -> None:
     """Kafka chooses the group's leader by the hash order of random member ids.
 
-    So our cluster may choose another leader. `judge_transcript` then plays the recording with
-    further seeds, which draw other ids.
+    Our cluster draws other ids, so it may choose another leader. Then `judge_transcript` plays the
+    recording with further seeds, which draw other ids again.
     """
     transcript = read_transcript(TRANSCRIPTS / "3.9" / "fuzz" / "fuzz-0164.json")
     assert judge_run(transcript, RULES, seed=1).chose_another_leader

@@ -1,8 +1,8 @@
 """Every recording of real Kafka 3.9.1, played against our cluster in virtual time.
 
-A recording has requests that were sent to Kafka, and Kafka's answers. known_differences.json lists
-the known differences of our answers, step by step. The test fails for a new difference, and also
-for a listed one that no longer exists.
+Virtual time is a simulated clock. A recording has requests that were sent to Kafka, and Kafka's
+answers. known_differences.json lists the known differences of our answers, step by step. The test
+fails for a new difference, and also for a listed one that no longer exists.
 """
 
 import json

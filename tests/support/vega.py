@@ -24,9 +24,7 @@ def compiled_without_warnings(chart: Chart) -> dict[str, Any]:
         vega = compiled(chart)
     # Vega-Lite itself adds data with names that begin with `data_` or `source_`.
     names = {data["name"] for data in vega["data"] if not data["name"].startswith("data_")}
-    missing = {
-        name for name in names if name not in chart.data and not name.startswith("source_")
-    }
+    missing = {name for name in names if name not in chart.data and not name.startswith("source_")}
     if missing:
         raise AssertionError(f"{chart.id} names data that it does not hold: {sorted(missing)}")
     signals = {signal["name"] for signal in vega["signals"]}

@@ -1,8 +1,12 @@
 """The administration checker finds orders that the cluster does not carry out.
 
-Orders are controlled shutdowns of brokers, elections of a partition's leader, and orders about a
-group. A kill during a shutdown and a refused election are findings only if nothing else is broken:
-no fault is in force, and none has ended in the last SETTLING_S.
+Orders are controlled shutdowns of brokers, elections of a partition's leader, orders about a group,
+and deletions of topics. A kill during a shutdown and a refused election are findings only if
+nothing else is broken: no fault is in force (injected and not yet healed), and none has ended in
+the last SETTLING_S.
+
+The ISR are the in-sync replicas of a partition. "Planted bug" in a docstring names a bug that the
+test would find.
 
 `steady_cluster()` has the rows of brokers 0 to 2 in a steady state from 10 s on; broker-0 leads
 OFFSETS_0. `rows.elected(21, "broker-1", isr=[1, 2])` adds the election of a leader of OFFSETS_0 at
@@ -153,7 +157,10 @@ def test_broker_may_be_killed_in_a_shutdown_that_another_fault_disturbs() -> Non
 
 
 def test_consumer_that_is_killed_at_the_end_of_its_grace_period_is_not_judged() -> None:
-    """A rollout stops members, and kills those that stop too slowly; only brokers are judged."""
+    """A rollout restarts members, and kills those that stop too slowly.
+
+    The checker judges only the shutdowns of brokers.
+    """
     rows = steady_cluster()
     rows.add(20, "driver", TraceKind.NODE_STOPPING, peer=CONSUMER)
     rows.add(20.2, "driver", TraceKind.NODE_KILLED, peer=CONSUMER)
@@ -234,9 +241,9 @@ def test_no_order_is_judged_in_real_time() -> None:
 
 
 def group_in(state: str | None) -> Rows:
-    """Return a steady cluster whose coordinator, broker-0, has group `g` in a state.
+    """Return a steady cluster whose coordinator, broker-0, has group `g` in `state`.
 
-    None: it does not know the group.
+    None: the coordinator does not know the group.
     """
     rows = steady_cluster()
     if state is not None:
@@ -310,7 +317,10 @@ def test_member_may_leave_before_its_removal_is_carried_out() -> None:
 
 
 def test_order_about_a_group_that_loads_or_is_in_a_fault_is_not_judged() -> None:
-    """In the first trace the coordinator changes before the answer; in the second a link is cut."""
+    """In the first trace another broker becomes coordinator, and loads the group.
+
+    In the second trace a link is cut.
+    """
     moved = group_in("Stable")
     order_group(moved, 20, "delete_group")
     moved.elected(20.1, "broker-1", isr=[0, 1, 2])
@@ -326,7 +336,7 @@ def test_order_about_a_group_that_loads_or_is_in_a_fault_is_not_judged() -> None
 
 @pytest.mark.parametrize("error", ["NONE", "UNKNOWN_SERVER_ERROR"])
 def test_error_that_is_never_right_is_found_in_a_broken_cluster(error: str) -> None:
-    """Planted bug: the administrator takes the code of a good answer for an error."""
+    """Planted bug: the administrator takes NONE, the code of a good answer, for an error."""
     rows = group_in("Empty")
     another_fault(rows, 15)
     order_group(rows, 20, "reset_offsets")

@@ -1,9 +1,9 @@
 """The answers checker finds requests without an answer in a healthy cluster.
 
 A request that timed out is a finding if the cluster had been healthy for more than twice the
-request's timeout. Such a request was sent while nothing was broken. A connection between brokers
-has a purpose (such as "metadata"), which decides the timeout of its requests. "Planted bug" in a
-docstring names a bug that the situation would show.
+request's timeout: then it was sent while nothing was broken. A connection of a broker has a purpose
+(such as "metadata"), which decides the timeout of its requests. The ISR are the in-sync replicas of
+a partition. "Planted bug" in a docstring names a bug that the test would find.
 """
 
 import pytest
@@ -103,10 +103,10 @@ def test_request_may_time_out_during_a_fault() -> None:
 def test_request_of_a_broker_is_judged_by_its_purpose(purpose: str, late_s: float | None) -> None:
     """Planted bug: a Fetch of metadata that is parked and forgotten.
 
-    A timeout is a finding after twice the timeout of the purpose: 2 s for metadata, 30 s for a
-    purpose without a setting. For a replica fetcher it is never a finding. The leader holds its
-    Fetch for up to 0.5 s, and the timeout of 0.9 s is less than twice this wait, which is too
-    short to prove anything.
+    A timeout is a finding after twice the timeout of the purpose. The timeout is 2 s for metadata,
+    and 30 s for a purpose without a setting. For a replica fetcher it is never a finding: the
+    leader holds a Fetch for up to 0.5 s, and the timeout of 0.9 s is less than twice this wait,
+    which is too short to prove anything.
     """
     # `late_s`: seconds after the healing at which a timeout is a finding; None: it never is.
     for after_s, is_late in ((late_s or 100, late_s is not None), (3.9, False)):

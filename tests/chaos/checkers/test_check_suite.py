@@ -78,7 +78,7 @@ def test_topic_of_transactions_is_checked_for_transactional_members_only() -> No
 
 
 def test_finding_is_reported_when_it_is_made() -> None:
-    """The run traces each finding as a row, which the suite observes as well, and must ignore."""
+    """The run writes each finding into the trace, as a row that the suite gets, and must ignore."""
     reported: list[Finding] = []
     suite = CheckSuite(context_of(experiment()))
     rows = Rows()
@@ -99,7 +99,7 @@ def test_finding_is_reported_when_it_is_made() -> None:
 
 
 def test_figures_are_available_during_the_run_and_in_the_reports() -> None:
-    """The live view and the summary show the figures: measurements that decide no verdict."""
+    """Figures are measurements that decide no verdict; the live view and the summary show them."""
     suite = CheckSuite(context_of(experiment()))
     two_owners(suite)
 
@@ -214,9 +214,10 @@ def acknowledged_and_led(suite: CheckSuite) -> CheckReport:
 
 
 def test_clock_error_reaches_evidence_that_was_made_before() -> None:
-    """It is measured after the cluster's start, when the suite exists.
+    """The clock error is measured after the cluster's start, when the suite already exists.
 
-    Clocks that differ by 200 ms cannot tell whether the acknowledgement came before the leader.
+    If clocks differ by 200 ms, they cannot tell whether the acknowledgement (5.9 s) came before the
+    leader (6 s).
     """
     producer = ProducerExpectation(name="producer-0", topic="t", period_us=1, acks_all=True)
     context = CheckContext(groups={}, producers=(producer,))
@@ -232,7 +233,8 @@ def test_clock_error_cannot_change_once_rows_are_judged() -> None:
     """Rows that were judged with the other clock error would have to be judged anew."""
     suite = CheckSuite(context_of(experiment()))
     two_owners(suite)
-    suite.allow_clock_error(0)  # as before: in virtual time, after the first rows
+    # The value that the suite has already: this happens in virtual time, after the first rows.
+    suite.allow_clock_error(0)
 
     with pytest.raises(RuntimeError, match="clock error of 0 us; it cannot become 5 us now"):
         suite.allow_clock_error(5)

@@ -302,7 +302,7 @@ class ClusterPlayer:
         return []
 
     async def _disks(self, _command: Command) -> list[str]:
-        """Print the number of batches of each log on each disk, and in brackets of those flushed."""
+        """Print how many batches each log on each disk has, and in brackets how many flushed."""
         lines = []
         for name, storage in sorted(self._lab.storages.items()):
             logs = [

@@ -1,10 +1,14 @@
 """Facts about one coordinator crash, computed from the rows of a run's trace in plain Python.
 
-This module shares no code with the pipeline and the checkers, so that it does not repeat an error
+The acceptance tests and the soak (tests that take hours) use it to check the bounds of runs on each
+runtime. It shares no code with the pipeline and the checkers, so that it does not repeat an error
 of theirs. It reads every row into memory, and knows only the experiment `coordinator_crash` (one
-kill, one group). With it the acceptance tests and the soak check the bounds of runs on each
-runtime. `play_*` run any experiment. A checker judges one promise of a run; a suite is all checkers
-of an experiment.
+kill, one group). The functions `play_*` run any experiment. A checker judges one promise of a run;
+a suite has all checkers of an experiment.
+
+After the kill the controller fences the dead broker: it takes the broker's leaderships away. The
+successor, which now leads the offsets partition of the group (a partition of
+`__consumer_offsets`), loads the group from it. A generation is the number of a group's rebalance.
 """
 
 from collections.abc import Sequence
@@ -34,7 +38,11 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.results import Results
 
 DETECT_MIN_US, DETECT_MAX_US = 7_000_000, 9_500_000
-"""Session minus heartbeat interval, and session plus 0.5 s, with Kafka's defaults."""
+"""Limits of the time from the kill until the controller fences the broker.
+
+With Kafka's defaults these are the session timeout (9 s) minus the heartbeat interval (2 s), and
+the session timeout plus 0.5 s.
+"""
 RESUME_MAX_US = 1_500_000
 """Limit of the time from the load until every member commits again.
 
@@ -46,10 +54,13 @@ Of this limit, 1.2 s are for the client's backoff (`retry.backoff.max.ms`, with 
 class MemberFailover:
     """The failover of one member.
 
-    Units: microseconds of the run's clock. `answers_before_detection` are the brokers named as
-    coordinator by answers after the kill and before the controller fenced the dead one.
-    `identities` are the (member id, generation) pairs of its acknowledged commits, from the first
-    of the run to the last. None: the member did not reach this step.
+    Units: microseconds of the run's clock. None: the member did not reach this step.
+
+    - `noticed_us`: when the member marked its coordinator unknown.
+    - `answers_before_detection`: the brokers that were named to it as coordinator after the kill,
+      before the controller fenced the dead broker.
+    - `identities`: the different (member id, generation) pairs of its acknowledged commits in the
+      whole run.
     """
 
     node: str
@@ -124,7 +135,7 @@ class CoordinatorFailover:
 def coordinator_failover(
     rows: Sequence[TraceRow], experiment: Experiment, group: str
 ) -> CoordinatorFailover:
-    """Return the facts of the one kill of `group`'s coordinator; the rows are in time order.
+    """Return the facts of the only kill of `group`'s coordinator; the rows are in time order.
 
     Raises: AssertionError if the trace has no such kill, naming the missing row.
     """
@@ -137,7 +148,7 @@ def coordinator_failover(
     started = _first(rows, TraceKind.LOAD_STARTED, killed_us, partition=partition)
     loaded = _first(rows, TraceKind.LOAD_COMPLETED, killed_us, partition=partition)
     group_loaded = _first(rows, TraceKind.GROUP_LOADED, killed_us, group=group)
-    # One broker, the successor, does all of this.
+    # The same broker, the successor, wrote all of these rows.
     assert {applied.node, started.node, group_loaded.node} == {loaded.node}
     load_detail, group_detail = detail_of(loaded), detail_of(group_loaded)
     names = [str(consumer_name(group, index)) for index in range(experiment.groups[group].members)]
@@ -177,9 +188,10 @@ def rebalances_after(rows: Sequence[TraceRow], group: str, since_us: int) -> lis
 def lost_commits(rows: Sequence[TraceRow], experiment: Experiment, group: str) -> list[str]:
     """Return a sentence for each partition whose committed offset at the end is too old.
 
-    Members of a group that was never rebalanced commit only increasing offsets. So the offset read
-    at the end must not be below the largest one that was acknowledged before the reading began; the
-    members commit meanwhile.
+    In the stage "verifying", at the end of a run, the committed offsets are read once more. Members
+    of a group that was never rebalanced commit only increasing offsets. So the offset that is read
+    must not be below the largest one that was acknowledged before the stage began. It may be above
+    it, because members still commit during the stage.
     """
     reading_us = next(
         row.time_us
@@ -216,7 +228,7 @@ def _member(
     """Return the failover of the member `node`, from the rows that it wrote."""
     own = [row for row in rows if row.node == node]
     commits = [row for row in own if row.kind == TraceKind.OFFSETS_COMMITTED]
-    # The dead broker's last acknowledgements may arrive after the kill.
+    # An acknowledgement by the dead broker counts as before the kill, although it may arrive later.
     before = [row.time_us for row in commits if row.time_us <= killed_us or row.peer == victim]
     after = [row.time_us for row in commits if row.time_us > killed_us and row.peer != victim]
     unknown = [
@@ -255,6 +267,7 @@ def _first(
         if (
             row.kind == kind
             and row.time_us >= since_us
+            # A parameter that is None fits every row.
             and peer in {None, row.peer}
             and partition in {None, row.partition}
             and group in {None, row.group}
@@ -274,11 +287,11 @@ def detail_of(row: TraceRow) -> dict[str, object]:
 
 
 def percentile(ascending: Sequence[int], percent: int) -> int:
-    """Return the value below which `percent` of the values lie (nearest rank), an existing value.
+    """Return the percentile by the nearest rank, which is one of the given values.
 
     Shape: `ascending` is sorted and not empty.
     """
-    rank = -(-percent * len(ascending) // 100)  # rounded up
+    rank = -(-percent * len(ascending) // 100)  # -(-a // b) rounds up
     return ascending[max(rank, 1) - 1]
 
 

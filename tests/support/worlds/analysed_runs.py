@@ -1,8 +1,8 @@
 """All runs whose tables and reports are tested, analysed together by Spark.
 
-The runs: hand-written ones (tests/pipeline/traces; called stories), random traces, and those of
-`report_runs`. `analysed.table(run, name, columns)` reads a table by the columns that identify its
-rows.
+There are three kinds of runs: hand-written traces, called stories (tests/pipeline/traces), random
+traces, and the runs that `report_runs` plays. An analysis makes tables from the trace of a run.
+`analysed.table(run, name, columns)` reads a table by the columns that identify its rows.
 """
 
 from collections.abc import Sequence
@@ -46,6 +46,7 @@ class AnalysedRuns:
     def table(self, run: str, name: str, *keys: str) -> dict[tuple[object, ...], TableRow]:
         """Return a table's rows by the given columns, which must identify them."""
         rows = read_table(self.directories[run], name)
+        # Every row names the run; a table without rows is allowed.
         assert {row["run"] for row in rows} <= {self.summaries[run].run}
         by_key = {tuple(row[key] for key in keys): row for row in rows}
         assert len(by_key) == len(rows), f"{keys} do not tell the rows of {name} apart"
@@ -70,16 +71,17 @@ class Analysis:
 def analyse_together(spark: SparkSession, base: Path) -> Analysis:
     """Write the stories and random traces, play the runs of the reports, and analyse all of them.
 
-    Stories and random traces go through the transforms in one call, because planning takes Spark
-    longer than the rows; the plain functions are compared with them. Runs of reports are read
-    whole.
+    Stories and random traces go through Spark's transforms in a single call, because the planning
+    of a call takes Spark longer than the work on the rows. The runs of reports are small enough to
+    be read as a whole, so the analysis computes their tables with plain functions instead.
     """
     stories = _write_stories(base / "stories")
     random_runs = write_random_runs(base / "random_runs")
-    second_path = stories["crash"] / "events" / ".."  # a run named twice is analysed once
+    # Another path of the same run: it must be analysed only once.
+    second_path = stories["crash"] / "events" / ".."
     random_directories = [run.directory for run in random_runs]
     summaries = analyze(
-        # `whole_run_rows=0`: Spark's transforms read every run.
+        # With 0 no run counts as small, so that Spark's transforms read every run.
         [*stories.values(), second_path, *random_directories],
         spark=spark,
         whole_run_rows=0,
@@ -104,7 +106,7 @@ def _write_stories(base: Path) -> dict[str, Path]:
     pause = parse_trace((TRACES / "pause.txt").read_text())
     directories = {
         "crash": write_run(base / "crash" / "1", crash, files=2, clock_error_us=40_000),
-        # A user's name of a folder must not be taken for a pattern or a column.
+        # A folder may have any name: it must not be taken for a pattern or a column.
         "pause": write_run(base / "own [x] {y}=1+1" / "1", pause),
         "split": _write_story(base, "split"),
         "stuck": _write_story(base, "stuck"),

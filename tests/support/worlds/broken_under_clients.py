@@ -1,14 +1,16 @@
 """Real clients that produce and consume while faults are injected into their cluster.
 
-A family is one client library. Each program (`clients/`) prints its events; `owned`, `consumed` and
-`acknowledged` are computed from them. The producer's record number n has the value `writer:n`.
+A family is one client library. Each client is a program (`clients/`) that prints its events;
+`owned`, `consumed` and `acknowledged` are computed from them. The producer's record number n has
+the value `writer:n`. The producer is idempotent: its batches carry a producer id, a producer epoch
+and a sequence number, by which brokers recognize a batch that was sent twice.
 
-Three faults, one after the other, in the middle of producing and fetching: the crash of the group's
-coordinator, a move of a partition's leader, the crash and return of the controller. What must hold:
+While records are produced and fetched, three faults follow each other: the group's coordinator
+crashes, the leader of a partition moves, and the controller crashes and comes back. What must hold:
+
 - every acknowledged record is read back where the acknowledgement says;
-- every batch of an idempotent producer is stored once: no two records of a partition have the same
-  producer id, producer epoch and sequence;
-- every record is stored once, except by the clients of RENUMBERING_FAMILIES.
+- no two records of a partition have the same producer id, producer epoch and sequence number;
+- every record is stored once, except with the clients of RENUMBERING_FAMILIES.
 """
 
 import json
@@ -24,7 +26,7 @@ from tests.support.harness.command_line import CommandLine
 
 TOPIC, GROUP, PARTITIONS = "orders", "payments", 4
 RATE = 150
-"""Records a second, for as long as the faults take."""
+"""Records that the producer sends in a second, until all faults are over."""
 CLUSTER = (
     *("--topic", f"{TOPIC}:{PARTITIONS}", "--no-analyze", "--no-report"),
     *("--var", "cluster.config.group.initial.rebalance.delay.ms=0"),
@@ -33,7 +35,8 @@ CLUSTER = (
     *("--var", "cluster.config.broker.heartbeat.interval.ms=300"),
     *("--var", f"topics.{TOPIC}.config.min.insync.replicas=2"),
 )
-IDEMPOTENCE = {  # the option of each family; the keys are the names of the families
+# For each family, the options that make its producer idempotent.
+IDEMPOTENCE = {
     "librdkafka": ("--set", "enable.idempotence=true"),
     "kafka-python": ("--set", "enable_idempotence=true"),
     "java": ("--set", "enable.idempotence=true"),
@@ -53,7 +56,7 @@ How librdkafka 2.16 stores a record twice, in a cluster of Kafka 3.9.1 and in on
    OUT_OF_ORDER_SEQUENCE_NUMBER.
 5. librdkafka gets a newer producer epoch and sends the batches 20 to 22 again, from sequence 0.
    Batch 20 is stored a second time.
-Source: librdkafka issue 4953, which has the duplicates and not the cause of step 4.
+Source: librdkafka issue 4953, which reports the duplicates, but does not know the cause of step 4.
 """
 FAULTS = (
     ("crash", "--duration", "1s", "--wait", "--coordinator-of", GROUP),
@@ -87,7 +90,8 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
         # Half a second's records.
         wait_until(lambda: len(producer.acknowledged()) > RATE // 2, "records flow", producer)
         for fault in FAULTS:
-            # Otherwise the broker that crashed may not be in sync, and a move is refused.
+            # A broker that crashed must be in sync again: the next fault may move a leadership to
+            # it, which would be refused otherwise.
             wait_until(lambda: _are_in_sync(command_line), "every replica is in sync", producer)
             ordered = command_line.run("inject", *fault)
             assert ordered.returncode == 0, ordered.stdout + ordered.stderr
@@ -117,7 +121,7 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
 
 
 def _are_in_sync(command_line: CommandLine) -> bool:
-    """Return True if the ISR of every partition has all its replicas."""
+    """Return True if every replica of every partition is in the ISR (the in-sync replicas)."""
     status = json.loads(command_line.run("status", "--json", "--partitions").stdout)
     return all(
         set(partition["isr"]) == set(partition["replicas"]) for partition in status["partitions"]
@@ -159,9 +163,12 @@ class StoredRecord(NamedTuple):
 
 
 def _check_what_is_stored(family: str, folder: Path) -> None:
-    """Check that no number of a producer, and no record, is stored twice, with the exceptions."""
+    """Check that no record is stored twice, with the exceptions of RENUMBERING_FAMILIES.
+
+    Even with them no two records have the same producer id, producer epoch and sequence number.
+    """
     records = _stored_records(folder)
-    # All but the value: no two records may have the same producer id, epoch and sequence.
+    # Without the values, no two records may be equal.
     numbers = Counter(record._replace(value=b"") for record in records)
     assert max(numbers.values()) == 1, numbers.most_common(3)
     copies: dict[bytes, list[StoredRecord]] = {}
@@ -172,13 +179,13 @@ def _check_what_is_stored(family: str, folder: Path) -> None:
         assert not duplicates, duplicates[0]
     for same_value in duplicates:
         assert len({record.partition for record in same_value}) == 1, same_value
-        # Each copy was sent under another producer epoch (RENUMBERING_FAMILIES).
+        # Each copy was sent with another producer epoch (RENUMBERING_FAMILIES says why).
         epochs = {record.producer_epoch for record in same_value}
         assert len(epochs) == len(same_value), same_value
 
 
 def _stored_records(folder: Path) -> list[StoredRecord]:
-    """Return the records of TOPIC, each partition's from the disk that has most of it."""
+    """Return the records of TOPIC; those of a partition are read from the longest of its logs."""
     records: list[StoredRecord] = []
     for partition in range(PARTITIONS):
         logs = folder.glob(f"runs/*/*/disks/broker-*/{TOPIC}-{partition}.log")

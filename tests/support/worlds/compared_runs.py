@@ -1,9 +1,11 @@
 """Compares runs of an experiment in real time with runs of the same file in virtual time.
 
-`make soak` uses this module for each runtime in real time. A run is reduced to its milestones:
-events of the group, with their times after the fault. The milestones are kept in a file, so that an
-interrupted soak goes on, and are compared at the end. `load_or_compute` returns the kept result of
-a key, or computes the result now.
+Virtual time is a run's own simulated clock. `make soak`, which runs tests that take hours, uses
+this module for each runtime in real time. A run is reduced to its milestones: events of the group,
+with their times after the fault. They are compared at the end.
+
+The data of a run are saved in a file, so that an interrupted soak continues where it ended:
+`load_or_compute` returns the saved result of a key, or computes and saves it.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,12 +26,14 @@ from tests.support.worlds.failover import Failover, failover_of
 from tests.support.worlds.story import Milestones, differences, milestones_of, phases_of
 
 GROUP = "orders-readers"
-RUNS = 5  # of each experiment, on each side of the comparison
+RUNS = 5
+"""Number of runs of each experiment, in real time and again in virtual time."""
 SHIFT_MS = 600
 """The faults of run n are n x 600 ms late: 0 to 2.4 s for five runs.
 
-Together these delays cover an interval of the brokers' heartbeats (2 s) and most of an interval of
-the members' heartbeats (3 s), which five random delays need not do.
+How long a fault takes to be noticed depends on the time since the last heartbeat. These delays
+cover an interval of the brokers' heartbeats (2 s) and most of an interval of the members'
+heartbeats (3 s). Five random delays might all be alike.
 """
 EXPERIMENTS = (
     "coordinator_crash",
@@ -43,7 +47,7 @@ EXPERIMENTS = (
     "split_brain_generations",
 )
 MOVING_FAULT = {"rolling_restart": 2}
-"""Index of the fault that hits the group's coordinator, where it is not the first (0)."""
+"""Index of the fault that hits the group's coordinator, for experiments in which it is not 0."""
 
 Player = Callable[[Experiment, Path, int, Sequence[RowObserver]], Results]
 """Plays an experiment with a seed into a directory that exists."""
@@ -51,9 +55,9 @@ Player = Callable[[Experiment, Path, int, Sequence[RowObserver]], Results]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRun:
-    """The kept data of one run.
+    """The saved data of one run.
 
-    `undecided`: checks with another outcome than a pass or nothing to judge.
+    `undecided` are the checks that neither passed nor had nothing to judge.
     """
 
     verdict: str
@@ -66,11 +70,13 @@ class ComparedRun:
 def compare_with_virtual_time(part: str, name: str, play: Player, folder: Path) -> None:
     """Play an experiment RUNS times with `play` and RUNS times in virtual time, and compare them.
 
-    Both must have the same phases in the same order. The median of a phase of a second or more may
-    differ by 20 %.
-    part: of the soak; the runs are kept under its name.
-    Effects: prints the lines that go into docs/SOAK.md.
-    Raises: AssertionError.
+    Both must have the same phases in the same order. The median length of a phase of a second or
+    more may differ by 20 %.
+
+    part: the part of the soak, under whose name the runs are saved.
+    play: plays an experiment in real time.
+    Effects: prints the lines that docs/SOAK.md records.
+    Raises: AssertionError if the runs differ, or if one of them did not pass.
     """
     real = [
         load_or_compute(

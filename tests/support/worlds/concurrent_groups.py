@@ -1,7 +1,9 @@
-"""Fifty groups of twenty-five members that act at once, on a virtual cluster.
+"""Fifty groups of twenty-five members that act at the same time, on a virtual cluster.
 
-Three brokers, two offsets partitions, latencies drawn by a seed. A member sends raw requests and
-waits for each answer; it retries nothing. Mirrors Kafka's GroupCoordinatorConcurrencyTest.
+The cluster has three brokers, and its groups are stored in two offsets partitions (partitions of
+`__consumer_offsets`; the broker that leads one coordinates its groups). Network latencies are drawn
+by a seed. A member sends single requests and waits for each answer; it retries nothing. The tests
+follow Kafka's GroupCoordinatorConcurrencyTest.
 """
 
 import random
@@ -56,20 +58,23 @@ BROKERS, OFFSETS_PARTITIONS = 3, 2
 TOPIC = "foo"
 MACHINE = NodeName("machine")
 JOIN_VERSION = 3
-"""JoinGroup version in which a client without member id becomes a member at once."""
+"""JoinGroup version in which a client without a member id becomes a member with one request.
+
+In later versions it first gets an id, and must join again.
+"""
 SESSION_MS = 60_000
 LOOK_EVERY_US = 10_000
 """Interval at which a test checks whether an answer or a state has come."""
 WAIT_MAX_US = 600_000_000
-"""Longer than any timeout: a later answer would never come."""
+"""Time after which a test fails for lack of an answer; it is longer than any timeout."""
 Operation = Callable[["ClientMember"], Awaitable[ErrorCode]]
 
 
 @dataclass(slots=True)
 class ClientMember:
-    """A member in its client's view; it commits offset `index` of partition `index`.
+    """A member as its client sees it; member n commits offset n of partition n.
 
-    The number after each request that is sent is the version of its API.
+    `_ask` gets each request with the version of its API, such as 5 for SyncGroup.
     """
 
     machine: ClientMachine
@@ -144,7 +149,7 @@ class ClientMember:
         return partition.error_code, partition.committed_offset
 
     async def commit_in_a_transaction(self) -> ErrorCode:
-        """Commit the member's own partition in a transaction of its own, which commits."""
+        """Commit the member's own partition in a new transaction, and commit the transaction."""
         name = f"tx-{self.group_id}-{self.index}"
         begun = await self._init_producer_id(name)
         added = await self._ask(
@@ -189,7 +194,10 @@ class ClientMember:
         return error
 
     async def _init_producer_id(self, transactional_id: str) -> InitProducerIdResponse:
-        """Send InitProducerId, again while the coordinator waits for the next block of ids."""
+        """Send InitProducerId, and repeat it while the coordinator has no producer ids to give.
+
+        The coordinator gets them in blocks from the controller.
+        """
         body = InitProducerIdRequest(
             transactional_id=transactional_id, transaction_timeout_ms=60_000
         )
@@ -202,7 +210,10 @@ class ClientMember:
             await self.machine.host.sleep(LOOK_EVERY_US)
 
     async def fetch_stable(self) -> ErrorCode:
-        """Send OffsetFetch of the member's own partition, until its offset is stable."""
+        """Send OffsetFetch of the member's own partition, until its offset is stable.
+
+        It is unstable while a transaction with an offset for the partition has not ended.
+        """
         error, offset = await self.fetched(require_stable=True)
         while error is ErrorCode.UNSTABLE_OFFSET_COMMIT:
             await self.machine.host.sleep(LOOK_EVERY_US)
@@ -220,7 +231,7 @@ class ClientMember:
     async def _ask(
         self, body: AnyRequest, version: int, *, broker: int | None = None
     ) -> AnyResponse | str:
-        """Ask the group's coordinator, or the broker that coordinates every transaction."""
+        """Send a request to `broker` (None: the group's coordinator); return the answer."""
         to = coordinator_of(self.group_id) if broker is None else broker
         name = f"{self.group_id}-{self.index}"
         address = Address(client=name, client_id=name, number=0, broker_id=to)
@@ -266,15 +277,18 @@ class ConcurrentGroups:
         self.runtime.run(whole())
 
     async def all_do(self, operation: Operation) -> dict[str, list[ErrorCode]]:
-        """Let every member take a step at once, wait for all; return the errors by group."""
+        """Let all members do `operation` at the same time; return the errors by group."""
         return await self.all_do_each([operation])
 
     async def all_do_each(
         self, operations: Sequence[Operation], *, shuffled: bool = False, pause_us: int = 0
     ) -> dict[str, list[ErrorCode]]:
-        """Let every member take steps one after another, all members at once.
+        """Let every member do `operations` one after another, all members at the same time.
 
-        Shape: the errors by group, in the order of the answers.
+        Returns the errors by group, in the order of the answers.
+
+        shuffled: each member has a random order of the operations.
+        pause_us: longest random pause before an operation.
         """
         machine = self._machine
         assert machine is not None
@@ -334,7 +348,8 @@ class ConcurrentGroups:
                 4,
                 broker_id=0,
             )
-            # Until every broker answers for its groups, and the transactions' one, without error.
+            # Wait until every broker describes its groups without an error, and the coordinator of
+            # transactions gives a producer id.
             waiting = (
                 not isinstance(begun, InitProducerIdResponse)
                 or begun.error_code is not ErrorCode.NONE
@@ -369,7 +384,7 @@ def coordinator_of(group_id: str) -> int:
 
 
 def _cluster(config: BrokerConfig) -> ClusterSpec:
-    # The replicas of partitions that broker 0, 1 and 2 lead: the first replica is the leader.
+    # replicas[n] has all brokers, broker n first: the first replica becomes the leader.
     replicas = [tuple((first + k) % BROKERS for k in range(BROKERS)) for first in range(BROKERS)]
     return ClusterSpec(
         controllers=(ControllerSpec(node_id=100),),

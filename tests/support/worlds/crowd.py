@@ -1,4 +1,4 @@
-"""A crash with a thousand messages: more than a message diagram can show."""
+"""The trace of a crash with so many messages that the report's message diagram cannot show all."""
 
 from protocol.trace import TraceKind, TraceRow
 from tests.support.builders.rows import Rows
@@ -9,7 +9,7 @@ PER_CLIENT = 4
 
 
 def crowd() -> list[TraceRow]:
-    """Return the trace of 150 members who all lose their coordinator at 10 s.
+    """Return the trace of 150 members that all lose their coordinator at 10 s.
 
     Only member c-077 has two more exchanges: a refused JoinGroup, and a LeaveGroup.
     """

@@ -1,9 +1,13 @@
-"""One failover in the figures of docs/kafka/MEASURED_FAILOVER.md, from the rows alone.
+"""Figures of one failover, as in docs/kafka/MEASURED_FAILOVER.md, computed from the trace's rows.
 
-This module shares no code with the pipeline and the checkers, so that tests can compare the figures
-of both. The module `acceptance` computes more facts, but only of the experiment
-`coordinator_crash`. A tenure is the time in which one broker coordinates the group's offsets
-partition, in one leader epoch.
+This module shares no code with the pipeline and the checkers, so that tests can compare their
+figures with these. The module `acceptance` computes more facts, but only of the experiment
+`coordinator_crash`.
+
+An offsets partition is a partition of `__consumer_offsets`; the broker that leads it coordinates
+its groups. A tenure is the time in which one broker does so in one leader epoch (the number of the
+leadership): it loads the groups into memory, and in the end unloads them. An incarnation is the
+number of a node's restarts.
 """
 
 import itertools
@@ -15,17 +19,18 @@ from protocol.ids import offsets_partition
 from protocol.trace import TraceKind, TraceRow
 
 COMMIT_PAUSE_US = 400_000
-"""Members commit every 200 ms: a longer time without one is a gap that the fault made."""
+"""Members commit every 200 ms: a longer time without a commit is a gap that the fault caused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failover:
     """The first failover of a group's coordinator after a fault.
 
-    Units: microseconds after the fault, except the durations `publish_us`, `load_us` and
-    `commit_gaps_us`; `resumes_us` and `unloaded_after_active_us` count from the time at which the
-    new coordinator is active.
-    Shape: lists are in ascending order. None and empty: the step was not reached.
+    All figures are microseconds. `publish_us`, `load_us` and `commit_gaps_us` are durations.
+    `resumes_us` and `unloaded_after_active_us` count from the time at which the new coordinator is
+    active. All other times count from the fault.
+
+    Shape: lists are in ascending order. None or an empty list means that the step was not reached.
     """
 
     decided_us: int | None
@@ -47,14 +52,14 @@ def failover_of(
 ) -> Failover:
     """Return the effects of fault number `fault` of the run on `group`, up to the next fault.
 
-    A member's gap is its first time without an acknowledged commit after the fault; a later one
-    belongs to the undoing, or to a busy machine.
+    A member's gap is its first long time without an acknowledged commit after the fault. A later
+    gap has another cause: the fault was undone, or the machine was busy.
     """
     injected = [row for row in rows if row.kind == TraceKind.FAULT_INJECTED]
     since_us = injected[fault].time_us
     until_us = injected[fault + 1].time_us if fault + 1 < len(injected) else rows[-1].time_us
 
-    # The new coordinator: elected, leader, loading, active.
+    # The steps of the new coordinator: it is elected, leads, loads, and is active.
     partition = str(offsets_partition(group_partition(experiment, group)))
     partition_rows = [
         row for row in rows if row.partition == partition and since_us <= row.time_us < until_us
@@ -74,7 +79,8 @@ def failover_of(
         and row.kind == TraceKind.LOAD_COMPLETED
         and row.time_us < since_us
     ]
-    # The row of an unload has the epoch of the new tenure, in which the old coordinator resigned.
+    # The row of an unload has the epoch of the new tenure, because of which the old coordinator
+    # unloads. ([-1:] is empty if there was no earlier coordinator.)
     unloaded = _first(
         [row for row in tenure if (row.node, row.incarnation) in earlier_coordinators[-1:]],
         TraceKind.UNLOAD_COMPLETED,
@@ -102,7 +108,7 @@ def failover_of(
 
 
 def _first(rows: Sequence[TraceRow], kind: TraceKind) -> TraceRow | None:
-    """Return the first row of a kind."""
+    """Return the first row of a kind; None if there is none."""
     return next((row for row in rows if row.kind == kind), None)
 
 
@@ -112,7 +118,7 @@ def _between(since_us: int, row: TraceRow | None) -> int | None:
 
 
 def _notices(rows: Sequence[TraceRow], since_us: int) -> tuple[int, ...]:
-    """Return, sorted, the time at which each member first marked its coordinator unknown."""
+    """Return the times at which the members first marked their coordinator unknown, sorted."""
     first: dict[str, int] = {}
     for row in rows:
         if row.kind == TraceKind.COORDINATOR_UNKNOWN:
@@ -122,6 +128,7 @@ def _notices(rows: Sequence[TraceRow], since_us: int) -> tuple[int, ...]:
 
 def _commit_errors(rows: Sequence[TraceRow]) -> dict[str, int]:
     """Return the number of failed commits by error; a commit of several partitions counts once."""
+    # The rows of one commit, one for each partition, have the same node and time.
     failed = {
         (row.node, row.time_us, row.error or "")
         for row in rows

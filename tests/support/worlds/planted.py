@@ -1,7 +1,8 @@
 """Small real runs in virtual time, for bugs that are planted in the code under test.
 
-A test plants a bug by a node of its own (`build`), by patching code, or by switching a guard off (a
-check of Kafka's). A checker judges one promise, and its findings are in a report.
+A test plants a bug in one of three ways: it builds a node of its own (`build`), it patches code, or
+it switches a guard off (a check that Kafka makes). Then the checkers must find the broken promise:
+each judges one promise, and reports its findings. Virtual time is the run's own simulated clock.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from tests.support.builders.experiments import experiment
 GROUP = "readers"  # its offsets partition is __consumer_offsets-0
 SESSION_MS = 10_000
 SEED = 7
-"""Seed of every run that names none; the soak changes it."""
+"""Seed of a run for which the test gives none; the soak (a long test) changes it."""
 CUT: dict[str, object] = {
     "at": "2s",
     "fault": "cut",
@@ -35,7 +36,10 @@ RowHook = Callable[[VirtualRuntime, TraceRow], None]
 
 
 def readers(config: dict[str, object] | None = None, **changes: object) -> dict[str, object]:
-    """Return a group of two that commits often; `config` adds settings, `changes` replace keys."""
+    """Return a group of two members that commit every 200 ms.
+
+    `config` adds settings of the members; `changes` replace keys of the group.
+    """
     return {
         "members": 2,
         "topics": ["orders"],
@@ -110,7 +114,10 @@ def play(
     build: NodeBuilder = build_node,
     on_row: RowHook | None = None,
 ) -> Played:
-    """Run `of` to its end. `on_row` sees each row after the checkers did, and may inject faults."""
+    """Run the experiment `of` to its end.
+
+    `on_row` gets each row after the checkers have observed it; it may inject faults.
+    """
     seed = SEED if seed is None else seed
     suite = CheckSuite(context_of(of, in_virtual_time=True), of.checks)
     rows: list[TraceRow] = []

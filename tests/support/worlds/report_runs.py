@@ -1,6 +1,7 @@
-"""Real runs in virtual time for the report: small, violated, interrupted, with 1,000 members.
+"""Runs in virtual time for the tests of reports: small, violated, interrupted, with 1,000 members.
 
-A recipe is an experiment with overrides of its file; a run directory has everything about one run.
+Virtual time is a run's own simulated clock. A recipe is an experiment with overrides of settings in
+its file. A run directory has everything about one run.
 """
 
 import gc
@@ -28,9 +29,10 @@ THOUSAND_GROUPS, THOUSAND_MEMBERS_EACH = 10, 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Recipe of a run. `experiment` is a name or a file; None stands for the 1,000 members.
+    """The experiment of a run, what is changed in it, and whether the run is interrupted.
 
-    Units: `interrupted_after_us` counts from the steady state; None: the run is not interrupted.
+    - `experiment`: a name or a file; None: the experiment with 1,000 members.
+    - `interrupted_after_us`: counts from the steady state; None: the run is not interrupted.
     """
 
     experiment: str | None
@@ -65,12 +67,12 @@ RECIPES: Mapping[str, Recipe] = {
     ),
     "thousand": Recipe(experiment=None),
 }
-"""Runs that reports are tested with, by name; few records, because fetches are slow."""
+"""Runs with which reports are tested, by name. They have few records, so that they play fast."""
 SCHEDULES: Mapping[str, Recipe] = {
     "transactions": Recipe(experiment="tests/schedules/orders_about_groups_and_transactions.yaml"),
     "many": Recipe(experiment="tests/schedules/seventy_four_faults.yaml"),
 }
-"""Further runs whose pages are compared, of drawn schedules: many faults of many kinds."""
+"""Further runs whose pages are compared: schedules that a seed drew, with many kinds of faults."""
 
 
 def make_run(root: Path, recipe: Recipe) -> Path:
@@ -123,7 +125,7 @@ def make_run(root: Path, recipe: Recipe) -> Path:
 
 @contextmanager
 def pause_garbage_collector() -> Iterator[None]:
-    """Pause the garbage collector in the block: with 1,000 members it is half of the work."""
+    """Pause the garbage collector in the block: with 1,000 members it takes half of the time."""
     gc.disable()
     try:
         yield
@@ -132,9 +134,9 @@ def pause_garbage_collector() -> Iterator[None]:
 
 
 class CtrlC:
-    """Receives the progress of a run, and raises KeyboardInterrupt after a time in steady state.
+    """Raises KeyboardInterrupt in a run, `after_us` after it became steady; None: never.
 
-    `after_us` None: never.
+    A run calls it again and again with its progress.
     """
 
     def __init__(self, after_us: int | None) -> None:
@@ -144,7 +146,7 @@ class CtrlC:
         if self._after_us is None or progress.steady_at_us is None:
             return
         if progress.time_us >= progress.steady_at_us + self._after_us:
-            self._after_us = None
+            self._after_us = None  # raise only once
             raise KeyboardInterrupt
 
 
@@ -155,11 +157,12 @@ def write_thousand_members(
     members_each: int = THOUSAND_MEMBERS_EACH,
     overrides: Mapping[str, object] | None = None,
 ) -> Path:
-    """Write an experiment whose groups by default have 1,000 members, each with a partition.
+    """Write an experiment whose groups together have 1,000 members by default.
 
-    The coordinator of a third of the groups is killed. Requests of members are rare, so that the
-    run takes seconds to play: the report must cope with the number of members, not of records.
-    `overrides` replace whole top-level keys of the file.
+    Each member has a partition. The coordinator of a third of the groups is killed. Members seldom
+    send requests, so that the run takes only seconds to play: it is for testing whether the report
+    copes with many members, not with many records. `overrides` replace whole top-level keys of the
+    file.
     """
     group = {
         "members": members_each,

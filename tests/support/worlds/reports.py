@@ -16,7 +16,7 @@ from tests.support.worlds.analysed_runs import AnalysedRuns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reports:
-    """Runs by their recipe's name: the run's facts, and its page."""
+    """The page and the facts of each run, by the name of its recipe."""
 
     pages: Mapping[str, Path]
     facts: Mapping[str, RunFacts]
@@ -24,8 +24,8 @@ class Reports:
     def owned_twice(self, run: str, partition: str) -> tuple[TableRow, ...]:
         """Return the rows of `ownership_overlaps` of one data partition, the earliest first."""
         rows = read_table(self.pages[run].parent, "ownership_overlaps")
-        found = [row for row in rows if row["partition"] == partition]
-        return tuple(sorted(found, key=lambda row: int(row["from_us"])))
+        overlaps = [row for row in rows if row["partition"] == partition]
+        return tuple(sorted(overlaps, key=lambda row: int(row["from_us"])))
 
 
 def make_reports(analysed: AnalysedRuns) -> Reports:

@@ -1,8 +1,9 @@
-"""A rolling bounce in the figures of docs/kafka/MEASURED_BOUNCE.md, from the rows alone.
+"""Figures of a rolling bounce, as in docs/kafka/MEASURED_BOUNCE.md, from the trace's rows.
 
 A rolling bounce restarts the members of a group one after the other, here by the fault `rollout` of
-the experiment. This module shares no code with the pipeline and the checkers: it computes what was
-measured on a real Kafka, in the rebalance callbacks of the consumers.
+the experiment. On a real Kafka the figures were measured in the callbacks by which a consumer
+learns which partitions it gets and loses. This module computes them from the rows of the same
+events, and shares no code with the pipeline and the checkers.
 """
 
 import itertools
@@ -13,15 +14,17 @@ from protocol.trace import TraceKind, TraceRow
 from tests.support.harness.zookeeper_group import detail_of
 
 CALLBACKS = (TraceKind.PARTITIONS_ASSIGNED, TraceKind.PARTITIONS_REVOKED)
+"""Kinds of the rows that stand for the callbacks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One leave or join.
+    """One leave or join of a member.
 
-    Units: microseconds. `settled_us` counts from the close or the creation until each remaining
-    member owns its final partitions; `unowned_us` is the sum over the partitions.
-    Shape: `handed_out` are the assigned partitions.
+    - `settled_us`: time from the member's close or creation until each member owns its final
+      partitions.
+    - `unowned_us`: time in which a partition had no owner, summed over the partitions.
+    - `handed_out`: number of assigned partitions.
     """
 
     settled_us: int
@@ -31,10 +34,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollingBounce:
-    """Each leave and join of a run in their order.
+    """The leaves and joins of a run in their order, and totals of the whole bounce.
 
-    Units: microseconds; `pauses_us` is the longest time between two acknowledged commits of each
-    member that stayed.
+    - `assigned`, `revoked`: number of callbacks.
+    - `pauses_us`: for each member that was not restarted, the longest time between two acknowledged
+      commits, in microseconds.
     """
 
     leaves: tuple[Change, ...]
@@ -48,7 +52,7 @@ class RollingBounce:
 def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
     """Return the cost of a run's rollout for its group.
 
-    A close begins with the SIGTERM, upon which the application closes its consumer at once; a
+    The close of a member begins with the SIGTERM, at which the application closes its consumer. Its
     creation is the start of the node.
     """
     injected_us = next(row.time_us for row in rows if row.kind == TraceKind.FAULT_INJECTED)
@@ -66,7 +70,7 @@ def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
         and (row.peer or row.node).startswith(f"consumer-{group}-")
         and injected_us <= row.time_us <= healed_us
     ]
-    # Each leave or join lasts until the next one, the last until the end of the rollout.
+    # Each leave or join lasts until the next one; the last one until the end of the rollout.
     moments = sorted(
         [(time_us, "leave") for time_us in closed_us] + [(row.time_us, "join") for row in starts]
     )

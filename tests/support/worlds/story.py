@@ -1,10 +1,14 @@
 """The story of a run as milestones: events of one group, with their times after the fault.
 
-Milestones are computed from the rows in plain Python, without the pipeline and the checkers, and in
-one way for every experiment, so that runs in real time and in virtual time can be compared. A
-tenure is the time in which one broker coordinates the group's offsets partition, in one leader
-epoch. If each member has an event of a kind (it marks its coordinator unknown), the milestone is
-the median time of these events.
+With milestones runs in real time and in virtual time (a simulated clock) are compared. They are
+computed in plain Python from the rows of the trace, in the same way for every experiment, without
+the pipeline and the checkers. Some events happen once for each member, for example that it marks
+its coordinator unknown; then the milestone is the median of their times.
+
+An offsets partition is a partition of `__consumer_offsets`; the broker that leads it coordinates
+its groups. A tenure is the time in which one broker does so in one leader epoch (the number of the
+leadership): it loads the groups into memory, and in the end unloads them. A generation begins when
+the members of a group have rejoined in a rebalance.
 """
 
 import itertools
@@ -18,7 +22,7 @@ from protocol.trace import TraceKind, TraceRow
 from tests.support.worlds.acceptance import detail_of
 
 PHASE_MIN_US = 1_000_000
-"""Shorter phases depend on the machine, so that their lengths are not compared."""
+"""Length from which a phase is compared; the lengths of shorter phases depend on the machine."""
 TOLERANCE = 0.20
 """Largest difference of two lengths of a phase that counts as equal."""
 
@@ -38,8 +42,10 @@ class Phase:
 def milestones_of(rows: Sequence[TraceRow], experiment: Experiment, group: str) -> Milestones:
     """Return the milestones of `group` after the first fault, in time order.
 
-    Shape: the name of a milestone has the leader epoch of its tenure, counted from the tenure
-    before the fault ("epoch +1"); milestones of one kind within a tenure have "first" or "last".
+    The name of a milestone has the leader epoch of its tenure, counted from that of the tenure
+    before the fault ("epoch +1" is the next one). If an event can happen several times in a tenure,
+    the milestones are its first and its last time ("first rebalance in epoch +1").
+
     Raises: AssertionError if no fault was injected or the group had no coordinator before it.
     """
     finder = _MilestoneFinder(
@@ -61,6 +67,7 @@ def medians(runs: Sequence[Milestones]) -> Milestones:
     """
     names = dict.fromkeys(name for run in runs for name in run)
     reached = {name: [run[name] for run in runs if name in run] for name in names}
+    # More than half of the runs reached these.
     middle = {
         name: median_low(values) for name, values in reached.items() if 2 * len(values) > len(runs)
     }
@@ -84,9 +91,10 @@ def phases_of(runs: Sequence[Milestones]) -> list[Phase]:
 
 
 def differences(virtual_runs: Sequence[Milestones], real_runs: Sequence[Milestones]) -> list[str]:
-    """Return the differences of two stories: milestones, their order, lengths of phases.
+    """Return the differences of two stories: in milestones, in their order, in lengths of phases.
 
-    Milestones less than a second apart may be in another order, which depends on the machine.
+    The order of milestones that are less than a second apart depends on the machine, and is not
+    compared.
     """
     virtual, real = medians(virtual_runs), medians(real_runs)
     lines = [f"only in virtual time: {name}" for name in virtual if name not in real]
@@ -112,7 +120,7 @@ def differences(virtual_runs: Sequence[Milestones], real_runs: Sequence[Mileston
 def _length_us(runs: Sequence[Milestones], start: str, end: str) -> int | None:
     """Return the median length from `start` to `end` over the runs that reached both.
 
-    `start` may be "fault", the moment from which milestones count.
+    "fault" as `start` is the moment from which milestones count.
     """
     lengths = [
         run[end] - (0 if start == "fault" else run[start])
@@ -141,10 +149,7 @@ class _MilestoneFinder:
         self._rows = rows
 
     def find_leaderships(self) -> Milestones:
-        """Find the times at which each tenure was decided, became active, and ended.
-
-        An epoch is counted from the one before the fault, +1 for the next.
-        """
+        """Find the times at which each tenure was decided, became active, and ended."""
         names = {
             TraceKind.LEADER_ELECTED: "elected",
             TraceKind.LOAD_COMPLETED: "active",
@@ -156,14 +161,15 @@ class _MilestoneFinder:
             if what is None or row.time_us <= self._fault_us:
                 continue
             if row.kind == TraceKind.UNLOAD_COMPLETED and not self._has_loaded(row):
-                continue  # a replica that resigned without groups had nothing to unload
-            # An unload has the epoch in which another replica became leader.
+                # The broker was told to unload a partition that it had not loaded.
+                continue
+            # The row of an unload has the epoch in which another replica became leader.
             epoch = (row.leader_epoch or 0) - self._first_epoch
             found.setdefault(f"epoch +{epoch} {what}", self._since(row))
         return found
 
     def find_rebalances(self) -> Milestones:
-        """Find the first and the last of each step of a rebalance, by the tenure that took it."""
+        """Find the first and the last time of each step of rebalances, for each tenure."""
         names = {
             TraceKind.REBALANCE_STARTED: "rebalance",
             TraceKind.GENERATION_STARTED: "generation",
@@ -180,7 +186,10 @@ class _MilestoneFinder:
         return found
 
     def find_members(self) -> Milestones:
-        """Find the times at which most members left the coordinator, lost partitions, committed."""
+        """Find the median times at which members lose their coordinator, lose partitions, commit.
+
+        The last one is their first commit after a gap.
+        """
         found: Milestones = {}
         for kind, what in (
             (TraceKind.COORDINATOR_UNKNOWN, "members mark the coordinator unknown"),
@@ -190,7 +199,7 @@ class _MilestoneFinder:
             for row in self._after:
                 if row.kind == kind and row.group == self._group:
                     first.setdefault(row.node, self._since(row))
-            # One member alone is no milestone of "members".
+            # If only one member has the event, it says nothing about "members".
             if len(first) > 1:
                 found[what] = median_low(sorted(first.values()))
         # Each member's longest gap ends when it commits again.
@@ -206,7 +215,9 @@ class _MilestoneFinder:
             if row.kind == TraceKind.FAULT_INJECTED:
                 found[f"{row.cause} begins"] = self._since(row)
             elif row.kind == TraceKind.FAULT_HEALED:
-                # Starting a process again takes real seconds on Ray, and none in virtual time.
+                # The row of a healing comes when a process has started again, which takes seconds
+                # on Ray, and no time in virtual time. So the milestone is the beginning of the
+                # healing.
                 ended_us = detail_of(row).get("in_force_until_us")
                 ended_us = ended_us if isinstance(ended_us, int) else row.time_us
                 found[f"{row.cause} ends"] = ended_us - self._fault_us

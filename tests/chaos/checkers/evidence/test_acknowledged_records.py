@@ -1,7 +1,8 @@
 """A record acknowledged with acks=all is in the log of every later leader.
 
-With acks=all a record is acknowledged when all replicas in sync have it. producer-0 writes to t-0
-with acks=all, producer-1 with acks=1.
+With acks=all a record is acknowledged when all replicas in sync have it, with acks=1 when the
+leader has it. producer-0 writes to t-0 with acks=all, producer-1 with acks=1. The leader epoch is
+the number of a partition's leadership; each election increases it.
 
 - `produced(rows, 5, offset=10, count=2)` acknowledges the records 10 and 11 at 5 s.
 - `rows.leads(6, "broker-1", leader_epoch=1, log_end=12, partition="t-0")` lets broker-1 lead in
@@ -64,7 +65,7 @@ def led_with(log_end: int, *, acknowledged_s: float = 5, producer: str = "produc
 
 
 def test_leader_that_lacks_an_acknowledged_record_is_found() -> None:
-    """A bug that this would show: a retried batch is acknowledged before it is replicated."""
+    """This finds, for example, a retried batch that is acknowledged before it is replicated."""
     (finding,) = check(led_with(11)).findings
 
     assert finding.summary == (
@@ -83,12 +84,18 @@ def test_leader_that_lacks_an_acknowledged_record_is_found() -> None:
     ],
 )
 def test_log_that_has_all_records_acknowledged_before_with_acks_all_passes(rows: Rows) -> None:
-    """Records with acks=1 may be lost, and records acknowledged after 6 s are the new leader's."""
+    """Records with acks=1 may be lost.
+
+    Records that are acknowledged after 6 s were written to the new leader, at the same offsets.
+    """
     assert not check(rows).findings
 
 
 def test_acknowledgement_that_only_another_clock_puts_before_the_leader_is_not_judged() -> None:
-    """Clocks differ by up to 2 s, so the new leader may have acknowledged records 10 and 11."""
+    """Clocks differ by up to 2 s, so the acknowledgement may be later than the new leader.
+
+    Then the new leader itself has acknowledged records 10 and 11.
+    """
     assert not check(led_with(10), clock_error_us=2_000_000).findings
 
 
@@ -107,7 +114,7 @@ def test_leader_of_an_ended_epoch_that_takes_over_late_is_not_judged() -> None:
 
 
 def test_records_may_be_lost_with_the_last_replica_in_sync() -> None:
-    """broker-1 is alone in the ISR, loses power, and leads again with an empty log."""
+    """broker-1, the only replica in sync, loses power, and leads again with an empty log."""
     rows = Rows()
     elected: dict[str, object] = {"isr": [1], "reason": "test"}
     rows.add(
@@ -141,7 +148,7 @@ def acknowledged_twice(producer: str = "producer-0") -> Rows:
 
 
 def test_offset_that_is_acknowledged_twice_is_found() -> None:
-    """A bug that this would show: a batch of new records counts as a repetition of the last one."""
+    """This finds, for example, a batch of new records that is taken for one that was sent twice."""
     (finding,) = check(acknowledged_twice()).findings
     assert finding.summary == (
         "t-0: records 9 to 10 were acknowledged to producer-0, and at the same offsets others "
@@ -151,7 +158,7 @@ def test_offset_that_is_acknowledged_twice_is_found() -> None:
 
 
 def test_offset_may_be_given_again_after_a_loss_with_the_last_replica() -> None:
-    """broker-1 is alone in the ISR, loses power and leads again."""
+    """broker-1, the only replica in sync, loses power and leads again."""
     rows = Rows()
     elected: dict[str, object] = {"isr": [1], "reason": "test"}
     rows.add(
@@ -172,7 +179,7 @@ def test_offset_of_a_record_with_acks_1_may_be_given_again() -> None:
 
 
 def test_offsets_of_a_topic_that_was_deleted_are_given_again() -> None:
-    """Also if the row of the last acknowledgement comes after the one of the deletion."""
+    """The acknowledgement at 6 s, after the deletion, has the same offsets as the one at 4 s."""
     rows = Rows()
     produced(rows, 4, offset=0, count=2)
     rows.add(5, "controller-0", TraceKind.TOPIC_DELETED, detail={"topic": "t"})
@@ -181,6 +188,9 @@ def test_offsets_of_a_topic_that_was_deleted_are_given_again() -> None:
 
 
 def test_nothing_is_judged_with_unclean_elections() -> None:
-    """A leader that was not in sync lacks records, and gives their offsets to others."""
+    """An unclean election makes a replica leader that is not in sync.
+
+    It lacks records, and gives their offsets to other records.
+    """
     for rows in (led_with(11), acknowledged_twice()):
         assert not check(rows, unclean=True).findings

@@ -1,9 +1,12 @@
 """The check `processing` judges what a member reads, delivers and commits in one assignment.
 
 An assignment lasts from the row that gives C0 its partitions to their revocation or loss. A
-position is the offset from which a member reads on. Each violation here is a bug of a consumer that
-the group as a whole may survive unnoticed: records are processed once more, or another member's
-work hides the gap. The checker waits `commit_patience_us` (5 s) for a commit.
+position is the offset of the record that a member reads next. A generation is the number of a
+group's rebalance.
+
+Each violation here is a bug of a consumer that other checks of the group might not notice: records
+are processed once more, or another member's work hides the gap. The checker waits
+`commit_patience_us` (5 s) for a commit.
 """
 
 from dataclasses import replace
@@ -39,7 +42,7 @@ def check(rows: Rows, context: CheckContext = CONTEXT) -> CheckReport:
 
 
 def claim_of(rows: Rows) -> str:
-    """Return the one finding's claim, without group and partition."""
+    """Return what the only finding says, without its beginning (group and partition)."""
     report = check(rows)
     assert report.outcome is CheckOutcome.VIOLATED
     (finding,) = report.findings
@@ -68,7 +71,10 @@ def assigned_again(rows: Rows, time_s: float) -> None:
 
 
 def test_member_that_reads_on_from_its_committed_offset_passes() -> None:
-    """C0 has two assignments. In the second, the leader's log lacks C0's position: it is reset."""
+    """C0 has two assignments; both begin at the committed offset.
+
+    At 6 s the leader's log lacks C0's position, so C0 rightly goes back to the earliest offset.
+    """
     rows = begun()
     rows.consumed(2, C0, first=10, last=14)
     rows.consumed(3, C0, first=15, last=19)
@@ -111,7 +117,7 @@ def test_offset_fetched_in_an_earlier_assignment_is_found() -> None:
 
 
 def test_position_that_is_not_the_fetched_offset_is_found() -> None:
-    """Such a bug: the consumer uses another partition's offset, here 12 instead of 10."""
+    """For example a consumer may use the offset of another partition, here 12 instead of 10."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.fetched(1.1, C0, offset=10)
@@ -135,7 +141,7 @@ def test_reset_although_an_offset_is_committed_is_found() -> None:
 
 
 def test_reset_before_the_committed_offset_is_known_is_found() -> None:
-    """A failed OffsetFetch is no answer that nothing is committed."""
+    """C0 got no answer to an OffsetFetch, so it cannot know that nothing is committed."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, offset=0, cause="earliest")
@@ -199,7 +205,7 @@ def test_records_of_a_partition_that_is_gone_are_found(lost: bool) -> None:
 
 
 def test_position_of_a_partition_that_is_gone_is_found() -> None:
-    """Such a bug: the late answer to a ListOffsets sets a position after the revocation."""
+    """For example the late answer to a ListOffsets may set a position after the revocation."""
     rows = begun()
     rows.revoked(3, C0)
     rows.position_reset(4, C0, offset=0, cause="earliest")
@@ -219,7 +225,10 @@ def test_records_from_before_a_reset_may_be_processed_after_it() -> None:
 
 
 def test_new_process_of_a_member_begins_anew() -> None:
-    """The new process has another incarnation. The killed one never revoked its partition."""
+    """The new process has another incarnation (number of restarts).
+
+    The killed process never revoked its partition, which is no violation.
+    """
     rows = begun()
     rows.consumed(2, C0, first=10, last=19)
     rows.add(3, "driver", TraceKind.NODE_KILLED, peer=C0)
@@ -241,7 +250,10 @@ def test_new_process_of_a_member_begins_anew() -> None:
 
 
 def test_in_real_time_nothing_of_this_is_judged() -> None:
-    """In real time rows may be missing. Also, real producers write markers, which take offsets."""
+    """In real time rows may be missing.
+
+    Also, real producers write markers of transactions, which take offsets without being records.
+    """
     rows = begun()
     rows.consumed(2, C0, first=10, last=19)
     rows.consumed(3, C0, first=15, last=24)
@@ -361,7 +373,10 @@ def test_revocation_after_a_failed_commit_passes() -> None:
 
 
 def test_revocation_after_a_long_wait_passes() -> None:
-    """5 s after the records, a commit may have ended without a row: no coordinator, no answer."""
+    """Within 5 s a commit may have been tried and ended without a row.
+
+    That happens if C0 finds no coordinator, or gets no answer.
+    """
     rows = begun()
     rows.consumed(2, C0, first=10, last=19)
     rows.revoked(7, C0)
@@ -370,7 +385,7 @@ def test_revocation_after_a_long_wait_passes() -> None:
 
 
 def test_lost_partitions_and_groups_that_never_commit_need_no_commit() -> None:
-    """A member that lost its generation cannot commit; by settings, a group may never commit."""
+    """A member that lost its partitions cannot commit, and some groups are set never to commit."""
     lost = begun()
     lost.consumed(2, C0, first=10, last=19)
     lost.revoked(3, C0, lost=True)

@@ -1,9 +1,10 @@
 """The faults in force: which parts of the cluster they disturb, and when they end.
 
-Both times are None while there is such a fault:
+A fault is in force until it is healed (undone). A fenced broker is one that the controller has
+taken its leaderships from; it is unfenced when it is back.
 
-- `quiet_since_us`: since this time no fault is in force.
-- `cluster_quiet_since_us`: since this time no fault disturbs a server.
+- `quiet_since_us`: since this time no fault is in force; None while one is.
+- `cluster_quiet_since_us`: since this time no fault disturbs a server; None while one does.
 """
 
 from chaos.checkers.context import CheckContext, GroupExpectation
@@ -73,7 +74,7 @@ def test_dead_broker_disturbs_until_it_is_fenced_and_again_after_its_restart() -
 
 
 def test_paused_broker_disturbs_even_when_it_is_fenced() -> None:
-    """A paused broker is not dead. When it resumes, it still takes itself for a leader."""
+    """A paused broker is not dead: when it resumes, it still considers itself a leader."""
     rows = Rows()
     rows.add(20, "driver", TraceKind.NODE_PAUSED, peer="broker-1")
     rows.add(29, "controller-100", TraceKind.BROKER_FENCED, peer="broker-1")

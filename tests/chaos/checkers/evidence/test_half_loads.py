@@ -1,9 +1,11 @@
 """Coordinators that answer from a partial load of their log.
 
-A coordinator loads its groups from the log of an offsets partition. A load is partial if the broker
-is replaced as leader during the load, which then ends before the end of the log. In Kafka such a
-broker answers from the loaded part until it unloads the partition, so checkers excuse its outdated
-answers. The `offset` of a LOAD_COMPLETED row is the end of the part that was read.
+A coordinator loads (reads) its groups from the log of an offsets partition, which is a partition of
+`__consumer_offsets`. A load is partial if another broker becomes leader during the load, and the
+load therefore ends before the end of the log. In Kafka the replaced broker answers from the loaded
+part until it unloads the partition, so checkers excuse its outdated answers. The `offset` of a
+LOAD_COMPLETED row is the end of the part that was read. The leader epoch is the number of a
+leadership; each election increases it.
 """
 
 import pytest
@@ -57,7 +59,8 @@ def test_load_is_partial_if_it_ends_before_the_log_and_its_leader_is_replaced(
 def test_second_load_of_an_epoch_does_not_continue_the_first() -> None:
     """Only the first load of an epoch counts, and here it read the whole log.
 
-    A second one occurs if a broker hears of an old leadership again, after it has lost its log.
+    A second load of an epoch occurs if a broker has lost its log, and then hears of its old
+    leadership again.
     """
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=1, log_end=12)

@@ -1,6 +1,6 @@
 """Intervals of offsets behave like sets of offsets.
 
-An interval is a start and an end, which does not belong to it.
+An interval has a start and an end; the end is the first offset after the interval.
 """
 
 from itertools import pairwise
@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from chaos.checkers.evidence.intervals import IntervalSet
 
-# Intervals (start, end), of a start up to 60 and a length up to 12, so that many of them overlap.
+# Intervals (start, end). The start is at most 60 and the length at most 12, so that many overlap.
+# The sum of a pair (start, length) is the end.
 intervals_to_add = st.lists(
     st.tuples(st.integers(0, 60), st.integers(1, 12)).map(
         lambda start_and_length: (start_and_length[0], sum(start_and_length))
@@ -23,9 +24,9 @@ intervals_to_add = st.lists(
 def test_intervals_equal_a_set_of_offsets(
     added: list[tuple[int, int]], start: int, length: int
 ) -> None:
-    """Each method gives what a plain set of offsets gives (the model).
+    """Each method gives the same result as with a plain set of offsets (the model).
 
-    Besides, no two intervals touch: they would have to be one.
+    Besides, no two intervals touch: the class must join intervals that touch.
     """
     intervals = IntervalSet()
     model: set[int] = set()

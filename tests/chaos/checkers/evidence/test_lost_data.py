@@ -1,8 +1,9 @@
 """Data that may be lost with the last replica in sync, and data that must not be.
 
-If the only replica in sync loses power or its disk, Kafka may elect it again. This is a clean
-election, because the replica is in sync, but its log is gone. Checkers excuse this loss. The file
-tests/corpus/power_loss_of_the_last_replica_in_sync.yaml plays such a run.
+The ISR are the in-sync replicas of a partition; normally only one of them is elected leader. If
+the only replica in the ISR loses power or its disk, Kafka may elect it again. This is a clean
+election, because the replica is in the ISR, but its log is gone. Checkers excuse this loss. The
+file tests/corpus/power_loss_of_the_last_replica_in_sync.yaml plays such a run.
 
 The rows are made by hand: `rows.leads(5.1, "broker-0", leader_epoch=3, log_end=0)` lets broker 0
 lead in epoch 3, with a log that ends at offset 0. A fetched offset of -1 means that the group has
@@ -151,7 +152,7 @@ def transaction_over_a_loss(began_s: float, partition: str) -> Rows:
     is at `began_s`.
     """
     rows = last_replica_lost()
-    # Move the loss to `partition`.
+    # The rows have the loss in OFFSETS_0; move it to `partition`.
     rows.rows[:] = [
         msgspec.structs.replace(row, partition=partition) if row.partition == OFFSETS_0 else row
         for row in rows.rows
@@ -192,7 +193,7 @@ def test_election_that_loses_data_is_named_with_its_epoch() -> None:
 
 
 def test_records_between_a_lost_commit_and_the_latest_may_be_skipped() -> None:
-    """Without its lost commit the group starts from the latest offset, as configured."""
+    """The group's only commit is lost, so it starts from the latest offset, as configured."""
     rows = last_replica_lost()
     rows.position_reset(7, "consumer-0", offset=40, cause="latest")
     rows.consumed(8, "consumer-0", first=40, last=41)

@@ -1,7 +1,7 @@
-"""The owners of partitions, by the members' own rows.
+"""The owners of partitions, according to the rows that members write themselves.
 
-An owner is named by its node and incarnation: `(C0, 0)` is the first process of C0. `owners.ended`
-has the ownerships that the last row ended.
+An owner is named by its node and incarnation (number of restarts): `(C0, 0)` is the first process
+of C0. `owners.ended` has the ownerships that the last observed row ended.
 """
 
 from chaos.checkers.evidence.owners import Owners

@@ -1,6 +1,8 @@
 """A consumer that knows only brokers which are lost for good is excused; no other one is.
 
-Such a consumer is stranded. The trace of most tests, in seconds:
+Such a consumer is stranded. It looks for its coordinator at a broker of the metadata that it last
+got. A fenced broker is one that the controller considers dead, and metadata does not list it. The
+trace of most tests, in seconds:
 
 - 1: group `g` has the members C0 and C1, which own t-0 and t-1.
 - 15: broker-0 and broker-1 are fenced, so metadata lists only broker-2.

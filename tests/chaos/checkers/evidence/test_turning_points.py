@@ -1,8 +1,8 @@
 """Turning points of a finding: earlier rows that explain how it came about.
 
-The evidence of a finding are the rows that prove it. Its `led_to` are its turning points: earlier
-rows of the partitions, groups and faults that the finding is about. The first argument of `row` is
-the time in microseconds.
+A finding is a broken promise that a checker reports. Its evidence are the trace rows that prove it.
+Its turning points (field `led_to`) are earlier rows of the partitions, groups and faults that the
+finding is about. The first argument of `row` is the time in microseconds.
 """
 
 from chaos.checkers.evidence.turning_points import MOST_FAULTS, MOST_OTHERS, TurningPoints
@@ -31,7 +31,7 @@ def led_to(rows: list[TraceRow], *evidence: TraceRow) -> tuple[TraceRow, ...]:
 
 
 def test_fault_and_its_effects_on_the_partition_are_turning_points() -> None:
-    """They are in time order, from the fault (10 µs) to the last row of the evidence (30 µs)."""
+    """They lie between the fault (10 µs) and the evidence (30 µs), and are in time order."""
     before = row(5, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS)
     after = row(31, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS)
 
@@ -65,9 +65,9 @@ def test_request_without_answer_is_a_turning_point_if_sent_to_the_controller() -
 
 
 def test_of_repeated_steps_only_the_last_is_kept() -> None:
-    """A row repeats an earlier one if kind, node and partition are equal.
+    """A row repeats an earlier one if it has the same kind, node and partition.
 
-    Two brokers become followers three times each: of each broker the last row stays.
+    Here two brokers become followers three times each; the last row of each broker is kept.
     """
     moves = [
         row(11 + index, f"broker-{index % 2}", TraceKind.BECAME_FOLLOWER, partition=OFFSETS)

@@ -1,8 +1,9 @@
-"""Effects of an administrator's orders: which rows of a coordinator an order asks for.
+"""Effects of an administrator's orders: which rows a coordinator must write after an order.
 
-The group `g` reads the topics `t`, with two partitions, and `u`, with one. broker-0 is its
-coordinator and stores the offsets of t-0, t-1 and u-0 before the order; `removed` and `committed`
-are rows after it.
+An order is for example the deletion of a group. The group `g` reads the topics `t`, with two
+partitions, and `u`, with one. broker-0 is its coordinator; `stored` has rows of offsets that it
+stores, `removed` rows of offsets that it removes. The cluster is undisturbed if no fault is in
+force. "Planted bug" in a docstring names a bug that the test would find.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,10 @@ def missing(
     members: Sequence[str] | None = None,
     is_undisturbed: bool = True,
 ) -> str | None:
-    """Return what the order between two traces lacks."""
+    """Return which effect is missing of an order that was given between two traces; None: none.
+
+    `members` are those that the order removes; None: they are not known.
+    """
     effects = GroupEffects(CheckContext(groups={"g": GROUP}))
     for row in before.rows:
         if row.kind in EFFECT_KINDS:
@@ -74,12 +78,12 @@ def test_reset_commits_an_offset_of_each_partition_of_its_topics(
 
 
 def test_commit_of_a_member_is_no_reset() -> None:
-    """A member may commit just after the order."""
+    """A commit by a member of the group, just after the order, is not the order's effect."""
     assert missing(Rows(), "reset_offsets", stored(*ALL)) == "no offset was committed"
 
 
 def test_reset_in_a_disturbed_cluster_commits_at_least_one_offset() -> None:
-    """A broker may not know a partition yet; but an order without any effect is refused."""
+    """A broker may not know all partitions yet, but an order without any effect is refused."""
     one = stored("t-0", member="", generation=-1)
     assert missing(Rows(), "reset_offsets", one, is_undisturbed=False) is None
     assert missing(Rows(), "reset_offsets", Rows(), is_undisturbed=False) is not None
@@ -112,7 +116,10 @@ def test_deletion_needs_no_removal_of_what_is_not_stored() -> None:
 
 @pytest.mark.parametrize("forgotten_by", ["load", "death of the group"])
 def test_offset_that_may_be_lost_needs_no_removal(forgotten_by: str) -> None:
-    """An offset that an earlier tenure or an earlier group had stored may be gone."""
+    """The offset may be gone, if it was stored before a load, or by an earlier group of the name.
+
+    A load reads the groups of a partition from its log, which may lack the offset.
+    """
     before = stored(*ALL)
     if forgotten_by == "load":
         before.load_started(2, "broker-0", 3)
@@ -122,13 +129,13 @@ def test_offset_that_may_be_lost_needs_no_removal(forgotten_by: str) -> None:
 
 
 def test_deletion_in_a_disturbed_cluster_is_not_judged() -> None:
-    """A replaced coordinator answers without waiting for its log; another one has the offset."""
+    """A coordinator that was replaced may answer, while the new one still has the offset."""
     before = stored(*ALL)
     assert missing(before, "delete_offsets", Rows(), is_undisturbed=False) is None
 
 
 def test_removal_of_members_removes_each_of_them() -> None:
-    """m-1 leaves by itself, which counts: only the order's other members must be removed."""
+    """m-1 leaves by itself, which counts as its removal; then m-0 must be removed, too."""
     rows = Rows()
     rows.member_removed(2, "broker-0", "m-1", "leave")
     members = ("m-0", "m-1")
@@ -140,7 +147,10 @@ def test_removal_of_members_removes_each_of_them() -> None:
 
 @pytest.mark.parametrize(("cause", "is_found"), [(DELETED, False), ("expired", True)])
 def test_deletion_of_a_group_makes_it_dead(cause: str, *, is_found: bool) -> None:
-    """A group that expires at the same time would be refused with GROUP_ID_NOT_FOUND."""
+    """The group must die because it was deleted, not because it expired.
+
+    If it had expired, the order would have been refused with GROUP_ID_NOT_FOUND.
+    """
     rows = Rows()
     rows.group_state(2, "broker-0", "Empty", "Dead", cause=cause)
     found = missing(Rows(), "delete_group", rows, is_undisturbed=False)
@@ -148,7 +158,7 @@ def test_deletion_of_a_group_makes_it_dead(cause: str, *, is_found: bool) -> Non
 
 
 def test_rows_of_another_group_are_no_effect() -> None:
-    """Each row names its group."""
+    """The order is about group h, and the rows are about group g."""
     effects = GroupEffects(CheckContext(groups={"g": GROUP, "h": GROUP}))
     effects.begin("h", "reset_offsets", "broker-0", None)
     for row in stored(*ALL, member="", generation=-1).rows:

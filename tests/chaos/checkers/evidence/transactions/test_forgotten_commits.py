@@ -1,7 +1,8 @@
 """Acknowledged commits of transactions: which Kafka itself forgets, and which it must keep.
 
 While a transaction is open, the group has one pending offset per producer and partition, in a slot.
-Kafka itself forgets a commit in this case, which the checker excuses:
+A marker is the record that ends the transaction; then the pending offset becomes the committed one.
+In the following case Kafka itself forgets a commit, and the checker excuses it:
 
 1. The append of an offset takes long, and the client sends the offset again.
 2. The first append fails. Kafka empties the slot, although it now belongs to the second attempt.
@@ -60,7 +61,8 @@ def lost_commit(*, failed_s: float | None, node: str = "broker-0", ends: bool = 
         detail={"producer_id": 0},
     )
 
-    # The decision, its acknowledgement, and the ends in the group and of the whole transaction.
+    # The commit is decided and acknowledged. Then the transaction ends in the group (if `ends`),
+    # and as a whole.
     state(rows, 13, "Ongoing", "PrepareCommit")
     rows.committed(13.01, C0, offset=5)
     if ends:
@@ -95,9 +97,9 @@ def test_commit_whose_pending_slot_a_failed_append_emptied_is_excused() -> None:
 
 
 def test_lost_commit_without_a_failed_append_in_its_transaction_is_found() -> None:
-    """The planted bug that this would show: a commit marker that commits no offset.
+    """This finds, for example, a commit marker that commits no offset.
 
-    Nor is the loss excused by an append that failed at 9 s, before the transaction began.
+    An append that failed at 9 s, before the transaction began, does not excuse the loss.
     """
     for failed_s in (None, 9.0):
         (finding,) = check(lost_commit(failed_s=failed_s)).findings
@@ -110,5 +112,5 @@ def test_failed_append_of_another_broker_excuses_nothing() -> None:
 
 
 def test_commit_that_ended_in_the_group_was_not_forgotten() -> None:
-    """The row of the end in the group has one offset, so the marker found it in the slot."""
+    """The group's row about the end says one offset, so the marker found the pending offset."""
     assert check(lost_commit(failed_s=11, ends=True)).findings

@@ -1,8 +1,9 @@
 """Offsets of a transaction count exactly if its end was decided as a commit.
 
-The transaction coordinator decides on a commit or an abort (`decided`). Its marker then ends the
-transaction in the group (`completed`). The checker compares each end in a group with the decision
-that it belongs to. `pending` adds the row of an offset that waits for the end of its transaction.
+The transaction coordinator decides on a commit or an abort (`decided`). It sends a marker, a record
+that ends the transaction in the group (`completed`): then the offsets count, or are forgotten. The
+checker compares each end in a group with the decision that it belongs to. `pending` adds the row of
+an offset that waits for the end of its transaction.
 The group's coordinator is broker-0, the transaction coordinator is broker-2, and the producer has
 the id 0. "Planted bug" in a docstring names a bug that the situation would show.
 """
@@ -91,7 +92,7 @@ def elected(rows: Rows, time_s: float) -> None:
 def test_end_that_follows_the_decision_passes_also_at_the_next_coordinator(
     to: str, *, committed: bool
 ) -> None:
-    """Between decision and end the group moves to broker-1, and gets the marker there."""
+    """Between decision and end broker-1 becomes the group's coordinator, and gets the marker."""
     rows = Rows()
     pending(rows, 1)
     decided(rows, 2, to)
@@ -142,7 +143,7 @@ def test_offsets_that_count_after_an_abort_are_found() -> None:
 
 
 def test_marker_overtaken_by_the_next_transaction_is_judged_by_its_own_decision() -> None:
-    """As in Kafka, the first marker may wait until the group's broker has finished a load.
+    """As in Kafka, the first marker may wait until the group's broker has loaded its groups.
 
     Meanwhile the next transaction is decided. Markers keep their order, so the first end belongs to
     the first decision.
@@ -226,10 +227,10 @@ def test_decision_lost_with_the_last_replica_in_sync_is_not_binding(
 
 
 def late_end(rows: Rows, *, loaded_s: float) -> Rows:
-    """Add the late marker of an aborted transaction, which ends the next one in the group.
+    """Add two decisions; the late marker of the first one ends the second transaction in the group.
 
-    The next transaction was decided as a commit. Only a load between the two decisions (10 s and
-    11.1 s) can have delayed the marker.
+    The first transaction was aborted, the second committed. Only a load between the two decisions
+    (10 s and 11.1 s) can have delayed the marker.
     """
     decided(rows, 10, ABORT)
     decided(rows, 10.1, "CompleteAbort")
@@ -241,7 +242,7 @@ def late_end(rows: Rows, *, loaded_s: float) -> Rows:
 
 
 def test_end_behind_a_load_is_excused_as_that_of_the_previous_transaction() -> None:
-    """In Kafka one thread completes transactions and loads partitions, so a load delays the end."""
+    """In Kafka the same thread completes transactions and loads groups, so a load delays an end."""
     report = check(late_end(Rows(), loaded_s=10.5))
 
     assert not report.findings
