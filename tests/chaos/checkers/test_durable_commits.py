@@ -3,7 +3,14 @@
 In most tests the consumer C0 commits 100 and then 200 for partition t-0, acknowledged at 2 s and
 3 s. Later a consumer, or the verification at the end of the run, fetches the committed offset. The
 checker judges whether the fetch may return the offset that it returns. "Planted bug" in a docstring
-names a bug that the situation would show. Citations name files of docs/kafka.
+names a bug that the test would find. Citations name files of docs/kafka.
+
+Terms: the coordinator of a group is the broker that leads its offsets partition (a partition of
+`__consumer_offsets`), and the leader epoch is the number of this leadership. When another broker
+takes over, it loads (reads) the group from the log. The high watermark is the offset below which
+every in-sync replica (the ISR) has the records. A tombstone is a record without a value, which
+deletes its key. A marker is the record that ends a transaction; it makes the transaction's pending
+offsets committed ones. The generation is the number of a group's rebalance.
 """
 
 from dataclasses import replace
@@ -102,7 +109,8 @@ def test_offset_without_a_commit_is_found_also_before_the_first_commit() -> None
 def test_offset_whose_commit_becomes_known_later_passes() -> None:
     """C1 fetches 17 before C0's commit of 17 has an answer.
 
-    This may happen, because a coordinator also loads records above the high watermark.
+    This is legal: a new coordinator also loads records above the high watermark, such as that of
+    a commit which has not been acknowledged yet.
     """
     rows = Rows()
     rows.leads(0.1, "broker-0", leader_epoch=0, log_end=0)
@@ -115,7 +123,7 @@ def test_offset_whose_commit_becomes_known_later_passes() -> None:
 
 
 def test_commit_that_vanished_altogether_is_found() -> None:
-    """Planted bug: a load that swallowed its error leaves the group without offsets."""
+    """Planted bug: a load fails, ignores its error, and leaves the group without offsets."""
     rows = two_commits()
     verify(rows, 10, offset=-1)
 
@@ -196,10 +204,11 @@ def test_offset_after_the_deletion_is_not_excused_by_it() -> None:
 def test_deletion_takes_acknowledged_offsets_that_wait_for_their_marker(
     transactional: bool, stored: bool, outcome: CheckOutcome
 ) -> None:
-    """A deletion also takes offsets that wait for their transaction's marker, without a row.
+    """A deletion also removes offsets that wait for their transaction's marker, without a row.
 
-    The only row of the deletion is about t-1. It excuses the loss of t-0's offset only if this was
-    pending, which needs a transactional group. A stored offset would have a row of its own.
+    The only row of the deletion is about t-1. It excuses the loss of t-0's offset only if that
+    offset was pending, which needs a transactional group. The removal of a stored offset would have
+    a row of its own.
     """
     rows = two_commits()
     if stored:
@@ -344,7 +353,7 @@ def test_failed_commit_is_replaced_by_a_later_acknowledged_commit(
 
 @pytest.mark.parametrize("error", ["TIMED_OUT", "DISCONNECTED"])
 def test_commit_that_its_client_gave_up_may_take_effect_behind_a_newer_one(error: str) -> None:
-    """The client gave the commit of 300 up without an answer.
+    """The client stopped waiting for the answer to the commit of 300.
 
     A broker that was paused may read this request from its socket after the request for 400.
     """
@@ -361,7 +370,7 @@ def test_commit_that_its_client_gave_up_may_take_effect_behind_a_newer_one(error
 
 @pytest.mark.parametrize("killed_s", [3.99, 4.2])
 def test_commit_that_died_with_its_broker_is_no_excuse(killed_s: float) -> None:
-    """The request ended with the process of broker-0, so it cannot take effect later.
+    """The process of broker-0 was killed, and with it the request, which cannot take effect later.
 
     The row of the kill may come before or after the row of the failed commit.
     """
@@ -456,7 +465,10 @@ def test_split_network_whose_old_side_times_out_passes() -> None:
 
 
 def test_split_network_in_which_both_sides_acknowledge_is_found() -> None:
-    """Planted bug: `high_watermark_gate` off, so broker-0 acknowledges what is not replicated."""
+    """Planted bug: the guard `high_watermark_gate` is off (a check that Kafka makes).
+
+    So broker-0 acknowledges commits that no other replica has.
+    """
     report = check(split_with_a_commit_on_each_side(acknowledged=True))
 
     assert report.outcome is CheckOutcome.VIOLATED
@@ -475,7 +487,7 @@ def test_definite_failure_does_not_count_as_written() -> None:
 
 
 def test_commit_acknowledged_while_the_fetch_was_in_flight_may_be_missing() -> None:
-    """Of the commits, a fetch must return only those that were acknowledged before it began.
+    """A fetch need not return a commit that was acknowledged after the fetch had begun.
 
     It begins at 10 s, the commit of 300 is acknowledged at 10.05 s, and the answer comes at 10.1 s.
     """
@@ -504,7 +516,7 @@ def test_fetch_request_bounds_the_start_of_a_fetch() -> None:
 
 
 def test_either_of_two_owners_overlapping_commits_may_be_returned() -> None:
-    """Both commits may have been under way at once, so either may be the last in the log.
+    """Both commits may have been under way at the same time, so either may be the last in the log.
 
     Here 150 was acknowledged after 200, and 200 is returned.
     """
@@ -529,7 +541,7 @@ def test_next_owners_commit_replaces_the_previous_owners() -> None:
 
 
 def test_stale_answer_of_a_replaced_coordinator_is_counted_and_excused() -> None:
-    """A replaced coordinator answers from memory until it knows its successor (BEHAVIOUR 6.5).
+    """A replaced coordinator answers from memory until it learns of its successor (BEHAVIOUR 6.5).
 
     broker-0 answers C1 with 200, although 300 was committed at its successor, broker-1.
     """

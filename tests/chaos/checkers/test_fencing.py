@@ -8,9 +8,12 @@ leader's log lacks. All rows are about one partition of `__consumer_offsets`, OF
 - `rows.appended(3, "broker-0", leader_epoch=4, base_offset=196)`: at 3 s broker 0 appends at offset
   196 in epoch 4, and acknowledges the append 2 ms later.
 
-An attempt is an append in an older epoch that begins, or still waits, after another leader was
-elected. A zombie is a replaced leader that does not know this yet. "Planted bug" in a docstring
-names a bug that the situation would show.
+The leader epoch ("epoch") is the number of a leadership; each election increases it. The ISR are
+the in-sync replicas; the high watermark is the offset below which all of them have the records. An
+attempt is an append in an older epoch that begins, or still waits, after another leader was
+elected: only with an attempt fencing has something to prevent. A zombie is a replaced leader that
+does not know this yet. A load reads the groups of the partition into memory, an unload drops them.
+"Planted bug" in a docstring names a bug that the test would find.
 """
 
 import pytest
@@ -31,7 +34,10 @@ def check(rows: Rows, context: CheckContext | None = None) -> CheckReport:
 
 
 def failover(rows: Rows, log_end: int) -> None:
-    """Broker 0 acknowledges the offsets 0 to 11 in epoch 0; broker 1 takes over at `log_end`."""
+    """Add rows: broker 0 acknowledges the offsets 0 to 11 in epoch 0, then broker 1 takes over.
+
+    The log of broker 1 ends at `log_end`.
+    """
     rows.leads(1, "broker-0", leader_epoch=0, log_end=0)
     rows.appended(2, "broker-0", leader_epoch=0, base_offset=0, records=10)
     rows.appended(3, "broker-0", leader_epoch=0, base_offset=10, records=2)
@@ -111,7 +117,10 @@ def test_failover_without_an_attempt_of_the_old_leader_reports_fencing_as_untest
 
 @pytest.mark.parametrize("begun_s", [8, 11], ids=["waited for its replicas", "begun afterwards"])
 def test_append_of_a_deposed_leader_is_an_attempt(begun_s: float) -> None:
-    """The append waits for replicas during the election, or a leader that missed it begins one."""
+    """The append is under way during the election, or begins after it.
+
+    It may begin after it, because the old leader does not know of the election yet.
+    """
     rows = Rows()
     failover(rows, log_end=12)
     if begun_s < 9:
@@ -142,7 +151,7 @@ def test_append_of_a_leader_that_was_not_replaced_is_no_attempt() -> None:
 
 
 def test_attempt_within_the_clocks_error_is_not_counted() -> None:
-    """The append begins 4 ms after the election: uncertain, if clocks may differ by 5 ms."""
+    """The append begins 4 ms after the election: uncertain if clocks may differ by 5 ms."""
     rows = Rows()
     failover(rows, log_end=12)
     elected(rows, 9, "broker-1", epoch=1)
@@ -166,7 +175,7 @@ def truncated(rows: Rows, time_s: float, node: str, epoch: int, to: int, end: in
 
 
 def append_overtaken_by_another_leader(cut_to: int) -> tuple[Rows, int]:
-    """Return rows and the id of an append that waits.
+    """Return rows with an append that waits for its acknowledgement, and the id of the append.
 
     Broker 0 begins to append at the offsets 12 and 13 in epoch 0. Then it follows broker 1, and
     truncates its log to `cut_to`.
@@ -282,7 +291,7 @@ def test_acknowledged_append_missing_from_the_later_log_is_found() -> None:
 
 
 def test_append_acknowledged_by_a_zombie_after_the_later_epoch_began_is_found() -> None:
-    """Planted bug: no high watermark gate, so the old leader acknowledges alone."""
+    """Planted bug: the old leader acknowledges an append that no other replica has."""
     rows = Rows()
     failover(rows, log_end=12)
     rows.appended(10, "broker-1", leader_epoch=1, base_offset=12)
@@ -414,7 +423,7 @@ def test_violation_is_reported_once_during_the_run_and_completely_at_its_end() -
 
 
 def test_unload_of_an_older_epoch_than_the_loaded_one_is_found() -> None:
-    """KAFKA-10614: such an unload removes groups from the broker that coordinates them."""
+    """Such an unload removes groups from the broker that coordinates them (KAFKA-10614)."""
     rows = Rows()
     rows.unloaded(1, "broker-0", leader_epoch=1)
     rows.load_completed(2, "broker-0", leader_epoch=2)
@@ -448,7 +457,8 @@ def test_loads_and_unloads_in_the_order_of_epochs_pass() -> None:
     rows.unloaded(3, "broker-0", leader_epoch=3)  # a repetition
     rows.unloaded(3.5, "broker-0", leader_epoch=2)  # late, but there is nothing left to unload
     unloaded = TraceKind.UNLOAD_COMPLETED
-    # Another partition; a deleted partition, which has no epoch; a new process of the broker.
+    # An unload of another partition, one of a deleted partition (it has no epoch), and one by a new
+    # process of the broker.
     rows.add(4, "broker-0", unloaded, partition=f"{CONSUMER_OFFSETS}-1", leader_epoch=0)
     rows.add(5, "broker-0", unloaded, partition=OFFSETS_0)
     rows.add(6, "broker-0", unloaded, incarnation=1, partition=OFFSETS_0, leader_epoch=1)
@@ -496,7 +506,10 @@ def test_leader_that_the_controller_did_not_elect_is_found(
 
 
 def test_leader_that_was_never_unfenced_is_found() -> None:
-    """Planted bug: a controller that elects a fenced broker."""
+    """Planted bug: a controller that elects a fenced broker.
+
+    A fenced broker is one that the controller considers dead, or not yet ready.
+    """
     rows = Rows()
     rows.leads(2, "broker-1", leader_epoch=1, log_end=0)
 

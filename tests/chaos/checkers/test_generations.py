@@ -1,8 +1,10 @@
 """The generations checker: legal committers, growing numbers, unshared partitions.
 
 A generation is the group between two rebalances. Only its members may commit in it, each partition
-has one owner, and the next generation has a greater number. "Planted bug" in a docstring names a
-bug that the situation would show.
+has one owner, and the next generation has a greater number. A static member has a configured
+instance id, which keeps its place through a restart. A coordinator that takes a group over loads it
+from a log, and unloads it when it is replaced. "Planted bug" in a docstring names a bug that the
+test would find.
 """
 
 import pytest
@@ -40,7 +42,7 @@ def stable_group() -> Rows:
 
 
 def commit(rows: Rows, time_s: float, member: str, generation: int) -> None:
-    """Let broker 0 accept a commit (it begins the append), and store it 2 ms later."""
+    """Let broker 0 accept a commit (begin its append), and store it 2 ms later."""
     append_id = rows.append_started(time_s, "broker-0", leader_epoch=0, base_offset=5)
     rows.commit_stored(
         time_s + 0.002, "broker-0", member, generation=generation, append_id=append_id
@@ -61,7 +63,7 @@ def test_commits_of_current_members_pass() -> None:
 
 
 def test_commit_of_an_older_generation_is_found() -> None:
-    """Planted bug: with `generation_check` off a member that missed a rebalance commits."""
+    """Planted bug: with `generation_check` off a member that missed a rebalance may commit."""
     rows = stable_group()
     rows.generation_started(10, "broker-0", generation=2, members=(M0, M1))
     commit(rows, 11, M0, generation=1)
@@ -93,7 +95,7 @@ def test_commit_of_a_removed_member_is_found_with_its_removal() -> None:
 
 
 def test_commit_accepted_before_a_rebalance_and_stored_after_it_passes() -> None:
-    """A commit may wait up to 5 s for the high watermark. It is judged by when it was accepted."""
+    """A commit may wait up to 5 s until all replicas have it; it is judged when it was accepted."""
     rows = stable_group()
     append_id = rows.append_started(9.9, "broker-0", leader_epoch=0, base_offset=5)
     rows.member_removed(9.95, "broker-0", M0, "leave")
@@ -104,7 +106,7 @@ def test_commit_accepted_before_a_rebalance_and_stored_after_it_passes() -> None
 
 
 def test_member_of_the_old_generation_that_rejoins_may_still_commit() -> None:
-    """While a rebalance is prepared, the old generation is valid."""
+    """The old generation is valid while the members rejoin (state PreparingRebalance)."""
     rows = stable_group()
     rows.add(9, "broker-0", TraceKind.REBALANCE_STARTED, group="g", generation=1)
     rows.group_state(9, "broker-0", "Stable", "PreparingRebalance", generation=1)
@@ -129,7 +131,10 @@ def pending(rows: Rows, time_s: float, member: str, generation: int) -> None:
 
 
 def test_commit_in_a_transaction_is_judged_at_its_acceptance() -> None:
-    """The commit is accepted at 5 s, in generation 1; the transaction's marker comes at 7 s."""
+    """The commit is accepted at 5 s, in generation 1.
+
+    Only at 7 s the transaction's marker, the record that ends the transaction, stores it.
+    """
     rows = stable_group()
     pending(rows, 5, M0, generation=1)
     rows.member_removed(6, "broker-0", M0)
@@ -336,7 +341,7 @@ def test_restarted_static_member_keeps_its_partitions() -> None:
 
 
 def test_commits_at_a_coordinator_that_has_loaded_the_group_are_judged() -> None:
-    """A commit is judged by the members that were loaded. After an unload no members are known."""
+    """A commit is judged by the loaded members; after the unload no members are known."""
     rows = Rows()
     rows.load_started(0.1, "broker-0", leader_epoch=0)
     rows.group_loaded(0.2, "broker-0", generation=7, members=(M0,))
@@ -402,7 +407,7 @@ def test_assignment_under_another_generation_than_the_joined_one_is_found(
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_partitions_given_up_under_another_generation_are_found(*, lost: bool) -> None:
-    """Planted bug: the row of a revocation names the generation of the next join."""
+    """Planted bug: a revocation names the generation of the next join."""
     rows = stable_group()
     rows.revoked(6, C0, lost=lost, generation=2)
 

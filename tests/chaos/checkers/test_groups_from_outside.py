@@ -1,8 +1,8 @@
 """Groups that no experiment names: their clients write no trace rows, and no check accuses them.
 
 A standing cluster runs until a person stops it, and Kafka's own clients may join it. Such a client
-is a guest: the trace has the rows of brokers and coordinators about its group, but no rows of the
-client itself. A client of the lab is a node that coordlab has started.
+is a guest. The trace (the recorded events) has the rows of brokers about the guest's group, but no
+rows of the guest itself. A client of the lab is a node that coordlab has started.
 
 Here a run has two groups of the lab. To make one of them look like a group from outside, the tests
 remove the rows of its members, and its entry in the checkers' context.
@@ -94,11 +94,11 @@ def guests_in(rows: list[TraceRow]) -> tuple[str, ...]:
 def test_no_check_accuses_a_group_whose_members_write_no_rows(
     faults: list[dict[str, object]], unseen: str, in_virtual_time: bool
 ) -> None:
-    """No check may raise an exception because of the missing rows either.
+    """Nor does a check raise an exception because of the missing rows.
 
-    In virtual time some checks judge times more strictly. `unseen` is the prefix of the members
-    whose rows are removed. If only member 1 is unseen, the group looks like one of the lab that a
-    client from outside has joined.
+    `unseen` is the prefix of the members whose rows are removed. If only member 1 is unseen, the
+    group looks like one of the lab that a client from outside has joined. In virtual time (a
+    simulated clock) some checks judge times more strictly.
     """
     experiment, all_rows = play_two_groups(faults)
     assert guests_in(all_rows) == ()

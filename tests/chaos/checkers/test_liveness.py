@@ -5,8 +5,17 @@ each group 60 s to become live: to be Stable, and to have a commit of each membe
 group that does not become live is a finding, unless something excuses it. The outcome INCONCLUSIVE
 means that the group need not have become live, or was not watched for 60 s.
 
-"Planted bug" in a docstring names a bug that the situation would show. "Corpus" names a file of
+"Planted bug" in a docstring names a bug that the test would find. "Corpus" names a file of
 tests/corpus, which plays such a run.
+
+Terms: a fault is healed when it is undone. The coordinator of a group is the broker that leads its
+offsets partition (a partition of `__consumer_offsets`); it loads the group into memory, and unloads
+it when it is replaced. The leader epoch is the number of its leadership. The ISR are the in-sync
+replicas. A fenced broker is one that the controller considers dead, until it is unfenced. A static
+member has a configured instance id, and is fenced if another member id has replaced its own. A
+generation is the group between two rebalances; in the states PreparingRebalance and
+CompletingRebalance its members rejoin and get partitions. A marker is the record that ends a
+transaction.
 """
 
 import pytest
@@ -35,8 +44,10 @@ def check(
 ) -> CheckReport:
     """Return the checker's report of a trace.
 
-    `commits`: the members commit. `late` names consumers that start during the run. `transactions`
-    are the partitions of the members' transaction coordinators.
+    commits: False for members that are set never to commit.
+    late: consumers that start during the run.
+    transactions: the partitions of the members' transaction coordinators.
+    same_assignors: True if all members support the same ways to assign partitions.
     """
     checker = Liveness(
         CheckContext(
@@ -144,7 +155,7 @@ def test_group_that_was_observed_too_briefly_proves_nothing() -> None:
 
 
 def test_group_that_does_not_commit_only_needs_to_be_stable() -> None:
-    """By their settings, the members never commit."""
+    """The members are set never to commit."""
     assert check(finish(healed_group(), 41), commits=False).outcome is CheckOutcome.PASS
 
 
@@ -211,10 +222,10 @@ def test_member_without_partitions_need_not_commit() -> None:
 
 
 def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
-    """C0 rejoins and gets the id `new`. It is fenced under this id, and ends.
+    """C0 rejoins and gets the member id `new`. It is fenced with this id, and ends.
 
-    If the next coordinator loads the id `old`, the failover lost the new id, and C0 is not
-    expected. Without this load no failover lost the id, and C0 is expected.
+    If the next coordinator loads the id `old`, the failover lost the id `new`, and the group need
+    not have C0. Without this load no failover lost the id, and the group must have C0.
     Corpus: `static_member_whose_new_id_was_never_stored`.
     """
     for lost in (True, False):
@@ -259,7 +270,7 @@ def fence_at_the_next_coordinator(rows: Rows) -> CheckReport:
     rows.load_completed(42, "broker-2", leader_epoch=2)
     rows.member_state(42.5, C0, "UNJOINED", member="new", cause="left", error="FENCED_INSTANCE_ID")
     rows.committed(43, C1, offset=1)
-    # Both ids are heard, so that no session ends without a removal.
+    # The coordinator hears of both ids, so that no session ends without a removal.
     for member in ("old", f"{C1}-id"):
         rows.session_restarted(80, "broker-2", member)
     return check(finish(rows, 110))
@@ -327,7 +338,7 @@ def test_group_is_judged_without_a_consumer_that_an_error_has_stopped() -> None:
 
 
 def test_consumer_without_an_offset_and_with_reset_none_is_excused() -> None:
-    """`auto.offset.reset=none` asks for this error where there is no committed offset."""
+    """With `auto.offset.reset=none` a consumer rightly ends if there is no committed offset."""
     rows = healed_group()
     end_application(rows, 41, "NO_OFFSET_FOR_PARTITION")
     rows.committed(42, C1, offset=1)
@@ -350,7 +361,10 @@ def test_consumer_that_is_refused_by_a_group_with_room_is_found() -> None:
 
 @pytest.mark.parametrize("same_assignors", [True, False])
 def test_refusal_of_a_consumer_is_excused_by_different_assignors(same_assignors: bool) -> None:
-    """A group refuses a consumer only if another one supports other assignors."""
+    """A group refuses a consumer only if it has no assignor in common with the other members.
+
+    An assignor is a way to assign partitions.
+    """
     rows = healed_group()
     end_application(rows, 41, "INCONSISTENT_GROUP_PROTOCOL")
     rows.committed(42, C1, offset=1)
@@ -377,7 +391,7 @@ def test_consumer_that_is_stopped_or_loses_its_generation_is_no_finding() -> Non
 def short_isr(*, unfenced_s: float) -> CheckReport:
     """Return the report of a group whose offsets partition has one replica in sync from 30 s on.
 
-    broker-2 has the other replica, and lives since `unfenced_s`. The watch ends at 200 s.
+    broker-2 has the other replica, and is alive since `unfenced_s`. The watch ends at 200 s.
     """
     rows = healed_group()
     for time_s, isr in ((1, [1, 2]), (30, [1])):
@@ -675,8 +689,8 @@ def test_transaction_whose_end_was_lost_may_stay_open_for_ever(lost: str) -> Non
 def test_member_that_its_coordinator_does_not_have_is_found() -> None:
     """Planted bug: C1 ignores UNKNOWN_MEMBER_ID and stays STABLE, although generation 2 lacks it.
 
-    In the first trace generation 2 begins after the group was live; in the second one before the
-    healing.
+    In the first trace generation 2 begins after the group was live, so nothing is found. In the
+    second trace it begins before the healing.
     """
     rows = healed_group()
     rows.generation_started(40.5, "broker-1", generation=2, members=(f"{C0}-id",))
@@ -702,7 +716,7 @@ def test_member_that_its_coordinator_does_not_have_is_found() -> None:
 
 
 def test_application_that_exceeds_its_own_max_poll_interval_proves_nothing() -> None:
-    """With polls 50 s apart and a limit of 15 s, a member leaves and rejoins again and again."""
+    """With polls 50 s apart and a limit of 15 s, a member must leave and rejoin again and again."""
     rows = finish(healed_group(), 110)
     expected = GroupExpectation(
         consumers=(C0, C1),
@@ -722,10 +736,10 @@ def test_application_that_exceeds_its_own_max_poll_interval_proves_nothing() -> 
 
 
 def test_group_that_waits_for_the_session_of_a_dead_member_proves_nothing_yet() -> None:
-    """C1 restarts and joins under a new id, and the group waits for the session of `old-id`.
+    """C1 restarts and joins with a new id, and the group waits until the session of `old-id` ends.
 
-    C1 died at 35 s. A heartbeat may have arrived up to 3 s later, so the session of 45 s may end at
-    83 s.
+    C1 died at 35 s. Its last heartbeat may have arrived up to 3 s later, so the session of 45 s may
+    end at 83 s.
     """
 
     def rejoining(*, verifying_s: float) -> CheckReport:
@@ -792,7 +806,10 @@ def test_silent_member_that_is_not_removed_after_its_session_is_found() -> None:
 def test_session_counts_only_while_member_and_broker_are_undisturbed(
     why: str,
 ) -> None:
-    """The member is silent from 10 s to 81 s; at 50 s, before its session ends, `why` happens."""
+    """The member is silent from 10 s to 81 s. At 50 s, before its session ends, `why` happens.
+
+    So the coordinator at broker-0 need not remove the member.
+    """
     rows = Rows()
     rows.session_restarted(10, "broker-0", "silent")
     match why:
@@ -1017,9 +1034,9 @@ def test_commits_that_do_not_restart_a_session_are_found(api: str, is_found: boo
 def test_group_that_has_just_lost_a_dead_member_has_time_to_settle(
     member: str, removed_s: float, is_excused: bool
 ) -> None:
-    """C1 has no commit after the healing. The removal of another member may excuse this.
+    """C1 has no commit after the healing. A late removal of another member may excuse this.
 
-    It does so only if the removed member was dead, and was removed shortly before the end.
+    The removed member must have been dead, and the removal shortly before the end of the watch.
     """
     rows = healed_group()
     rows.member_removed(removed_s, "broker-1", member, "session expiry")

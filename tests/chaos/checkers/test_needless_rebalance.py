@@ -4,9 +4,12 @@ A failover moves a group to another coordinator, which loads it. If all members 
 Stable group needs no rebalance. A rebalance after the fault is needed only if something happened to
 a member before it; any other is a finding. NOTHING_SEEN: the run had no failover to judge.
 
-A session is 45 s. A zombie is a replaced coordinator that does not know this yet. "Planted bug" in
-a docstring names a bug that the situation would show. "Corpus" names a file of tests/corpus, which
-plays such a run. Citations such as BEHAVIOUR 6.6 name a file of docs/kafka and a section.
+The coordinator removes a member of which it has not heard for a session (45 s): the member expires.
+The generation is the number of a group's rebalance. In it the members rejoin (PreparingRebalance),
+then get their partitions (CompletingRebalance); then the group is Stable. A zombie is a replaced
+coordinator that does not know this yet. "Planted bug" in a docstring names a bug that the test
+would find. "Corpus" names a file of tests/corpus, which plays such a run. Citations such as
+BEHAVIOUR 6.6 name a file of docs/kafka and a section.
 """
 
 from dataclasses import replace
@@ -111,7 +114,7 @@ def test_member_without_its_assignment_may_join_again() -> None:
 
 
 def test_member_of_an_earlier_generation_may_join_again() -> None:
-    """Generation 2 began without C1, which does not know it: a zombie answered its heartbeats.
+    """Generation 2 began without C1, which does not know this: a zombie answered its heartbeats.
 
     C1 is STABLE, but only in generation 1. So it must join again.
     """
@@ -146,7 +149,7 @@ def test_first_generation_on_the_new_coordinator_is_found() -> None:
 def test_session_expiry_of_a_living_member_is_found() -> None:
     """Planted bug: the new coordinator continues the session timers of the old one.
 
-    It expires a member right after the load, without a session's silence.
+    It expires a member right after the load, although less than a session has passed.
     """
     rows = stable_group_loses_its_coordinator()
     rows.add(
@@ -339,8 +342,8 @@ def test_silence_of_a_stable_member_in_a_healthy_cluster_is_found(
 ) -> None:
     """Planted bug: a client that never retries.
 
-    Nothing is broken from 20 s on. A session (45 s) and a request timeout (30 s) later, at 95 s,
-    nothing explains the silence of a Stable member any more.
+    Nothing is broken from 20 s on. Until 95 s the fault may still explain why a Stable member is
+    silent: a session is 45 s, and a request timeout 30 s.
     """
     rows = stable_group_loses_its_coordinator()
     rows.member_state(4.1, C0, "STABLE", before="COMPLETING_REBALANCE", member="m")
@@ -356,11 +359,11 @@ def test_silence_of_a_stable_member_in_a_healthy_cluster_is_found(
 @pytest.mark.parametrize(
     ("heard_s", "broker", "member", "life", "is_right"),
     [
-        (15.0, "broker-1", "m", 0, True),  # a session before the expiry at 60 s
-        (15.1, "broker-1", "m", 0, False),
-        (15.1, "broker-0", "m", 0, True),  # at another broker
-        (15.1, "broker-1", "other", 0, True),  # of another member
-        (15.1, "broker-1", "m", 1, True),  # at another process of the broker
+        (15.0, "broker-1", "m", 0, True),  # exactly a session before the expiry at 60 s
+        (15.1, "broker-1", "m", 0, False),  # less than a session before it
+        (15.1, "broker-0", "m", 0, True),  # the request arrived at another broker
+        (15.1, "broker-1", "other", 0, True),  # it was sent by another member
+        (15.1, "broker-1", "m", 1, True),  # it arrived at another process of the broker
     ],
 )
 def test_expiry_is_right_if_no_request_of_the_member_arrived_for_a_session(
@@ -368,7 +371,7 @@ def test_expiry_is_right_if_no_request_of_the_member_arrived_for_a_session(
 ) -> None:
     """It does not matter why the member was silent: because of a pause, a cut, or a long lookup.
 
-    `life` is the incarnation of the broker's process.
+    `life` is the incarnation of the broker's process (the number of its restarts).
     """
     rows = Rows()
     rows.load_completed(1, "broker-1", leader_epoch=0)
@@ -387,7 +390,7 @@ def test_expiry_is_right_if_no_request_of_the_member_arrived_for_a_session(
 
 
 def test_early_expiry_is_found_without_a_fault_and_at_a_replaced_coordinator() -> None:
-    """A session must never end early: there is no fault here, and broker-0 is replaced."""
+    """A session must never end early, not even without a fault and at a replaced coordinator."""
     rows = Rows()
     rows.load_completed(1, "broker-0", leader_epoch=0)
     rows.group_loaded(2, "broker-1")
@@ -419,7 +422,7 @@ def test_member_has_the_rebalance_timeout_to_rejoin(lasted_s: int, is_right: boo
 
     findings = check(rows).findings
 
-    assert [each.summary for each in findings] == (
+    assert [finding.summary for finding in findings] == (
         []
         if is_right
         else [
@@ -430,9 +433,9 @@ def test_member_has_the_rebalance_timeout_to_rejoin(lasted_s: int, is_right: boo
 
 
 def test_member_that_joined_after_the_load_gets_no_session_from_it() -> None:
-    """`m` is not among the loaded members, so its time did not begin with the load.
+    """`m` is not among the loaded members, so its session did not begin with the load.
 
-    A new member has five minutes for its first JoinGroup, which may end soon after a load.
+    A new member has five minutes for its first JoinGroup, and these may end soon after a load.
     """
     rows = Rows()
     rows.group_loaded(2, "broker-0", members=["other"])
@@ -442,7 +445,7 @@ def test_member_that_joined_after_the_load_gets_no_session_from_it() -> None:
 
 
 def test_time_of_an_expiry_is_judged_beyond_the_error_of_the_clocks() -> None:
-    """The expiry is 44.95 s after the request: early, unless clocks may differ by 50 ms."""
+    """The expiry is 44.95 s after the request, which is early unless clocks may differ by 50 ms."""
     rows = Rows()
     rows.session_restarted(10, "broker-0", "m")
     rows.member_removed(54.95, "broker-0", "m")
@@ -738,7 +741,10 @@ def test_group_with_a_started_member_that_has_not_joined_is_not_judged() -> None
 
 
 def test_member_that_leaves_by_itself_explains_a_rebalance() -> None:
-    """The member missed a poll and left. If its LeaveGroup is lost, only its new join is traced."""
+    """The member missed a poll and left.
+
+    If its LeaveGroup is lost, the coordinator writes no row of it, only of the new join.
+    """
     rows = stable_group_loses_its_coordinator()
     rows.member_state(20, C0, "UNJOINED", before="STABLE", cause=MemberStateCause.MISSED_POLL)
     rebalance(rows, 21)
@@ -773,7 +779,7 @@ def test_member_removed_by_a_broker_before_it_was_elected_again_may_return_as_a_
     *,
     heard: bool,
 ) -> None:
-    """broker-0 is replaced by broker-1, and then elected again, without hearing of either.
+    """broker-0 is replaced by broker-1, and then elected again, and learns of neither in time.
 
     So it does not load the group again, and goes on with the members in its memory. It expires a
     member of which it has not heard for a session, and which then returns under a new id. If the

@@ -6,8 +6,11 @@ An overlap is the time in which two members own one partition. It is allowed und
    coordinator must not give a member's partitions to another member.
 2. It ends soon after nothing is broken any more, in about 10 s.
 
-A zombie is a replaced coordinator, or a removed member, that does not know this yet. "Planted bug"
-in a docstring names a bug that the situation would show. Citations name files of docs/kafka.
+The coordinator of a group is the broker that leads its offsets partition (OFFSETS_0); it loads the
+group from the log. It removes a member of which it has not heard for a session: the member expires.
+A zombie is a replaced coordinator, or a removed member, that does not know this yet. A fenced
+broker is one that the controller considers dead, until it is unfenced. "Planted bug" in a docstring
+names a bug that the test would find. Citations name files of docs/kafka.
 """
 
 from dataclasses import replace
@@ -68,7 +71,10 @@ def split_brain(*, assigned_s: float = 52.169, lost_s: float = 83.05) -> Rows:
 
 
 def test_split_brain_is_measured_to_the_millisecond_and_passes() -> None:
-    """31 s of two owners: from a session after the load (7.1 s + 45 s) until 3 s after healing."""
+    """The partition has two owners for 31 s.
+
+    The overlap begins a session after the load (7.1 s + 45 s), and ends 3 s after the healing.
+    """
     report = check(split_brain())
 
     assert report.outcome is CheckOutcome.PASS
@@ -108,7 +114,10 @@ def test_overlap_that_begins_sooner_than_a_session_after_the_load_is_found() -> 
 
 
 def test_owner_that_keeps_its_partition_after_healing_is_found() -> None:
-    """Planted bug: a zombie gets no error. It must get one within 10 s of the healing at 80 s."""
+    """Planted bug: a zombie gets no error.
+
+    It must get an error within about 10 s of the healing at 80 s, and then give up its partition.
+    """
     report = check(split_brain(lost_s=95))
 
     assert report.outcome is CheckOutcome.VIOLATED
@@ -168,7 +177,7 @@ def test_ordinary_rebalance_has_no_overlap() -> None:
 
 
 def test_overlap_within_the_clock_error_does_not_count() -> None:
-    """The overlap is 0.4 ms long. If clocks may differ by more, perhaps there was none."""
+    """The overlap is 0.4 ms long. If clocks may differ by more than that, there may be none."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
     rows.assigned(2.0, C1, names=["t-0"])
@@ -244,7 +253,7 @@ def test_zombie_may_overlap_until_its_first_answer_after_the_resume() -> None:
 
 
 def test_member_expired_long_before_the_end_of_its_session_is_found() -> None:
-    """Planted bug: a session timer in the wrong unit."""
+    """Planted bug: a session timer in the wrong unit, so that a session ends much too early."""
     report = check(paused_member(expired_s=20, heard_s=70.3))
 
     assert report.outcome is CheckOutcome.VIOLATED
@@ -376,9 +385,9 @@ def test_overlap_is_not_counted_while_the_group_has_no_coordinator() -> None:
 
 @pytest.mark.parametrize("cause", ["the member", "the coordinator"])
 def test_owner_that_exceeds_max_poll_interval_may_be_overtaken(cause: str) -> None:
-    """Then its group removes it, or it leaves by itself. The limit is the application's setting.
+    """If an application polls too late, its group removes the member, or the member leaves.
 
-    Without a fault this explains an overlap.
+    The limit is a setting of the application, so this explains an overlap without any fault.
     """
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
@@ -404,7 +413,10 @@ def test_owner_that_exceeds_max_poll_interval_may_be_overtaken(cause: str) -> No
 
 
 def test_members_removed_by_an_administrator_may_be_overtaken_at_once() -> None:
-    """As in Kafka, such members learn of it with their next heartbeat, and process until then."""
+    """As in Kafka, such members learn of their removal from the answer to their next heartbeat.
+
+    Until then they go on processing.
+    """
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
     rows.member_removed(20, "broker-0", f"{C0}-id", "leave")

@@ -2,8 +2,9 @@
 
 A committed offset promises that a member has processed all records before it. A record is due if
 it lies before a committed offset of its group, and after the group's first position. A position is
-the offset from which a member reads on; `position_reset` sets it. "Planted bug" in a docstring
-names a bug that the situation would show.
+the offset of the record that a member reads next; `position_reset` sets it. A marker is the record
+that ends a transaction; it stores the transaction's pending offsets. "Planted bug" in a docstring
+names a bug that the test would find.
 """
 
 from dataclasses import replace
@@ -126,7 +127,7 @@ def test_gap_that_a_member_processes_later_is_no_violation() -> None:
 
 
 def test_records_before_the_first_commit_may_be_skipped() -> None:
-    """The group never committed before C0 died, so C1 starts from the latest offset again."""
+    """The group never committed before C0 died, so C1 starts from the latest offset, as C0 did."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, offset=50, cause="latest")
@@ -211,9 +212,9 @@ def test_duplicates_of_a_split_brain_are_counted_separately() -> None:
 
 
 def test_new_incarnation_of_a_member_is_another_member() -> None:
-    """The new incarnation does not know what the killed one has processed, which is 0 to 19.
+    """The restarted process of C0 does not know that the killed one has processed 0 to 19.
 
-    So it processes 15 to 19 again, like another member.
+    So it processes 15 to 19 again, as another member might.
     """
     rows = group_that_commits()
     rows.add(4, "driver", TraceKind.NODE_KILLED, peer=C0)
@@ -269,10 +270,10 @@ def test_records_skipped_by_an_administrator_are_counted_and_no_violation() -> N
 
 @pytest.mark.parametrize("stored", [False, True])
 def test_deletion_takes_offsets_that_wait_for_their_marker(stored: bool) -> None:
-    """A deletion also takes offsets that wait for their transaction's marker, without a row.
+    """A deletion also removes offsets that wait for their transaction's marker, without a row.
 
-    The only row of the deletion is about t-1. If the commit of t-0 was stored, the deletion would
-    have a row about t-0, too, so that C1's reset at 80 is found.
+    The only row of the deletion is about t-1. If the commit of t-0 had been stored, its deletion
+    would have a row of its own. Then nothing excuses that C1 starts at 80, which is found.
     """
     rows = group_that_commits()
     if stored:
@@ -433,7 +434,7 @@ def test_reset_to_latest_after_a_deletion_follows_the_configuration() -> None:
 def test_reset_to_latest_after_a_deletion_is_found_if_members_had_committed_since(
     member: str, outcome: CheckOutcome
 ) -> None:
-    """A deletion excuses the loss of earlier commits, and of those whose append was in flight.
+    """A deletion excuses the loss of earlier commits, and of those whose append was under way.
 
     The commit of 30 is stored at 3.7 s, after the deletion at 3.5 s. If a member from before the
     deletion, or an administrator, sent it, this may have been before 3.5 s, and the append waited

@@ -6,7 +6,8 @@ and READING_S without progress.
 
 The group g has the members C0 and C1 and the partitions t-0 and t-1. `rows.revoked(31, C0)` takes
 all partitions from C0; `rows.consumed(35, C0, first=0, last=0)` lets C0 process record 0 of t-0.
-"Planted bug" in a docstring names a bug that the situation would show.
+"Planted bug" in a docstring names a bug that the test would find. A fault is healed when it is
+undone.
 """
 
 from chaos.checkers.context import CheckContext, GroupExpectation
@@ -161,7 +162,7 @@ def test_stopped_member_is_no_reader() -> None:
 
 
 def test_reader_without_progress_is_found() -> None:
-    """Planted bug: a fetch session that forgets a partition."""
+    """Planted bug: a consumer whose fetches leave out one of its partitions."""
     rows = group()
     produced(rows, 20, offset=0)
 
@@ -216,7 +217,7 @@ def test_reader_that_waits_for_a_lost_transaction_is_excused() -> None:
 
 
 def test_excuse_needs_lost_data_and_a_missing_offset() -> None:
-    """A reader that got its committed offset must read on, and so must one without lost data."""
+    """A reader that got its committed offset must read on; without lost data every reader must."""
     got_its_offset = check_transactional(then_without_progress(lost_offsets(), fetched_at_s=11))
     nothing_lost = check_transactional(then_without_progress(Rows()))
 

@@ -1,10 +1,15 @@
 """The recovery checker finds parts that do not recover in time, and waits for the others.
 
-Parts are partitions, transactions, offsets and producers. In these tests the cluster is healed at
-40 s (stage "liveness"), and an ISR must be complete 30 s later (`isr_recovery_us`), so by 70 s.
-T0 is a partition of records; the consumer's transactions are in the partition TXN. ANSWER_US is the
-longest time until a request is answered. "Planted bug" in a docstring names a bug that the
-situation would show.
+Parts are partitions, transactions, offsets and producers. In these tests the cluster is healed (all
+faults are undone) at 40 s, in the stage "liveness". The ISR (in-sync replicas) of a partition must
+be complete 30 s later (`isr_recovery_us`), so by 70 s. A fenced broker is one that the controller
+considers dead, until it is unfenced. T0 is a partition of records.
+
+The consumer's transactions are in the partition TXN. A transaction is Ongoing, then decided
+(PrepareCommit or PrepareAbort), then complete. Markers are records that tell the decision to the
+partitions of the transaction; until then its offsets in the group are unstable. ANSWER_US is the
+longest time until a request is answered. "Planted bug" in a docstring names a bug that the test
+would find.
 """
 
 import pytest
@@ -172,7 +177,7 @@ def test_bound_counts_from_the_unfencing_of_the_replica() -> None:
 
 
 def test_partition_without_a_leader_is_found() -> None:
-    """Planted bug: no leader is elected when a member of the ISR returns."""
+    """Planted bug: no leader is elected when a broker of the ISR returns."""
     rows = cluster()
     elected(rows, 20, T0, leader=None, isr=[1], epoch=1)
     rows.stage(40, "liveness")
@@ -184,10 +189,10 @@ def test_partition_without_a_leader_is_found() -> None:
 
 @pytest.mark.parametrize(("recovery_s", "outcome"), [(120, "violated"), (30, "nothing_seen")])
 def test_preferred_leader_that_does_not_return_is_found(recovery_s: int, outcome: str) -> None:
-    """Planted bug: a timer for balancing leaders that is never set again.
+    """Planted bug: the timer by which the controller moves leaders back is never set again.
 
-    The controller balances leaders every 5 s. The bound is 2 * 5 s and ANSWER_US (35 s), so a run
-    that waits only 30 s cannot judge it.
+    The controller checks every 5 s whether preferred leaders lead. The bound is 2 * 5 s and
+    ANSWER_US (35 s), so a run that waits only 30 s cannot judge this.
     """
     rows = cluster()
     elected(rows, 20, T0, leader=1, isr=[0, 1, 2], epoch=1)
@@ -359,7 +364,7 @@ def pending(rows: Rows, time_s: float) -> None:
 def test_offset_that_stays_unstable_is_found() -> None:
     """Planted bug: a marker that does not reach the group, so its offset stays unstable.
 
-    The bound is that of the markers, 2 * ANSWER_US = 70 s after 40 s. The run ends 1 s later.
+    Markers have 2 * ANSWER_US = 70 s from the healing at 40 s on. The run ends 1 s later.
     """
     rows = cluster()
     transaction(rows, 19, "Ongoing")
@@ -390,7 +395,7 @@ def test_offset_that_a_load_found_stable_is_not_awaited() -> None:
 
 
 def test_run_that_never_heals_judges_nothing() -> None:
-    """Judgement begins at healing, and the run was interrupted before."""
+    """The checker judges from the healing on, and the run was interrupted before it."""
     rows = cluster()
     change_isr(rows, 20, T0, brokers=[0])
 

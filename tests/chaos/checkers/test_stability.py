@@ -2,8 +2,9 @@
 
 A loss is a row of one of the kinds that `lose` adds: a fenced broker, a changed leader, a replica
 out of sync, a truncated log, or a client's lost coordinator, connection, record or commit. A fault
-explains losses until SETTLING_S after its end. "Planted bug" in a docstring names a bug that the
-situation would show.
+explains losses until SETTLING_S after its end. The ISR are the in-sync replicas of a partition. The
+preferred leader is the first of its replicas. A fenced broker is one that the controller considers
+dead. "Planted bug" in a docstring names a bug that the test would find.
 
 `steady_cluster()` has the rows of brokers 0 to 2 in a steady state from 10 s on; broker-0 is the
 preferred leader of OFFSETS_0, and leads it.
@@ -88,7 +89,7 @@ CLIENT_LOSSES = ("coordinator", "lookup", "connection", "record", "commit")
 
 @pytest.mark.parametrize("loss", [*SERVER_LOSSES, *CLIENT_LOSSES])
 def test_loss_before_the_first_fault_is_found(loss: str) -> None:
-    """Planted bugs: a healthy cluster loses something by itself."""
+    """Planted bugs: a healthy cluster loses something without a cause."""
     rows = steady_cluster()
     lose(rows, 15, loss)
 
@@ -119,7 +120,7 @@ def test_loss_that_a_fault_may_explain_is_no_violation(loss: str, time_s: float)
 
 @pytest.mark.parametrize("loss", CLIENT_LOSSES)
 def test_client_losses_before_the_steady_state_are_no_violation(loss: str) -> None:
-    """Brokers still register and load then, so requests of clients may fail."""
+    """Before it, brokers still register and load groups, so requests of clients may fail."""
     rows = Rows()
     lose(rows, 5, loss)
     rows.stage(10, "steady")
@@ -172,7 +173,10 @@ def test_commit_may_fail_because_of_a_rebalance(error: str) -> None:
 
 @pytest.mark.parametrize("has_long_metadata", [True, False])
 def test_commit_with_too_much_metadata_may_fail(has_long_metadata: bool) -> None:
-    """A commit whose metadata fits must not be refused for it."""
+    """A consumer may add metadata (a text) to its commits; too long a text is rightly refused.
+
+    If no member has such a text, the refusal is a finding.
+    """
     rows = steady_cluster()
     rows.commit_failed(15, C0, offset=1, error="OFFSET_METADATA_TOO_LARGE")
 
@@ -182,7 +186,10 @@ def test_commit_with_too_much_metadata_may_fail(has_long_metadata: bool) -> None
 
 
 def test_member_that_has_left_ends_its_connections() -> None:
-    """Its requests then end with DISCONNECTED; those of a member that joins again must not."""
+    """The requests of a member that has left end with DISCONNECTED, which is no loss.
+
+    The requests of a member that joins again must not end so.
+    """
     rows = steady_cluster()
     rows.member_state(15, C0, "UNJOINED", before="STABLE", cause="left")
     lose(rows, 15, "connection")
@@ -224,7 +231,7 @@ def test_one_loss_of_each_kind_and_node_is_reported() -> None:
 
 
 def test_no_loss_is_judged_in_real_time() -> None:
-    """On a busy machine any node may miss its heartbeats, and so lose its session."""
+    """In real time, on a busy machine, any node may miss its heartbeats and so lose its session."""
     rows = steady_cluster()
     lose(rows, 15, "broker")
 
@@ -258,7 +265,8 @@ def test_replica_keeps_its_lag_time_after_an_election(lasted_s: int, is_right: b
 def test_replica_whose_broker_is_fenced_may_leave_at_once() -> None:
     """The rule of the test above holds only for replicas that are in the ISR at the election.
 
-    A replica that joined the ISR later may leave at once. So may a replica whose broker is fenced.
+    A replica that joined the ISR later may leave at any time. So may a replica whose broker is
+    fenced.
     """
     rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])

@@ -2,8 +2,10 @@
 
 There are two properties: one member processes a partition at a time (OneOwnerProcesses), and
 committed positions never go back (PositionsNeverGoBack). A group demands ("asks for") a property by
-`must_hold`. Only then is a breach a finding. The group "old" is on ZooKeeper, "new" has a
-coordinator. Ids such as ZK-60 are those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+`must_hold` in the experiment file. Only then a breach is a finding; otherwise it is only measured.
+In the group "old" each member computes its own partitions from what it reads from ZooKeeper; the
+group "new" has a coordinator. Ids such as ZK-60 are those of the rules in
+docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from collections.abc import Mapping
@@ -59,7 +61,8 @@ def two_processors(checker: Checker, group: str = "old") -> None:
 def set_back(checker: Checker, *, in_kafka: bool, group: str = "old", member: str = "m") -> None:
     """Commit offset 20 and then offset 9, in Kafka or in ZooKeeper.
 
-    The zxid (the number of a write in the ensemble's order), 2 and 3, is also the time in seconds.
+    The ensemble are the servers of ZooKeeper. A zxid is the number of a write in their order; here
+    the zxids 2 and 3 are also the times in seconds.
     """
     rows = Rows(checker.observe)
     session: dict[str, object] = {"session": "0x1", "op": "createSession"}

@@ -1,10 +1,11 @@
 """The check *zookeeper* on hand-made rows: an ensemble's promises, and each way to break one.
 
 Every server of the ensemble applies all writes (transactions) in one order; the zxid is the number
-of a write. An owner node is the znode by which a consumer claims a partition. It is ephemeral: the
-end of the consumer's session removes it. A claim fails ("meets") where the node of another owner
-exists. Ids such as ZK-02 are those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md, whose words
-the docstrings quote.
+of a write. A znode is a node of ZooKeeper's tree of data. An owner node is the znode by which a
+consumer claims a partition. It is ephemeral: the end of the consumer's session removes it. A claim
+fails ("meets" an owner) if the node of another owner exists. A watch notifies a client of a change,
+by an event. Ids such as ZK-02 are those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md, whose
+words the docstrings quote.
 """
 
 import pytest
@@ -26,7 +27,7 @@ OWNER = "/consumers/old/owners/orders/0"
 
 
 class Story:
-    """Rows of an ensemble, a tenth of a second apart; each goes to the checker at once."""
+    """Rows of an ensemble, a tenth of a second apart; the checker observes each as it is added."""
 
     def __init__(self, context: CheckContext = CONTEXT) -> None:
         self.checker = ZooKeeper(context)
@@ -60,7 +61,7 @@ class Story:
         self.add(server, TraceKind.ZOOKEEPER_WATCH_FIRED, peer=C0, offset=zxid, detail=detail)
 
     def deliver_event(self, server: str, zxid: int) -> None:
-        """Deliver the event to C0, whose answers have shown states up to `zxid`."""
+        """Deliver the event to C0, which has seen answers with states up to `zxid`."""
         detail: dict[str, object] = {"type": "NodeChildrenChanged", "path": "/consumers/old/ids"}
         self.add(C0, TraceKind.ZOOKEEPER_EVENT_RECEIVED, peer=server, offset=zxid, detail=detail)
 

@@ -2,9 +2,10 @@
 
 A view is the list of members from which a consumer computes its share. In one attempt a consumer
 releases its partitions, reads a view, computes its share and claims it. A notice tells a consumer
-that the members have changed; then it must begin an attempt. A zxid is the number of a write in the
-ensemble's order. Ids such as ZK-43 are those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md,
-whose words the docstrings quote.
+that the members have changed; then it must begin an attempt. The ensemble are the servers of
+ZooKeeper, and a zxid is the number of a write in their order. A znode is a node of ZooKeeper's tree
+of data; it is ephemeral if the end of its session removes it. Ids such as ZK-43 are those of the
+rules in docs/kafka/ZOOKEEPER_CONSUMER.md, whose words the docstrings quote.
 """
 
 from chaos.checkers.context import CheckContext, ZooKeeperGroupExpectation

@@ -1,8 +1,10 @@
 """Faults of an experiment file that are refused or warned about, each at its place in the file.
 
-`experiment()` has three brokers (0 to 2), the topic orders with two partitions on all brokers, and
-the group readers with two members. A near miss is the value that was probably meant instead of the
-wrong one, such as `5s` for `5`.
+An experiment file describes a cluster, its clients and the faults of a run. Most faults have a
+target (the node that they hit); faults of links have two ends (`from` and `to`). `experiment()` has
+three brokers (0 to 2), the topic orders with two partitions on all brokers, and the group readers
+with two members. A near miss is the value that was probably meant instead of the wrong one, such as
+`5s` for `5`.
 """
 
 from typing import Any
