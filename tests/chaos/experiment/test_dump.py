@@ -1,7 +1,8 @@
 """Experiments as text: reading a written text gives the equal experiment.
 
-The replay stamp is the section `replay` of a file that an exploration wrote: seed, result and trace
-digest of the run that the file repeats. `code` is a digest of the code that ran.
+An exploration plays many drawn experiments, and writes those that fail as files. The replay stamp
+is the section `replay` of such a file: seed, result and trace digest of the run that the file
+repeats. The trace digest is a hash over the run's events; `code` is a digest of the code that ran.
 """
 
 from pathlib import Path
@@ -111,9 +112,10 @@ def test_late_members_keep_defaults_that_their_group_does_not_have() -> None:
 
 
 def test_text_has_no_defaults_and_is_formatted_for_people() -> None:
-    """Blank lines between sections, short lists on a line, the comment above, the stamp below.
+    """Sections are separated by blank lines, and short lists are on one line.
 
-    EXPECTED has the defaults of the builder `experiment`, which differ from those of a file.
+    The comment is the first line, the replay stamp the last section. EXPECTED has the values that
+    the builder `experiment` sets, where they differ from the defaults of a file.
     """
     made = experiment(
         replay=msgspec.to_builtins(STAMP),

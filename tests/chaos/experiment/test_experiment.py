@@ -87,9 +87,9 @@ def test_cluster_with_transactions_has_their_topic() -> None:
 def test_costs_and_java_switches_are_passed_to_the_cluster() -> None:
     """Costs are simulated times of the coordinator's work, here of loading a group's records.
 
-    Kafka has two group coordinators, in Scala and in Java. The lab's follows the Scala coordinator;
-    a switch gives it one trait of the Java coordinator. Here: after a failed load of a partition it
-    refuses the partition's groups.
+    Kafka has two group coordinators, written in Scala and in Java. The lab's coordinator behaves
+    like the Scala one; each Java switch gives it one trait of the Java one. With the switch of this
+    test it refuses the groups of a partition whose load has failed.
     """
     spec = to_cluster_spec(
         experiment(
@@ -107,10 +107,10 @@ def test_costs_and_java_switches_are_passed_to_the_cluster() -> None:
 
 
 def test_preloaded_log_is_in_the_groups_own_partition() -> None:
-    """`offsets_log` puts commit records into `__consumer_offsets` before the run.
+    """`offsets_log` puts records of commits into `__consumer_offsets` before the run.
 
-    They make a failover slow only if they are in the partition that the group's coordinator loads.
-    With `unreadable` the load fails; experiments need this failure, too.
+    They are to make a failover slow, so they must be in the partition that the group's coordinator
+    loads (reads into memory). With `unreadable` the load fails; experiments need this failure, too.
     """
     preload = {"group": "readers", "commit_records": 1_000, "unreadable": True}
     spec = to_cluster_spec(experiment(offsets_log=[preload]))

@@ -1,4 +1,4 @@
-"""The JSON Schema of experiment files: valid, published as generated, equal to `validate`.
+"""The JSON Schema of experiment files: valid, published as generated, in agreement with `validate`.
 
 Editors check a file by the schema while a person writes it; `coordlab validate` checks it again. A
 document is the content of such a file. CRASH is the document of the shipped experiment
@@ -199,8 +199,8 @@ def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any
     rest = path
     while rest:
         # In "faults.0.at" the step 0 is an index of a list.
-        known = holder if isinstance(holder, dict) else map(str, range(len(holder)))
-        step = next((key for key in known if rest.startswith(f"{key}.")), rest)
+        keys = holder if isinstance(holder, dict) else map(str, range(len(holder)))
+        step = next((key for key in keys if rest.startswith(f"{key}.")), rest)
         if step == rest:
             holder[step if isinstance(holder, dict) else int(step)] = value
             return changed_document
@@ -222,7 +222,8 @@ def mutated(document: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     mutated_document = deepcopy(document)
     for _ in range(rng.randint(1, 3)):
         holder, key = rng.choice(list(places(mutated_document)))
-        # 0: change, 1: remove, 2: rename, 3: add. A list has no names, so an element is repeated.
+        # 0: change, 1: remove, 2: rename, 3: add. The elements of a list have no names, so in a
+        # list 2 and 3 repeat an element.
         act = rng.randrange(4)
         if act == 0:
             holder[key] = deepcopy(rng.choice(VALUES))
@@ -341,8 +342,8 @@ def test_pattern_of_a_target_accepts_exactly_valid_targets(name: str) -> None:
     written = syntax.replace("<group>", "readers").replace("<topic-partition>", "orders-1")
     written = written.replace("<id>", "1").replace("<index>", "1").replace("<number>", "1")
     written = written.replace("<target>", "broker(1)").replace("<client id>", "reader-1")
-    # "?" is a valid client id, but no valid argument of another kind of target.
-    no_target = "" if "<client id>" in syntax else "?"
+    # ? is a valid client id, but no valid argument of any other kind of target.
+    invalid_argument = "" if "<client id>" in syntax else "?"
     pattern = {"type": "string", "pattern": f"^({target_pattern(syntax)})$"}
     group = {"members": 2, "topics": ["orders"]}
     groups = {"readers": group, "old": group | {"coordination": "zookeeper"}}
@@ -352,6 +353,6 @@ def test_pattern_of_a_target_accepts_exactly_valid_targets(name: str) -> None:
         made = experiment(groups=groups, cluster={"brokers": 3, "machines": 2})
         assert check_target(valid, made) is None
         jsonschema.validate(valid, pattern)
-    for invalid in (f"{written}x", f"x{written}", f"{name}({no_target})", ""):
+    for invalid in (f"{written}x", f"x{written}", f"{name}({invalid_argument})", ""):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(invalid, pattern)

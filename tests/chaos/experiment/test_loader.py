@@ -1,5 +1,8 @@
 """The loader of experiment files, and the problems that it reports.
 
+An experiment file describes a cluster, its clients (groups and producers) and a list of faults. A
+static member has a configured `group.instance.id`, which no other member may have.
+
 A problem has a file, a line, a path (the keys down to the value), a message, the expected value,
 the value found, and a near miss: the valid value that was probably meant. Most tests replace one
 text of the valid file VALID and compare the problem. An override (`--var path=value`) replaces one
@@ -213,7 +216,7 @@ def test_value_that_would_break_the_cluster_is_an_error(
 
 
 def test_target_in_a_file_without_groups_names_their_absence(write: Write) -> None:
-    """VALID's fault needs a group. The error does not offer an empty list of groups."""
+    """The fault of VALID needs a group. The error says that there is none, not "one of" nothing."""
     content = VALID[: VALID.index("groups:")] + "groups: {}\n" + VALID[VALID.index("producers:") :]
 
     assert only_problem(write(content)).expected == "a group, but the file has none"
@@ -591,7 +594,7 @@ def test_override_of_an_unknown_path_is_an_error(
 
 @pytest.mark.parametrize("value", ["[" * 3_000, "&a [*a]", "2026-13-45", "{"])
 def test_override_that_is_no_yaml_is_reported_as_text(write: Write, value: str) -> None:
-    """A shell may have split the value or removed its quotes, so the problem shows what arrived."""
+    """A shell may have split the value or removed its quotes, so the problem shows the value."""
     problem = only_problem(write(VALID), f"cluster.brokers={value}")
 
     assert problem.path == "cluster.brokers"
@@ -668,7 +671,7 @@ def test_own_experiments_folder_has_precedence(write: Write, tmp_path: Path) -> 
     assert find_experiment("coordinator_crash") == own
 
 
-# The texts after "# Try:" and after "#     " in the lines that follow it.
+# A suggestion is the text after "# Try:", or after "#     " in a line that follows.
 SUGGESTION = re.compile(r"^# (?:Try:|    ) (--var .*?)(?:  +\(.*)?$", re.MULTILINE)
 """A comment of an experiment that suggests overrides; two spaces precede its explanation."""
 QUOTED = re.compile(r'"[^"]*"')

@@ -1,4 +1,4 @@
-"""Notes: what the defaults of an experiment mean for its figures. A note is no warning."""
+"""Notes tell what the defaults of an experiment mean for its figures. A note is no warning."""
 
 import json
 
@@ -12,7 +12,7 @@ WORK = "groups.orders-readers.process_us=1000"
 
 
 def test_members_without_processing_time_have_a_note() -> None:
-    """By default members process a record in no time, so figures such as the lag are too good."""
+    """By default members process a record in no time, so figures such as the lag are too small."""
     (note,) = load_experiment("coordinator_crash").notes
     assert note.startswith("members of orders-readers do no work (process_us: 0)")
     assert "no rebalance waits for a busy member and nothing lags" in note
@@ -20,7 +20,7 @@ def test_members_without_processing_time_have_a_note() -> None:
 
 
 def test_members_with_processing_time_have_no_note() -> None:
-    """With 1 ms per record the figures are no longer too good."""
+    """WORK sets 1 ms per record, so the figures are no longer too small."""
     assert load_experiment("coordinator_crash", (WORK,)).notes == ()
 
 

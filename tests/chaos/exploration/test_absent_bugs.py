@@ -1,9 +1,10 @@
 """The search that must not show a planted bug: it continues, and refuses bugs that do nothing.
 
-A planted bug is a change of our code that a search must find. It shows if a check finds it. The
-bugs here show in the space `operations`, with its rollouts and scalings. The search under test
-(`search_absent`) plays another space with all these bugs planted. If none shows, only rollouts and
-scalings can find them. The record (PAGE) names the seed that shows each bug in `operations`.
+A planted bug is a change of our code that a search should find. It shows if a check finds it. The
+bugs here show in the space `operations`, whose plans have rollouts and scalings of groups. The
+search under test (`search_absent`) plays another space with all these bugs planted. If none shows,
+only rollouts and scalings can find them. The record (PAGE) names the seed that shows each bug in
+`operations`.
 """
 
 from contextlib import ExitStack
@@ -52,7 +53,7 @@ def test_seed_of_the_record_shows_the_bug_although_all_are_planted() -> None:
 
 
 def test_bug_that_changes_nothing_is_refused() -> None:
-    """Otherwise the absence of its findings would prove nothing."""
+    """If a bug had no effect at all, it would prove nothing that no seed shows it."""
     idle = PlantedBug(
         name="idle", where="nowhere", what="", rule="", plant=_plant_nothing, space="operations"
     )

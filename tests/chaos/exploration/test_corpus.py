@@ -1,4 +1,4 @@
-"""Every earlier finding is played again: mended bugs must stay mended.
+"""Every earlier finding (broken promise) is played again: mended bugs must stay mended.
 
 Each file of tests/corpus is an experiment with the data of its run (`replay`); its comment
 describes it. There are two kinds of files, by the result in `replay`:
@@ -34,7 +34,7 @@ SHOWN_WITH = "# Guard off: "
 
 
 def kept(path: Path) -> tuple[Experiment, ReplayStamp]:
-    """Return the experiment of a file and the data of its run."""
+    """Return the experiment of a corpus file, and the data of its run."""
     experiment = load_experiment(str(path)).experiment
     assert experiment.replay is not None, f"{path.name} has no `replay:`"
     return experiment, experiment.replay

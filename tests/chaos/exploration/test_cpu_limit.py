@@ -56,7 +56,7 @@ def test_seed_of_an_endless_run_is_broken(monkeypatch: pytest.MonkeyPatch) -> No
 def test_other_threads_have_no_limit() -> None:
     """In another thread `limited_cpu` sets no timer, so that no signal interrupts the work.
 
-    Python runs signal handlers in the main thread only: they could not end this thread's work.
+    Python runs signal handlers in the main thread only, so a signal could not end this thread.
     """
     ended = []
 

@@ -1,7 +1,8 @@
 """The effort of a run is counted, and real growth is distinguished from chance.
 
-Effort is the work that Kafka has with a run: rebalances, elections, loads, requests. If the same
-seeds need more effort after a change of the code, the change is a regression.
+Effort is the work that a run causes in the cluster: rebalances, elections, loads (a coordinator
+reads its groups into memory), requests. If the same seeds need more effort after a change of the
+code, the change is a regression.
 """
 
 import pytest

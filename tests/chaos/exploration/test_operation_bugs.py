@@ -28,7 +28,7 @@ def with_bug(name: str, experiment: Experiment, seed: int) -> PlayedRun:
 
 
 def test_commit_that_counts_although_it_failed_is_found_by_the_first_seed() -> None:
-    """The planted bug: a closing member treats its last commit as acknowledged in any case."""
+    """The planted bug: a closing member treats a failed last commit as acknowledged."""
     experiment = draw(packaged_space("operations"), seed=0)
     run = with_bug(FAILED, experiment, 0)
     assert run.result is PlayResult.VIOLATED

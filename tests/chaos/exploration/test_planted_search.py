@@ -1,8 +1,9 @@
 """A quick form of `make soak PART=mutants`: some planted bugs are found, the canary is shrunk.
 
-A planted bug is a change of our code that lasts as long as a `with` block. A hunt plays seeds with
-the bug until a check finds it. Then it shrinks the plan of that run: it removes faults as long as
-the finding stays. The canary is the bug that is easiest to find.
+A planted bug is a change of our code that lasts as long as a `with` block. A seed draws a plan (a
+list of faults) from a space (a file of what may vary). A hunt plays seeds with the bug until a
+check finds it. Then it shrinks the plan of that run: it removes faults as long as the finding
+stays. The canary is the bug that is easiest to find.
 """
 
 from contextlib import ExitStack
@@ -40,7 +41,11 @@ def space() -> Space:
 
 @pytest.mark.slow
 def test_canary_is_found_and_shrunk(space: Space) -> None:
-    """The canary acknowledges commits too early; two faults suffice to lose one."""
+    """The canary is a coordinator that acknowledges commits too early.
+
+    It answers before the high watermark, the offset below which all in-sync replicas have the
+    records. Two faults are enough to lose such a commit.
+    """
     hunted = hunt(BUGS[CANARY], space, seeds=SEEDS, other_seeds=0)
 
     assert hunted.seed is not None
@@ -62,7 +67,11 @@ def test_canary_is_found_and_shrunk(space: Space) -> None:
     ],
 )
 def test_bug_is_found(space: Space, bug: str, check: str) -> None:
-    """A consumer keeps lost partitions; a load skips tombstones; an old unload is carried out."""
+    """Each bug is found by the check of the promise that it breaks.
+
+    A consumer keeps partitions that it has lost. A new coordinator's load skips tombstones (records
+    that delete a key). A coordinator drops groups because of an order for an older leadership.
+    """
     hunted = hunt(BUGS[bug], space, seeds=SEEDS, shrinks=False)
 
     assert hunted.seed is not None
@@ -144,7 +153,7 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
 def test_bug_is_planted_within_the_block_and_removed_after_it(bug: PlantedBug) -> None:
     """A bug that stays would spoil every later run of this process.
 
-    Two methods that bugs replace stand for all.
+    The test looks only at two of the methods that bugs replace.
     """
     before = (GroupCoordinator.unload, CoordinatorAppends._await)
     with bug.planted():

@@ -1,9 +1,10 @@
 """The reference space has its promised sizes, and each run of it does a minimum of work.
 
-The speed of a search is measured with this space. A run must do some work (`minimum`), because a
-broken cluster is fast and must not count as a fast run. For speed, garbage collection is paused
-during runs. LEFT_MAX is the number of objects that a batch of runs may leave before cycles are
-collected; SELDOM has the collector's thresholds for one long run.
+A space is a file from which seeds draw experiments with their faults. The speed of a search is
+measured with the space `reference`. A run must do some work (`minimum`), because a broken cluster
+is fast and must not count as a fast run. For speed, garbage collection is paused during runs.
+LEFT_MAX is the number of objects that a batch of runs may leave before cycles are collected; SELDOM
+has the collector's thresholds for one long run.
 """
 
 import gc

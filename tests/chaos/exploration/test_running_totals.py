@@ -1,8 +1,9 @@
 """Running totals of an exploration: counts, groups, and the results made from them.
 
-A claim is a finding's sentence without names and numbers. A group is all findings with the same
-check and claim. A Tally adds up the records of a search; its percentage is the share of seeds that
-are rechecked: played twice. A mark is a rare situation that a run reached.
+An exploration is a search that plays many seeds. A finding is a violation that a check reports; its
+claim is its sentence without names and numbers. A group is all findings with the same check and
+claim. A Tally adds up the records of a search; its percentage is the share of seeds that are
+rechecked: played twice. A mark is a rare situation that a run reached.
 """
 
 from pathlib import Path
@@ -171,7 +172,7 @@ def test_results_have_the_file_of_each_finding_and_the_count_of_each_mark() -> N
 def test_excuses_are_counted_by_the_runs_in_which_they_applied() -> None:
     """An excuse is a reason for which a check does not judge something.
 
-    Seed 1 has one excuse for three members (`fenced: 3`), and still counts as one run.
+    In the run of seed 1 the same excuse applied three times (`fenced: 3`); it still counts once.
     """
     fenced, dead = "liveness: member id that was never stored", "liveness: all members are dead"
     tally = tally_of(

@@ -1,10 +1,12 @@
-"""The search: seeds of the workers, written records, and the end.
+"""The search: which seeds the workers get, what it records, and when it ends.
 
-Workers play batches of seeds. A share of the seeds is rechecked: played a second time, by another
-worker if there is one, to show that a run is deterministic. Scripted workers need no cluster, and
-there are two of them by default. At each wait of the search one of them answers, and `on_wait` is
-called. `workers.given` has the work of each worker; `deadly` maps a seed to the number of workers
-that it kills.
+Workers play batches of seeds; each seed draws a schedule of faults. A share of the seeds is
+rechecked: played a second time, by another worker if there is one, to show that a run is
+deterministic. A finding is a violation that a check reports.
+
+Scripted workers need no cluster, and there are two of them by default. At each wait of the search
+`on_wait` is called and one of them answers. `workers.given` has the work of each worker; `deadly`
+maps a seed to the number of workers that it kills.
 """
 
 from collections.abc import Callable
@@ -158,7 +160,10 @@ def test_first_run_of_a_finding_is_always_rechecked() -> None:
 
 
 def test_search_stops_after_a_number_of_different_findings() -> None:
-    """The seeds 0 to 9 have the same finding, later seeds another one. `stop_after` is two."""
+    """With `stop_after=2` the search stops at its second different finding.
+
+    The seeds 0 to 9 have the same finding, later seeds another one.
+    """
 
     def play(seed: int) -> PlayedRun:
         return violated(seed, claim="one" if seed < 10 else "two")
@@ -297,7 +302,7 @@ def test_worker_that_dies_of_ctrl_c_is_no_failure_of_its_seeds() -> None:
 
 
 def test_interrupted_run_is_not_recorded() -> None:
-    """An interrupted run has no result. Were it recorded, a resumed search would omit its seed."""
+    """An interrupted run has no result; if recorded, a resumed search would omit its seed."""
     workers = ScriptedWorkers(
         lambda seed: inconclusive(seed, PlayResult.INTERRUPTED, "") if seed == 1 else passed(seed)
     )
@@ -315,7 +320,10 @@ def test_lab_that_fails_repeatedly_ends_the_search() -> None:
 
 
 def test_finding_is_reported_when_new_and_when_its_example_gets_shorter() -> None:
-    """The plans of seeds 0 to 3 have 9, 9, 4 and 7 faults: reports at seed 0, and at seed 2."""
+    """The plans of seeds 0 to 3 have 9, 9, 4 and 7 faults.
+
+    So the finding is reported at seed 0, and again at seed 2, whose plan is shorter.
+    """
 
     def play(seed: int) -> PlayedRun:
         return violated(seed, faults=[9, 9, 4, 7][seed])

@@ -3,12 +3,14 @@
 It measures how many mutants a search finds. A mutant is a small change of the code at one place; a
 sample is a fixed list of mutants. Words of this machinery:
 
+- A seed draws a schedule of faults from a space (a file of what may vary).
 - A switched tree is a copy of the sources with all mutants of a sample in it. `probes.switch_on`
   turns one on; a run is sound if none is on.
 - A player is a process that plays in a switched tree. An order is one seed for it: the seed is
   played sound, and then with each of some mutants. A mutant's number is its index in the sample.
-- A mutant is reached by a run if its place is evaluated. It differs if the trace is another one. It
-  is found if a checker (or the lab itself, LAB) reports something that the sound run does not have.
+- A mutant is reached by a run if its place is evaluated. It differs if its trace is not that of the
+  sound run. It is found if a checker (or the lab itself, LAB) reports something that the sound run
+  does not have.
 - A sitting plays some seeds and appends the results to a journal. A record is the summary of a
   journal; it has a fate, the result, of each mutant. The page shows all records.
 """
@@ -161,7 +163,7 @@ def test_each_mutant_behind_the_switch_has_its_own_effect(made_up: Path) -> None
     The places are expressions, statements, patterns, defaults and constants.
     """
     path = made_up / "made_up" / "one.py"
-    mutants = [each.source for each in every_mutant(path.parent, path)]
+    mutants = [mutant.source for mutant in every_mutant(path.parent, path)]
     switched = switched_source(MADE_UP, list(enumerate(mutants)))
     results = []
     for number, mutant in enumerate(mutants):
@@ -186,14 +188,14 @@ def test_only_an_expression_that_keeps_its_value_is_skipped(made_up: Path) -> No
     Such a mutant is skipped. A mutant whose value differs, or is not compared, is played.
     """
     path = made_up / "made_up" / "one.py"
-    mutants = [each.source for each in every_mutant(path.parent, path)]
+    mutants = [mutant.source for mutant in every_mutant(path.parent, path)]
     probes.record_values()
     sound = result_of(switched_source(MADE_UP, list(enumerate(mutants))))
-    left_out = probes.compared.keys() - probes.differing()
+    skipped = probes.compared.keys() - probes.differing()
 
-    assert left_out
+    assert skipped
     assert probes.differing()
-    assert {repr(result_of(mutants[number])) for number in left_out} == {repr(sound)}
+    assert {repr(result_of(mutants[number])) for number in skipped} == {repr(sound)}
 
 
 def made_up_sample(root: Path) -> list[SampledMutant]:
@@ -231,10 +233,10 @@ def test_mutants_are_found_at_the_new_place_of_their_code(made_up: Path) -> None
     after, gone = find_mutants(mutants, root=made_up)
 
     assert len(before) == len(mutants)
-    assert {each.path for each in after} == {"made_up/two.py"}
-    assert {each.scope for each in gone} <= {"Box.fits"}
+    assert {placed.path for placed in after} == {"made_up/two.py"}
+    assert {mutant.scope for mutant in gone} <= {"Box.fits"}
     assert len(gone) + len(after) == len(mutants)
-    changes = {each.mutant.id: each.mutant.segment for each in after}
+    changes = {placed.mutant.id: placed.mutant.segment for placed in after}
     assert "counter.add(name, number)" in changes.values()
 
 
@@ -246,7 +248,7 @@ def test_mutant_of_removed_code_is_listed_as_removed(made_up: Path) -> None:
     path.write_text(without, encoding="utf-8")
     found, gone = find_mutants(mutants, root=made_up)
 
-    assert {each.segment for each in gone} == {"self.note(name)", "self.last = name"}
+    assert {mutant.segment for mutant in gone} == {"self.note(name)", "self.last = name"}
     assert len(found) + len(gone) == len(mutants)
 
 
@@ -264,16 +266,17 @@ def play_orders(
     """Play orders in a player with one worker."""
     with start_player(tree, spaces, 1) as player:
         output, _ = player.communicate(
-            b"".join(msgspec.json.encode(each) + b"\n" for each in orders)
+            b"".join(msgspec.json.encode(order) + b"\n" for order in orders)
         )
     return [msgspec.json.decode(line, type=PlayedOrder) for line in output.splitlines()]
 
 
 def numbers(tree: SwitchedTree, *ids: str) -> tuple[int, ...]:
     """Return the numbers of these mutants. Each must have a place in the present code."""
-    by_id = {each.id: number for number, each in enumerate(tree.mutants)}
-    assert not {each.id for each in tree.gone} & set(ids), "choose others: their code has gone"
-    return tuple(by_id[each] for each in ids)
+    number_of = {mutant.id: number for number, mutant in enumerate(tree.mutants)}
+    gone_ids = {mutant.id for mutant in tree.gone}
+    assert not gone_ids & set(ids), "choose others: their code has gone"
+    return tuple(number_of[mutant_id] for mutant_id in ids)
 
 
 def without_times(order: PlayedOrder) -> PlayedOrder:
@@ -281,7 +284,7 @@ def without_times(order: PlayedOrder) -> PlayedOrder:
     return replace(
         order,
         sound=replace(order.sound, cpu_s=0.0),
-        mutants=tuple(replace(each, cpu_s=0.0) for each in order.mutants),
+        mutants=tuple(replace(play, cpu_s=0.0) for play in order.mutants),
     )
 
 
@@ -292,10 +295,10 @@ def test_tree_without_a_mutant_gives_the_digests_of_the_product(tree: SwitchedTr
     orders = play_orders(tree, *(Order(seed=seed, mutants=()) for seed in seeds))
     space = packaged_space("standard")
 
-    assert [each.sound.digest for each in orders] == [
+    assert [order.sound.digest for order in orders] == [
         play_seed(space, seed).digest for seed in seeds
     ]
-    assert all(each.sound.reached for each in orders)
+    assert all(order.sound.reached for order in orders)
 
 
 @pytest.mark.slow
@@ -317,8 +320,9 @@ def test_every_tenth_seed_is_one_of_the_second_space(tree: SwitchedTree) -> None
 def test_mutants_are_found_and_leave_no_effect(tree: SwitchedTree) -> None:
     """A repeated order gives equal results, because each run has its own process.
 
-    The three mutants: the node dies, so the lab itself finds it; the trace differs, without a
-    finding being required; a constant is evaluated at import only, and changes nothing.
+    There are three mutants. With the first a node dies, so the lab itself finds it. With the second
+    the trace differs; a finding is not required. The third is a constant that is evaluated only
+    when its module is imported, and changes nothing.
     """
     order = Order(seed=SEED, mutants=numbers(tree, DIES_AT_ONCE, LOSES_SESSION, AT_IMPORT))
     first, second = play_orders(tree, order, order)
@@ -335,13 +339,13 @@ def test_mutants_are_found_and_leave_no_effect(tree: SwitchedTree) -> None:
 @pytest.mark.slow
 def test_skipped_mutants_would_have_changed_nothing(tree: SwitchedTree) -> None:
     """Here the skipped mutants are played (`also_unchanged`): the trace never differs."""
-    (known,) = play_orders(tree, Order(seed=SEED, mutants=()))
-    left_out = known.sound.unchanged
-    (order,) = play_orders(tree, Order(seed=SEED, mutants=left_out, also_unchanged=True))
+    (without_mutants,) = play_orders(tree, Order(seed=SEED, mutants=()))
+    skipped = without_mutants.sound.unchanged
+    (order,) = play_orders(tree, Order(seed=SEED, mutants=skipped, also_unchanged=True))
 
-    assert left_out
-    assert [each.mutant for each in order.mutants] == list(left_out)
-    assert not any(each.differs for each in order.mutants)
+    assert skipped
+    assert [play.mutant for play in order.mutants] == list(skipped)
+    assert not any(play.differs for play in order.mutants)
 
 
 @pytest.mark.slow
@@ -350,7 +354,7 @@ def test_sitting_continues_after_the_last_finished_seed(tmp_path: Path) -> None:
 
     The first sitting must stop after one seed (`until`), the second plays the other one.
     """
-    mutants = [each for each in read_sample(sample_path(1))[1] if each.id == DIES_AT_ONCE]
+    mutants = [mutant for mutant in read_sample(sample_path(1))[1] if mutant.id == DIES_AT_ONCE]
     journal = Journal(tmp_path / "journal.jsonl")
     lines: list[str] = []
     assert not sit(journal, mutants, seeds=2, until=lambda: True, say=lines.append)
@@ -360,9 +364,10 @@ def test_sitting_continues_after_the_last_finished_seed(tmp_path: Path) -> None:
 
     assert first is not None
     assert second is not None
-    assert [each.seed for each in second[1]] == [0, 1]
+    # A journal is its head and its orders.
+    assert [order.seed for order in second[1]] == [0, 1]
     assert second[1][0] == first[1][0]
-    assert [len(each.mutants) for each in second[1]] == [1, 0]
+    assert [len(order.mutants) for order in second[1]] == [1, 0]
     assert any(DIES_AT_ONCE in line for line in lines)
 
 
@@ -401,8 +406,8 @@ def test_mutant_is_found_by_checkers_without_a_finding_in_the_original_run(
 ) -> None:
     """Neither a finding of the sound run nor the result UNKNOWN proves anything about the mutant.
 
-    Nor does a different trace, which a user would not notice. LAB: the run is broken, so the lab
-    itself reports something.
+    Nor does a different trace, which a user would not notice. LAB stands for a broken run, in which
+    the lab itself reports something.
     """
     play = mutant_play(7, sound_run, mutated_run, 1.0)
 
@@ -518,15 +523,15 @@ def test_record_has_the_outcome_of_each_mutant(made_up: Path) -> None:
     made_up_record(made_up, "after", finds_third=True)
     (record,) = read_records(made_up / "records")
 
-    assert [each.sight for each in record.fates] == [
+    assert [fate.sight for fate in record.fates] == [
         Sight.FOUND, Sight.SAME, Sight.FOUND, Sight.STOPPED, Sight.UNREACHED, Sight.GONE,
     ]  # fmt: skip
-    assert [each.cpu_s for each in record.fates[:4]] == [2.0, None, 7.0, None]
+    assert [fate.cpu_s for fate in record.fates[:4]] == [2.0, None, 7.0, None]
     assert record.fates[2].found_by == ("fencing",)
     assert (record.fates[2].found_seed, record.fates[3].stopped_seeds) == (1, (1, 2, 3))
 
-    # The mapping says of each mutant whether unit tests kill it, if that is known.
-    score = score_of(record.fates, {each.id: True for each in record.fates}, {})
+    # The second argument says of each mutant whether unit tests kill it, if that is known.
+    score = score_of(record.fates, {fate.id: True for fate in record.fates}, {})
     assert (score.mutants, score.reached, score.found, score.cpu_s) == (6, 4, 2, 4.5)
     assert (score.killed_reached, score.killed_found) == (4, 2)
     assert score_of(record.fates, {}, {}).killed_reached is None
@@ -576,14 +581,14 @@ def test_page_shows_before_and_after_side_by_side(made_up: Path) -> None:
     assert page.count("4 seeds, **unfinished** of 500") == 2
 
     # The two rows of the package follow each other.
-    assert rows.index(next(each for each in rows if each.startswith("| made_up | before"))) + 1 == (
-        rows.index(next(each for each in rows if each.startswith("| made_up | after")))
+    assert rows.index(next(row for row in rows if row.startswith("| made_up | before"))) + 1 == (
+        rows.index(next(row for row in rows if row.startswith("| made_up | after")))
     )
-    (third,) = (each for each in rows if each.startswith(f"| {mutants[2].id} |"))
+    (third,) = (row for row in rows if row.startswith(f"| {mutants[2].id} |"))
     assert "fencing" in third
     assert "7.0 s" in third
     assert str(Sight.DIFFERS) in third  # before
-    (second,) = (each for each in rows if each.startswith(f"| {same} |"))
+    (second,) = (row for row in rows if row.startswith(f"| {same} |"))
     assert "| lives |" in second
     assert "Equivalent: Nobody asks." in second
     for title in (
@@ -610,7 +615,7 @@ def test_unit_tests_are_run_once_for_each_mutant(made_up: Path, tmp_path: Path) 
     for known in (mutants[:1], mutants, mutants):
         try_unit_tests(path, known, run=run, say=lambda line: None)
 
-    assert asked == [("coordinator", f"coordinator/{each.file}") for each in mutants]
+    assert asked == [("coordinator", f"coordinator/{mutant.file}") for mutant in mutants]
     assert read_killed(path) == {mutants[0].id: True, mutants[1].id: False}
 
 

@@ -1,8 +1,8 @@
 """Signatures: equal for runs that found the same with other seeds, names and numbers.
 
-A finding has a summary, which is a sentence, and its evidence: rows of the trace. Its signature has
-the check, the claim (the summary without names and numbers), and the story (the kinds of the
-evidence's rows, in order).
+A finding is a violation that a check reports. It has a summary, which is a sentence, and its
+evidence: rows of the trace. Its signature has the check, the claim (the summary without names and
+numbers), and the story (the kinds of the evidence's rows, in order).
 """
 
 import pytest
@@ -106,10 +106,10 @@ def test_signature_has_each_kind_of_the_evidence_once_without_names() -> None:
 
 
 def test_order_of_the_evidence_makes_a_difference_and_its_length_is_bounded() -> None:
-    """An append after an election hints at a split brain, an append before it at a lost log end.
+    """An append after an election has another cause than an append before it.
 
-    So the order matters to the signature. `claims_as` ignores the story. A story has at most 12
-    steps (MAX_STEPS).
+    So the order is a part of the signature. `claims_as` compares signatures without their stories.
+    A story has at most 12 steps (MAX_STEPS).
     """
     in_order, reversed_order, long = Rows(), Rows(), Rows()
     kinds = list(TraceKind)

@@ -1,8 +1,9 @@
 """An exploration's directory: no finished run is lost, and results of other code are refused.
 
-An exploration is one search; its directory has a manifest, a copy of the space and `batches.jsonl`,
-with one record per line. A search that was ended resumes from it (`--resume`). The runs of the
-records are made up: `passed(0)` is a run of seed 0 that passed.
+An exploration is one search: many runs, whose schedules seeds draw from a space (a file of what may
+vary). Its directory has a manifest, a copy of the space and `batches.jsonl`, with one record per
+line. A search that was ended resumes from it (`--resume`). The runs of the records are made up:
+`passed(0)` is a run of seed 0 that passed.
 """
 
 import re
@@ -40,7 +41,7 @@ RECORDS: tuple[ExplorationRecord, ...] = (
 
 @pytest.fixture
 def space(tmp_path: Path) -> Space:
-    """A copy of `reference` that a test may change."""
+    """Return a copy of the space `reference`, which a test may change."""
     path = tmp_path / "mine.yaml"
     path.write_bytes(load_space("reference").path.read_bytes())
     return load_space(str(path))
@@ -48,7 +49,7 @@ def space(tmp_path: Path) -> Space:
 
 @pytest.fixture
 def store(tmp_path: Path, space: Space) -> ExplorationStore:
-    """A new exploration with three records."""
+    """Return a new exploration with three records."""
     made = create_exploration(tmp_path, space, first_seed=5, count=10, recheck_percent=5.0)
     for record in RECORDS:
         made.append(record)

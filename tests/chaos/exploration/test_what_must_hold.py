@@ -1,8 +1,10 @@
 """Breaches of unpromised properties are findings only where a group demands the property.
 
-A group demands a property by `must_hold`. The property here is `one_owner_processes`: no two
-members process records of a partition while both own the partition. Consumers on ZooKeeper (the
-group `old`) do not promise it. Ids such as ZK-58 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
+A group demands a property by `must_hold` in the experiment file. The property here is
+`one_owner_processes`: no two members process records of a partition while both own the partition.
+Consumers on ZooKeeper (the group `old`) do not promise it, because each computes its own share. A
+finding is a violation that a checker reports. Ids such as ZK-58 are rules of
+docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from pathlib import Path

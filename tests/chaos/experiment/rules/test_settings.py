@@ -3,7 +3,8 @@
 Kafka accepts an unwise setting, but an engineer would not want it. `cluster`, `readers`, `producer`
 and `topics` return sections of an experiment file with the given Kafka settings; in the names of
 these settings underscores stand for dots. `experiment` fills in the sections that a test does not
-give; its plan (the list of faults) is one crash of the coordinator.
+give; its plan (the list of faults) is one crash of the coordinator. `min.insync.replicas` is the
+number of in-sync replicas that a write with acks=all needs.
 """
 
 from typing import Any
@@ -68,7 +69,7 @@ def _kafka(config: dict[str, object]) -> dict[str, object]:
             "cluster.config.min.insync.replicas",
             "2",
         ),
-        # The lab does not compact topics of records.
+        # The lab (the simulated cluster) does not compact topics of records.
         (
             {"topics": topics(cleanup_policy="compact")},
             "topics.orders.config.cleanup.policy",
@@ -127,7 +128,8 @@ def _kafka(config: dict[str, object]) -> dict[str, object]:
             "groups.readers.config.heartbeat.interval.ms",
             "at most 15000",  # a third of session.timeout.ms
         ),
-        # It is also the rebalance timeout, and removes members whose session goes on.
+        # max.poll.interval.ms is also the rebalance timeout: a rebalance would remove members whose
+        # session has not ended.
         (
             {"groups": readers(max_poll_interval_ms=30_000)},
             "groups.readers.config.max.poll.interval.ms",
@@ -146,19 +148,19 @@ def _kafka(config: dict[str, object]) -> dict[str, object]:
             "groups.readers.config.max.poll.interval.ms",
             "more than 350050",
         ),
-        # The member gives a commit up before its coordinator answers REQUEST_TIMED_OUT.
+        # The member stops waiting for a commit before its coordinator answers REQUEST_TIMED_OUT.
         (
             {"groups": readers(request_timeout_ms=5_000)},
             "groups.readers.config.request.timeout.ms",
             "more than offsets.commit.timeout.ms (5000)",
         ),
-        # A fetch that waits for records times out.
+        # A fetch that waits for records would time out.
         (
             {"groups": readers(fetch_max_wait_ms=30_000)},
             "groups.readers.config.fetch.max.wait.ms",
             "less than request.timeout.ms (30000)",
         ),
-        # A call is given up before its first request is.
+        # A call would end with a timeout before its first request does.
         (
             {"groups": readers(default_api_timeout_ms=20_000)},
             "groups.readers.config.default.api.timeout.ms",
@@ -261,7 +263,7 @@ def test_rebalance_timeout_below_the_heartbeat_interval_is_a_warning() -> None:
         )
     )
 
-    paths_and_expectations = {(each.path, each.expected) for each in warnings(unwise)}
+    paths_and_expectations = {(warning.path, warning.expected) for warning in warnings(unwise)}
 
     assert (
         "groups.readers.config.heartbeat.interval.ms",
@@ -434,12 +436,12 @@ def test_groups_without_transactions_have_no_such_requirements() -> None:
 def test_machine_must_be_silent_for_some_seconds_before_it_is_lost(
     changes: dict[str, str], path: str
 ) -> None:
-    """The driver asks each machine once a second, so one that answers is silent for nearly 1 s.
+    """The driver asks each machine once a second, so even a live machine is silent for nearly 1 s.
 
     `machine_silent_after` must be at least 2 s, and `machine_lost_after` longer than
     `machine_silent_after` (default 3 s).
     """
-    assert [each.path for each in errors(experiment(run=changes))] == [path]
+    assert [error.path for error in errors(experiment(run=changes))] == [path]
 
 
 def test_longer_limits_of_a_machines_silence_are_valid() -> None:
@@ -454,7 +456,10 @@ def test_longer_limits_of_a_machines_silence_are_valid() -> None:
 def test_members_without_a_common_assignor_are_warned_about(
     late: list[str], is_warned: bool
 ) -> None:
-    """Kafka's coordinator refuses the second of them with INCONSISTENT_GROUP_PROTOCOL."""
+    """An assignor is a way to assign partitions. Without a common one a member is refused.
+
+    Kafka's coordinator does so with the error INCONSISTENT_GROUP_PROTOCOL.
+    """
     config = CONSUMER | {"partition.assignment.strategy": late}
     batch = {"at": "1s", "members": 1, "config": config}
     found = [

@@ -21,7 +21,7 @@ def with_old(**changes: object) -> Experiment:
 
 
 def test_ensemble_is_built_only_if_a_group_asks_for_it() -> None:
-    """Other runs are unchanged, because the new nodes exist only for such a group."""
+    """An experiment without a group on ZooKeeper has no ZooKeeper servers and no such members."""
     without, both = to_cluster_spec(experiment()), to_cluster_spec(with_old())
 
     assert without.zookeepers == ()
@@ -35,7 +35,7 @@ def test_ensemble_is_built_only_if_a_group_asks_for_it() -> None:
 
 
 def test_settings_of_the_file_reach_servers_and_members() -> None:
-    """The file uses the names of Kafka and ZooKeeper."""
+    """In the file the settings have the names of Kafka and ZooKeeper."""
     file = with_old(
         zookeeper={"zookeeper.session.timeout.ms": 12_000, "rebalance.max.retries": 10},
         late_members=[{"at": "5s", "members": 1}],

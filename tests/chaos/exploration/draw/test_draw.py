@@ -1,7 +1,9 @@
 """Draws: equal in every process, valid, wide, and independent of one another.
 
-A draw makes an experiment from a space and a seed. The tests look at the experiments of the first
-SEEDS seeds of the standard space; bounds such as "more than 10 of them" leave room for chance.
+A space is a file from which experiments are drawn: what they have in common, and the values and
+faults that vary. A draw makes an experiment from a space and a seed. The tests look at the
+experiments of the first SEEDS seeds of the space `standard`; bounds such as "more than 10 of them"
+leave room for chance.
 
 The `faults` of a space have these parts:
 
@@ -114,10 +116,12 @@ def test_every_value_of_every_setting_is_drawn() -> None:
     assert set(groups) == {1, 2, 3}
     assert groups[2] > groups[3]  # the space lists 2 twice
 
-    members = {group.members for each in drawn() for group in each.groups.values()}
+    members = {group.members for experiment in drawn() for group in experiment.groups.values()}
     assert members == {0, 1, 2, 3, 4}
-    differing = sum(len({group.members for group in each.groups.values()}) > 1 for each in drawn())
-    assert differing > SEEDS / 4  # each group draws its own number of members
+    with_different_groups = sum(
+        len({group.members for group in experiment.groups.values()}) > 1 for experiment in drawn()
+    )
+    assert with_different_groups > SEEDS / 4  # each group draws its own number of members
 
 
 def test_every_fault_target_and_kind_of_link_is_drawn() -> None:
@@ -131,7 +135,7 @@ def test_every_fault_target_and_kind_of_link_is_drawn() -> None:
         if target is not None and (parts := split_target(target)) is not None
     }
 
-    # The standard space has neither acts of an orchestrator nor machines.
+    # The standard space has neither rollouts and scalings of groups, nor faults of machines.
     assert {fault.fault for fault in faults} == set(FAULT_KINDS) - {
         "rollout",
         "scale",
@@ -170,9 +174,9 @@ def test_seeds_omit_kinds_of_faults_so_that_others_are_more_frequent() -> None:
 
 
 def test_durations_are_drawn_around_the_timeouts_of_the_experiment() -> None:
-    """A fault of 0.9 sessions does not end a session, a fault of 1.1 sessions does.
+    """A fault that lasts 0.9 sessions does not end a session; one of 1.1 sessions does.
 
-    Each such factor is drawn for some fault.
+    So durations are drawn as a session times a factor, and each factor is drawn for some faults.
     """
     drawn_near_a_session: Counter[float] = Counter()
     for experiment in drawn():
@@ -243,8 +247,10 @@ def test_faults_on_servers_connections_and_sessions_of_zookeeper_are_drawn() -> 
     assert {"zookeeper", "zookeeper-leader", "zookeepers", "member", "broker"} <= roles
     assert {"zookeeper", "zookeeper-quorum", "zookeeper-election"} <= purposes
     assert {("zookeeper", None), ("kafka", True), ("kafka", False)} <= stores
-    assert {each.cluster.zookeeper.servers for each in experiments} == {1, 3, 5}
-    kinds = {group.coordination for each in experiments for group in each.groups.values()}
+    assert {experiment.cluster.zookeeper.servers for experiment in experiments} == {1, 3, 5}
+    kinds = {
+        group.coordination for experiment in experiments for group in experiment.groups.values()
+    }
     assert kinds == {"zookeeper", "coordinator"}
 
 

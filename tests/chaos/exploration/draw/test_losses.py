@@ -1,7 +1,8 @@
 """Nodes that a seed loses for good: no more than the cluster can spare.
 
-The fault `node_loss` ends a node that never restarts. A space's `lost` is the share of its seeds
-that lose nodes. A first member starts with the run, a late member at a time of the plan.
+A seed draws an experiment with its faults from a space. The fault `node_loss` ends a node that
+never restarts. The setting `lost` of a space is the share of its seeds that lose nodes. A first
+member starts with the run, a late member at a time of the plan.
 """
 
 from collections.abc import Iterator

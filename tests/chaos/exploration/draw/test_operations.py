@@ -1,8 +1,9 @@
 """Drawn rollouts and scalings, and how they are shrunk.
 
-A rollout replaces the members of a group one after the other, a scaling changes their number. A
-failing schedule is shrunk: a pass of the shrinker yields simpler candidates, and a candidate that
-still fails is kept.
+A rollout replaces the members of a group one after the other, a scaling changes their number; both
+are called operations. A seed draws an experiment from a space (a file of what may vary). A failing
+experiment is shrunk: a pass of the shrinker yields simpler candidates, and a candidate that still
+fails is kept.
 """
 
 from typing import Any
@@ -45,7 +46,7 @@ def test_space_draws_operations_of_every_form_and_each_can_be_run(space: Space) 
 
 
 def test_standard_space_draws_no_operation() -> None:
-    """Records cite seeds of this space. A new kind of fault would change the plans of all seeds."""
+    """Documents cite seeds of this space; a new kind of fault would change the plans of all."""
     assert not {"rollout", "scale"} & set(packaged_space("standard").faults.kinds)
 
 
@@ -66,7 +67,7 @@ def shortened(args: dict[str, Any], fails: Any) -> dict[str, Any]:  # noqa: ANN4
     (shortening,) = [
         shrink_pass for shrink_pass in wording(None) if shrink_pass.does == "shortening rollouts"
     ]
-    # The pass yields candidates and receives, for each, whether it still fails.
+    # The pass is a generator: it yields a candidate, and `send` tells it whether that still fails.
     steps, verdict, kept = shortening.steps(made), None, made
     while True:
         try:

@@ -1,8 +1,8 @@
 """Each pattern, played alone, brings runs into the situation of its name.
 
-A pattern is a named combination of faults, which a space draws like a single fault. A mark is the
-name of a rare situation that a run may reach. BROKEN: the run failed because of an error of the
-tool itself.
+A space is a file from which seeds draw experiments with their faults. A pattern is a named
+combination of faults, which is drawn like a single fault. A mark is the name of a rare situation
+that a run may reach. The result BROKEN means that the lab itself failed.
 """
 
 from collections.abc import Iterator

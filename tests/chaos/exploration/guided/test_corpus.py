@@ -25,7 +25,10 @@ def runs_with_common_marks(seeds: range, marks: str = "xy") -> Iterator[RunSeen]
 
 
 def test_pair_is_rare_if_its_marks_are_common_and_seldom_occur_together() -> None:
-    """Each pair with a rare mark is rare, too. It is not listed, because the mark is listed."""
+    """The pair of a and b is rare, although both marks are common.
+
+    A pair with a rare mark is rare, too, but is not listed, because its mark is listed.
+    """
     coverage = Coverage()
     for index in range(300):
         coverage.take(("a",) if index % 2 else ("b",), mutated=False)
@@ -73,8 +76,8 @@ def test_violating_run_or_one_of_the_last_generation_is_no_parent() -> None:
 def test_half_of_the_parents_are_chosen_for_rare_marks_and_half_for_rare_pairs() -> None:
     """Only run 900 has the rare pair: the marks x and y, which are common alone.
 
-    In addition there are more rare marks than RAREST_MARKS: chr(0), chr(1), and so on. The mark
-    chr(index) is reached by 1 + index runs of its own.
+    In addition there are rare marks, more of them than RAREST_MARKS. They are named chr(0), chr(1),
+    and so on; chr(index) is reached by 1 + index runs.
     """
     corpus = Corpus()
     for seen in runs_with_common_marks(range(400), "x"):

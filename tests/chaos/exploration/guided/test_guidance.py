@@ -1,11 +1,12 @@
 """Guided search: plans independent of the workers, and rare situations sooner than by drawing.
 
-A mark names a rare situation that a run reached. For a share of its seeds, a guided search mutates
-the plan of an earlier run that reached a rare mark; for the other seeds a plan is drawn. A lineage
-is the seeds of a plan: the seed that drew its ancestor, then one seed for each mutation.
+A seed draws a plan (a list of faults) from a space, which is a file of what may vary. A mark names
+a rare situation that a run reached. For a share of its seeds, a guided search mutates the plan of
+an earlier run that reached a rare mark; for the other seeds a plan is drawn. A lineage is the seeds
+of a plan: the seed that drew its ancestor, then one seed for each mutation.
 
 Seeds come in blocks. A mutation in block N uses only the results of the blocks up to N - 2. So
-workers can play block N - 1 and block N at once, and plans do not depend on which worker is
+workers can play the blocks N - 1 and N at the same time, and plans do not depend on which worker is
 quicker. Scripted workers answer in turn, without a cluster.
 """
 
@@ -60,9 +61,9 @@ def space(tmp_path_factory: pytest.TempPathFactory) -> Space:
 
 
 def marks_of(experiment: Experiment) -> tuple[str, ...]:
-    """Return the marks of a plan: how many faults begin together at most, and the kinds of faults.
+    """Return made-up marks of a plan, which need no run.
 
-    So a test can compute the marks without a run.
+    They tell how many faults begin together at most, and the kinds of the faults.
     """
     begins = [microseconds(fault.at) for fault in experiment.faults]
     # From each fault on, count the faults that begin within MEETING_US.
@@ -174,7 +175,10 @@ def test_longer_search_begins_with_the_same_plans(space: Space) -> None:
 
 
 def test_seed_that_ends_its_workers_does_not_stop_later_blocks(space: Space) -> None:
-    """Seed 7 kills two workers, and is lost. Later blocks wait for it, so it counts as done."""
+    """Seed 7 kills two workers, so it is not played again (it is lost).
+
+    Later blocks need the results of all seeds of its block, so it counts as finished.
+    """
     explored = Explored(space, 120, deadly={7: 2}, batch=1)
     assert explored.stop is Stop.COUNT
     assert any(isinstance(record, Lost) for record in explored.written)
@@ -197,7 +201,7 @@ def test_mutated_seed_is_rechecked_with_the_same_plan(space: Space) -> None:
 
 
 def test_without_a_share_every_seed_is_drawn(space: Space) -> None:
-    """The share is that of mutated seeds; a drawn seed is given as a number, without a lineage."""
+    """With a share of 0 no seed is mutated; a drawn seed is given as a number, not as a lineage."""
     explored = Explored(space, 60, share=0.0)
     assert all(isinstance(item, int) for _, items in explored.workers.given for item in items)
     assert guided_search(explored.guidance).mutated_runs == 0
@@ -206,8 +210,8 @@ def test_without_a_share_every_seed_is_drawn(space: Space) -> None:
 def test_block_waits_only_for_the_block_before_the_last() -> None:
     """The third block waits for the whole first block, and not for the second.
 
-    The seeds begin at 1,000. At first the second block is played, and the first one but for its
-    last seed.
+    The seeds begin at 1,000. At first the second block has been played, and the first one except
+    for its last seed.
     """
     guidance = Guidance(share=0.5, first_seed=1_000)
 
@@ -228,7 +232,10 @@ def test_block_waits_only_for_the_block_before_the_last() -> None:
 
 @pytest.mark.slow
 def test_mutation_reaches_a_rare_situation_sooner_than_drawing(space: Space) -> None:
-    """The rare situation is five faults at once. A plan with four at once is one mutation away."""
+    """The rare situation is five faults that begin together.
+
+    It is one mutation away from a plan with four such faults, which a guided search keeps.
+    """
     count = 600
 
     def first_with(mark: str, share: float) -> int:
@@ -285,7 +292,8 @@ def test_report_counts_rare_marks_in_mutated_and_drawn_runs_separately() -> None
 
     assert [mark.mark for mark in report.rare_marks] == ["rare"]
     assert [pair.marks for pair in report.rare_pairs] == [("a", "b")]
-    # Mutated are 301 (the rare mark) and 302 (the rare pair); 303 and 304 were drawn since.
+    # Of the runs since 301, the runs 301 (the rare mark) and 302 (the rare pair) are mutated ones;
+    # 303 and 304 were drawn.
     assert (report.rare_in_mutated_runs, report.mutated_runs) == (2, 2)
     assert (report.rare_in_drawn_runs, report.drawn_runs_since) == (1, 2)
     assert (report.parents, report.first_by_drawn_runs) == (1, 0)

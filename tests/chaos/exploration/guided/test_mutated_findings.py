@@ -1,7 +1,9 @@
 """A finding of a mutated plan can be played again, from its file and from the plan's lineage.
 
-A guided search mutates plans of earlier runs. A lineage is the seeds of a plan: the seed that drew
-it, then the seed of each mutation. The network seed decides latencies and other chances of a run.
+A finding is a violation that a checker reports. A plan is a list of faults, which a seed draws from
+a space (a file of what may vary). A guided search mutates plans of earlier runs. A lineage is the
+seeds of a plan: the seed that drew it, then the seed of each mutation. The network seed decides
+latencies and other chances of a run.
 """
 
 from functools import partial

@@ -1,7 +1,8 @@
 """Mutations: small, runnable, drawn from the mutant's own seed, equal in every process.
 
-A genome is what a plan is built from: faults, chosen settings, and the network seed. A mutant is a
-genome with a small change of its parent's. A lineage is the seeds of a plan: the seed that drew it,
+A plan is a list of faults, which a seed draws from a space (a file of what may vary). A genome is
+what a plan is built from: faults, chosen settings, and the network seed. A mutant is a copy of a
+genome, its parent, with a small change. A lineage is the seeds of a plan: the seed that drew it,
 then the seed of each mutation. The network seed decides latencies and other chances of a run.
 """
 
@@ -24,8 +25,10 @@ from chaos.exploration.guided.mutation import SAME_NETWORK, mutate
 from chaos.exploration.space import Space
 from tests.support.builders.packaged_spaces import packaged_space
 
-PARENT = 3  # the seed that draws the parent of all mutants here
-MUTANTS = range(1_000, 1_150)  # the seeds of the mutations
+PARENT = 3
+"""Seed that draws the parent of all mutants here."""
+MUTANTS = range(1_000, 1_150)
+"""Seeds of the mutations."""
 # A program that prints the digests of this module, for another process.
 DIGESTS = """
 import json
@@ -124,8 +127,8 @@ def test_mutants_move_lengthen_drop_and_add_faults_and_change_settings() -> None
 def test_half_of_the_mutants_keep_their_parents_network_seed() -> None:
     """With its parent's network seed, a run equals the parent's run up to the first changed fault.
 
-    So a rare moment before this fault occurs again. Other mutants have their own network seed.
-    SAME_NETWORK is the share of the former.
+    So a rare moment before this fault occurs again. SAME_NETWORK is the share of mutants that keep
+    the network seed; the others have one of their own.
     """
     with_parents = sum(genome.network_seed == PARENT for genome in mutants())
     with_own = sum(

@@ -5,8 +5,16 @@ story is a short list of trace rows that are a second apart. Each function below
 its docstring is what the row reports. `chaos/exploration/marks` describes each mark. A zombie is a
 coordinator that was replaced and does not know this yet.
 
-The stories are about group `g`, whose members are the consumers C0 and C1. Its offsets partition is
-on brokers 0 to 2, and the leader of this partition is the coordinator of the group.
+The stories are about group `g`, whose members are the consumers C0 and C1. Its offsets partition (a
+partition of `__consumer_offsets`) is on brokers 0 to 2, and the leader of this partition is the
+coordinator of the group: it loads the group into memory, and unloads it when it is replaced.
+
+Terms: the leader epoch (`epoch`) is the number of a leadership. The ISR are the in-sync replicas;
+the high watermark is the offset below which all of them have the records. A generation is the group
+between two rebalances; in the join phase (state PreparingRebalance) the members rejoin, in the sync
+phase (CompletingRebalance) they get partitions, then the group is Stable. A static member has a
+configured id, which keeps its place through a restart. A marker is the record that ends a
+transaction. A fenced broker is one that the controller considers dead.
 """
 
 import pytest
@@ -296,11 +304,14 @@ STALE = "stale leader epoch"
 FIRST: tuple[StoryRow, ...] = (elected(B0, epoch=0), leads(B0, epoch=0), loaded(B0, epoch=0))
 """Broker 0 leads and coordinates in epoch 0."""
 MOVED: tuple[StoryRow, ...] = (*FIRST, elected(B1, epoch=1))
-"""The controller elected broker 1 in epoch 1; broker 0 does not know of the election."""
+"""After FIRST the controller elects broker 1 in epoch 1; broker 0 does not know this."""
 A_SESSION: tuple[StoryRow, ...] = tuple(
     high_watermark(B2, offset=end) for end in range(SESSION_TIMEOUT_S)
 )
-"""Ten rows, so ten seconds: the session timeout of CONTEXT. The rows do not matter otherwise."""
+"""Ten rows, so that ten seconds pass: the session timeout of CONTEXT.
+
+What the rows report does not matter.
+"""
 
 STORIES: dict[str, tuple[StoryRow, ...]] = {
     "elected_in_join_phase": (
@@ -603,7 +614,7 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
         (B0, TraceKind.UNLOAD_COMPLETED, {"partition": OFFSETS_0, "leader_epoch": 1}),
         loaded(B1, epoch=1),
     ),
-    # The old leader appends at once; the late append is the new leader's.
+    # The old leader's append is early; the late append is the new leader's.
     "zombie_appended_late": (
         *MOVED,
         append(B0, epoch=0, base=3),
@@ -656,7 +667,7 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
     "deleted_group_came_back": (state(B0, "Empty", "Dead"), generation(B0, number=1)),
     # The producer aborts.
     "transaction_timed_out": (transaction(B0, "Ongoing", "PrepareAbort"),),
-    # Each coordinator ends the transaction that it began to end.
+    # Each coordinator completes the transaction whose end it has decided.
     "transaction_ended_by_the_next": (
         transaction(B0, "Ongoing", "PrepareCommit"),
         transaction(B0, "PrepareCommit", "CompleteCommit"),
@@ -693,7 +704,7 @@ def test_mark_is_not_reached_by_a_similar_situation(name: str) -> None:
 
 
 def test_row_of_another_partition_or_group_reaches_no_mark() -> None:
-    """The leader of t-0 moves, which is no offsets partition."""
+    """The leader of t-0 moves; t-0 is a partition of records, not an offsets partition."""
     first: Columns = {"partition": "t-0", "leader_epoch": 0, "peer": B0, "detail": {"isr": [0]}}
     second: Columns = {**first, "leader_epoch": 1, "peer": B1}
     story = (

@@ -1,9 +1,12 @@
 """Marks of ZooKeeper, each on its own rows: the last row reaches the mark, no earlier one.
 
 A mark names a rare situation that a run may reach. A story is the trace rows of such a situation,
-each made by one of the functions below. The group is `old`, with the consumers C0 and C1; S1 and S2
-are servers of the ensemble. The `offset` of a row of ZooKeeper is a zxid, the number of a write in
-the ensemble's order. Ids such as ZK-38 are those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+each made by one of the functions below. The group is `old`, with the consumers C0 and C1. In an
+attempt a consumer reads a view (the list of members), computes its share of the partitions, and
+claims it by owner nodes in ZooKeeper. S1 and S2 are servers of the ensemble. The `offset` of a row
+of ZooKeeper is a zxid, the number of a write in the ensemble's order. A session is a client's
+connection to the ensemble. Ids such as ZK-38 are those of the rules in
+docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 import pytest
@@ -44,7 +47,7 @@ def state(
 
 
 def step(time_s: float, node: str, kind: TraceKind, **detail: object) -> StoryRow:
-    """A row of a member of the group."""
+    """A member of the group writes a row of this kind."""
     return (time_s, node, kind, {"group": "old", "member": f"m{node[-1]}", "detail": detail})
 
 
@@ -138,9 +141,9 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
         state(2, "Disconnected"),
         state(3, "SyncConnected", server=S2),
     ),
-    # The event comes right after the connection, so the change was before it.
+    # The event comes right after the connection, so the change happened before it.
     "event_at_reconnection": (state(1, "SyncConnected"), event(1.01, 5)),
-    # The next rebalance begins as soon as one has ended.
+    # The next attempt begins in the moment in which one has ended.
     "change_within_a_rebalance": (
         ended(1, done=True),
         step(1, C0, TraceKind.ZOOKEEPER_ATTEMPT_STARTED, attempt=0),

@@ -1,11 +1,12 @@
 """The search for the smallest schedule, with a fake player that needs no cluster.
 
-A Shrinker removes parts of a failing experiment as long as a run of the rest has the same
-signature: the violated check and its claim. A network seed decides the latencies of a run.
+A schedule is an experiment with its faults. A Shrinker removes parts of a failing experiment as
+long as a run of the rest has the same signature: the violated check and its claim (what it says,
+without names and numbers). A network seed decides the latencies of a run.
 
 In each test, `fails` takes an experiment (`it`) and a network seed, and returns True if their run
-has the signature. So it says what the smallest schedule is. `MANY` are twenty faults that are not
-needed.
+has the signature. So `fails` determines what the smallest schedule is. `MANY` are twenty faults
+that are not needed.
 """
 
 from collections.abc import Callable
@@ -133,7 +134,10 @@ def shrunk(
     progress: Callable[[ShrinkProgress], None] = lambda _: None,
     base: Experiment | None = None,
 ) -> Shrunk:
-    """Shrink `whole`, which was found with `seed`, and return the result. Limits are large."""
+    """Shrink `whole`, which was found with `seed`, and return the result.
+
+    By default the limits of runs and time are so large that they are not reached.
+    """
     shrinker = Shrinker(
         play,
         now_s=FakeClock(),
@@ -168,7 +172,7 @@ def waits(play: FakePlay) -> list[str]:
 
 def faults_named(experiment: Experiment, name: str) -> list[FaultDefinition]:
     """Return the faults of one kind."""
-    return [each for each in experiment.faults if each.fault == name]
+    return [planned for planned in experiment.faults if planned.fault == name]
 
 
 MANY = tuple(fault(f"{3 * index + 2}137ms", "pause", "broker(1)") for index in range(20))
@@ -179,22 +183,23 @@ MANY = tuple(fault(f"{3 * index + 2}137ms", "pause", "broker(1)") for index in r
 def test_only_the_needed_faults_are_left(needed: tuple[int, ...]) -> None:
     """The needed faults may be anywhere in a plan of twenty."""
     marked = tuple(
-        replace(each, fault="crash") if index in needed else each for index, each in enumerate(MANY)
+        replace(pause, fault="crash") if index in needed else pause
+        for index, pause in enumerate(MANY)
     )
     play = FakePlay(lambda it, _: len(faults_named(it, "crash")) >= len(needed))
 
     found = shrunk(play, experiment(*marked))
 
-    assert [each.fault for each in found.experiment.faults] == ["crash"] * len(needed)
+    assert [kept.fault for kept in found.experiment.faults] == ["crash"] * len(needed)
     assert found.before.faults == 20
     assert found.after.faults == len(needed)
     assert found.end is ShrinkEnd.SMALLEST
 
 
 def test_large_parts_of_the_plan_are_removed_first() -> None:
-    """Large parts of the plan are left out first, so one needed fault of 21 is soon left alone.
+    """Because large parts are removed first, one needed fault of 21 is soon the only one.
 
-    It is left after fewer than 14 reports of progress.
+    This takes fewer than 14 reports of progress.
     """
     play = FakePlay(lambda it, _: bool(faults_named(it, "crash")))
     sizes: list[int] = []
@@ -240,8 +245,8 @@ def test_group_without_effect_is_removed_before_the_single_faults_of_a_long_plan
 def test_fault_that_one_of_a_few_other_seeds_can_spare_is_removed_in_the_first_round() -> None:
     """Under one of a few other seeds, one of the two faults is not needed.
 
-    This is found before the rounds that simplify the rest, so that the plan is short even if the
-    time ends then.
+    The Shrinker finds this before the rounds that simplify the rest, so that the plan is short even
+    if the time ends during these rounds.
     """
 
     def fails(it: Experiment, seed: int) -> bool:
@@ -581,7 +586,7 @@ def test_a_group_that_never_recovers_is_awaited_for_a_shorter_time() -> None:
 
 
 def test_a_slow_recovery_is_awaited_longer_and_is_no_failure() -> None:
-    """With one fault the group recovers after 30 s. After a wait of 20 s this looks like never.
+    """With one fault the group recovers after 30 s; a wait of 20 s makes it seem never to do so.
 
     The confirmation with longer waits shows that one fault is not enough.
     """
