@@ -1,8 +1,11 @@
 """`coordinator_crash` in virtual time: the events it must have, and planted bugs it must find.
 
-The experiment kills the coordinator of a group with 12 members. A guard is a check of Kafka's that
-an experiment can switch off; `high_watermark_gate` lets an append be acknowledged only once the
-high watermark has passed it. Citations name files of docs/kafka.
+The experiment kills the coordinator of a group with 12 members: the broker that leads the group's
+partition of `__consumer_offsets`. The next leader loads the group from the log. Virtual time is a
+simulated clock. A guard is a check of Kafka's that an experiment can switch off. The guard
+`high_watermark_gate` allows an acknowledgement only when the high watermark has passed the append:
+then every in-sync replica has it. A planted bug is a change of our code that the checks should
+find. Citations name files of docs/kafka.
 """
 
 from collections.abc import Callable
@@ -90,7 +93,7 @@ def test_coordinator_crash_with_seed_7_passes_and_judges_every_check_that_applie
     # The controller fences a broker 9 s after its last heartbeat, which was up to 2 s old.
     assert 7_000_000 <= fenced.time_us - fired_us <= 9_500_000
     assert played.of_kind(TraceKind.REBALANCE_STARTED, fired_us) == []
-    # Yet fencing compared the acknowledged appends with the log of the next leader.
+    # Fencing did compare the acknowledged appends with the log of the next leader.
     assert report_of(results, "fencing").seen["acknowledged_before_a_later_epoch"] > 50
     # At its end the run fetches the committed offset of each of the 12 partitions.
     assert report_of(results, "durable_commits").seen["fetches_judged"] >= 12

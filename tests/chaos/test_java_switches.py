@@ -1,8 +1,9 @@
 """Effects of the Java coordinator's switches on whole runs in virtual time.
 
-The coordinator follows Kafka's Scala coordinator; a switch gives it one trait of Kafka's Java
+The coordinator behaves like Kafka's Scala coordinator; a switch gives it one trait of Kafka's Java
 coordinator. CUT isolates the coordinator of the group readers from the controller and the other
-brokers for 30 s, but not from the members. Sections such as 6.4 [J] are those of
+brokers for 30 s, but not from the members. Another broker then becomes coordinator; the isolated
+one does not know this. Virtual time is a simulated clock. Sections such as 6.4 [J] are those of
 docs/kafka/BEHAVIOUR.md; [J] marks the Java coordinator.
 """
 
@@ -14,7 +15,8 @@ from results_schema.results import Verdict
 from tests.support.builders.experiments import experiment
 from tests.support.worlds.planted import CUT, Played, play, readers
 
-CUT_S = 30  # the duration of CUT
+CUT_S = 30
+"""Duration of CUT."""
 SECOND_US = 1_000_000
 
 
@@ -68,7 +70,7 @@ def cut_us(played: Played) -> int:
 
 
 def left_after_s(played: Played) -> dict[str, float]:
-    """Return for each reader how many seconds after the cut it left the old coordinator."""
+    """Return, for each reader, the seconds from the cut until it left the old coordinator."""
     left: dict[str, float] = {}
     for row in played.rows:
         if row.kind == TraceKind.COORDINATOR_UNKNOWN and row.group == "readers":

@@ -1,6 +1,6 @@
 """Single lost responses, and nodes that never return, in one run of a cluster.
 
-The comments in the schedule file give the order of the faults.
+The schedule file has the faults of the run; its comments explain their order.
 """
 
 from pathlib import Path
@@ -34,7 +34,7 @@ def test_requests_are_carried_out_once_and_repeated_and_other_requests_pass() ->
     ]
     assert (run.result, run.faults_missed) == (PlayResult.PASS, 0)
 
-    # The first two nodes are lost. The third one is crashed twice and starts again each time.
+    # The first two of these nodes are lost. The third one is crashed twice, and starts again.
     started = [row.node for row in rows if row.kind == TraceKind.NODE_STARTED]
     assert started.count("broker-3") == started.count("consumer-readers-2") == 1
     assert started.count("consumer-readers-1") == 3

@@ -5,6 +5,11 @@ off a guard (a check of Kafka's). `small` has three brokers and the group reader
 commit every 200 ms. CUT isolates their coordinator, broker 0, from the cluster, but not from them.
 Citations name files of docs/kafka. test_coordinator_crash has more planted bugs, which a crash of
 the coordinator uncovers.
+
+The coordinator of a group is the broker that leads its partition of `__consumer_offsets`; it loads
+the group from the log. The high watermark is the offset below which all in-sync replicas have the
+records. A generation is the group between two rebalances. A session is the time after which the
+coordinator removes a member of which it has not heard.
 """
 
 from collections.abc import Mapping
@@ -96,7 +101,11 @@ LATE_ON_THE_OTHER_SIDE: list[object] = [
 
 @pytest.mark.parametrize("fault", [CRASH, MOVE, PAUSE, PAUSE_MEMBER, CUT], ids=lambda f: f["fault"])
 def test_runs_without_a_bug_pass_every_check(fault: dict[str, object]) -> None:
-    """Faults: crash, graceful move, pauses of coordinator and member, split network."""
+    """Each run has one fault.
+
+    The faults are a crash of the coordinator, a graceful move of its leadership, its pause, the
+    pause of a member, and a split network.
+    """
     played = play(small(fault))
 
     assert (played.results.reasons, played.violated) == ((), [])
@@ -135,7 +144,7 @@ def test_resumed_member_passes_and_its_overlap_is_measured() -> None:
 
 
 def test_commits_on_both_sides_of_a_split_are_found_by_fencing_and_durable_commits() -> None:
-    """Guard off: each side of the cut acknowledges records that the other will never have."""
+    """Without the guard each side acknowledges records that the other side will never have."""
     group = readers(late_members=LATE_ON_THE_OTHER_SIDE)
 
     guarded = play(small(CUT, group=group))
@@ -226,7 +235,9 @@ def test_generation_without_an_increment_is_found(monkeypatch: pytest.MonkeyPatc
 
 
 def test_commit_of_an_ended_generation_is_found() -> None:
-    """Guard off: a static member is paused during a rebalance, and then commits as before.
+    """With the guard off, a static member that was paused in a rebalance commits as before.
+
+    A static member has a configured id, which keeps its place through a restart.
 
     1. The late member joins at 4 s. The paused member does not rejoin.
     2. After the rebalance timeout (max.poll.interval.ms, 4 s) generation 2 starts. The paused
@@ -267,7 +278,8 @@ def test_loaded_members_without_a_full_session_are_found(monkeypatch: pytest.Mon
     assert "had loaded the group" in played.report("ownership").findings[0].summary
 
 
-_HEARTBEAT_ANSWERED = Heartbeat._answered  # the original: a test replaces the method
+# The original of a method that a test replaces.
+_HEARTBEAT_ANSWERED = Heartbeat._answered
 
 
 def take_for_an_answer(
@@ -492,7 +504,10 @@ def build_hasty_consumers(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> N
 
 
 def test_commit_before_processing_is_found_when_the_member_dies_in_between() -> None:
-    """The next owner starts from the committed offset, so the records below are never processed."""
+    """The next owner starts from the committed offset, so the records below it are never processed.
+
+    The test kills the member right after a commit of records that it has not processed.
+    """
     processed: dict[str, int] = {}
     killed: list[str] = []
 
@@ -543,7 +558,7 @@ def test_records_that_the_client_drops_are_found(monkeypatch: pytest.MonkeyPatch
 def test_reset_to_latest_after_a_loss_of_offsets_is_found_as_a_reset(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: the load forgets offsets; the clients then skip records.
+    """Planted bug: the load reads nothing, so the offsets are lost, and clients skip records.
 
     Without a committed offset a client starts at the end of the log (auto.offset.reset: latest).
     """

@@ -6,8 +6,9 @@ attempt is one try of an old member to own its share: release, compute, claim. A
 that still processes records of a partition that another member owns by now. A view is the list of
 members from which a consumer computes its share of the partitions.
 
-Ids such as ZK-92 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md. The files in experiments/ have the
-plan of each run.
+The ensemble are the servers of ZooKeeper; a session is a client's connection to it, and a zxid is
+the number of a write. Ids such as ZK-92 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md. The files in
+experiments/ have the plan (the list of faults) of each run.
 """
 
 import json
@@ -97,7 +98,7 @@ def test_zombie_processes_what_another_owns_and_its_offsets_go_back() -> None:
     }
     assert len(processed_by_two) == 4  # the zombie's share: 16 partitions, 4 members
 
-    # Only the zombie's commits set an offset back.
+    # Only the zombie commits an offset that is less than the last committed one.
     stored: dict[str | None, int] = {}
     went_back = []
     for row in since_fault(run, TraceKind.ZOOKEEPER_OFFSET_COMMITTED, "old"):
@@ -217,7 +218,7 @@ def test_members_at_different_servers_see_different_groups_and_agree_in_the_end(
     delays_us = {time_us - first_us for server, time_us in old_members if server in late_servers}
     slow = {name for name, (server, _) in notified.items() if server in late_servers}
     assert late_servers == {"zookeeper-1"}
-    # 400 ms, and up to 100 ms for everything else
+    # 400 ms for the slow link, and up to 100 ms for everything else.
     assert all(SECOND * 2 // 5 <= delay_us <= SECOND // 2 for delay_us in delays_us)
 
     # The quick members compute several times before the first slow one does.

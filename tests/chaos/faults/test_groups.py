@@ -3,10 +3,11 @@
 Each is a request of Kafka's AdminClient, here called an order. Its answer is an error per group or
 per partition.
 
-`Injecting(fault)` injects and heals the faults of a small experiment on a runtime without nodes.
-`run.runtime.acts` has each call that changes the cluster, as text; `run.runtime.admin_answer` is
-the cluster's answer to an order. The group is readers, coordinated by broker-0. A miss is a fault
-that hit nothing.
+`Injecting(fault)` injects and heals (undoes) the faults of a small experiment on a runtime without
+nodes. `run.runtime.acts` has each call that changes the cluster, as text, and
+`run.runtime.admin_answer` is the cluster's answer to an order. The journal has an entry for each
+fault of the run. The group is readers, coordinated by broker-0. A miss is a fault that hit nothing.
+A fault is momentary if nothing of it stays in force.
 """
 
 from typing import Any
@@ -56,7 +57,8 @@ def test_order_applies_to_the_group_of_the_named_coordinator(
 def test_order_is_momentary_and_affects_only_its_group(name: str) -> None:
     """The coordinator's other groups are unchanged, and a healing has nothing to undo.
 
-    Only `remove_members` ends members, because Kafka refuses to delete a group that has members.
+    Of these faults only `remove_members` ends members. Kafka refuses to delete a group that has
+    members.
     """
     run = Injecting(order(name))
 
@@ -119,7 +121,7 @@ def test_partly_refused_order_names_the_refused_part() -> None:
 
 
 def test_deletion_of_offsets_may_name_unknown_partitions() -> None:
-    """The order then names one partition more of each topic."""
+    """With `unknown_partitions` the order names a partition of each topic that does not exist."""
     run = Injecting(order("delete_offsets", unknown_partitions=True))
 
     run.inject()

@@ -1,8 +1,10 @@
 """Faults of leadership: the leaders before and after, and impossible moves.
 
-`Injecting(fault)` injects and heals the faults of a small experiment; `run.runtime.acts` has each
-call that changes the cluster, as text. Broker 0 leads every partition, with the replicas 0, 1 and 2
-in sync, unless `run.runtime.partitions` says otherwise. A miss is a fault that hit nothing.
+`Injecting(fault)` injects and heals (undoes) the faults of a small experiment on a runtime without
+nodes. `run.runtime.acts` has each call that changes the cluster, as text. Broker 0 leads every
+partition, with the replicas 0, 1 and 2 in sync, unless `run.runtime.partitions` says otherwise. The
+preferred leader of a partition is the first of its replicas. The coordinator of a group is the
+broker that leads its partition of `__consumer_offsets`. A miss is a fault that hit nothing.
 """
 
 from typing import Any
@@ -36,7 +38,7 @@ def led_by(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> Part
 
 
 def test_leadership_moves_to_the_next_in_sync_replica_that_is_up() -> None:
-    """The first such replica after the leader is chosen, so that a plan has one meaning.
+    """The first such replica after the leader is chosen, so that a plan always means the same.
 
     The replicas are 0, 1 and 2. After leader 1 comes 2, which is paused, and then 0.
     """
@@ -65,7 +67,8 @@ def test_leadership_moves_to_the_replica_of_the_file() -> None:
 def test_moved_leadership_is_momentary_and_affects_only_its_partition() -> None:
     """The move excuses a rebalance of readers only, not of another group of the same broker.
 
-    The broker goes on, so nothing is in force, and healing does nothing.
+    The fault is done when the leadership has moved, so nothing is in force, and healing does
+    nothing.
     """
     run = Injecting(move())
 
@@ -183,7 +186,7 @@ def test_preferred_election_of_one_partition_requests_that_one() -> None:
     ],
 )
 def test_preferred_election_with_nothing_to_elect_is_a_miss(target: str, reason: str) -> None:
-    """Kafka answers ELECTION_NOT_NEEDED: such a run proves nothing."""
+    """Kafka would answer ELECTION_NOT_NEEDED. A run whose fault hits nothing proves nothing."""
     run = Injecting(elect(target))
 
     assert reason in (run.inject().error or "")

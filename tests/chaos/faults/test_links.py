@@ -4,11 +4,11 @@ A fault of links has two ends: the nodes of `from` and the nodes of `to`. A rule
 what to do with the frames that its selector matches. A fault in both directions has two rules:
 `there`, for frames from the end `from` to the end `to`, and `back`, for the other direction.
 
-`Injecting(fault)` injects and heals the faults of a small experiment on a runtime without nodes.
-`run.runtime.acts` has each call that changes the cluster, as text, and `run.runtime.rules` the
-rules in force. Broker 0 leads every partition and coordinates readers, which has two members. A
-miss is a fault that hit nothing. The blast radius is the groups and partitions that a fault may
-affect.
+`Injecting(fault)` injects and heals (undoes) the faults of an experiment on a runtime without
+nodes. `run.runtime.acts` has each call that changes the cluster, as text, and `run.runtime.rules`
+the rules in force. Broker 0 leads every partition and coordinates the group readers, which has two
+members. A miss is a fault that hit nothing. The blast radius is the groups and partitions that a
+fault may affect.
 """
 
 from typing import Any
@@ -64,7 +64,10 @@ def test_coordinator_is_cut_from_the_controller_and_all_other_brokers() -> None:
 
 
 def test_one_way_cut_holds_only_frames_of_that_direction() -> None:
-    """The cut has one rule, here for connections of the purpose heartbeat only."""
+    """The cut has one rule. Here it applies only to the connection for heartbeats.
+
+    Two nodes have a connection of its own for each purpose.
+    """
     run = Injecting(
         fault("cut", "broker(1)", "controller", direction="one_way", purposes=["heartbeat"])
     )
@@ -89,7 +92,7 @@ def test_one_way_cut_holds_only_frames_of_that_direction() -> None:
 def test_rule_holds_or_delays_frames_as_the_fault_asks(
     kind: str, args: dict[str, str], effect: LinkEffect
 ) -> None:
-    """Each of the two rules has the effect; `apis` limits the rules to requests of these APIs."""
+    """Both rules have the effect; `apis` limits them to the requests of these APIs."""
     run = Injecting(fault(kind, "broker(1)", "broker(2)", apis=["Fetch"], **args))
 
     run.inject()
@@ -216,7 +219,10 @@ def test_end_with_a_live_node_includes_its_dead_and_late_nodes() -> None:
 def test_members_survive_unless_a_link_of_theirs_is_affected(
     source: object, destination: object, survive: bool
 ) -> None:
-    """A rebalance counts as needless only if `members_survive`: no link of a member is affected."""
+    """`members_survive` is True if no link of a member is affected.
+
+    Only then a check counts a rebalance as needless.
+    """
     run = Injecting(fault("cut", source, destination))
 
     run.inject()

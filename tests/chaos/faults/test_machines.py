@@ -1,9 +1,10 @@
 """Faults of machines: all nodes of a machine end together, and return together.
 
 A machine is a set of nodes that the experiment file puts together. `run = injecting(fault, ...)` is
-a cluster without processes: `run.inject(1)` injects the second fault, `run.heal(1)` undoes it, and
-`run.runtime.acts` has each call that changes the cluster, as text. A rule tells the network what to
-do with the frames between some nodes. A miss is a fault that hit nothing.
+a cluster without processes: `run.inject(1)` injects the second fault, `run.heal(1)` heals (undoes)
+it, and `run.runtime.acts` has each call that changes the cluster, as text. A rule tells the network
+what to do with the frames (messages) between some nodes. The ISR are the in-sync replicas of a
+partition. A miss is a fault that hit nothing.
 """
 
 from typing import Any
@@ -50,10 +51,10 @@ def injecting(*faults: dict[str, Any]) -> Injecting:
 
 
 def test_lost_machine_is_cut_off_and_then_all_its_nodes_end() -> None:
-    """Without power no kernel closes the connections, so the links are cut first.
+    """A machine without power cannot close its connections, so peers must not notice its end.
 
-    Otherwise peers would learn of the end at once. The coordinator and the members are on the
-    machine.
+    Therefore its links are cut before its nodes are ended. The coordinator and the members are on
+    this machine.
     """
     run = injecting({"fault": "machine_loss", "target": "machine-of(coordinator-of(readers))"})
 
@@ -119,7 +120,7 @@ def test_node_with_a_fault_in_force_stays_down_when_its_machine_returns() -> Non
 
 
 def test_machine_without_a_node_that_is_up_is_a_miss() -> None:
-    """A machine cannot be lost twice at once."""
+    """A machine that is lost cannot be lost a second time."""
     run = injecting(
         {"fault": "machine_loss", "target": "machine(2)"},
         {"fault": "machine_loss", "target": "machine(2)"},
@@ -311,10 +312,11 @@ def test_group_survives_each_fault_of_each_machine(fault: str, machine: int) -> 
 def test_machine_crash_loses_acknowledged_commits_only_without_a_second_machine(
     min_isr: int, verdict: Verdict, durable: CheckOutcome
 ) -> None:
-    """With min.insync.replicas 1 a broker alone in the ISR acknowledges commits, then is lost.
+    """With min.insync.replicas 1 a broker that is alone in the ISR acknowledges commits.
 
-    With 2 it acknowledges none alone. faults[0] cuts the broker off from the other brokers, so that
-    it is soon alone in the ISR; faults[1] is the loss of its machine.
+    Then it is lost with its disk. With min.insync.replicas 2 it acknowledges none alone. faults[0]
+    cuts the broker off from the other brokers, so that it is soon alone in the ISR; faults[1] is
+    the loss of its machine.
     """
     made = load_experiment(
         "machine_crash",

@@ -1,6 +1,6 @@
 """Faults of processes: the acts on the node, and its return.
 
-`Injecting(fault, ...)` injects and heals the faults of a small experiment on a runtime without
+`Injecting(fault, ...)` injects and heals (undoes) the faults of an experiment on a runtime without
 nodes. `run.runtime.acts` has each call that changes the cluster, as text, and `run.runtime.rules`
 the rules of the links in force. Brokers are 0 to 2, and broker 0 leads every partition.
 `stopping_takes_us` is the duration of a controlled shutdown; None: it never ends. A miss is a fault
@@ -72,7 +72,10 @@ def test_disk_can_be_lost_with_the_process(fault: str) -> None:
 
 
 def test_machine_without_power_is_cut_off_from_all_nodes() -> None:
-    """Its kernel cannot close connections, so at the peers the connections stay open."""
+    """A machine without power cannot close its connections, so at the peers they stay open.
+
+    The cut has this effect.
+    """
     run = Injecting({"at": "1s", "fault": "power_loss", "target": "broker(1)"})
 
     run.inject()
@@ -138,7 +141,7 @@ def test_node_of_a_controlled_shutdown_is_restarted_when_it_is_down() -> None:
 
 
 def test_controlled_shutdown_that_never_ends_is_killed_and_reported() -> None:
-    """Without a controller a broker may wait for minutes: the wait is bounded."""
+    """Without a controller a broker may wait for minutes; it is killed after 30 s."""
     run = Injecting({"at": "1s", "fault": "controlled_shutdown", "target": "broker(2)"})
     run.runtime.stopping_takes_us = None
 

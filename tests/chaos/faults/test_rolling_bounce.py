@@ -19,9 +19,10 @@ LONGEST_US = 4_000_000
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_twelve_partitions_change_owners_in_each_leave_and_join(seed: int) -> None:
-    """138 callbacks of each kind: 11 in a leave, 12 in a join, and 1 of each closing member.
+    """There are 138 callbacks of each kind: 6 * (11 + 12), as in a real cluster.
 
-    A real cluster has exactly these numbers: section bounce of docs/kafka/MEASURED_BOUNCE.md.
+    Of each kind, a leave has 11 for the other members, and a join has 12 for all members. The
+    measurement is in section bounce of docs/kafka/MEASURED_BOUNCE.md.
     """
     run = play_virtual(
         load_experiment("rolling_bounce").experiment, seed=seed, trace_messages=False

@@ -1,10 +1,11 @@
 """Rollouts and scalings: the stops and starts of members, and the results of a run.
 
-A rollout replaces the members of a group by successors, a scaling changes their number. A place is
-the node name of a member; the spare places 4 and 5 are empty at first. `lost` has places that the
-operation left empty, `joined` extra places that it filled. Both are ordered sets: the values of the
-dicts mean nothing. With surge a successor takes a free place, not its predecessor's. The first
-tests drive an operation alone, on a fake cluster.
+A rollout replaces the members of a group by successors, a scaling changes their number; both are
+called operations. A place is the node name of a member; the spare places 4 and 5 are empty at
+first. `lost` has places that the operation left empty, `joined` extra places that it filled. Both
+are dicts used as ordered sets: their values mean nothing. With surge a successor takes a free
+place, not its predecessor's. A static member has a configured id, which keeps its place in the
+group through a restart. The first tests drive an operation alone, on a fake cluster.
 """
 
 from collections.abc import Sequence
@@ -42,7 +43,8 @@ class Cluster:
     stopping_takes_us: int | None = 0
     time_us: int = 0
     acts: list[tuple[int, str, str]] = field(default_factory=list)
-    fewest_up: int = 99  # more than there are members: the first status replaces it
+    # The first status replaces this value, which is more than there are members.
+    fewest_up: int = 99
     most_up: int = 0
     _down_at_us: dict[NodeName, int] = field(default_factory=dict)
 
@@ -123,7 +125,7 @@ def rollout(
     spare: Sequence[NodeName] = (),
     **changes: Any,  # noqa: ANN401
 ) -> Rollout:
-    """Return a rollout over four members, the last first; each successor starts 5 s after a stop.
+    """Return a rollout of four members, the last one first; successors start 5 s after a stop.
 
     `changes` replace fields of the orders: the rules of the rollout.
     """
@@ -166,7 +168,7 @@ def test_members_are_replaced_one_after_the_other_the_last_first() -> None:
     assert (cluster.fewest_up, cluster.most_up) == (3, 4)
     assert cluster.time_us >= 4 * 5 * S
     assert deploy.lost == {}
-    assert [each.ready_at_us is not None for each in deploy.done] == [True] * 4
+    assert [member.ready_at_us is not None for member in deploy.done] == [True] * 4
 
 
 def test_at_most_the_allowed_number_is_missing_and_batches_wait_for_each_other() -> None:
@@ -220,8 +222,8 @@ def test_member_that_does_not_stop_is_killed_after_its_grace_period() -> None:
 def test_place_that_another_operation_takes_counts_as_replaced(*, asked_by_another: bool) -> None:
     """Two rollouts of one group: the other's successor starts between two steps of this one.
 
-    So this rollout never sees the place empty, and must not wait for that. With `asked_by_another`
-    the other rollout, not this one, has asked the member to stop.
+    So this rollout never sees the place empty, and must not wait until it is. With
+    `asked_by_another` the other rollout, not this one, has asked the member to stop.
     """
     cluster = of_four(stopping_takes_us=None)
     if asked_by_another:
@@ -235,13 +237,14 @@ def test_place_that_another_operation_takes_counts_as_replaced(*, asked_by_anoth
     drive(deploy, cluster)
 
     assert deploy.outcome is Outcome.COMPLETED
-    assert [each.place for each in deploy.done] == list(PLACES[3::-1])
+    # PLACES[3::-1] are the places 3 to 0.
+    assert [member.place for member in deploy.done] == list(PLACES[3::-1])
     acts_on_first = [what for _, what, who in cluster.acts if who == "3"]
     assert acts_on_first == ([] if asked_by_another else ["term", "kill"])
 
 
 def test_kill_needs_no_orderly_stop() -> None:
-    """With `kills` members get SIGKILL at once, and no SIGTERM."""
+    """With `kills` members get SIGKILL without a SIGTERM before it."""
     cluster = of_four()
     drive(rollout(kills=True), cluster)
     assert {what for _, what, _ in cluster.acts} == {"kill", "start"}
@@ -271,10 +274,10 @@ def test_interrupted_rollout_restores_the_size_of_its_group() -> None:
     """
     for spare, until, filled in (
         # A successor starts 5 s after the stop of its predecessor.
-        ((), 2, (PLACES[3],)),  # the first is down
-        ((), 7, (PLACES[2],)),  # its successor is up, the second is down
+        ((), 2, (PLACES[3],)),  # the first member is down
+        ((), 7, (PLACES[2],)),  # its successor is up, and the second member is down
         (PLACES[4:5], 2, ()),  # no member is stopped before the first successor is up
-        (PLACES[4:5], 7, ()),  # a successor replaces the first in the spare place
+        (PLACES[4:5], 7, ()),  # the first member is down, its successor is up in the spare place
     ):
         cluster = of_four()
         deploy = rollout(spare=spare, max_unavailable=0 if spare else 1)
@@ -296,7 +299,10 @@ def test_interrupted_roll_back_counts_members_that_were_not_replaced() -> None:
 
 
 def test_broken_version_stops_at_its_deadline_with_the_stopped_members_down() -> None:
-    """The first successor starts; the second never does (`broken_from` counts from 0)."""
+    """The first successor starts; the second never does.
+
+    Successors from number `broken_from` on are broken, counted from 0.
+    """
     cluster, deploy = of_four(), rollout(broken_from=1)
     drive(deploy, cluster)
     assert deploy.outcome is Outcome.HUNG
@@ -427,9 +433,9 @@ def test_run_with_a_rollout_passes_and_its_journal_has_each_replacement() -> Non
     assert entry.healed_by == "plan"
     assert entry.resolved["outcome"] == "completed"
     replaced = cast(list[dict[str, Any]], entry.resolved["replaced"])
-    assert [each["place"] for each in replaced] == ["consumer-readers-1", "consumer-readers-0"]
-    for each in replaced:
-        assert each["start_at_us"] <= each["started_at_us"] <= each["ready_at_us"]
+    assert [member["place"] for member in replaced] == ["consumer-readers-1", "consumer-readers-0"]
+    for member in replaced:
+        assert member["start_at_us"] <= member["started_at_us"] <= member["ready_at_us"]
     assert run.digest == play_virtual(act("rollout", start_up=["1s", "3s"]), seed=3).digest
 
 

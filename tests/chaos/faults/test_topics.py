@@ -1,7 +1,8 @@
 """The fault `delete_topic`: an administrator deletes a topic that has no clients.
 
-`Injecting(fault)` injects and heals the faults of a small experiment; `run.runtime.acts` has each
-call that changes the cluster, as text. A miss is a fault that hit nothing.
+`Injecting(fault)` injects and heals (undoes) the faults of a small experiment on a runtime without
+nodes; `run.runtime.acts` has each call that changes the cluster, as text. A miss is a fault that
+hit nothing.
 """
 
 from typing import Any
@@ -43,9 +44,9 @@ def test_deleted_topic_is_no_longer_expected() -> None:
 
 
 def test_refused_deletion_is_a_miss() -> None:
-    """The controller refuses the order. The run no longer expects the topic all the same.
+    """The controller refuses the order; even so the run no longer expects the topic.
 
-    An earlier request of the order may have deleted the topic, if its answer was lost.
+    The order may have sent an earlier request, whose answer was lost, and which deleted the topic.
     """
     run = Injecting(made_of=experiment(topics=TOPICS, faults=[deletion()]))
     unknown = "UNKNOWN_TOPIC_OR_PARTITION"

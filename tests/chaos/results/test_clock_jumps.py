@@ -1,6 +1,8 @@
 """A wall clock that jumps changes only the times in a run's manifest.
 
-The rest of a run in virtual time reads no wall clock. On Ray, nodes read a RunClock instead.
+Everything else in a run in virtual time (a simulated clock) reads no wall clock. In a run on Ray,
+which is in real time, nodes read a RunClock. The manifest describes a run: its experiment, seed,
+begin and end.
 """
 
 import json
@@ -56,7 +58,10 @@ def test_run_with_a_jumping_wall_clock_is_the_same_run(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Trace (by its digest), journal and results are equal; `list` shows the run as completed."""
+    """Digest of the trace, journal and results are equal; `list` shows the run as completed.
+
+    The digest is a hash over all events of the run, the journal lists its faults.
+    """
     expected = play(tmp_path / "steady")
     with monkeypatch.context() as jumps:
         jump_clock(jumps, step)

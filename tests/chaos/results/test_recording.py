@@ -1,4 +1,4 @@
-"""Runs on a disk that is full or fills: they heal, stop, report, and remain readable.
+"""Runs on a disk that is full or fills: they undo their faults, stop, report, and remain readable.
 
 A run first allocates a reserve, a file of 4 MB. When the disk is full, the run deletes the reserve.
 This makes room for the end of the trace and for the documents (manifest, journal, results). The
@@ -41,7 +41,10 @@ class SmallDisk:
         self._reserve = reserve
 
     def write(self, file: int, content: memoryview) -> int:
-        """Write as much as fits. Raises: OSError if nothing does."""
+        """Write as much as fits.
+
+        Raises: OSError if nothing fits.
+        """
         if self._room == 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         done = os.write(file, content[: self._room])
@@ -84,7 +87,7 @@ def play_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayOn:
 def test_disk_that_fills_ends_the_run_with_255_and_leaves_a_trace(
     play_on: PlayOn, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Room for 60 kB: the disk fills early. The reserve has room for the rows of the end."""
+    """The disk has room for 60 kB, so it fills early. The reserve has room for the last rows."""
     code, past = play_on(60_000, 10_000_000)
 
     output = capsys.readouterr()
@@ -223,7 +226,7 @@ def test_tmpfs_that_fills_ends_a_run_with_255_and_leaves_a_trace(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As on the fake disk above, but on a real file system, a little larger than the reserve."""
+    """As with SmallDisk above, but on a real disk that is a little larger than the reserve."""
     monkeypatch.setattr(
         ParquetTraceWriter,
         "__init__",

@@ -1,7 +1,8 @@
 """The stamp of a replay file: the code and Python that reproduce the run.
 
-The code version is a hash over the source files of the packages that a node runs. A replay file is
-an experiment with the seed of a run that is to be repeated.
+A replay file is an experiment with the seed of a run that is to be repeated. Its stamp says which
+code and Python made the run. The code version is a hash over the source files of the packages that
+a node runs.
 """
 
 import subprocess

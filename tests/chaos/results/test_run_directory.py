@@ -1,7 +1,9 @@
 """Run directories: unique, readable while they are written and after an interruption.
 
-The driver is the process that plays the run and writes its directory; the manifest names its
-process id and machine. `replay` of a manifest is the command that plays the run again.
+The driver is the process that plays the run and writes its directory. The manifest is the file that
+describes the run, and names the driver's process id and machine; its `replay` is the command that
+plays the run again. The journal is the file with an entry for each fault of the plan.
+
 The experiment of the tests is named `small`; the folder `small` has its runs, and a link `latest`.
 The plan of `small` has one fault, `crash-0`.
 """

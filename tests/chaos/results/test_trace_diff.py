@@ -1,9 +1,10 @@
 """The first difference of two traces: the row, the nodes, and the steps before it.
 
-The first difference is called a parting. `parting` compares all rows and returns None if there is
-no difference. `story_parting` compares steps only: rows that change the course of a run, such as an
-election, without their times. In a result, `one` and `other` are the rows of the two traces from
-the difference on; `nodes` has the first different row of each node.
+A trace has the recorded events of a run, one row each. The first difference is called a parting.
+`parting` compares all rows and returns None if there is no difference. `story_parting` compares
+steps only: rows that change the course of a run, such as an election, without their times. In a
+result, `one` and `other` are the rows of the two traces from the difference on; `nodes` has the
+first different row of each node.
 """
 
 from msgspec.structs import replace
@@ -93,7 +94,8 @@ def test_row_counts_as_before_the_steady_state_until_that_is_reached() -> None:
 def test_steps_are_equal_if_only_times_numbers_and_repetitions_differ() -> None:
     """Differences that follow from the times of messages do not count.
 
-    They are: a row before the steady state, a watermark, an offset, a failure that is repeated.
+    Such differences are in rows before the steady state, in high watermarks and other offsets, and
+    in how often a failure is repeated.
     """
     elected = row(5, "c", TraceKind.LEADER_ELECTED)
     failed = row(6, "m", TraceKind.COMMIT_FAILED)
@@ -130,7 +132,8 @@ def test_row_of_an_earlier_healing_is_no_difference_of_its_own() -> None:
     """Two runs are compared, one of them without the last fault of the other.
 
     The run without the fault enters the stage "healing" earlier. A difference at the row of this
-    stage shows nothing about Kafka: the runs part by themselves, without a cause to look for.
+    stage shows nothing about Kafka: it needs no other cause than the missing fault
+    (`parts_by_itself`).
     """
     healing = replace(STEADY, time_us=2, detail='{"stage":"healing"}')
     one, other = [STEADY, row(3, "x")], [STEADY, healing, row(3, "x")]

@@ -1,8 +1,9 @@
 """The verdict of a run, from its checks and faults, and its exit code.
 
-`unknown_because` has reasons from the run itself why it proves nothing. Outcomes of a check:
-NOTHING_SEEN, it had no case to judge; INCONCLUSIVE, it could not decide a case. A fault is PLANNED
-until it is injected, MISSED if it hit nothing.
+The verdict is pass, violated, or unknown (the run proves nothing). `unknown_because` has reasons
+from the run itself why it proves nothing. The outcome of a check is NOTHING_SEEN if it had no case
+to judge, and INCONCLUSIVE if it could not decide a case. A fault is PLANNED until it is injected,
+and MISSED if it hit nothing.
 """
 
 import pytest

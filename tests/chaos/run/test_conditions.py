@@ -1,4 +1,4 @@
-"""Parts that a cluster lacks to be steady (before the faults), or live (after the healing).
+"""Parts that a cluster lacks to be steady (before the faults), or live (after their healing).
 
 A FakeRuntime has no nodes; its status is that of a healthy cluster, unless a test changes it.
 The third argument of `missing_for_liveness` has each member's number of acknowledged commits at the
@@ -46,7 +46,11 @@ def test_lost_member_is_not_awaited_and_any_other_dead_one_is() -> None:
 
 
 def test_member_that_its_group_refused_is_not_awaited() -> None:
-    """It supports other assignors, and has stopped. After any other error it must live."""
+    """A group refuses a member that has no assignor (way to assign partitions) in common with it.
+
+    The refused member stops with INCONSISTENT_GROUP_PROTOCOL. After any other error a member must
+    come back.
+    """
     runtime = FakeRuntime(experiment())
     status = status_of(runtime)
     (group,) = status.groups["readers"]
@@ -65,7 +69,7 @@ def test_member_that_its_group_refused_is_not_awaited() -> None:
 
 
 def test_partition_of_a_deleted_topic_needs_no_leader() -> None:
-    """A fault may have deleted it."""
+    """A fault may have deleted the topic, here `orders`."""
     status = status_of(FakeRuntime(experiment()))
     partitions = {name: of for name, of in status.partitions.items() if name.topic != "orders"}
     status = replace(status, partitions=partitions)

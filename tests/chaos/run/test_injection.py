@@ -1,8 +1,9 @@
 """The injector: rows and journal of each act, and healing after any outcome.
 
-An act is the injection or the healing of one planned fault. Faults have ids such as `cut-0`: the
-kind, and the place in the file. `Injecting` injects the faults of an experiment on a FakeRuntime, a
-runtime without nodes; `run.runtime.acts` has each call that changes the cluster, as text.
+An act is the injection or the healing (undoing) of one planned fault. Faults have ids such as
+`cut-0`: the kind, and the place in the file. The journal has an entry for each planned fault.
+`Injecting` injects the faults of an experiment on a FakeRuntime, a runtime without nodes;
+`run.runtime.acts` has each call that changes the cluster, as text.
 """
 
 from collections.abc import Sequence
@@ -221,9 +222,9 @@ def test_fault_that_was_never_injected_leaves_nothing_to_undo() -> None:
 
 
 class StubbornLinks(FakeRuntime):
-    """A runtime that fails to withdraw rules the first time.
+    """A runtime that fails to remove rules the first time.
 
-    Its first call sets the rules of the cut, its second call withdraws them.
+    Its first call sets the rules of the cut; its second call, which removes them, fails.
     """
 
     attempts = 0
@@ -236,9 +237,9 @@ class StubbornLinks(FakeRuntime):
 
 
 def test_rules_are_removed_even_if_a_fault_of_links_could_not_be_healed() -> None:
-    """No rule may outlive the run, so the rules are withdrawn again at the end.
+    """No rule may outlive the run, so at the end another attempt removes the rules.
 
-    The failure is reported.
+    The failure of the first attempt is reported.
     """
     made_of = experiment(faults=[CUT, PAUSE])
     run = Injecting(made_of=made_of, runtime=StubbornLinks(made_of))

@@ -1,8 +1,9 @@
 """Live checks report findings during a run; an error in them does not disturb the run.
 
 On Ray the nodes write their rows into files, which can be read with a delay while the run goes on.
-Live checks read the files for a first report. The verdict follows from the whole trace, after the
-run. A follower is a function that returns the rows that have become readable since its last call.
+Live checks read the files for a first report of findings (violations). The verdict follows from the
+whole trace, after the run. A follower is a function that returns the rows that have become readable
+since its last call.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,7 +44,7 @@ def following(rows: Sequence[TraceRow]) -> TraceFollower:
 
 
 def test_finding_is_reported_when_its_rows_can_be_read() -> None:
-    """The row of the second leader proves the finding, which is reported at that row, and once."""
+    """The row of the second leader proves the finding, which is reported once, at that row."""
     reported: list[Finding] = []
     live = LiveChecks(CheckSuite(CheckContext(), SAFETY), following(broken_rows()))
     live.report_findings_to(reported.append)

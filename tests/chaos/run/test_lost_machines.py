@@ -35,7 +35,7 @@ S = 1_000_000  # microseconds of a second
 NODES = (NodeName("broker-2"), NodeName("consumer-readers-1"))
 LOST = MachineEvent(address="10.0.0.3", from_us=7 * S, until_us=None, nodes=NODES, is_lost=True)
 KINDS = CheckSuite(context_of(experiment()), tuple(CHECKERS)).kinds_read()
-"""Kinds of rows that each check depends on: check -> kinds."""
+"""Kinds of rows that each check depends on, by the check's name."""
 DISTURBED = MachineEvent(address="10.0.0.3", from_us=24_100_000, until_us=36_300_000, nodes=NODES)
 
 

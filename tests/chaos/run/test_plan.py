@@ -1,7 +1,8 @@
 """The plan: repeats, ends, and the schedule of faults and late members.
 
-The ends of a fault of links are the nodes of `from` and those of `to`. A late member starts at a
-time of the plan. The number in a fault's id is its place in the file.
+The plan is the list of a run's faults with their times. The ends of a fault of links are the nodes
+of `from` and those of `to`. To heal a fault is to undo it. A late member starts at a time of the
+plan. The number in a fault's id is its place in the file.
 """
 
 from chaos.experiment.structs import consumer_name
@@ -65,7 +66,7 @@ def test_ends_of_links_are_lists_in_either_notation() -> None:
 
 
 def test_schedule_orders_healing_before_faults_before_late_members() -> None:
-    """A plan must have one meaning, so entries of the same time have an order.
+    """A plan must always mean the same, so entries of the same time have an order.
 
     At 9 s the pause (3 s + 6 s) is healed, then broker 1 is crashed, then two members start.
     """

@@ -5,8 +5,10 @@ microseconds to a function that changes this status at that time. The default ex
 fault: broker-0, the coordinator, crashes at 5 s and is restarted at 30 s. The cluster is steady at
 0 s. Exit codes: 1 violated, 2 unknown, 130 interrupted, 255 failure of the tool.
 
-Stages of a run: starting (until the steady state), faults, healing, liveness (until the group works
-again), recovery (until no promise waits, if configured), verifying, stopping.
+Stages of a run: starting (until the steady state), faults, healing (all faults are undone),
+liveness (until the group works again), recovery (until each promise is kept again, if configured),
+verifying (the committed offsets are read), stopping. The blast radius of a fault is the groups and
+partitions that it affects. A generation is the number of a group's rebalance.
 """
 
 from pathlib import Path
@@ -322,7 +324,7 @@ def test_group_without_members_makes_the_verdict_unknown() -> None:
 
 
 def test_member_that_never_commits_prevents_the_steady_state() -> None:
-    """The run measures the longest time between a member's commits, so it needs a first commit."""
+    """The run measures the longest time between two commits of a member, so one must be there."""
     run = Run()
     run.runtime.first_commit = 0  # commits that each member had acknowledged at 0 s
     run.runtime.commits_stand_still = True
@@ -479,9 +481,10 @@ def stage_times(run: Run) -> dict[str, int]:
 
 
 class SlowAnswers(FakeRuntime):
-    """A runtime whose members answer a status query at once, and its brokers 250 ms later.
+    """A runtime in which brokers answer a status query 250 ms later than members do.
 
-    Each member has a commit acknowledged every 200 ms: one or two while a query waits for brokers.
+    Each member has a commit acknowledged every 200 ms, so one or two while a query waits for the
+    brokers.
     """
 
     answered_us = 0  # time of the members' last answer
@@ -531,7 +534,8 @@ class SilentAtHealing(FakeRuntime):
 def test_old_commit_of_a_member_that_was_silent_at_healing_does_not_count() -> None:
     """The member's only commit came before the healing, so it must not end the wait for liveness.
 
-    The wait lasts its whole 60 s, although the run does not know the counter at the healing.
+    The run does not know how many commits the member had at the healing. Even so the wait lasts its
+    whole 60 s.
     """
     made_of = experiment(groups={"readers": {"members": 1, "topics": ["orders"]}})
     run = Run(made_of)

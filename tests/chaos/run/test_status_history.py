@@ -1,6 +1,7 @@
-"""Facts kept from earlier status queries: totals of members, last known leaders.
+"""Facts that a run keeps from earlier status queries: totals of members, last known leaders.
 
-A status query has only the members that answered, and partitions only if a controller answered.
+The answer to a status query has only the members that answered, and partitions only if a controller
+answered. An incarnation is one life of a node, between two restarts.
 """
 
 from chaos.run.status_history import StatusHistory

@@ -1,7 +1,7 @@
-"""Committed offsets are read at the end of a run, all at once or each alone.
+"""Committed offsets are read at the end of a run, all with one request or each alone.
 
-The checks compare them with the acknowledged commits. A coordinator refuses a request if one of its
-partitions has offsets in an open transaction.
+The checks compare them with the acknowledged commits. A coordinator refuses a request if one of the
+requested partitions has an offset in an open transaction.
 """
 
 import asyncio

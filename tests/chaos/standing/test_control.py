@@ -5,8 +5,8 @@ its name, port and token claims the name in the folder of runs. The mailbox take
 listener's thread to the run's own loop. An order changes the run; a request for presence only asks
 whether the cluster is there.
 
-Two errors of a caller: Unreachable: no cluster with this token listens at the port. SilentCluster:
-the cluster may be alive, but gave no answer.
+A caller may get two errors. Unreachable means that no cluster with this token listens at the port.
+SilentCluster means that the cluster may be alive, but gave no answer.
 """
 
 import socket
@@ -62,7 +62,7 @@ DOWN = DownAnswer(
 
 @pytest.fixture
 def server() -> Iterator[ControlServer]:
-    """A server whose handler answers every order with the same answer: no fault was healed."""
+    """Start a server whose handler gives every order the same answer: no fault was healed."""
 
     def heal(_request: Request) -> Answer:
         return HealAnswer(faults=())
@@ -251,7 +251,7 @@ def test_a_cluster_that_ends_without_a_verdict_reports_it(tmp_path: Path) -> Non
         cluster, _ = find_cluster(tmp_path, None)
         waiting = threading.Thread(target=lambda: answers.append(cluster.ask(DownRequest())))
         waiting.start()
-        # Leaving the `with` block ends the cluster, which must not be before the request arrives.
+        # The end of the `with` block ends the cluster, and must come after the request.
         assert mailbox.down_requested.wait(10)
     waiting.join(10)
     (answer,) = answers

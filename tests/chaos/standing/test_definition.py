@@ -1,7 +1,8 @@
 """Experiments of standing clusters: from flags of the command `up`, from a file, or from both.
 
-A standing cluster runs until a person ends it. Without a file its experiment is named `lab`. Flags
-has the values of the command's flags; `overrides` are the values of `--var`.
+A standing cluster runs until a person ends it. Its experiment describes the cluster, its topics and
+clients. Without a file the experiment is named `lab`. Flags has the values of the command's flags;
+`overrides` are the values of `--var`.
 """
 
 from pathlib import Path
@@ -41,7 +42,7 @@ def problems(flags: Flags, file: str | None = None) -> str:
 
 
 def test_default_cluster_has_three_brokers_and_no_topic() -> None:
-    """This cluster is started by `up` without a file and without flags."""
+    """The command `up` without a file and without flags starts this cluster."""
     experiment = define(None, Flags()).experiment
     assert experiment.name == "lab"
     assert experiment.cluster.brokers == 3

@@ -1,8 +1,9 @@
 """A standing run as a library: orders from another thread, the local runtime, a directory.
 
-A standing run continues until a request ends it. A mailbox passes requests of other threads to the
-run's loop; its `ask` returns a future. RefusalKind.ENDING: the cluster takes no orders, because it
-has not started yet or is ending.
+A standing run continues until a request ends it; the local runtime plays it in real time in this
+process. An order is a request that changes the run. A mailbox passes requests of other threads to
+the run's loop; its `ask` returns a future. RefusalKind.ENDING means that the cluster takes no
+orders, because it has not started yet or is ending.
 """
 
 import threading
@@ -32,7 +33,8 @@ from results_schema.manifest import RunStatus
 from results_schema.results import RunOutcome, Verdict
 from tests.support.builders.quick_experiment import quick_experiment
 
-PATIENCE_S = 60.0  # limit of each wait: a failure must not hang the test
+PATIENCE_S = 60.0
+"""Limit of each wait: a failure must not hang the test."""
 # The fields of a status that the run itself does not know.
 IDENTITY = StatusAnswer(
     name="quick", run_directory="x", runtime="local", pid=1, stage="", time_us=0
@@ -41,7 +43,7 @@ pytestmark = [pytest.mark.slow]
 
 
 def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
-    """Another program's test would use `stand` like this: from a thread, without a command line.
+    """The test of another program would use `stand` like this, without a command line.
 
     1. A request before the start is refused.
     2. The thread waits for the steady state, injects a crash and waits for its healing.

@@ -1,10 +1,11 @@
 """A run with an open end on a scripted runtime: orders, a plan beside them, every ending.
 
-A standing run continues until a request `down`. An order is a request that injects or heals a fault
-at once; its fault is recorded like one of a plan. The scripts below map times to requests. A
-FakeRuntime has no nodes; its status is that of a healthy cluster, unless a test changes it, and
-`runtime.acts` has each call that changes the cluster, as text. RefusalKind says why an order is
-refused: UNKNOWN, it can never be carried out; NOTHING_NOW, it would hit nothing at this time.
+A standing run continues until a request `down`. An order is a request that injects or heals
+(undoes) a fault now; its fault is recorded in the journal like one of a plan. The scripts below map
+times to requests. A FakeRuntime has no nodes; its status is that of a healthy cluster, unless a
+test changes it, and `runtime.acts` has each call that changes the cluster, as text. RefusalKind
+says why an order is refused: UNKNOWN means that it can never be carried out, NOTHING_NOW that it
+would hit nothing at this time.
 """
 
 from collections.abc import Coroutine, Iterator
@@ -75,15 +76,15 @@ class ScriptedOrders:
         self.closed_because = self.closed_because or reason
 
     async def next(self, pause: Coroutine[object, object, None]) -> PendingRequest | None:
-        """Wait for `pause`, the time until the run's next act, and return a request that is due."""
+        """Wait for `pause`, which ends at the run's next act; return a request due by then."""
         await pause
         for time_us, request in self.script.items():
             if time_us <= self.runtime.time_us:
                 del self.script[time_us]
-                asked = PendingRequest(request)
-                asked.future.add_done_callback(partial(self._note_answer, len(self.asked)))
-                self.asked.append(asked)
-                return asked
+                pending = PendingRequest(request)
+                pending.future.add_done_callback(partial(self._note_answer, len(self.asked)))
+                self.asked.append(pending)
+                return pending
         return None
 
     def _note_answer(self, number: int, _: "Future[Answer]") -> None:
@@ -91,8 +92,8 @@ class ScriptedOrders:
 
     @property
     def answers(self) -> list[Answer]:
-        """The answers in the order of the requests; the run does not answer `down`."""
-        return [each.future.result() for each in self.asked if each.future.done()]
+        """Return the answers in the order of the requests; the run does not answer `down`."""
+        return [pending.future.result() for pending in self.asked if pending.future.done()]
 
 
 class Standing:
@@ -233,7 +234,7 @@ def test_faults_are_healed_by_order() -> None:
         if isinstance(answer, HealAnswer)
     ]
     assert healed == [["pause-0"], [], ["pause-1"], ["pause-2", "cut-0"]]
-    assert [(each.kind, each.problems[0]) for each in standing.refusals()] == [
+    assert [(refusal.kind, refusal.problems[0]) for refusal in standing.refusals()] == [
         (
             RefusalKind.UNKNOWN,
             "heal: 2 faults are in force: name one of `pause-1`, `cut-0`, or all",
@@ -241,7 +242,7 @@ def test_faults_are_healed_by_order() -> None:
         (RefusalKind.UNKNOWN, "heal: there is no fault `paus-1`; did you mean `pause-1`?"),
         (RefusalKind.NOTHING_NOW, "heal: `pause-0` is not in force"),
     ]
-    assert {each.healed_by for each in results.faults} == {"order"}
+    assert {fault.healed_by for fault in results.faults} == {"order"}
 
 
 def test_an_order_that_hits_nothing_is_refused_and_leaves_no_row() -> None:
@@ -260,13 +261,13 @@ def test_an_order_that_hits_nothing_is_refused_and_leaves_no_row() -> None:
         }
     )
     results = standing.execute()
-    assert {each.kind for each in standing.refusals()} == {RefusalKind.NOTHING_NOW}
-    assert [each.problems[0].partition(";")[0] for each in standing.refusals()] == [
+    assert {refusal.kind for refusal in standing.refusals()} == {RefusalKind.NOTHING_NOW}
+    assert [refusal.problems[0].partition(";")[0] for refusal in standing.refusals()] == [
         "inject: crash broker(2): broker-2 is down",
         "inject: target: no group `payments` is defined",
         "inject: target: no topic `audit` is defined",
     ]
-    assert [each.fault_id for each in results.faults] == ["crash-0"]
+    assert [fault.fault_id for fault in results.faults] == ["crash-0"]
     assert not any("hit nothing" in reason for reason in results.reasons)
 
 
@@ -290,7 +291,7 @@ def test_an_invalid_order_is_refused_as_in_a_file() -> None:
     }
     standing = Standing({**script, 60 * SECOND_US: DownRequest()})
     results = standing.execute()
-    assert {each.kind for each in standing.refusals()} == {RefusalKind.UNKNOWN}
+    assert {refusal.kind for refusal in standing.refusals()} == {RefusalKind.UNKNOWN}
     for refusal, (_, expected) in zip(standing.refusals(), wrong, strict=True):
         assert expected in "\n".join(refusal.problems)
     assert results.faults == ()
@@ -342,10 +343,15 @@ def test_groups_and_topics_of_clients_from_outside_can_be_hit() -> None:
     assert isinstance(status, StatusAnswer)
     (payments,) = [group for group in status.groups if group.group == "payments"]
     assert not payments.is_of_the_file
-    assert [(each.member_id, each.node) for each in payments.members] == [("java-client-1", None)]
+    assert [(member.member_id, member.node) for member in payments.members] == [
+        ("java-client-1", None)
+    ]
     (readers,) = [group for group in status.groups if group.group == "readers"]
     assert readers.is_of_the_file
-    assert [each.node for each in readers.members] == ["consumer-readers-0", "consumer-readers-1"]
+    assert [member.node for member in readers.members] == [
+        "consumer-readers-0",
+        "consumer-readers-1",
+    ]
 
     # The actions of outside members write no rows, so no checker can judge their group.
     assert standing.run.unjudged_groups() == ("payments",)
@@ -367,10 +373,10 @@ def test_status_shows_the_cluster() -> None:
     assert ping == PresenceAnswer()
     assert isinstance(status, StatusAnswer)
     assert (status.name, status.stage, status.time_us) == ("lab", "steady", 3 * SECOND_US)
-    assert [each.state for each in status.brokers] == ["up", "down", "up"]
+    assert [broker.state for broker in status.brokers] == ["up", "down", "up"]
     assert status.topics == {"__consumer_offsets": 2, "orders": 2}
     assert status.partitions == ()
-    assert [each.fault_id for each in status.faults] == ["crash-0"]
+    assert [fault.fault_id for fault in status.faults] == ["crash-0"]
 
 
 def test_the_plan_begins_with_the_steady_state_and_its_numbers_continue() -> None:
@@ -395,7 +401,7 @@ def test_the_plan_begins_with_the_steady_state_and_its_numbers_continue() -> Non
     standing.runtime.at[10 * SECOND_US] = settle
     results = standing.execute()
     assert results.steady_at_us == 10 * SECOND_US
-    assert [(each.fault_id, each.fired_at_us) for each in results.faults] == [
+    assert [(fault.fault_id, fault.fired_at_us) for fault in results.faults] == [
         ("crash-0", 15 * SECOND_US),
         ("crash-1", 12 * SECOND_US),
     ]
@@ -472,7 +478,7 @@ def test_orders_are_in_the_manifest(tmp_path: Path) -> None:
     (planned,) = past.manifest.plan
     assert (planned.fault_id, planned.at_us) == ("crash-0", 5 * SECOND_US)
     assert planned.args == {"disk": "empty"}
-    assert [each.fault_id for each in past.journal()] == ["crash-0"]
+    assert [entry.fault_id for entry in past.journal()] == ["crash-0"]
     assert broker_name(1) in past.journal()[0].nodes
 
 
@@ -529,4 +535,4 @@ def test_an_order_for_an_unknown_machine_is_refused() -> None:
             experiment(cluster=cluster, faults=[]),
         )
         standing.execute()
-        assert [each.kind for each in standing.refusals()] == [kind]
+        assert [refusal.kind for refusal in standing.refusals()] == [kind]

@@ -5,6 +5,10 @@ FakeRuntime has no nodes. Its status is that of a healthy cluster, unless a test
 `runtime.leader` leads all partitions (broker 0 by default) that are not in `runtime.partitions`.
 The experiment has the brokers 0 to 2, the topic orders with two partitions, and the group readers
 with two members.
+
+The coordinator of a group is the broker that leads its partition of `__consumer_offsets`, and loads
+the group into memory. The ISR are the in-sync replicas of a partition. The ensemble are the servers
+of ZooKeeper. The blast radius of a fault is the groups and partitions that it affects.
 """
 
 from dataclasses import replace
@@ -123,7 +127,7 @@ def test_leader_of_is_the_partitions_own_leader() -> None:
 def test_follower_of_is_the_next_in_sync_replica_that_is_up(
     isr: tuple[int, ...], down: tuple[int, ...], follower: str
 ) -> None:
-    """The order of the replicas decides, because a plan must have one meaning.
+    """The order of the replicas decides, because a plan must always mean the same.
 
     The order of the ISR may differ from run to run.
     """
@@ -220,7 +224,7 @@ def test_leader_member_that_does_not_answer_is_a_miss() -> None:
     ],
 )
 def test_sets_include_late_members_and_dead_brokers(target: str, nodes: list[str]) -> None:
-    """These targets name ends of links. A rule of links must apply to nodes that start later, too.
+    """These targets name ends of links, whose rules must also apply to nodes that start later.
 
     Members 2 and 3 are late members, which start during the run.
     """
