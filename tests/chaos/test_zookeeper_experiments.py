@@ -135,8 +135,8 @@ def test_coordinator_refuses_the_commits_of_a_member_that_goes_on_processing() -
 def test_replaced_member_conflicts_until_the_dead_session_has_ended() -> None:
     """Until a dead member's session ends, no member can claim its partitions (ZK-49, ZK-50).
 
-    Each attempt to claim them is a conflict, and fails. A new member replaces the dead one at once,
-    which does not help.
+    Each attempt to claim them is a conflict, and fails. It does not help that a new member replaces
+    the dead one immediately.
     """
     run = played("zookeeper_restart")
     (expired,) = since_fault(run, TraceKind.ZOOKEEPER_SESSION_EXPIRED)

@@ -189,7 +189,7 @@ def test_recorded_leader_is_reached_by_trying_other_member_ids() -> None:
     """Kafka chooses the group's leader by the hash order of random member ids.
 
     Our cluster draws other ids, so it may choose another leader. Then `judge_transcript` plays the
-    recording with further seeds, which draw other ids again.
+    recording again with more seeds, each of which draws other ids.
     """
     transcript = read_transcript(TRANSCRIPTS / "3.9" / "fuzz" / "fuzz-0164.json")
     assert judge_run(transcript, RULES, seed=1).chose_another_leader

@@ -69,7 +69,7 @@ class PlantedNode:
         self._host.spawn(self._run(), name="planted")
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Stop at once."""
+        """Stop immediately."""
         on_done()
 
     def report(self, status: ClusterStatus) -> None:

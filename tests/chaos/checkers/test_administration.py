@@ -129,7 +129,7 @@ def test_last_replica_in_sync_may_stop_once_its_partition_has_no_leader() -> Non
 def test_broker_without_an_answer_of_the_controller_is_not_judged(stopped_s: float) -> None:
     """A broker that stops without the controller's answer may still lead, so it is not judged.
 
-    - A broker that is not running yet stops at once, here at 20 s.
+    - A broker that is not running yet stops immediately, here at 20 s.
     - A running broker waits for the answer for CONTROLLED_SHUTDOWN_TIMEOUT_US, and then stops.
     """
     rows = steady_cluster()
@@ -293,7 +293,7 @@ def test_error_of_an_order_must_fit_the_group(
 
 @pytest.mark.parametrize("error", ["REQUEST_TIMED_OUT", "UNKNOWN_SERVER_ERROR"])
 def test_order_about_a_group_gets_an_answer_while_nothing_is_broken(error: str) -> None:
-    """Here there is no answer in time, or an error that is right in no state of the group."""
+    """The order gets no answer in time, or an error that is right in no state of the group."""
     rows = group_in("Stable")
     order_group(rows, 20, "delete_group")
     group_refused(rows, 22, "delete_group", error)

@@ -80,7 +80,7 @@ def test_append_acknowledged_in_a_later_epoch_of_its_leader_belongs_to_that_epoc
 
 
 def test_zombie_that_never_leads_again_must_not_acknowledge() -> None:
-    """As above, but broker-0 does not lead again, and only a leader may acknowledge."""
+    """Unlike in the test above, broker-0 does not lead again; only a leader may acknowledge."""
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=4, log_end=138)
     rows.leads(2, "broker-1", leader_epoch=5, log_end=189)
@@ -423,7 +423,7 @@ def test_violation_is_reported_once_during_the_run_and_completely_at_its_end() -
 
 
 def test_unload_of_an_older_epoch_than_the_loaded_one_is_found() -> None:
-    """Such an unload removes groups from the broker that coordinates them (KAFKA-10614)."""
+    """An unload for an older epoch removes groups from their coordinator (KAFKA-10614)."""
     rows = Rows()
     rows.unloaded(1, "broker-0", leader_epoch=1)
     rows.load_completed(2, "broker-0", leader_epoch=2)

@@ -369,7 +369,7 @@ def test_silence_of_a_stable_member_in_a_healthy_cluster_is_found(
 def test_expiry_is_right_if_no_request_of_the_member_arrived_for_a_session(
     api: str, heard_s: float, broker: str, member: str, life: int, *, is_right: bool
 ) -> None:
-    """It does not matter why the member was silent: because of a pause, a cut, or a long lookup.
+    """The reason of the silence does not matter: a pause, a cut link, or a long lookup.
 
     `life` is the incarnation of the broker's process (the number of its restarts).
     """
@@ -654,7 +654,7 @@ def test_member_left_out_of_a_generation_may_return() -> None:
 
 
 def test_member_left_out_of_a_generation_may_learn_it_from_an_earlier_coordinator() -> None:
-    """As above, but broker-0, the earlier coordinator, refuses C0.
+    """Unlike in the test above, broker-0, the earlier coordinator, refuses C0.
 
     broker-1 already has generation 2, without C0, when this answer arrives.
     """

@@ -62,7 +62,7 @@ def test_bug_that_changes_nothing_is_refused() -> None:
 
 
 def test_search_counts_a_seed_that_shows_a_bug_and_continues_after_it(tmp_path: Path) -> None:
-    """Here the space is `operations` itself, so seed 0 shows a bug.
+    """The space of this test is `operations` itself, so seed 0 shows a bug.
 
     A second call continues from the file `progress`.
     """

@@ -92,7 +92,7 @@ def test_counts_of_runs_include_requests_and_zeros() -> None:
 def test_growth_is_a_regression_if_it_is_large_and_significant(
     now: list[int], has_grown: bool
 ) -> None:
-    """A list has the count of each seed. Earlier, each of the seeds needed 10 truncations."""
+    """A list has the count of each seed; in the earlier version each seed needed 10 truncations."""
     (change,) = compare({"truncations": now}, {"truncations": [10] * SEEDS})
     assert change.has_grown is has_grown
     assert (change.now, change.recorded) == (sum(now), 10 * SEEDS)

@@ -338,7 +338,7 @@ def test_mutants_are_found_and_leave_no_effect(tree: SwitchedTree) -> None:
 
 @pytest.mark.slow
 def test_skipped_mutants_would_have_changed_nothing(tree: SwitchedTree) -> None:
-    """Here the skipped mutants are played (`also_unchanged`): the trace never differs."""
+    """With `also_unchanged` the skipped mutants are played too: their traces never differ."""
     (without_mutants,) = play_orders(tree, Order(seed=SEED, mutants=()))
     skipped = without_mutants.sound.unchanged
     (order,) = play_orders(tree, Order(seed=SEED, mutants=skipped, also_unchanged=True))

@@ -60,7 +60,7 @@ def finding(summary: str, rows: Rows | None = None, **columns: str) -> Finding:
 def test_names_numbers_and_lengths_of_lists_make_no_difference(
     one: Finding, other: Finding
 ) -> None:
-    """Otherwise each seed would have a finding of its own."""
+    """If they made a difference, each seed would have a finding of its own."""
     assert signature_of(one) == signature_of(other)
     # Names of nodes, members and partitions have hyphens. None is left: only the placeholders of
     # partitions may still have a hyphen.

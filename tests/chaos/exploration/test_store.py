@@ -107,7 +107,7 @@ def test_path_without_an_exploration_is_refused(tmp_path: Path) -> None:
 
 
 def test_unchanged_exploration_is_continued(store: ExplorationStore) -> None:
-    """`check_resumable` raises an exception otherwise."""
+    """`check_resumable` raises no exception."""
     check_resumable(open_exploration(store.path))
 
 
@@ -214,7 +214,7 @@ def test_overrides_of_an_exploration_are_restored_with_its_space(tmp_path: Path)
     ],
 )
 def test_override_that_no_draw_would_keep_is_refused(override: str, message: str) -> None:
-    """Otherwise the search would silently play other experiments than the user asked for."""
+    """If it were not refused, the search would silently ignore what the user asked for."""
     with pytest.raises(ExperimentError) as refused:
         load_space("reference", (override,))
     assert message in "".join(map(str, refused.value.problems))

@@ -92,7 +92,7 @@ def test_one_way_cut_holds_only_frames_of_that_direction() -> None:
 def test_rule_holds_or_delays_frames_as_the_fault_asks(
     kind: str, args: dict[str, str], effect: LinkEffect
 ) -> None:
-    """Both rules have the effect; `apis` limits them to the requests of these APIs."""
+    """The rules of both directions have the effect; `apis` limits it to requests of these APIs."""
     run = Injecting(fault(kind, "broker(1)", "broker(2)", apis=["Fetch"], **args))
 
     run.inject()

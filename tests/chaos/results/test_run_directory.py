@@ -102,7 +102,7 @@ def test_ended_run_has_its_outcome(tmp_path: Path, status: RunStatus, *, incompl
 
 
 def test_journal_is_on_disk_after_every_change(tmp_path: Path) -> None:
-    """So the journal of a killed run shows the faults that were injected."""
+    """Even the journal of a run that is killed shows the faults that were injected."""
     run = create(tmp_path)
     journal = Journal(plan_of(experiment()), run.write_journal)
     assert open_run(run.path).journal()[0].outcome is FaultOutcome.PLANNED
@@ -117,7 +117,7 @@ def test_journal_is_on_disk_after_every_change(tmp_path: Path) -> None:
 
 
 def test_list_skips_the_latest_link_and_other_files(tmp_path: Path) -> None:
-    """`latest` links to the last run, which would otherwise be listed twice.
+    """`latest` is a link to the last run, and following it would list that run twice.
 
     The second run has a damaged journal and is listed all the same. `notes` is no run.
     """

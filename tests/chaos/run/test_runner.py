@@ -155,8 +155,8 @@ def test_run_continues_after_liveness_until_no_promise_waits() -> None:
 def test_unanswered_requests_are_listed_where_a_group_does_not_recover() -> None:
     """A finding can then name the waiting request and its node.
 
-    The group of the first run recovers at once, so the first run lists no requests. In the second
-    run the group does not recover, because no commit is acknowledged.
+    The group of the first run recovers immediately, so the first run lists no requests. In the
+    second run the group does not recover, because no commit is acknowledged.
     """
     run = Run()
     run.runtime.waiting = (WaitingRequest(NodeName("broker-1"), "JoinGroup", 5_000_000),)
@@ -500,8 +500,8 @@ def test_commit_before_the_stage_liveness_does_not_end_it() -> None:
     """The wait for liveness counts only commits after the stage has begun, as the check does.
 
     A row of the trace marks the beginning of the stage. If the run read the members' counters
-    before this row, commits during the query would end the wait at once, although no member had a
-    commit after the row.
+    before this row, commits during the query would end the wait immediately, although no member had
+    a commit after the row.
     """
     run = Run()
     run.runtime = runtime = SlowAnswers(run.experiment, run.observe)

@@ -46,7 +46,7 @@ ORDERS_1 = TopicPartition("orders", 1)
     ("cluster", "asked", "unreadable"),
     [
         (_Cluster(at_once=3), [3], []),
-        # Each partition is readable at some time, but never all at once: the members of a
+        # Each partition is readable at some time, but never all at the same time: the members of a
         # transactional group always have some transaction under way.
         (_Cluster(at_once=1), [3, 1, 1, 1], []),
         # The first unreadable partition ends the reading, because each timeout takes 60 s.
@@ -56,7 +56,7 @@ ORDERS_1 = TopicPartition("orders", 1)
 def test_offsets_are_unreadable_if_one_partition_alone_is(
     cluster: _Cluster, asked: list[int], unreadable: list[str]
 ) -> None:
-    """All partitions are requested at once. If there is no answer, each is requested alone.
+    """One request asks for all partitions. If it gets no answer, each is requested alone.
 
     `asked` has the number of partitions of each request.
     """

@@ -83,7 +83,7 @@ def send_raw(port: int, content: bytes) -> bytes:
 def dead(name: str, run_directory: Path) -> StandingCluster:
     """Return a cluster whose port has no listener any more."""
     with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))  # a free port, which is closed again at once
+        probe.bind((LOOPBACK, 0))  # 0: any free port, which is closed again after this block
         port = probe.getsockname()[1]
     return StandingCluster(
         name=name,

@@ -172,7 +172,7 @@ def test_an_order_is_a_fault_of_the_run_and_ends_after_its_duration() -> None:
     assert (entry.fired_at_us, entry.healed_at_us) == (5 * SECOND_US, 15 * SECOND_US)
     assert results.outcome is RunOutcome.COMPLETED
 
-    # The order was answered at once, not at the end of the fault.
+    # The order was answered immediately, not at the end of the fault.
     (answer,) = standing.orders.answers
     assert isinstance(answer, InjectAnswer)
     assert standing.orders.answered_at_us[0] == 5 * SECOND_US
@@ -205,7 +205,7 @@ def test_a_fault_without_a_duration_is_healed_at_the_end_and_its_caller_answered
 
 
 def test_faults_are_healed_by_order() -> None:
-    """`heal` without an id heals the only fault; otherwise it names a fault by its id, or all.
+    """`heal` without an id heals the only fault; with an id that fault; with `all` every fault.
 
     A fault that is healed by an order is not healed again at the end of its duration.
     """

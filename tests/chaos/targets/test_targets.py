@@ -224,7 +224,7 @@ def test_leader_member_that_does_not_answer_is_a_miss() -> None:
     ],
 )
 def test_sets_include_late_members_and_dead_brokers(target: str, nodes: list[str]) -> None:
-    """These targets name ends of links, whose rules must also apply to nodes that start later.
+    """A target may be an end of links, and their rules must also apply to nodes that start later.
 
     Members 2 and 3 are late members, which start during the run.
     """

@@ -56,9 +56,9 @@ def log(storage: LogStorage | None = None, *, high_watermark: int = 0) -> Partit
 
 
 def log_of_epochs(*epochs: int) -> PartitionLog:
-    """Return a log with one record for each epoch given, e.g. (0, 0, 2).
+    """Return a log with one record for each of `epochs`, its leader epoch, for example (0, 0, 2).
 
-    The value of a record is "offset@epoch", such as "2@2".
+    The value of a record is "offset@epoch": the last one of the example is "2@2".
     """
     made = log()
     for epoch in epochs:

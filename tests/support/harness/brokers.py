@@ -105,7 +105,7 @@ class TestClient:
         """Do nothing until a test sends a request."""
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Stop at once."""
+        """Stop immediately."""
         on_done()
 
     def report(self, status: ClusterStatus) -> None:

@@ -72,7 +72,7 @@ def cluster_of(
 def topic(
     name: str = "orders", partitions: int = 3, replication_factor: int = 3, **more: object
 ) -> TopicSpec:
-    """Return the specification of a topic; `more` are further fields of TopicSpec."""
+    """Return the specification of a topic; `more` are other fields of TopicSpec."""
     return TopicSpec(
         name=name,
         partitions=partitions,

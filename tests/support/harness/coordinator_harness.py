@@ -265,39 +265,39 @@ class CoordinatorHarness:
     # -- requests of one API that must be answered before `submit` returns --
 
     def join(self, body: GroupRequest, *, version: int = 9) -> JoinGroupResponse:
-        """Return the answer of a JoinGroup, which must come without waiting."""
+        """Send a JoinGroup and return its answer, which must come without waiting."""
         response = self._ask(body, version)
         assert isinstance(response, JoinGroupResponse)
         return response
 
     def sync(self, body: GroupRequest, *, version: int = 5) -> SyncGroupResponse:
-        """Return the answer of a SyncGroup, which must come without waiting."""
+        """Send a SyncGroup and return its answer, which must come without waiting."""
         response = self._ask(body, version)
         assert isinstance(response, SyncGroupResponse)
         return response
 
     def beat(self, member_id: str, generation_id: int, instance: str | None = None) -> ErrorCode:
-        """Return the answer of a Heartbeat."""
+        """Send a Heartbeat and return its answer."""
         response = self._ask(heartbeat(member_id, generation_id, instance=instance), 4)
         assert isinstance(response, HeartbeatResponse)
         return response.error_code
 
     def leave(self, body: GroupRequest, *, version: int = 5) -> LeaveGroupResponse:
-        """Return the answer of a LeaveGroup."""
+        """Send a LeaveGroup and return its answer."""
         response = self._ask(body, version)
         assert isinstance(response, LeaveGroupResponse)
         return response
 
     def commit(self, body: GroupRequest, *, version: int = 9) -> list[ErrorCode]:
-        """Return the errors of an OffsetCommit, partition by partition."""
+        """Send an OffsetCommit and return its errors, partition by partition."""
         return commit_errors(self._ask(body, version))
 
     def txn_commit(self, body: GroupRequest, *, version: int = 4) -> list[ErrorCode]:
-        """Return the errors of a TxnOffsetCommit, partition by partition."""
+        """Send a TxnOffsetCommit and return its errors, partition by partition."""
         return txn_commit_errors(self._ask(body, version))
 
     def fetch(self, body: GroupRequest, *, version: int = 9) -> OffsetFetchResponse:
-        """Return the answer of an OffsetFetch."""
+        """Send an OffsetFetch and return its answer."""
         response = self._ask(body, version)
         assert isinstance(response, OffsetFetchResponse)
         return response
@@ -393,7 +393,7 @@ class CoordinatorHarness:
     def fetched(
         self, topic: str, partition: int, *, group_id: str = GROUP, require_stable: bool = False
     ) -> OffsetFetchResponsePartition:
-        """Return an OffsetFetch's answer for one partition."""
+        """Send an OffsetFetch and return its answer for one partition."""
         response = self.fetch(
             offset_fetch((topic, partition), group_id=group_id, require_stable=require_stable)
         )

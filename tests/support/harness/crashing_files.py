@@ -16,7 +16,8 @@ from cluster.storage.files import Files
 PAGES = (1, 16, 512, 4096)
 """Sizes of a disk's pages in bytes; the disk writes a page as a whole.
 
-With bigger pages a power loss loses more at once, with smaller pages it mixes old and new more.
+A power loss loses or keeps a whole page: large pages lose much data together, small pages leave a
+finer mixture of old and new data.
 """
 
 

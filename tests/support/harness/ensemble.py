@@ -35,7 +35,7 @@ class IdleNode:
         """Do nothing."""
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Stop at once."""
+        """Stop immediately."""
         on_done()
 
     def report(self, status: object) -> None:

@@ -47,7 +47,7 @@ class FakeController:
         """Start without any work."""
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Stop at once."""
+        """Stop immediately."""
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
@@ -83,7 +83,7 @@ class FakeBroker:
         self.host.after(delay_us, self.host.reply, request.request_id, HeartbeatResponse())
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Stop at once."""
+        """Stop immediately."""
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
@@ -138,7 +138,7 @@ class FakeConsumer:
             connection.close()
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Stop at once."""
+        """Stop immediately."""
         on_done()
 
     def report(self, status: ClusterStatus) -> None:

@@ -113,6 +113,7 @@ class ScriptedBroker:
         """Number of member ids that this broker has assigned."""
         self._generation = 0
         self._producer_epoch = -1
+        """Epoch of the last started producer; each start increases it."""
         self.restart()
 
     def restart(self) -> None:
@@ -163,7 +164,7 @@ class ScriptedBroker:
             case JoinGroupRequest():
                 return self._join(body)
             case SyncGroupRequest():
-                # Only the leader sends assignments; any other member gets an empty one.
+                # Only the group's leader sends assignments; any other member gets an empty one.
                 assignments = {entry.member_id: entry.assignment for entry in body.assignments}
                 return SyncGroupResponse(
                     protocol_type="consumer",

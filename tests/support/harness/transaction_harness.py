@@ -144,7 +144,7 @@ class TransactionHarness:
         )
 
     def load(self, epoch: int) -> None:
-        """Load the partition from the log."""
+        """Load the coordinator's partition from the log, as its leader in leader epoch `epoch`."""
         self.coordinator.begin_load(0, epoch)
         self.coordinator.load_batches(0, tuple(self.log))
         self.execute(self.coordinator.finish_load(0, self.now_us))
@@ -173,7 +173,7 @@ class TransactionHarness:
         epoch: int = -1,
         version: int | None = None,
     ) -> InitProducerIdResponse:
-        """Return the answer of an InitProducerId.
+        """Send an InitProducerId and return its answer.
 
         `producer_id` and `epoch` -1: the client has none yet. `version` None: the newest.
         """
@@ -190,7 +190,7 @@ class TransactionHarness:
     def add_offsets(
         self, producer_id: int, epoch: int = 0, *, transactional_id: str = TX, group: str = "group"
     ) -> ErrorCode:
-        """Return the answer of an AddOffsetsToTxn."""
+        """Send an AddOffsetsToTxn and return its answer."""
         request = AddOffsetsToTxnRequest(
             transactional_id=transactional_id,
             producer_id=producer_id,
@@ -210,7 +210,7 @@ class TransactionHarness:
         verify_only: bool = False,
         version: int | None = None,
     ) -> dict[TopicPartition, ErrorCode]:
-        """Return the answer of an AddPartitionsToTxn of one transaction."""
+        """Send an AddPartitionsToTxn of one transaction and return the error of each partition."""
         topics: dict[str, tuple[int, ...]] = {}
         for topic, index in partitions:
             topics[topic] = (*topics.get(topic, ()), index)
@@ -253,7 +253,7 @@ class TransactionHarness:
         transactional_id: str = TX,
         version: int | None = None,
     ) -> ErrorCode:
-        """Return the answer of an EndTxn."""
+        """Send an EndTxn and return its answer."""
         request_id = self.submit(
             end_txn(producer_id, epoch, is_commit=is_commit, transactional_id=transactional_id),
             version=version,

@@ -1,12 +1,13 @@
 """Consumers of a random trace: their requests, partitions, records and commits; and a producer.
 
 No real consumer runs: random decisions say what a consumer does, and a `World` writes its rows. A
-consumer acts by the answers that it got. It looks for its coordinator at a random broker, and sends
-its other requests to the broker that it considers the coordinator. A broker answers by its own
-state.
+consumer's next steps depend on the answers that it got. It asks a random broker which broker
+coordinates its group. It sends its other requests to the broker that it considers the coordinator.
+The state of that broker decides the answer.
 
 The generation is the number of a group's rebalance. A position is the offset of the record that a
-consumer processes next.
+consumer processes next. A member owns the partitions that it was assigned. Most numbers below are
+probabilities, chosen so that rare cases are frequent enough.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,6 +41,7 @@ class Consumer:
     - `member`: its member id; "" before it got the first one.
     - `ids`: the number of its member ids so far.
     - `generation`: -1 while it is no member.
+    - `state`: its state as a member, by the name that rows of MEMBER_STATE have.
     - `coordinator`: the broker that it considers the coordinator; None: it knows none.
     """
 
@@ -63,7 +65,7 @@ class Consumers:
         self._brokers = brokers
         self.consumers = {name: Consumer(name, group) for name, group in CONSUMERS.items()}
         self._admin = Consumer(ADMIN, "readers")
-        # By group and partition.
+        # The position of each group in each partition.
         self._positions: dict[tuple[str, str], int] = {}
         # Number of records of each partition.
         self._produced = dict.fromkeys(DATA_PARTITIONS, 0)
@@ -191,6 +193,7 @@ class Consumers:
         return "NONE" if self._world.chance(0.95) else self._world.rng.choice(_MEMBER_ERRORS)
 
     def _look_up(self, consumer: Consumer) -> None:
+        """Ask a random broker for the group's coordinator."""
         world = self._world
         asked = world.rng.choice(BROKERS)
         partition = partition_of(consumer.group)
@@ -230,6 +233,7 @@ class Consumers:
         self._exchange(consumer, "FindCoordinator", asked, answer, done, purpose=purpose)
 
     def _give_up_coordinator(self, consumer: Consumer) -> None:
+        """Let a consumer forget its coordinator, for a random cause."""
         if consumer.coordinator is None:
             return
         self._world.add(
@@ -293,8 +297,8 @@ class Consumers:
             if error != "NONE":
                 return
             self._enter(consumer, "STABLE", "assignment received")
-            some = world.rng.randint(0, 3)
-            consumer.owned = tuple(sorted(world.rng.sample(DATA_PARTITIONS, some)))
+            owned_count = world.rng.randint(0, 3)
+            consumer.owned = tuple(sorted(world.rng.sample(DATA_PARTITIONS, owned_count)))
             self._add_partitions_row(
                 consumer, TraceKind.PARTITIONS_ASSIGNED, consumer.owned, peer=peer
             )
@@ -307,10 +311,11 @@ class Consumers:
         )
 
     def _reset(self, consumer: Consumer, partition: str) -> None:
-        at = self._positions.get((consumer.group, partition), 0)
+        """Set the position in a partition that was just assigned."""
+        last = self._positions.get((consumer.group, partition), 0)
         cause = self._world.rng.choice(("committed", "earliest", "latest"))
-        position = {"committed": max(0, at - self._world.rng.randint(0, 5)), "earliest": 0}
-        offset = position.get(cause, at)  # "latest": the group's last position
+        offset_of = {"committed": max(0, last - self._world.rng.randint(0, 5)), "earliest": 0}
+        offset = offset_of.get(cause, last)  # "latest": the group's last position
         self._positions[consumer.group, partition] = offset
         self._world.add(
             consumer.name,
@@ -356,6 +361,7 @@ class Consumers:
         self._enter(consumer, "UNJOINED", "left")
 
     def _give_up(self, consumer: Consumer) -> None:
+        """Let a consumer give up its partitions, in order (revoked) or not (lost)."""
         world = self._world
         if not consumer.owned and world.chance(0.7):
             # In the other 30 % of the cases a row without partitions is written.
@@ -383,6 +389,7 @@ class Consumers:
         )
 
     def _enter(self, consumer: Consumer, state: str, cause: str) -> None:
+        """Change a consumer's state, and write the row of the change."""
         if consumer.state == state:
             return
         self._world.add(
@@ -399,6 +406,10 @@ class Consumers:
     # -- records and offsets --
 
     def _consume(self, consumer: Consumer) -> None:
+        """Let a consumer process up to ten records of one partition.
+
+        Sometimes it has no right to the partition, or processes some records again.
+        """
         world = self._world
         if not consumer.owned and not world.chance(0.05):
             return
@@ -453,8 +464,8 @@ class Consumers:
     ) -> None:
         """Write the outcome of a commit: one row for each partition, all with the same time."""
         for partition in partitions:
-            missing = error == "NONE" and self._world.chance(0.03)
-            code = "UNKNOWN_TOPIC_OR_PARTITION" if missing else error
+            is_unknown = error == "NONE" and self._world.chance(0.03)
+            code = "UNKNOWN_TOPIC_OR_PARTITION" if is_unknown else error
             columns: Columns = {
                 "group": consumer.group,
                 "member": consumer.member,

@@ -90,8 +90,8 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
         # Half a second's records.
         wait_until(lambda: len(producer.acknowledged()) > RATE // 2, "records flow", producer)
         for fault in FAULTS:
-            # A broker that crashed must be in sync again: the next fault may move a leadership to
-            # it, which would be refused otherwise.
+            # A broker that crashed must be in sync again, because the next fault may move a
+            # leadership to it. If it were not in sync, the move would be refused.
             wait_until(lambda: _are_in_sync(command_line), "every replica is in sync", producer)
             ordered = command_line.run("inject", *fault)
             assert ordered.returncode == 0, ordered.stdout + ordered.stderr

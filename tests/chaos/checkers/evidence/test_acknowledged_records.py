@@ -65,7 +65,7 @@ def led_with(log_end: int, *, acknowledged_s: float = 5, producer: str = "produc
 
 
 def test_leader_that_lacks_an_acknowledged_record_is_found() -> None:
-    """This finds, for example, a retried batch that is acknowledged before it is replicated."""
+    """An example of such a bug: a retried batch is acknowledged before it is replicated."""
     (finding,) = check(led_with(11)).findings
 
     assert finding.summary == (
@@ -148,7 +148,7 @@ def acknowledged_twice(producer: str = "producer-0") -> Rows:
 
 
 def test_offset_that_is_acknowledged_twice_is_found() -> None:
-    """This finds, for example, a batch of new records that is taken for one that was sent twice."""
+    """An example of such a bug: a batch of new records is mistaken for one that was sent twice."""
     (finding,) = check(acknowledged_twice()).findings
     assert finding.summary == (
         "t-0: records 9 to 10 were acknowledged to producer-0, and at the same offsets others "

@@ -31,7 +31,7 @@ def led_to(rows: list[TraceRow], *evidence: TraceRow) -> tuple[TraceRow, ...]:
 
 
 def test_fault_and_its_effects_on_the_partition_are_turning_points() -> None:
-    """They lie between the fault (10 µs) and the evidence (30 µs), and are in time order."""
+    """The turning points lie between the fault (10 µs) and the evidence (30 µs), in time order."""
     before = row(5, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS)
     after = row(31, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS)
 

@@ -4,8 +4,8 @@ A schedule is an experiment with its faults. A Shrinker removes parts of a faili
 long as a run of the rest has the same signature: the violated check and its claim (what it says,
 without names and numbers). A network seed decides the latencies of a run.
 
-In each test, `fails` takes an experiment (`it`) and a network seed, and returns True if their run
-has the signature. So `fails` determines what the smallest schedule is. `MANY` are twenty faults
+In each test, `fails` takes an experiment (`tried`) and a network seed, and returns True if their
+run has the signature. So `fails` determines what the smallest schedule is. `MANY` are twenty faults
 that are not needed.
 """
 
@@ -186,7 +186,7 @@ def test_only_the_needed_faults_are_left(needed: tuple[int, ...]) -> None:
         replace(pause, fault="crash") if index in needed else pause
         for index, pause in enumerate(MANY)
     )
-    play = FakePlay(lambda it, _: len(faults_named(it, "crash")) >= len(needed))
+    play = FakePlay(lambda tried, _: len(faults_named(tried, "crash")) >= len(needed))
 
     found = shrunk(play, experiment(*marked))
 
@@ -201,7 +201,7 @@ def test_large_parts_of_the_plan_are_removed_first() -> None:
 
     This takes fewer than 14 reports of progress.
     """
-    play = FakePlay(lambda it, _: bool(faults_named(it, "crash")))
+    play = FakePlay(lambda tried, _: bool(faults_named(tried, "crash")))
     sizes: list[int] = []
 
     shrunk(
@@ -226,15 +226,15 @@ def test_group_without_effect_is_removed_before_the_single_faults_of_a_long_plan
     marked = (fault("1s"), *plan[:20], fault("22500ms"), *plan[20:])
     seen: list[tuple[int, int]] = []
 
-    def fails(it: Experiment, _: int) -> bool:
-        return len(faults_named(it, "crash")) == 2 and (
-            "writers" in it.groups or len(it.faults) < 20
+    def fails(tried: Experiment, _: int) -> bool:
+        return len(faults_named(tried, "crash")) == 2 and (
+            "writers" in tried.groups or len(tried.faults) < 20
         )
 
     found = shrunk(
         FakePlay(fails),
         experiment(*marked),
-        progress=lambda each: seen.append((each.after.faults, each.after.groups)),
+        progress=lambda progress: seen.append((progress.after.faults, progress.after.groups)),
     )
 
     assert (found.after.faults, found.after.groups) == (2, 0)
@@ -249,14 +249,14 @@ def test_fault_that_one_of_a_few_other_seeds_can_spare_is_removed_in_the_first_r
     if the time ends during these rounds.
     """
 
-    def fails(it: Experiment, seed: int) -> bool:
-        return len(it.faults) == 2 or (len(it.faults) == 1 and seed == FEW_SEEDS - 1)
+    def fails(tried: Experiment, seed: int) -> bool:
+        return len(tried.faults) == 2 or (len(tried.faults) == 1 and seed == FEW_SEEDS - 1)
 
     does: list[tuple[str, int]] = []
     shrunk(
         FakePlay(fails),
         experiment(fault("2s"), fault("30s")),
-        progress=lambda each: does.append((each.does, each.after.faults)),
+        progress=lambda progress: does.append((progress.does, progress.after.faults)),
     )
 
     assert {faults for what, faults in does if what == "moving the plan to its beginning"} == {1}
@@ -267,20 +267,20 @@ def test_faults_injected_after_the_violation_are_removed_first() -> None:
 
     The first run plays the whole plan. The second run has only the faults before 9 s.
     """
-    play = FakePlay(lambda it, _: len(it.faults) >= 2, at_us=STEADY_US + 9_000_000)
+    play = FakePlay(lambda tried, _: len(tried.faults) >= 2, at_us=STEADY_US + 9_000_000)
 
     shrunk(play, experiment(*MANY))
 
     second, _ = play.played[1]
-    assert [each.at for each in second.faults] == ["2137ms", "5137ms", "8137ms"]
+    assert [planned.at for planned in second.faults] == ["2137ms", "5137ms", "8137ms"]
 
 
 def test_unneeded_nodes_are_removed_with_the_faults_that_name_them() -> None:
     """Two members and four brokers are needed; `writers`, `payments` and the producer are not."""
 
-    def fails(it: Experiment, _seed: int) -> bool:
-        readers = it.groups.get("readers")
-        return readers is not None and readers.members >= 2 and it.cluster.brokers >= 4
+    def fails(tried: Experiment, _seed: int) -> bool:
+        readers = tried.groups.get("readers")
+        return readers is not None and readers.members >= 2 and tried.cluster.brokers >= 4
 
     whole = experiment(
         fault("2s", "crash", "member(writers, 1)"),
@@ -309,13 +309,13 @@ def test_faults_of_removed_nodes_are_dropped_and_lists_of_ends_lose_them() -> No
         at="2s", fault="cut", from_="controller", to=("broker(0)", "broker(4)"), duration="20s"
     )
 
-    def fails(it: Experiment, _seed: int) -> bool:
-        return bool(faults_named(it, "cut"))
+    def fails(tried: Experiment, _seed: int) -> bool:
+        return bool(faults_named(tried, "cut"))
 
     left = shrunk(FakePlay(fails), experiment(cut, fault("3s", "pause", "broker(4)"))).experiment
 
     assert left.cluster.brokers < 5
-    assert [ends_of(each.to) for each in left.faults] == [("broker(0)",)]
+    assert [ends_of(planned.to) for planned in left.faults] == [("broker(0)",)]
 
 
 def test_topic_that_a_fault_deletes_stays_although_no_client_uses_it() -> None:
@@ -329,12 +329,12 @@ def test_topic_that_a_fault_deletes_stays_although_no_client_uses_it() -> None:
         "archive": TopicDefinition(partitions=2, replication_factor=3),
     }
 
-    def fails(it: Experiment, _seed: int) -> bool:
-        return bool(faults_named(it, "delete_topic"))
+    def fails(tried: Experiment, _seed: int) -> bool:
+        return bool(faults_named(tried, "delete_topic"))
 
     left = shrunk(FakePlay(fails), experiment(fault("1s"), deletion, topics=topics)).experiment
 
-    assert [each.fault for each in left.faults] == ["delete_topic"]
+    assert [planned.fault for planned in left.faults] == ["delete_topic"]
     assert "archive" in left.topics
     assert not left.groups  # they were removed around the fault
     assert "payments" not in left.topics  # no fault deletes it
@@ -343,8 +343,8 @@ def test_topic_that_a_fault_deletes_stays_although_no_client_uses_it() -> None:
 def test_result_can_be_written_and_read_back(tmp_path: Path) -> None:
     """Every experiment with the group `readers` fails, so all other parts are removed."""
 
-    def fails(it: Experiment, _seed: int) -> bool:
-        return "readers" in it.groups
+    def fails(tried: Experiment, _seed: int) -> bool:
+        return "readers" in tried.groups
 
     left = shrunk(FakePlay(fails), experiment(*MANY)).experiment
     path = tmp_path / "left.yaml"
@@ -370,8 +370,8 @@ def test_settings_and_guards_get_their_defaults_unless_they_matter() -> None:
     Other settings, and the guard that is off, do not matter, so they get their defaults.
     """
 
-    def fails(it: Experiment, _seed: int) -> bool:
-        readers = it.groups.get("readers")
+    def fails(tried: Experiment, _seed: int) -> bool:
+        readers = tried.groups.get("readers")
         return readers is not None and readers.config.session_timeout_ms == 20_000
 
     whole = experiment(fault("2s"))
@@ -392,8 +392,8 @@ def test_a_setting_that_needs_another_value_than_the_default_gets_the_spaces() -
     here, is more usual than the drawn one, 4.321 s.
     """
 
-    def fails(it: Experiment, _seed: int) -> bool:
-        return it.cluster.config.broker_session_timeout_ms < 9_000
+    def fails(tried: Experiment, _seed: int) -> bool:
+        return tried.cluster.config.broker_session_timeout_ms < 9_000
 
     def with_session(session_ms: int) -> Experiment:
         whole = experiment(fault("2s"))
@@ -411,8 +411,8 @@ def test_times_are_moved_to_the_beginning_shortened_and_rounded() -> None:
     Both times get some room, and are round: they become 5 s and 15 s.
     """
 
-    def fails(it: Experiment, _seed: int) -> bool:
-        crashes, pauses = faults_named(it, "crash"), faults_named(it, "pause")
+    def fails(tried: Experiment, _seed: int) -> bool:
+        crashes, pauses = faults_named(tried, "crash"), faults_named(tried, "pause")
         if not crashes or not pauses:
             return False
         gap_us = microseconds(pauses[0].at) - microseconds(crashes[0].at)
@@ -435,19 +435,19 @@ def test_times_are_moved_to_the_beginning_shortened_and_rounded() -> None:
 def test_the_shrunk_plan_is_in_order_of_time() -> None:
     """In the experiment the fault at 30 s comes before the fault at 2 s."""
 
-    def fails(it: Experiment, _seed: int) -> bool:
-        return len(it.faults) == 2
+    def fails(tried: Experiment, _seed: int) -> bool:
+        return len(tried.faults) == 2
 
     left = shrunk(FakePlay(fails), experiment(fault("30s"), fault("2s", "pause"))).experiment
 
-    assert [each.fault for each in left.faults] == ["pause", "crash"]
+    assert [planned.fault for planned in left.faults] == ["pause", "crash"]
 
 
 def test_room_of_a_duration_is_kept_in_every_round() -> None:
     """The pause must last 4 s, and gets room up to 8 s; a second shrinking changes nothing."""
 
-    def fails(it: Experiment, _seed: int) -> bool:
-        return any(microseconds(each.duration or "0s") >= 4_000_000 for each in it.faults)
+    def fails(tried: Experiment, _seed: int) -> bool:
+        return any(microseconds(planned.duration or "0s") >= 4_000_000 for planned in tried.faults)
 
     once = shrunk(FakePlay(fails), experiment(fault("2s", "pause"))).experiment
     twice = shrunk(FakePlay(fails), once).experiment
@@ -458,7 +458,7 @@ def test_room_of_a_duration_is_kept_in_every_round() -> None:
 
 def test_broker_numbers_become_roles_if_that_fails_as_well() -> None:
     """`coordinator-of(readers)` says what matters about the broker, under any seed."""
-    play = FakePlay(lambda it, _: bool(it.faults) and "readers" in it.groups)
+    play = FakePlay(lambda tried, _: bool(tried.faults) and "readers" in tried.groups)
 
     left = shrunk(play, experiment(fault("2s", "crash", "broker(3)"))).experiment
 
@@ -476,8 +476,8 @@ def test_a_cut_of_all_nodes_becomes_a_cut_of_one_link() -> None:
         args={"direction": "one_way", "apis": ["Fetch"]},
     )
 
-    def fails(it: Experiment, _seed: int) -> bool:
-        return any("broker" in end for each in it.faults for end in ends_of(each.to))
+    def fails(tried: Experiment, _seed: int) -> bool:
+        return any("broker" in end for planned in tried.faults for end in ends_of(planned.to))
 
     left = shrunk(FakePlay(fails), experiment(cut)).experiment
 
@@ -494,20 +494,20 @@ def test_late_members_are_removed_or_become_fewer_and_earlier() -> None:
     )
     groups = {**whole.groups, "readers": replace(whole.groups["readers"], late_members=late)}
 
-    def fails(it: Experiment, _seed: int) -> bool:
-        readers = it.groups.get("readers")
+    def fails(tried: Experiment, _seed: int) -> bool:
+        readers = tried.groups.get("readers")
         return readers is not None and bool(readers.late_members)
 
     left = shrunk(FakePlay(fails), replace(whole, groups=groups)).experiment
 
-    assert [each.members for each in left.groups["readers"].late_members] == [1]
+    assert [late.members for late in left.groups["readers"].late_members] == [1]
 
 
 def test_a_race_is_shrunk_further_with_the_network_seed_that_fails() -> None:
     """With one fault the run fails only under the network seed 7, which the result names."""
 
-    def fails(it: Experiment, seed: int) -> bool:
-        return len(it.faults) == 2 or (len(it.faults) == 1 and seed == 7)
+    def fails(tried: Experiment, seed: int) -> bool:
+        return len(tried.faults) == 2 or (len(tried.faults) == 1 and seed == 7)
 
     found = shrunk(FakePlay(fails), experiment(fault("2s"), fault("30s")))
 
@@ -522,8 +522,10 @@ def test_a_simpler_plan_that_fails_less_often_is_refused() -> None:
     So the pause must not become shorter than 10 s; with some room it becomes 15 s.
     """
 
-    def fails(it: Experiment, seed: int) -> bool:
-        lasts_us = max((microseconds(each.duration or "0s") for each in it.faults), default=0)
+    def fails(tried: Experiment, seed: int) -> bool:
+        lasts_us = max(
+            (microseconds(planned.duration or "0s") for planned in tried.faults), default=0
+        )
         return lasts_us >= (3_000_000 if seed == 100 else 10_000_000)
 
     found = shrunk(FakePlay(fails), experiment(fault("2s", "pause")), seed=100)
@@ -534,7 +536,7 @@ def test_a_simpler_plan_that_fails_less_often_is_refused() -> None:
 def test_another_claim_of_the_same_check_is_another_violation() -> None:
     """All smaller experiments show OTHER, so no part may be removed."""
     whole = experiment(fault("2s"))
-    play = FakePlay(lambda it, _: it == whole)
+    play = FakePlay(lambda tried, _: tried == whole)
 
     found = shrunk(play, whole)
 
@@ -550,7 +552,7 @@ def test_a_schedule_that_does_not_fail_is_reported() -> None:
 @pytest.mark.parametrize("limit", [5, 20])
 def test_runs_are_limited_and_the_best_schedule_so_far_is_the_result(limit: int) -> None:
     """The result still fails, and no run beyond the limit was played."""
-    play = FakePlay(lambda it, _: bool(faults_named(it, "crash")))
+    play = FakePlay(lambda tried, _: bool(faults_named(tried, "crash")))
 
     found = shrunk(play, experiment(*MANY, fault("1s")), max_runs=limit)
 
@@ -561,7 +563,7 @@ def test_runs_are_limited_and_the_best_schedule_so_far_is_the_result(limit: int)
 
 def test_time_is_limited_by_the_given_clock() -> None:
     """The fake clock advances a second with each call, so about a second passes with each run."""
-    play = FakePlay(lambda it, _: bool(faults_named(it, "crash")))
+    play = FakePlay(lambda tried, _: bool(faults_named(tried, "crash")))
 
     found = shrunk(play, experiment(*MANY, fault("1s")), deadline_s=6.0)
 
@@ -577,7 +579,7 @@ def test_a_group_that_never_recovers_is_awaited_for_a_shorter_time() -> None:
 
     bound = whole.run.liveness_timeout
     assert bound == "60s"
-    assert [each.fault for each in left.experiment.faults] == ["pause"]
+    assert [planned.fault for planned in left.experiment.faults] == ["pause"]
     assert left.experiment.run.liveness_timeout == bound
     assert waits(play)[:3] == [bound, "20s", "20s"]
     # Some runs have the whole bound, and many more the short one.
@@ -629,12 +631,12 @@ def test_a_short_bound_of_the_experiment_is_not_shortened() -> None:
 
 def test_an_interrupt_returns_the_best_schedule_so_far() -> None:
     """Ctrl-C arrives in the sixth run."""
-    inner = FakePlay(lambda it, _: bool(faults_named(it, "crash")))
+    inner = FakePlay(lambda tried, _: bool(faults_named(tried, "crash")))
 
-    def play(it: Experiment, seed: int, signature: Signature) -> PlayedRun:
+    def play(tried: Experiment, seed: int, signature: Signature) -> PlayedRun:
         if len(inner.played) == 5:
             raise KeyboardInterrupt
-        return inner(it, seed, signature)
+        return inner(tried, seed, signature)
 
     shrinker = Shrinker(play, now_s=FakeClock(), deadline_s=1e9, last_s=1e9)
     found = shrinker.shrink(experiment(*MANY, fault("1s")), 100, LOST)
@@ -646,7 +648,7 @@ def test_an_interrupt_returns_the_best_schedule_so_far() -> None:
 def test_shrinking_is_deterministic() -> None:
     """Two shrinkings of the same experiment play the same runs and have the same result."""
     whole = experiment(*MANY, fault("1s"), fault("40s"))
-    plays = [FakePlay(lambda it, _: len(faults_named(it, "crash")) == 2) for _ in range(2)]
+    plays = [FakePlay(lambda tried, _: len(faults_named(tried, "crash")) == 2) for _ in range(2)]
 
     first, second = (shrunk(play, whole) for play in plays)
 
@@ -659,7 +661,7 @@ def test_robustness_counts_only_other_seeds_and_stops_at_the_time_limit() -> Non
 
     Here every third seed fails. Seed 1, with which the schedule was shrunk, is not played again.
     """
-    play = FakePlay(lambda it, seed: bool(it.faults) and (seed == 1 or seed % 3 == 0))
+    play = FakePlay(lambda tried, seed: bool(tried.faults) and (seed == 1 or seed % 3 == 0))
     whole = experiment(fault("2s"))
     shrinker = Shrinker(play, now_s=FakeClock(), deadline_s=1e9, last_s=1e9)
     found = shrinker.shrink(whole, 1, LOST)

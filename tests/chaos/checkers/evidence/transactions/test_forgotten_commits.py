@@ -97,7 +97,7 @@ def test_commit_whose_pending_slot_a_failed_append_emptied_is_excused() -> None:
 
 
 def test_lost_commit_without_a_failed_append_in_its_transaction_is_found() -> None:
-    """This finds, for example, a commit marker that commits no offset.
+    """An example of such a bug: a commit marker commits no offset.
 
     An append that failed at 9 s, before the transaction began, does not excuse the loss.
     """
