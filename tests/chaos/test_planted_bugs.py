@@ -99,7 +99,9 @@ LATE_ON_THE_OTHER_SIDE: list[object] = [
 # -- without a bug -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", [CRASH, MOVE, PAUSE, PAUSE_MEMBER, CUT], ids=lambda f: f["fault"])
+@pytest.mark.parametrize(
+    "fault", [CRASH, MOVE, PAUSE, PAUSE_MEMBER, CUT], ids=lambda fault: fault["fault"]
+)
 def test_runs_without_a_bug_pass_every_check(fault: dict[str, object]) -> None:
     """Each run has one fault.
 
@@ -427,7 +429,7 @@ def test_static_member_whose_acknowledged_id_is_not_stored_is_found(
     ) -> Member:
         if group.state is GroupState.STABLE:
             # Build the record now, with the old id; the coordinator's own call then returns it.
-            assignments = {m.member_id: m.assignment for m in group.members.values()}
+            assignments = {member.member_id: member.assignment for member in group.members.values()}
             stored = group_record(group, assignments, turn.now_ms, turn.versions)
             monkeypatch.setattr(static_member, "group_record", lambda *_: stored)
         return rename(turn, group, group_instance_id, old_id, new_id)

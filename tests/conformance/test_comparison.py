@@ -45,18 +45,18 @@ def difference(
 
 
 def step(
-    n: int,
+    number: int,
     at_ms: float,
     answered_ms: float | None,
     *,
     outcome: str | None = None,
 ) -> RequestStep:
-    """Return the recorded step `n`: a request sent at one time and answered at another.
+    """Return a recorded step: a request sent at one time and answered at another.
 
     `answered_ms` is None for a request without an answer; then `outcome` says how it ended.
     """
     return RequestStep(
-        n=n,
+        number=number,
         client="c1",
         client_id="c1",
         at_ms=at_ms,
@@ -64,7 +64,7 @@ def step(
         version=4,
         request={},
         answered_ms=answered_ms,
-        answer_seq=None if answered_ms is None else n,
+        answer_seq=None if answered_ms is None else number,
         response=None if answered_ms is None else {"error_code": 0},
         outcome=outcome,
     )
@@ -91,7 +91,7 @@ def played(
 def what_differs(*steps: PlayedStep) -> dict[int, str]:
     """Return, by the number of its step, what differs: the time, the order, or the outcome."""
     differences = compare(steps, RULES, "3.9.1", Bindings())
-    return {n: difference.what for n, difference in differences.items()}
+    return {number: difference.what for number, difference in differences.items()}
 
 
 def test_equal_answers_do_not_differ() -> None:

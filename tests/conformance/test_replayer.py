@@ -212,32 +212,37 @@ def test_leader_that_no_member_ids_lead_to_is_a_difference(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (lambda r: r["steps"][1].pop("version"), "step 2: Object missing required field `version`"),
         (
-            lambda r: r["steps"][1]["request"].update(session_timeout_ms="6 s"),
+            lambda recording: recording["steps"][1].pop("version"),
+            "step 2: Object missing required field `version`",
+        ),
+        (
+            lambda recording: recording["steps"][1]["request"].update(session_timeout_ms="6 s"),
             "step 2: JoinGroup v9: request.session_timeout_ms: expected an integer, got '6 s'",
         ),
         (
-            lambda r: r["steps"][1]["request"].pop("reason"),
+            lambda recording: recording["steps"][1]["request"].pop("reason"),
             "step 2: JoinGroup v9: request.reason: missing, v9 has it",
         ),
         (
-            lambda r: r["steps"][1]["request"].update(rack="a"),
+            lambda recording: recording["steps"][1]["request"].update(rack="a"),
             "step 2: JoinGroup v9: request.rack: there is no such field in v9",
         ),
         (
-            lambda r: r["steps"][1]["request"]["protocols"][0].update(metadata={"hex": "zz"}),
+            lambda recording: recording["steps"][1]["request"]["protocols"][0].update(
+                metadata={"hex": "zz"}
+            ),
             "step 2: request.protocols[0].metadata: expected hexadecimal digits, got 'zz'",
         ),
         (
-            lambda r: r["steps"][1]["request"].update(member_id="<member:77>"),
+            lambda recording: recording["steps"][1]["request"].update(member_id="<member:77>"),
             "step 2: request: no symbol <member:77> in `symbols`",
         ),
         (
-            lambda r: r["steps"][1].update(response=None),
+            lambda recording: recording["steps"][1].update(response=None),
             "step 2: `response` and `answered_ms` belong together",
         ),
-        (lambda r: r.pop("end_ms"), "Object missing required field `end_ms`"),
+        (lambda recording: recording.pop("end_ms"), "Object missing required field `end_ms`"),
     ],
 )
 def test_bad_file_is_refused_with_step_and_field(

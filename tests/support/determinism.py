@@ -271,7 +271,10 @@ def fill_heap(count: int) -> None:
     JUNK keeps the rest for the life of the process.
     """
     # Alternate between a dictionary and a list, whose length changes.
-    JUNK.extend([None] * (i % 37) if i % 2 else {i: str(i), "name": (i,)} for i in range(count))
+    JUNK.extend(
+        [None] * (number % 37) if number % 2 else {number: str(number), "name": (number,)}
+        for number in range(count)
+    )
     # Every third object is freed here.
     del JUNK[::3]
 

@@ -26,5 +26,7 @@ def p_of_uniform(values: Sequence[float], low: float, high: float) -> float:
     scaled = (math.sqrt(count) + 0.12 + 0.11 / math.sqrt(count)) * distance
     if scaled < 0.2:  # the series does not converge there, and p is 1 to ten digits
         return 1.0
-    terms = ((1 if k % 2 else -1) * math.exp(-2 * (k * scaled) ** 2) for k in range(1, TERMS))
+    terms = (
+        (1 if term % 2 else -1) * math.exp(-2 * (term * scaled) ** 2) for term in range(1, TERMS)
+    )
     return min(1.0, max(0.0, 2 * sum(terms)))

@@ -62,7 +62,8 @@ def _record() -> None:
     )
 
     ordinary: _Records = [
-        (b"key-%d" % n, b"value %d" % n * 9, 1_700_000_000_000 + 7 * n) for n in range(6)
+        (b"key-%d" % number, b"value %d" % number * 9, 1_700_000_000_000 + 7 * number)
+        for number in range(6)
     ]
     # Name, codec's number, producer id, epoch, base sequence, transactional, records.
     kinds: list[tuple[str, int, int, int, int, bool, _Records]]
@@ -79,7 +80,15 @@ def _record() -> None:
         ("nulls", 0, -1, -1, -1, False, [(None, b"v", 5), (b"k", None, 5), (None, None, 5)]),
         ("long", 0, -1, -1, -1, False, [(b"k" * 70, b"v" * 900, 1), (b"", b"v" * 64, 0)]),
         # Offsets are varints (numbers of variable length); from 64 on they need two bytes.
-        ("many", 0, -1, -1, -1, False, [(None, b"%d" % n, 50 * n) for n in range(140)]),
+        (
+            "many",
+            0,
+            -1,
+            -1,
+            -1,
+            False,
+            [(None, b"%d" % number, 50 * number) for number in range(140)],
+        ),
     ]
     recorded = []
     for name, codec, producer_id, epoch, sequence, transactional, records in kinds:

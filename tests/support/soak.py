@@ -93,18 +93,29 @@ def say_failovers(failovers: Sequence[Failover]) -> None:
 
     A figure is left out if its event occurred in no run (a fault may move no leadership).
     """
-    _say_runs("controller decides, ms", [f.decided_us for f in failovers])
-    _say_runs("decided -> applied by the new coordinator, ms", [f.publish_us for f in failovers])
-    _say_runs("load, ms", [f.load_us for f in failovers])
+    _say_runs("controller decides, ms", [failover.decided_us for failover in failovers])
+    _say_runs(
+        "decided -> applied by the new coordinator, ms",
+        [failover.publish_us for failover in failovers],
+    )
+    _say_runs("load, ms", [failover.load_us for failover in failovers])
     _say_runs(
         "old coordinator unloaded, relative to the new one's activity, ms",
-        [f.unloaded_after_active_us for f in failovers],
+        [failover.unloaded_after_active_us for failover in failovers],
     )
-    _say_members("member first marks coordinator unknown, ms", [f.notices_us for f in failovers])
-    _say_runs("first acknowledged commit of any member, ms", [f.first_commit_us for f in failovers])
-    _say_runs("every member commits again, ms", [f.last_commit_us for f in failovers])
-    _say_members("commit gap per member, ms", [f.commit_gaps_us for f in failovers])
-    _say_members("loaded -> member's first commit, ms", [f.resumes_us for f in failovers])
+    _say_members(
+        "member first marks coordinator unknown, ms",
+        [failover.notices_us for failover in failovers],
+    )
+    _say_runs(
+        "first acknowledged commit of any member, ms",
+        [failover.first_commit_us for failover in failovers],
+    )
+    _say_runs("every member commits again, ms", [failover.last_commit_us for failover in failovers])
+    _say_members("commit gap per member, ms", [failover.commit_gaps_us for failover in failovers])
+    _say_members(
+        "loaded -> member's first commit, ms", [failover.resumes_us for failover in failovers]
+    )
     say(f"rebalances: {sum(f.rebalances for f in failovers)}")
     errors: dict[str, int] = {}
     for failover in failovers:

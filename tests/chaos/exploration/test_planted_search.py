@@ -189,7 +189,9 @@ def test_a_group_that_never_recovers_in_a_long_plan_is_shrunk_in_few_runs() -> N
         return runs[-1]
 
     anything = Signature(check="liveness", claim="")  # no finding has it, so the run is not stopped
-    finding = min(play_with_bug(experiment, 614, anything).findings, key=lambda f: f.time_us)
+    finding = min(
+        play_with_bug(experiment, 614, anything).findings, key=lambda found: found.time_us
+    )
     shrinker = Shrinker(play_with_bug, now_s=lambda: 0.0, deadline_s=1.0, last_s=1.0, max_runs=60)
     shrunk = shrinker.shrink(experiment, 614, finding.signature)
 

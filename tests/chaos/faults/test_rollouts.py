@@ -28,6 +28,7 @@ from tests.support.builders.quick_experiment import quick_experiment
 from tests.support.worlds.acceptance import VirtualRun, play_virtual
 
 S = 1_000_000
+"""Microseconds of a second."""
 PLACES = tuple(NodeName(f"consumer-readers-{index}") for index in range(6))
 
 

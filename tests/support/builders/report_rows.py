@@ -19,6 +19,7 @@ from pipeline.summary.outcomes import Rebalances
 
 Row = dict[str, Any]
 S = 1_000_000
+"""Microseconds of a second."""
 GROUP = "readers"
 OFFSETS = "__consumer_offsets-2"
 

@@ -117,8 +117,10 @@ def leave_group(
     return LeaveGroupRequest(
         group_id=group_id,
         members=tuple(
-            m if isinstance(m, MemberIdentity) else MemberIdentity(member_id=m, reason=reason)
-            for m in members
+            member
+            if isinstance(member, MemberIdentity)
+            else MemberIdentity(member_id=member, reason=reason)
+            for member in members
         ),
     )
 

@@ -2,10 +2,10 @@
 
 Two designs are compared. In the group `old` each member computes its own partitions from what it
 reads from ZooKeeper. In the group `new` a coordinator distributes the partitions, in rebalances
-that are numbered by the generation. The run is steady from 10 s on; at 15 s
-(JOIN_US) a member joins each group, and at 60 s the run ends. A test may add a crash at 35 s
-(DEATH_US). An attempt is one try of a member on ZooKeeper to own its share: the member reads a view
-(a list of members) and computes from the view its plan (the partitions to own).
+that are numbered by the generation. The run is steady from 10 s on; at 15 s (JOIN_US) a member
+joins each group, and at 60 s the run ends. A test may add a crash at 35 s (DEATH_US). An attempt is
+one try of a member on ZooKeeper to own its share: the member reads a view (a list of members) and
+computes from the view its plan (the partitions to own).
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from pipeline.report.report_input import Row, RunTables
 from tests.support.builders.report_inputs import report_input, run_facts
 
 S = 1_000_000
+"""Microseconds of a second."""
 STEADY_US, JOIN_US, DEATH_US, END_US = 10 * S, 15 * S, 35 * S, 60 * S
 TABLES = (
     "runs",

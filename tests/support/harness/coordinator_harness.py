@@ -315,7 +315,9 @@ class CoordinatorHarness:
         self, size: int = 2, *, group_id: str = GROUP, session_timeout_ms: int = 10_000
     ) -> list[str]:
         """Bring a group of dynamic members into Stable, generation 1; return ids, leader first."""
-        ids = [self.new_member_id(client_id=f"c{i}", group_id=group_id) for i in range(size)]
+        ids = [
+            self.new_member_id(client_id=f"c{number}", group_id=group_id) for number in range(size)
+        ]
         joins = [
             self.submit(
                 join_group(member_id, group_id=group_id, session_timeout_ms=session_timeout_ms)
@@ -361,7 +363,9 @@ class CoordinatorHarness:
 
     def summary(self, group_id: str = GROUP) -> GroupSummary:
         """Return the description of an existing group."""
-        return next(s for s in self.coordinator.groups() if s.group_id == group_id)
+        return next(
+            summary for summary in self.coordinator.groups() if summary.group_id == group_id
+        )
 
     def state(self, group_id: str = GROUP) -> GroupState:
         """Return the state of an existing group."""
@@ -525,10 +529,10 @@ class CoordinatorHarness:
 def commit_errors(response: AnyResponse | None) -> list[ErrorCode]:
     """Return the errors of an OffsetCommit's answer, partition by partition."""
     assert isinstance(response, OffsetCommitResponse)
-    return [p.error_code for topic in response.topics for p in topic.partitions]
+    return [partition.error_code for topic in response.topics for partition in topic.partitions]
 
 
 def txn_commit_errors(response: AnyResponse | None) -> list[ErrorCode]:
     """Return the errors of a TxnOffsetCommit's answer, partition by partition."""
     assert isinstance(response, TxnOffsetCommitResponse)
-    return [p.error_code for topic in response.topics for p in topic.partitions]
+    return [partition.error_code for topic in response.topics for partition in topic.partitions]

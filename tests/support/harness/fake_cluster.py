@@ -28,11 +28,11 @@ def fake_spec(brokers: int = 3, consumers: int = 4) -> ClusterSpec:
     """Return a cluster of one (silent) controller, `brokers` and `consumers`."""
     return ClusterSpec(
         controllers=(ControllerSpec(node_id=100),),
-        brokers=tuple(BrokerSpec(broker_id=i) for i in range(brokers)),
+        brokers=tuple(BrokerSpec(broker_id=index) for index in range(brokers)),
         topics=(),
         consumers=tuple(
-            ConsumerSpec(name=NodeName(f"consumer-{i}"), group_id="g", index=i, topics=())
-            for i in range(consumers)
+            ConsumerSpec(name=NodeName(f"consumer-{index}"), group_id="g", index=index, topics=())
+            for index in range(consumers)
         ),
     )
 

@@ -102,7 +102,10 @@ class FakeAgent(AgentHandle):
     async def kill(self, process: ProcessRef, timeout_s: float) -> None:
         # The call takes a turn of the event loop, as a real one does.
         await asyncio.sleep(0)
-        if not any(p.listening.process == process and p.is_up for p in self._fleet.processes):
+        if not any(
+            started.listening.process == process and started.is_up
+            for started in self._fleet.processes
+        ):
             raise ProcessLookupError("gone")
 
     async def stop(self, process: ProcessRef, timeout_s: float) -> None:
@@ -180,4 +183,8 @@ class LivesLab:
 
     def processes_of(self, name: str) -> list[FleetProcess]:
         """Return the live processes that were started for the planned process `name`."""
-        return [p for p in self.fleet.processes if p.is_up and p.plan.name == name]
+        return [
+            started
+            for started in self.fleet.processes
+            if started.is_up and started.plan.name == name
+        ]

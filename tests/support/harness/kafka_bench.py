@@ -183,7 +183,10 @@ class KafkaBench(CoordinatorHarness):
         assert (following.error_code, following.generation_id) == (ErrorCode.NONE, 1)
         assert leading.leader == following.leader == leading.member_id
         statics = Statics(leader=leading.member_id, follower=following.member_id)
-        assert {m.member_id for m in leading.members} == {statics.leader, statics.follower}
+        assert {member.member_id for member in leading.members} == {
+            statics.leader,
+            statics.follower,
+        }
         self.sync_as(statics.leader, 1, {statics.leader: b"for L", statics.follower: b"for F"})
         follower = self.sync_response(self.sync_as(statics.follower, 1))
         assert follower.assignment == b"for F"

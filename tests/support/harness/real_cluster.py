@@ -25,7 +25,7 @@ def real_spec(
     """Return one controller, three brokers, a producer and a group of `consumers`."""
     return ClusterSpec(
         controllers=(ControllerSpec(node_id=100),),
-        brokers=tuple(BrokerSpec(broker_id=i) for i in range(3)),
+        brokers=tuple(BrokerSpec(broker_id=index) for index in range(3)),
         topics=(
             TopicSpec(
                 name=CONSUMER_OFFSETS,
@@ -37,9 +37,9 @@ def real_spec(
         ),
         consumers=tuple(
             ConsumerSpec(
-                name=NodeName(f"consumer-{GROUP}-{i}"),
+                name=NodeName(f"consumer-{GROUP}-{index}"),
                 group_id=GROUP,
-                index=i,
+                index=index,
                 topics=(TOPIC,),
                 config=ConsumerConfig(
                     session_timeout_ms=6_000,
@@ -49,7 +49,7 @@ def real_spec(
                 ),
                 commit_interval_ms=commit_interval_ms,
             )
-            for i in range(consumers)
+            for index in range(consumers)
         ),
         producers=(
             ProducerSpec(

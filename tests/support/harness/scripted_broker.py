@@ -272,10 +272,10 @@ class ClientLab:
         self.clients: list[VirtualHost] = []
         self.cluster = ClusterSpec(
             controllers=(ControllerSpec(node_id=100),),
-            brokers=tuple(BrokerSpec(broker_id=i) for i in range(brokers)),
+            brokers=tuple(BrokerSpec(broker_id=index) for index in range(brokers)),
             topics=(),
         )
-        self.brokers = [ScriptedBroker(self, i) for i in range(brokers)]
+        self.brokers = [ScriptedBroker(self, index) for index in range(brokers)]
 
     @property
     def rows(self) -> list[TraceRow]:
@@ -355,7 +355,8 @@ class ClientLab:
         """Return the metadata of the cluster that every broker has."""
         return MetadataResponse(
             brokers=tuple(
-                MetadataResponseBroker(node_id=i, host=broker_name(i), port=9092) for i in self.live
+                MetadataResponseBroker(node_id=index, host=broker_name(index), port=9092)
+                for index in self.live
             ),
             topics=(
                 MetadataResponseTopic(
@@ -491,8 +492,8 @@ def fetch_error(error: ErrorCode, partitions: int = 2, *, leader_id: int = -1) -
             FetchableTopicResponse(
                 topic=TOPIC,
                 partitions=tuple(
-                    PartitionData(partition_index=i, error_code=error, leader_id=leader_id)
-                    for i in range(partitions)
+                    PartitionData(partition_index=index, error_code=error, leader_id=leader_id)
+                    for index in range(partitions)
                 ),
             ),
         )

@@ -61,4 +61,4 @@ class Run:
 
     def rows_of(self, node: str, *kinds: TraceKind) -> list[TraceRow]:
         """Return the rows of `node`, only of `kinds` if any are named."""
-        return [r for r in self.rows if r.node == node and (not kinds or r.kind in kinds)]
+        return [row for row in self.rows if row.node == node and (not kinds or row.kind in kinds)]

@@ -84,7 +84,7 @@ def scenario_tests(mutant: Mutant) -> tuple[str, ...]:
         return (f"{TESTS}{mutant.tests}",)
     # `named` has the tests that name a scenario, by its id.
     places = named().get(mutant.scenario, ())
-    return tuple(f"{p.path}::{p.name}" for p in places if p.path.startswith(TESTS))
+    return tuple(f"{place.path}::{place.name}" for place in places if place.path.startswith(TESTS))
 
 
 def survivors(folder: Path, mutants: Sequence[Mutant]) -> list[Mutant]:

@@ -123,7 +123,11 @@ def write_sample(package: str) -> None:
             alike = [candidate for candidate in known if _key(candidate) == _key(mutant)]
             # A function may have the same line twice. The two mutants differ in the text of the
             # whole file, by which this one is found among them.
-            nth = next(n for n, candidate in enumerate(alike) if candidate.source == mutant.source)
+            nth = next(
+                number
+                for number, candidate in enumerate(alike)
+                if candidate.source == mutant.source
+            )
             recorded = Recorded(
                 package=package,
                 file=mutant.file,
@@ -202,13 +206,17 @@ def run_mutants(package: str, mutants: Sequence[Place]) -> list[bool]:
     """
     killed = [False] * len(mutants)
     for stage, tests in enumerate(STAGES[package]):
-        alive = [n for n, is_killed in enumerate(killed) if not is_killed]
-        keys = {n: _key_of(package, stage, mutants[n]) for n in alive}
+        alive = [number for number, is_killed in enumerate(killed) if not is_killed]
+        keys = {number: _key_of(package, stage, mutants[number]) for number in alive}
         # `runs` is lazy. It has only the mutants without a saved result, in the order in which the
         # loop below asks for them.
-        runs = _runs(tests, [mutants[n] for n in alive if not has_result(PART, keys[n])])
-        for n in alive:
-            killed[n] = load_or_compute(PART, keys[n], bool, partial(_is_killed_next, runs))
+        runs = _runs(
+            tests, [mutants[number] for number in alive if not has_result(PART, keys[number])]
+        )
+        for number in alive:
+            killed[number] = load_or_compute(
+                PART, keys[number], bool, partial(_is_killed_next, runs)
+            )
     return killed
 
 

@@ -13,8 +13,8 @@ from protocol.ids import NodeName
 from tests.support.harness.fake_cluster import MS, FakeBroker
 
 SECOND_US = 1_000_000
-BROKERS = tuple(NodeName(f"broker-{i}") for i in range(3))
-CONSUMERS = tuple(NodeName(f"consumer-{i}") for i in range(4))
+BROKERS = tuple(NodeName(f"broker-{index}") for index in range(3))
+CONSUMERS = tuple(NodeName(f"consumer-{index}") for index in range(4))
 
 
 class SlowToStop(FakeBroker):

@@ -164,7 +164,9 @@ class Brokers:
         """
         world = self._world
         for group in GROUPS:
-            known = [b.groups[group] for b in self.brokers.values() if group in b.groups]
+            known = [
+                other.groups[group] for other in self.brokers.values() if group in other.groups
+            ]
             if partition_of(group) != partition or not known:
                 continue
             source = world.rng.choice(known)

@@ -179,7 +179,9 @@ def _offset_delete(command: Command) -> GroupRequest:
         topics=tuple(
             OffsetDeleteRequestTopic(
                 name=topic,
-                partitions=tuple(OffsetDeleteRequestPartition(partition_index=n) for n in indexes),
+                partitions=tuple(
+                    OffsetDeleteRequestPartition(partition_index=index) for index in indexes
+                ),
             )
             for topic, indexes in topics.items()
         ),

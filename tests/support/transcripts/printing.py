@@ -239,7 +239,10 @@ def _member_text(group: Group, member: Member, instances: dict[str, str]) -> str
     words.append(f"session={member.session_timeout_ms} rebalance={member.rebalance_timeout_ms}")
     words.append(
         "protocols="
-        + ",".join(f"{p.name}:{bytes_text(p.metadata)}" for p in member.supported_protocols)
+        + ",".join(
+            f"{protocol.name}:{bytes_text(protocol.metadata)}"
+            for protocol in member.supported_protocols
+        )
     )
     if member.protocol_type != group.protocol_type:
         words.append(f"type={member.protocol_type}")

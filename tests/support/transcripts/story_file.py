@@ -114,7 +114,7 @@ def _story(lines: list[str]) -> Story:
     if not title.endswith(" =="):
         raise NotATranscript(f"expected `== name ==`, got {title!r}")
     # Comments directly below the name describe the story.
-    end = next((n for n, line in enumerate(rest) if not line.startswith("#")), len(rest))
+    end = next((number for number, line in enumerate(rest) if not line.startswith("#")), len(rest))
     return Story(
         name=title[3:-3],  # without the equals signs and blanks at both ends
         comments=tuple(rest[:end]),

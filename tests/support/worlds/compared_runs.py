@@ -80,20 +80,24 @@ def compare_with_virtual_time(part: str, name: str, play: Player, folder: Path) 
     """
     real = [
         load_or_compute(
-            part, f"{name}-{part}-{n}", ComparedRun, partial(_run, name, n, play, folder)
+            part, f"{name}-{part}-{number}", ComparedRun, partial(_run, name, number, play, folder)
         )
-        for n in range(RUNS)
+        for number in range(RUNS)
     ]
     virtual = [
-        load_or_compute(part, f"{name}-virtual-{n}", ComparedRun, partial(_run_virtually, name, n))
-        for n in range(RUNS)
+        load_or_compute(
+            part, f"{name}-virtual-{number}", ComparedRun, partial(_run_virtually, name, number)
+        )
+        for number in range(RUNS)
     ]
     stories = [run.milestones for run in real]
     virtual_stories = [run.milestones for run in virtual]
     different = differences(virtual_stories, stories)
 
     say(f"**{name}**: {sum(run.verdict == Verdict.PASS for run in real)} of {RUNS} passed")
-    in_virtual_time = {(p.start, p.end): p.length_us for p in phases_of(virtual_stories)}
+    in_virtual_time = {
+        (phase.start, phase.end): phase.length_us for phase in phases_of(virtual_stories)
+    }
     for phase in phases_of(stories):
         virtual_us = in_virtual_time.get((phase.start, phase.end))
         beside = "" if virtual_us is None else f" (virtual time {virtual_us / 1e6:.2f} s)"

@@ -104,7 +104,7 @@ class ClientMember:
     async def sync(self) -> ErrorCode:
         """Send a SyncGroup; a leader assigns every member its own id."""
         members = self.joined.members if self.joined is not None else ()
-        assignments = {m.member_id: m.member_id.encode() for m in members}
+        assignments = {member.member_id: member.member_id.encode() for member in members}
         body = sync_group(self.member_id, self.generation_id, assignments, group_id=self.group_id)
         response = await self._ask(body, 5)
         assert isinstance(response, SyncGroupResponse)
@@ -385,7 +385,9 @@ def coordinator_of(group_id: str) -> int:
 
 def _cluster(config: BrokerConfig) -> ClusterSpec:
     # replicas[n] has all brokers, broker n first: the first replica becomes the leader.
-    replicas = [tuple((first + k) % BROKERS for k in range(BROKERS)) for first in range(BROKERS)]
+    replicas = [
+        tuple((first + step) % BROKERS for step in range(BROKERS)) for first in range(BROKERS)
+    ]
     return ClusterSpec(
         controllers=(ControllerSpec(node_id=100),),
         brokers=tuple(BrokerSpec(broker_id=broker_id) for broker_id in range(BROKERS)),

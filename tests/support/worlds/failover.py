@@ -87,7 +87,7 @@ def failover_of(
     )
 
     members = range(experiment.groups[group].members)
-    gaps = _gaps(rows, [str(consumer_name(group, i)) for i in members], since_us, until_us)
+    gaps = _gaps(rows, [str(consumer_name(group, index)) for index in members], since_us, until_us)
     # A member resumes with the commit that ends its gap.
     resumed_us = sorted(end for _, end in gaps)
     group_rows = [row for row in rows if row.group == group and since_us <= row.time_us < until_us]

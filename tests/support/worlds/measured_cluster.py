@@ -25,7 +25,7 @@ def cluster(members: int, *, session_timeout_ms: int = 45_000) -> ClusterSpec:
     )
     return ClusterSpec(
         controllers=(ControllerSpec(node_id=100),),
-        brokers=tuple(BrokerSpec(broker_id=i) for i in range(3)),
+        brokers=tuple(BrokerSpec(broker_id=index) for index in range(3)),
         topics=(
             TopicSpec(
                 name=CONSUMER_OFFSETS, partitions=6, replication_factor=3, config=two_in_sync
@@ -34,13 +34,13 @@ def cluster(members: int, *, session_timeout_ms: int = 45_000) -> ClusterSpec:
         ),
         consumers=tuple(
             ConsumerSpec(
-                name=NodeName(f"consumer-g-{i}"),
+                name=NodeName(f"consumer-g-{index}"),
                 group_id="g",
-                index=i,
+                index=index,
                 topics=("t",),
                 config=config,
             )
-            for i in range(members)
+            for index in range(members)
         ),
         producers=(ProducerSpec(name=NodeName("producer-0"), topic="t", records_per_second=100.0),),
         broker_config=BrokerConfig(offsets_topic_num_partitions=6),

@@ -79,7 +79,9 @@ def test_of_repeated_steps_only_the_last_is_kept() -> None:
 
 def test_only_the_last_rows_are_kept_beside_the_faults() -> None:
     """Faults and other rows have separate limits, so many other rows remove no fault."""
-    faults = [row(11, "driver", TraceKind.FAULT_INJECTED, cause=f"cut-{n}") for n in range(1, 9)]
+    faults = [
+        row(11, "driver", TraceKind.FAULT_INJECTED, cause=f"cut-{number}") for number in range(1, 9)
+    ]
     moves = [
         row(12 + index, f"broker-{index}", TraceKind.BECAME_FOLLOWER, partition=OFFSETS)
         for index in range(15)
