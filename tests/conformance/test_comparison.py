@@ -56,7 +56,7 @@ def step(
     `answered_ms` is None for a request without an answer; then `outcome` says how it ended.
     """
     return RequestStep(
-        number=number,
+        n=number,
         client="c1",
         client_id="c1",
         at_ms=at_ms,
