@@ -1,12 +1,15 @@
-"""Summaries of runs in memory, their analysis with Spark, and the writing of their pages.
+"""Summaries of runs, their analysis with Spark, and the writing of their pages.
 
-If the machine has no Java for Spark, a run is kept and can be analysed later. Functions import
-PySpark, Altair and Vega in their bodies, because these imports take a second or two.
+A summary has the figures of a run. It is computed in memory if the run is not too large. Spark
+computes it together with tables. Spark needs Java; if the machine has none, the run can be analysed
+later. Functions import PySpark, Altair and Vega in their bodies, because these imports take a
+second or two.
 
-The driver is the process that conducts a run. A PastRun is the directory of a finished or broken
-run. Its events are the run's merged trace (one row for each event). Its tables, which Spark
-computes, are current if they are complete and not older than the events. The parameter `master` is
-Spark's master URL; None means the default one.
+- The driver is the process that conducts a run.
+- A PastRun is the directory of a run that is over, perhaps because its driver was killed.
+- Its events are the run's trace, merged into one file; the trace has a row for each event.
+- Its tables are current if they are complete and not older than the events.
+- The parameter `master` is Spark's master URL; None means the default one.
 """
 
 from collections.abc import Sequence
@@ -35,7 +38,10 @@ class NoJava(Exception):
 
 
 def java_notice(run: Path) -> str | None:
-    """Return the reason why a run cannot be analysed now, and what to do; None if Java is found."""
+    """Return the reason why a run cannot be analysed now, and what to do.
+
+    None: Java was found, so the run can be analysed.
+    """
     java = find_java()
     if not isinstance(java, JavaProblem):
         return None
@@ -46,9 +52,10 @@ def java_notice(run: Path) -> str | None:
 
 
 def salvage(past: PastRun, console: Console) -> None:
-    """Collect the rows that the nodes of a killed driver's run left, and print their number.
+    """Collect the rows that a run's nodes have written, if its driver was killed.
 
-    Does nothing for a complete run. Rows that are already collected are not collected again.
+    Print their number. The function does nothing for a complete run, and does not collect rows
+    again that are collected already.
     """
     if past.incomplete:
         # A run reserves disk space for its results. A killed driver could not free the reserve.
@@ -73,9 +80,11 @@ def sum_up(
 ) -> RunSummary | None:
     """Return the summary of a run without Spark; None if there is none.
 
-    There is no summary if the run broke off, if a Ctrl-C ends the computation, or if the run has
-    too many rows. In the last two cases the reason is printed. `max_rows`: a smaller limit than the
-    default one, for callers that compute Spark's tables next anyway.
+    There is no summary if the run was not completed, if a Ctrl-C ends the computation, or if the
+    run has too many rows. In the last two cases the reason is printed.
+
+    `max_rows`: a smaller limit than the default one, for callers that will compute Spark's tables
+    anyway.
     """
     if results.outcome is not RunOutcome.COMPLETED:
         return None
@@ -92,8 +101,9 @@ def sum_up(
 def analyze_runs(
     console: Console, runs: Sequence[Path], *, master: str | None
 ) -> tuple[RunSummary, ...]:
-    """Compute the tables of `runs` with Spark, with a bar that shows how many are done.
+    """Compute the tables of `runs` with Spark, and return their summaries.
 
+    On a terminal a bar shows how much is done.
     Raises: the exceptions of pipeline.run.analyze.
     """
     from pipeline.run import AnalysisProgress, analyze  # noqa: PLC0415 - imports PySpark
@@ -122,9 +132,9 @@ def analyze_runs(
 def analyse_if_needed(
     console: Console, past: Sequence[PastRun], *, master: str | None
 ) -> tuple[RunSummary, ...]:
-    """Return the summaries of runs, after an analysis of the runs whose tables are not current.
+    """Return the summaries of runs. Runs whose tables are not current are analysed before.
 
-    Raises: NoJava if an analysis is needed and impossible; the errors of pipeline.run.analyze.
+    Raises: NoJava if an analysis is needed and impossible; the exceptions of pipeline.run.analyze.
     """
     for run in past:
         salvage(run, console)
@@ -160,9 +170,10 @@ COMPARISON_FILE = "comparison.html"
 
 
 def write_run_report(console: Console, past: PastRun, *, output: Path | None = None) -> Path:
-    """Write the report of an analysed run, with a progress line; return the path of the page.
+    """Write the report of an analysed run; return the path of the page.
 
-    Raises: NotAnalysed; OSError if the page cannot be written.
+    On a terminal a line shows that the report is being written.
+    Raises: NotAnalysed if the run has no tables; OSError if the page cannot be written.
     """
     from pipeline.report.build import build_report  # noqa: PLC0415 - imports Altair
 
@@ -173,7 +184,10 @@ def write_run_report(console: Console, past: PastRun, *, output: Path | None = N
 
 
 def write_comparison(runs: Sequence[tuple[RunFacts, RunSummary]], output: Path) -> Path:
-    """Write the page that compares runs; return its path. Raises: OSError."""
+    """Write the page that compares runs; return its path.
+
+    Raises: OSError if the page cannot be written.
+    """
     from pipeline.report.comparison_page import build_comparison  # noqa: PLC0415 - imports Altair
 
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -181,7 +195,7 @@ def write_comparison(runs: Sequence[tuple[RunFacts, RunSummary]], output: Path) 
 
 
 def compare_side_by_side(runs: Sequence[tuple[RunFacts, RunSummary]]) -> Comparison:
-    """Compare runs; each run has the column name that it has on the comparison page."""
+    """Compare runs, with the same names of columns as on the comparison page."""
     from pipeline.report.run_names import column_names  # noqa: PLC0415 - imports Altair
 
     facts = [run for run, _ in runs]

@@ -1,8 +1,9 @@
 """journal.json: each fault of a run, with its outcome, its nodes, and its times.
 
-A fault is a disturbance that the plan injects on purpose. Healing undoes it; a momentary fault has
-nothing to undo. The steady state is reached when every group is Stable; the plan's times count from
-it. Units: microseconds of the run's clock, as in the trace.
+A fault is a disturbance that the plan of an experiment injects on purpose. Healing undoes it. A
+momentary fault, such as a moved leadership, has nothing to undo. The plan's times count from the steady
+state, which is reached when the cluster is up and every group is Stable. Units: microseconds of the
+run's clock, as in the trace (the run's recorded events).
 """
 
 from enum import StrEnum
@@ -17,19 +18,22 @@ class FaultOutcome(StrEnum):
 
     PLANNED = "planned"  # not injected yet, or the run ended first
     HIT = "hit"
-    MISSED = "missed"  # at its time no node fitted the target, or the fault could not affect it
+    MISSED = "missed"  # at its time no node had the target's role, or the node was not affected
     FAILED = "failed"  # the tool failed to inject the fault
 
 
 class LinkEnds(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
-    """The two ends of the affected links, by node names. A node has no link to itself."""
+    """The two ends of the affected links (connections between nodes), as names of nodes.
+
+    Each node of one end is linked with each of the other, but not with itself.
+    """
 
     from_: tuple[str, ...]
     to: tuple[str, ...]
 
 
 class LeaderMove(msgspec.Struct, frozen=True, kw_only=True):
-    """A moved leadership, with the old and the new leader's broker ids."""
+    """The leadership of a partition that a fault has moved, with both leaders' broker ids."""
 
     partition: str
     from_broker: int
@@ -53,16 +57,19 @@ class JournalEntry(msgspec.Struct, kw_only=True):
 
     - `planned_at_us`: planned time, counted from the run's start. The plan's times count from the
       steady state, so this time is None until the steady state is reached.
-    - `in_force_from_us`, `in_force_until_us`: period in which all affected nodes had the fault. It
-      begins when the injection has returned, and ends when the healing begins.
-    - `healed_at_us`: None if the fault is in force, was not injected, or is momentary.
     - `fired_at_us`: time at which the injection began, whatever the outcome.
+    - `in_force_from_us`, `in_force_until_us`: the period in which surely all affected nodes had the
+      fault. It begins when the injection is complete, and ends when the healing begins.
+    - `healed_at_us`: None if the fault is in force, was not injected, or is momentary.
     - `nodes`: the affected nodes; for a fault of links, those of the `from` end.
     - `node`: the first of `nodes`.
-    - `incarnation`, `pid`: number of the life, and process id, of `node` at the injection.
-    - `members_survive`: False if the fault hits members of a group, which may then rebalance.
-    - `resolved`: further details that were decided at the injection, such as `direction`.
-    - A fault that missed has neither nodes, nor links, nor moves.
+    - `incarnation`, `pid`: of `node` at the injection: the number of its restarts, and its process
+      id.
+    - `members_survive`: False if the fault hits members of a group. The group then may rebalance
+      (give its partitions to other members).
+    - `resolved`: other details that were decided at the injection, such as `direction`.
+
+    A fault that missed has no nodes, no links and no moves.
     """
 
     fault_id: str
@@ -138,12 +145,15 @@ class JournalEntry(msgspec.Struct, kw_only=True):
 
     @property
     def perhaps_in_force(self) -> bool:
-        """True if an error or a Ctrl-C interrupted the injection: it may be in force."""
+        """True if an error or a Ctrl-C interrupted the injection.
+
+        It is then not known whether the fault is in force.
+        """
         begun = self.node is not None and not self.momentary and self.healed_at_us is None
         return begun and self.outcome in {FaultOutcome.PLANNED, FaultOutcome.FAILED}
 
     def forget_aim(self) -> None:
-        """Remove nodes, links and moves, because the fault hit none of them."""
+        """Remove what the injection has aimed at, because the fault did not hit it."""
         self.node = None
         self.nodes = ()
         self.links = None
@@ -154,7 +164,7 @@ class JournalEntry(msgspec.Struct, kw_only=True):
 
     @property
     def hit(self) -> str:
-        """The affected nodes, both ends of links, or the moves, as text."""
+        """A text about what the fault hit: nodes, both ends of links, or moved leaderships."""
         if self.moves:
             return self.moves_text("{0.partition}: {0.from_broker} to {0.to_broker}")
         if self.links is not None:
@@ -179,7 +189,10 @@ _NODES_SHOWN = 4
 
 
 def nodes_shown(nodes: tuple[str, ...]) -> str:
-    """Return the names of nodes as text: four at most, or three and the number of the others."""
+    """Return the names of nodes as text.
+
+    Of more than _NODES_SHOWN nodes, all names but the first three are replaced by their number.
+    """
     if len(nodes) <= _NODES_SHOWN:
         return ", ".join(nodes) or "nobody"
     return f"{', '.join(nodes[: _NODES_SHOWN - 1])} and {len(nodes) - _NODES_SHOWN + 1} more"

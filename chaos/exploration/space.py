@@ -1,9 +1,13 @@
 """The space of an exploration: an experiment without faults, and the variations that are drawn.
 
-A document is the experiment as read from the file: an Item, which has a line for each value. A
-choice is one or more places in the document, with options of which a seed draws one. A seed draws
-an experiment from the space: the options of the choices, and the faults. An override is a value of
-the command line (`--var key=value`).
+A seed draws an experiment from the space: one option of each choice, and the faults.
+
+- A document is the experiment as read from the file: an Item, which knows the line of each value.
+- A choice is one or more places in the document, with options for their values. A seed draws one
+  option.
+- An override is a value of the command line (`--var key=value`).
+- A plan is the faults of an experiment. A search can mutate (change) a plan that it has kept.
+
 Data flow: name or path -> YAML with lines -> structs (`space_definition`) -> `choices` -> semantic
 checks (`space_semantics`) -> `Space`, from which `draw` builds experiments.
 """
@@ -46,20 +50,20 @@ _STUB = {"version": 1, "name": "space", "question": "?", "expect": "?"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """A space that was read and checked. SpaceDefinition explains the undocumented fields."""
+    """A space that was read and checked. SpaceDefinition explains the other fields."""
 
     name: str
     question: str
     path: Path
     base: Item = field(repr=False)
-    """Document of the experiment without faults; copy it before any change."""
+    """Document of the experiment without faults. All draws share it, so copy it before a change."""
     choices: tuple[Choice, ...] = field(repr=False)
     faults: FaultSpace
     minimum: Minimum
     mutated: float = 0.0
     """Share of a search's seeds that mutate a kept plan, 0 to 1."""
     may_be_unknown: tuple[str, ...] = ()
-    """Beginnings of the reasons for which a run may prove nothing."""
+    """Beginnings of reasons for an unknown verdict that the space permits."""
 
 
 def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
@@ -137,11 +141,12 @@ def _with_stub(base: Item) -> Item:
 
 
 def _drawn_problems(override: str, base: Item, choices: Sequence[Choice]) -> list[Problem]:
-    """Return a problem if a draw would replace the value of an override, and otherwise none."""
+    """Return a problem if a draw would replace the value of an override, otherwise nothing."""
     key = override.partition("=")[0].strip()
     steps = resolve_path(key, base, Experiment)
     if isinstance(steps, Problem):
-        return []  # `apply_overrides` has reported it
+        # `apply_overrides` has reported this problem.
+        return []
     # Places that draws write, each with its place in the space's file.
     drawn: list[tuple[str, Steps]] = [(f"experiment.{key}", (key,)) for key in KEYS_SET_BY_DRAW]
     drawn += [
@@ -170,8 +175,9 @@ def _drawn_problems(override: str, base: Item, choices: Sequence[Choice]) -> lis
 def _is_always_kept(choice: Choice, place: Steps, steps: Steps, base: Item) -> bool:
     """Return True if a count at `place` keeps the item of `steps` in every draw.
 
-    A count keeps the first items of a list or mapping. So the items up to the smallest count are
-    never removed, and an override may set their values.
+    Some options are counts (FirstOf): how many of the first items of a list or mapping are kept.
+    So as many first items as the smallest count are never removed, and an override may set their
+    values.
     """
     counts = [
         value.count for option in choice.options for value in option if isinstance(value, FirstOf)
@@ -193,8 +199,8 @@ def _base_problems(base: Item, root: Item, file: str) -> list[Problem]:
 
     `base` is the experiment of the file `root`, with placeholders and overrides.
     """
-    # `base` has the placeholders, which would be reported as forbidden keys. So the file's own
-    # mapping is used here.
+    # The keys that draws set are forbidden in the file. `base` has placeholders for them, so the
+    # file's own mapping is checked.
     in_file = root.child("experiment").value
     problems = [
         problem(f"experiment.{key}", "each drawn experiment has its own", expected="no such key")

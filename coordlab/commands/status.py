@@ -105,7 +105,7 @@ def _ids(brokers: tuple[int, ...]) -> str:
 def _fate(fault: JournalEntry) -> str:
     """Return the state of a fault in words.
 
-    A momentary fault, such as a restart, is over when it is done, so it is never healed.
+    A momentary fault, such as a moved leadership, is over when it is done, and is never healed.
     """
     match fault.outcome:
         case FaultOutcome.PLANNED:

@@ -1,9 +1,11 @@
 """Znodes and sessions of a ZooKeeper ensemble, computed from the transactions in the trace.
 
-A znode is a node of ZooKeeper's tree of paths. All servers apply one sequence of transactions, each
-server at its own time (ZK-02). A zxid is the number of a transaction. A transaction counts from the
-first row about it. The rows of the other servers repeat it and are ignored. An ephemeral znode ends
-with the session that created it (ZK-12). Rule ids are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
+An ensemble is a set of ZooKeeper servers that replicate one tree of paths. A znode is a node of
+this tree. A session is a client's connection to the ensemble, which survives a change of the
+server. All servers apply the same sequence of transactions, each server at its own time (ZK-02). A
+zxid is the number of a transaction. A transaction counts as applied at the first row about it; the
+rows of the other servers repeat it and are ignored. An ephemeral znode is removed at the end of the
+session that created it (ZK-12). Rule ids are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
 
 A consumer owns a partition by an ephemeral znode, the owner node of the partition.
 """
@@ -27,7 +29,11 @@ def owner_path(group: str, partition: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Znode:
-    """A znode after one transaction. `session` owns an ephemeral znode; None: it is persistent."""
+    """A znode as it is after one transaction.
+
+    - `session`: the session with which an ephemeral znode ends; None: the znode is persistent.
+    - `row`: the row about the transaction.
+    """
 
     session: str | None
     data: str
@@ -38,7 +44,7 @@ class Znode:
 class _Path:
     """Versions of the znode at one path.
 
-    From the transaction `zxids[i]` on, `znodes[i]` is at the path; None means that no znode is.
+    From the transaction `zxids[i]` on, `znodes[i]` is at the path. None: no znode is at the path.
     """
 
     zxids: list[int] = field(default_factory=list)
@@ -59,7 +65,7 @@ class _Path:
 
 
 class ZooKeeperTree:
-    """Znodes below `/consumers` as of every zxid so far, and the sessions."""
+    """The znodes below `/consumers`, as they were after each transaction, and the sessions."""
 
     def __init__(self) -> None:
         self.last_zxid = 0
@@ -109,7 +115,10 @@ class ZooKeeperTree:
         )
 
     def changes_of(self, parent: str, after: int, until: int) -> list[int]:
-        """Return the zxids in (after, until] of transactions that changed a path's children."""
+        """Return the zxids of transactions that changed a znode below a path.
+
+        Only zxids above `after` and up to `until` are returned.
+        """
         return sorted(
             {
                 zxid

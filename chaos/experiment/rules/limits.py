@@ -1,8 +1,9 @@
 """Limits of settings: tables of rules `A <= B, because ...`, and the check that reads them.
 
-A is a setting. B is another setting of the same section (by Kafka's name), or a value. A section is
-a struct of settings, such as those of a broker. A rule that needs more than two settings, or
-settings of two sections, is code in the other modules of this folder.
+A is a setting of Kafka, such as `session.timeout.ms`. B is another setting of the same section, or
+a value. A section is a struct (a msgspec class) of settings, such as those of a broker. The tables
+name settings as Kafka does. A rule that needs more than two settings, or settings of two sections,
+is code in the other modules of this folder.
 """
 
 import operator
@@ -23,7 +24,7 @@ from protocol.config import BrokerConfig, ConsumerConfig, ProducerConfig
 
 
 class Relation(Enum):
-    """The relation that a setting must have to its limit; the values are words of an error."""
+    """The relation that a setting must have to its limit. The values are words for an error."""
 
     AT_MOST = "at most"
     LESS_THAN = "less than"
@@ -67,16 +68,23 @@ Limits = Mapping[type[msgspec.Struct], tuple[Limit, ...]]
 
 @cache
 def _names_by_key(section: type[msgspec.Struct]) -> dict[str, str]:
-    """Return the Python name of each field of a section, by the name in the file."""
+    """Return the Python name of each field of a section, by its name in the file.
+
+    For example `session_timeout_ms` by `session.timeout.ms`.
+    """
     return {field.key: field.name for field in fields_of(section)}
 
 
 def broken_limits(limits: Limits, section: msgspec.Struct, path: str) -> Iterator[Problem]:
-    """Yield a problem for each limit that a section of settings breaks; `path` is its path."""
+    """Yield a problem for each limit that a section of settings breaks.
+
+    `path`: of the section in the file.
+    """
     names = _names_by_key(type(section))
     for row in limits[type(section)]:
         value = getattr(section, names[row.setting])
-        # If the limit is a text that names no setting, it is itself the value: `all` for `acks`.
+        # A limit that is a text usually names a setting. If it names none, it is a value, such as
+        # `all` for `acks`.
         limiting_setting = names.get(row.limit) if isinstance(row.limit, str) else None
         limit: Any = row.limit if limiting_setting is None else getattr(section, limiting_setting)
         if row.relation.holds(value, limit):
@@ -91,7 +99,10 @@ def broken_limits(limits: Limits, section: msgspec.Struct, path: str) -> Iterato
 
 
 _NEVER_GROWS = "it never grows: Kafka takes the bound for every attempt"
-"""Source: CommonClientConfigs.warnDisablingExponentialBackoff."""
+"""The reason of limits of backoffs, the waits before repeated attempts.
+
+Source: CommonClientConfigs.warnDisablingExponentialBackoff.
+"""
 _BACKOFFS = (
     Limit("retry.backoff.ms", Relation.AT_MOST, "retry.backoff.max.ms", _NEVER_GROWS),
     Limit("reconnect.backoff.ms", Relation.AT_MOST, "reconnect.backoff.max.ms", _NEVER_GROWS),
@@ -124,7 +135,7 @@ ERRORS: Limits = {
         ),
     ),
 }
-"""Limits that a node enforces: it does not start if one is broken."""
+"""Limits that Kafka enforces: a broker or client does not start if one of its limits is broken."""
 WARNINGS: Limits = {
     BrokerConfig: (
         Limit(

@@ -1,11 +1,14 @@
-"""The faults of one seed: begin, kind, target and duration of each.
+"""The faults of one seed: beginning, kind, target and duration of each.
 
 A seed draws one fault after the other, until the window (the time in which faults may begin) is
 full. Each draw gives a single fault or a pattern, which is a combination of faults (`patterns`). A
-FaultDraw is one such draw: its number, its time and its random streams, one for each purpose. Each
-draw has its own streams (`fault_draw`). So a smaller window, or another duration of one fault, does
-not change the other faults. The loader accepts every fault that is drawn here. A target, such as
-`broker(0)`, names the nodes that a fault hits; a fault of links has two ends.
+FaultDraw is one such draw: its number, its time, and its random streams. Each purpose of each draw
+has a random stream of its own (`fault_draw`). So a smaller window, or another duration of one
+fault, does not change the other faults.
+
+A target, such as `broker(0)`, names the nodes that a fault hits. A fault of links (connections
+between nodes) has two ends, each of them a target. Every fault that is drawn here is valid in an
+experiment file.
 """
 
 from collections.abc import Sequence
@@ -54,7 +57,7 @@ BETWEEN_ZOOKEEPERS = 0.25
 """Share of the link faults between two ZooKeeper servers, if there is an ensemble."""
 TO_ZOOKEEPER = 0.4
 """Share of the link faults between a ZooKeeper server and clients, if there is an ensemble."""
-# Of the fault `slow`: delays, and the jitters that may be added to them.
+# For the fault `slow`: the delays, and the jitters (limits of an additional random delay).
 _DELAYS = ("2ms", "20ms", "200ms", "1s", "3s")
 _JITTERS = ("0s", "5ms", "500ms")
 # For the links between two kinds of nodes: the purposes of their connections, and the APIs of their
@@ -111,7 +114,7 @@ def draw_faults(
     faults: list[FaultDefinition] = []
     index, at_ms = 0, 0
     while len(faults) < MAX_FAULTS:
-        # Uniform from 1 ms to twice the mean gap.
+        # The gap to the fault before is drawn evenly from 1 ms to twice the mean gap.
         at_ms += stream(seed, "fault", index, "at").randrange(1, 2 * gap_ms + 1)
         if at_ms >= window_ms:
             break
@@ -143,7 +146,7 @@ def _kept(space: FaultSpace, seed: int) -> dict[str, int]:
         for name, weight in weights.items()
         if stream(seed, "kept", name).random() < space.kept
     }
-    # If `kept` is empty: a mapping with one drawn name.
+    # The second mapping, for an empty `kept`, has one drawn name with its weight.
     return kept or {(only := stream(seed, "kept").choice(list(weights))): weights[only]}
 
 
@@ -183,7 +186,7 @@ def _topic_deletion(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
 
 
 def _args(draw: FaultDraw, kind: FaultKind, target: str) -> dict[str, Any]:
-    """Draw the arguments of a fault with a target."""
+    """Draw the arguments of a fault with a target. Those that are not drawn have defaults."""
     role, argument = split_target(target) or ("", "")
     if kind.args_type is DiskArgs and role in BROKER_TARGETS:
         return draw.disk()
@@ -200,7 +203,7 @@ def _args(draw: FaultDraw, kind: FaultKind, target: str) -> dict[str, Any]:
 
 
 def _offsets_args(draw: FaultDraw, kind: FaultKind, group: str) -> dict[str, Any]:
-    """Draw a topic of the group, and the target of the reset of its offsets."""
+    """Draw the arguments of an order about a group's offsets: a topic, and where a reset leads."""
     args: dict[str, Any] = {}
     if draw.chance("one topic", 0.3):
         args["topic"] = draw.rng("topic").choice(draw.experiment.groups[group].topics)
@@ -217,7 +220,8 @@ def _offsets_args(draw: FaultDraw, kind: FaultKind, group: str) -> dict[str, Any
 def _link_fault(draw: FaultDraw, kind: FaultKind) -> FaultDefinition:
     """Draw a fault of links: its ends, its duration and its arguments."""
     from_, to, links = _ends(draw)
-    if draw.chance("swapped", 0.5):  # for a fault in one direction, the ends are not symmetric
+    # The two ends matter differently in a fault that affects only one direction.
+    if draw.chance("swapped", 0.5):
         from_, to = to, from_
     return FaultDefinition(
         at=f"{draw.at_ms}ms",
@@ -240,7 +244,7 @@ def _ends(draw: FaultDraw) -> tuple[str, str, _Links]:
         ends = _ends_at_zookeeper(draw)
         if ends is not None:
             return ends
-    # A value that one of the tuples below has twice is drawn twice as often.
+    # Some values are twice in their tuple below, so that they are drawn twice as often.
     server = draw.target(BROKER_TARGETS, "from") or draw.coordinator()
     between = rng.choice(("controller", "brokers", "clients", "clients"))
     if between == "controller":
@@ -263,9 +267,9 @@ def _ends(draw: FaultDraw) -> tuple[str, str, _Links]:
 
 
 def _ends_at_zookeeper(draw: FaultDraw) -> tuple[str, str, _Links] | None:
-    """Draw two ends, one of them a ZooKeeper server or all servers, or return None.
+    """Draw two ends, of which one is a ZooKeeper server or all of them.
 
-    After None the caller draws a link of Kafka's nodes.
+    None: the draw has decided for a link between other nodes, which the caller draws.
     """
     rng = draw.rng("ensemble")
     drawn = rng.random()
@@ -292,7 +296,9 @@ def _link_args(draw: FaultDraw, kind: FaultKind, links: _Links) -> dict[str, Any
         args["jitter"] = draw.rng("jitter").choice(_JITTERS)
     if draw.chance("purposes", SOME_PURPOSES):
         args["purposes"] = _one_or_two(known_purposes, draw.rng("purpose"))
-    if kind.momentary:  # a reset ends whole connections, so it has no direction and no APIs
+    # The only momentary fault of links is `reset`. It ends whole connections, so it has neither a
+    # direction nor APIs.
+    if kind.momentary:
         return args
     if draw.chance("one_way", ONE_WAY):
         args["direction"] = "one_way"
@@ -302,5 +308,6 @@ def _link_args(draw: FaultDraw, kind: FaultKind, links: _Links) -> dict[str, Any
 
 
 def _one_or_two(words: Sequence[_Word], rng: Random) -> list[_Word]:
+    """Draw one or two different words."""
     count = rng.randint(1, min(2, len(words)))
     return rng.sample(list(words), count)

@@ -1,9 +1,10 @@
 """Edits of an experiment for shrinking: pure functions that return a changed experiment.
 
-Shrinking looks for smaller and smaller experiments that still fail; a candidate is an experiment
-that it tries. This module owns the rules that keep a smaller experiment valid (a reference to a
-removed node, group or topic is removed, too), the check of its warnings, and the size of an
-experiment. It must know neither runs (`shrink`) nor the order of edits (`passes`).
+Shrinking looks for smaller and smaller experiments that still fail. A candidate is an experiment
+that it tries. This module has three things: the rules that keep a smaller experiment valid (a
+reference to a removed node, group or topic is removed, too), the check of a candidate's warnings,
+and the size of an experiment. It must know neither runs (`shrink`) nor the order of edits
+(`passes`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,14 +33,18 @@ from protocol.ids import broker_name
 T = TypeVar("T")
 
 _ABOUT_THE_PLAN = ("faults", "run.")
-"""Beginnings of the paths of warnings that a fault may have no effect.
+"""Beginnings of the paths of some warnings, which say that a fault may have no effect.
 
-These are ignored, because the run of a candidate shows whether its faults have an effect.
+These warnings are ignored, because the run of a candidate shows whether its faults have an effect.
 """
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """Size of an experiment. Units: `horizon_us` is from the steady state to the healing."""
+    """Size of an experiment.
+
+    `horizon_us`: the time from the steady state (the cluster is up, its groups are stable) to the
+    healing of all faults.
+    """
 
     faults: int
     brokers: int
@@ -78,16 +83,19 @@ def last_act_us(experiment: Experiment) -> int:
 
 
 def with_wait(experiment: Experiment, bound: str) -> Experiment:
-    """Return `experiment` with another liveness timeout."""
+    """Return `experiment` with another liveness timeout.
+
+    That is the longest time from the healing of all faults until all groups are stable again.
+    """
     return replace(experiment, run=replace(experiment.run, liveness_timeout=bound))
 
 
 def is_sound(candidate: Experiment, original: Experiment) -> bool:
     """Return True if `candidate` is valid and has no warning that `original` lacks.
 
-    If Kafka may lose acknowledged data in a smaller experiment (one replica, acks=1), its failure
-    would show no bug. There are warnings about such settings. So a candidate must not have more
-    kinds of warnings about the cluster and its clients.
+    With some settings (one replica, acks=1), Kafka itself may lose acknowledged data. The failure
+    of such an experiment would show no bug. There are warnings about these settings. So a candidate
+    must not have more kinds of warnings about the cluster and its clients than the original.
     """
     return (
         _has_shape(candidate)
@@ -97,9 +105,9 @@ def is_sound(candidate: Experiment, original: Experiment) -> bool:
 
 
 def _has_shape(experiment: Experiment) -> bool:
-    """Return True if a file can contain the experiment.
+    """Return True if an experiment file can contain the experiment.
 
-    For example, an edit may remove the last item of a list that needs at least one.
+    It cannot if, for example, an edit has removed the last item of a list that needs at least one.
     """
     try:
         msgspec.convert(msgspec.to_builtins(experiment), Experiment)
@@ -121,8 +129,9 @@ def _warning_kinds(experiment: Experiment) -> set[str]:
 def without_dangling_references(experiment: Experiment) -> Experiment:
     """Return `experiment` without references to absent groups, members, brokers and topics.
 
-    A topic that no group reads, no producer writes and no fault deletes is removed, too.
-    A replication factor is never larger than the number of brokers. min.insync.replicas stays,
+    A topic that no group reads, no producer writes and no fault deletes is removed, too. A
+    replication factor that is larger than the number of brokers is reduced to that number.
+    min.insync.replicas (how many replicas must have a record before it is acknowledged) stays,
     because a smaller value would promise less durability.
     """
     brokers = experiment.cluster.brokers
@@ -187,6 +196,7 @@ def _group_of(group: GroupDefinition, experiment: Experiment) -> GroupDefinition
 
 
 def _producer_of(producer: ProducerDefinition, brokers: int) -> ProducerDefinition:
+    """Return a producer without references to absent brokers."""
     servers = _servers(producer.config.bootstrap_servers, brokers)
     return replace(producer, config=replace(producer.config, bootstrap_servers=servers))
 
@@ -205,7 +215,8 @@ def _present(
         if fault.target is not None and check_target(fault.target, experiment) is not None:
             continue
         from_, to = _ends(fault.from_, experiment), _ends(fault.to, experiment)
-        # If no node of an end remains, the end is None now, and was not None before.
+        # An end without any remaining target is None now, and was not None before. Then the fault
+        # is dropped.
         if (from_ is None) != (fault.from_ is None) or (to is None) != (fault.to is None):
             continue
         yield replace(fault, from_=from_, to=to)
@@ -218,7 +229,7 @@ def _ends(end: OneOrMany | None, experiment: Experiment) -> OneOrMany | None:
 
 
 def written_end(targets: Sequence[str]) -> OneOrMany | None:
-    """Return an end of links in a file's form: a single target without a list around it."""
+    """Return an end of links as a file has it: a single target has no list around it."""
     if not targets:
         return None
     return targets[0] if len(targets) == 1 else tuple(targets)
