@@ -1,9 +1,9 @@
 """journal.json: each fault of a run, with its outcome, its nodes, and its times.
 
 A fault is a disturbance that the plan of an experiment injects on purpose. Healing undoes it. A
-momentary fault, such as a moved leadership, has nothing to undo. The plan's times count from the steady
-state, which is reached when the cluster is up and every group is Stable. Units: microseconds of the
-run's clock, as in the trace (the run's recorded events).
+momentary fault, such as a moved leadership, has nothing to undo. The plan's times count from the
+steady state, which is reached when the cluster is up and every group is Stable. Units: microseconds
+of the run's clock, as in the trace (the run's recorded events).
 """
 
 from enum import StrEnum
