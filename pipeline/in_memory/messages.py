@@ -71,6 +71,7 @@ class _Exchange:
 
     @property
     def begin_us(self) -> int | None:
+        """The time at which the request was sent, or, if that is unknown, received."""
         return self.received_us if self.sent is None else self.sent.time_us
 
     @property
@@ -90,6 +91,7 @@ class _Exchange:
 
     @property
     def route(self) -> tuple[str, str, str, str]:
+        """Client, server, API and group."""
         group = "" if self.sent is None else self.sent.group or ""
         return self.client, self.server, self.api, group
 
@@ -245,6 +247,7 @@ class _Row:
             first.client,
             first.server,
             first.api,
+            # An exchange without a correlation id comes before those with one.
             -1 if first.correlation_id is None else first.correlation_id,
             first.place,
         )

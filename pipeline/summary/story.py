@@ -1,9 +1,10 @@
 """Sentences about the outcomes of a run for its groups, for the terminal and the report.
 
-Pure functions turn the values of `figures` and `outcomes` into plain text, without markup and line
-breaks. Moments are of the run's clock. MARK follows a disturbed figure: in its time, a machine was
-away by accident. Felt figures are those that users of a group notice. A leader epoch is the number
-of the leadership of a group's offsets partition: the broker in the newest epoch is the coordinator.
+Pure functions turn the values of the modules `figures` and `outcomes` into plain text, without
+markup and line breaks. Moments are of the run's clock. MARK follows a disturbed figure: in its
+time, a machine was away by accident. Felt figures are those that users of a group notice. A leader
+epoch is the number of the leadership of a group's offsets partition: the broker in the newest epoch
+is the coordinator.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,6 +53,7 @@ CHAIN_HEADINGS: dict[Chain, str] = {
 }
 """Headings of the figures of a fault, on the terminal and on pages."""
 FELT = "what was felt"
+"""First words of headings about effects that users of a group notice."""
 NOTHING_FELT = (
     "no partition was without an owner or waited, no record was processed again, and never more "
     "records waited than before the first fault"
@@ -373,8 +375,12 @@ def _check_figure(what: str, value: int) -> str:
 
 
 def _singular(words: str) -> str:
-    """Return `leader epochs` as `leader epoch`: the first plural word loses its ending."""
+    """Return `leader epochs` as `leader epoch`: the first plural word loses its ending.
+
+    Words before that word are kept, and a text without a plural is returned unchanged.
+    """
     first, *others = words.split(" ")
     if not first.endswith("s") or first.endswith("ss"):
         return " ".join((first, _singular(" ".join(others)))) if others else first
+    # `fetches` loses `es`, other plurals lose `s`.
     return " ".join((first.removesuffix("es" if first.endswith("ches") else "s"), *others))

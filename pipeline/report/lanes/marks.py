@@ -1,10 +1,12 @@
 """Marks that all lanes share: rows, bars, labels inside bars, and bands of faults behind them.
 
-A lane is one layered chart on the time axis that all lanes of a page share. The reader zooms by
-changing the visible part of that axis, from FROM_S to TO_S. A row is one subject of the lane, such
-as a broker. The label of a bar is inside the bar's visible part and is shortened to its width; the
-tooltip has the full text. Every other fill has a pattern, so that neighbours differ even without
-colours. Keys of the data of a lane:
+A lane is one layered chart on the time axis that all lanes of a page share. Altair makes the
+specification of a chart; Vega, a library in the browser, draws it, and computes its expressions
+again when the reader changes something. The reader zooms by changing the visible part of the axis,
+from FROM_S to TO_S. A row is one subject of the lane, such as a broker. The label of a bar is
+inside the bar's visible part and is shortened to its width; the tooltip has the full text. Every
+other fill has a pattern, so that neighbours differ even without colours. Keys of the data of a
+lane:
 
 - `r`: name of the row
 - `a`, `b`: start and end in seconds
@@ -49,10 +51,11 @@ MarkProperties = dict[str, Any]
 FAULT_BANDS = "faults"
 """Name of the data that every lane has: the spans of the faults."""
 MAX_FAULTS = 200
-"""Most faults that have a band; the first ones have."""
+"""Most faults that have a band: the first ones."""
 _BANDS_AT_ONCE = 6
 """With more faults than this, their bands and edges become fainter."""
 ROW_PX = 22
+"""Usual height of a row in pixels."""
 NARROW = f"containerSize()[0] < {NARROW_BELOW}"
 """A Vega expression, true on a phone."""
 _LEGEND_COLUMNS = 6
@@ -151,6 +154,7 @@ def fault_bands(run: ReportInput) -> list[Datum]:
 
 def _fault_bands(bands: Sequence[Datum], faint: float) -> Iterator[alt.Chart]:
     """Yield the bands of planned faults and, in grey, those of accidents."""
+    # The Vega condition for bands of planned faults; None if all bands are of planned faults.
     planned: str | None = None
     if any("x" in band for band in bands):
         planned = "!datum.x"

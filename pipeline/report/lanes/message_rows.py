@@ -383,4 +383,4 @@ def _zoom_apart(word: Word, other: Word, *, either: bool = False) -> float:
         return _NEVER
     characters = len(word.text) + len(other.text) if either else len(left.text)
     # The 2 characters are a space between the texts.
-    return (characters + 2) * CHARACTER_PX * 1_000_000 / distance_us  # 2 characters of space
+    return (characters + 2) * CHARACTER_PX * 1_000_000 / distance_us

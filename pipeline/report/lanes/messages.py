@@ -72,7 +72,7 @@ from protocol.causes import CoordinatorUnknownCause
 from results_schema.journal import JournalEntry
 
 MAX_DIAGRAMS = 8
-"""Most faults that have a diagram; the first ones have."""
+"""Most faults that have a diagram: the first ones."""
 MAX_LANDMARKS = 6
 """Most partitions whose election and load a diagram names."""
 MAX_TABLE_ROWS = 100
@@ -238,6 +238,7 @@ def _coloured(data: Sequence[Datum]) -> list[Datum]:
 
 def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
     """Return the marks of the diagram in the order of drawing; later marks cover earlier ones."""
+    # `row` is the middle of a node's row, `line` is the node's line in it.
     row = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix)
     line: alt.Y = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix).bandPosition(_LINE_AT)
     drawn_families = {datum["f"] for datum in (*drawn.legs, *drawn.waits, *drawn.repeats)}

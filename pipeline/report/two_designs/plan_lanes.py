@@ -187,7 +187,7 @@ def _lane_rows(cost: Cost, pair: CostPair) -> tuple[list[Row], int]:
 
             from_s = (row["from_us"] - at_us) / _SECOND
             end_s = (row["to_us"] - at_us) / _SECOND
-            # The mark is beyond the axis.
+            # A mark that is wholly beyond the axis is left out.
             if end_s < -_BEFORE_S or from_s > to_s:
                 continue
             rows.append(
@@ -228,6 +228,7 @@ def _shown_members(cost: Cost) -> tuple[str, ...]:
     newcomers = {
         row["consumer"] for row in owned if cost.change.covers(row["from_us"])
     } - owners_before
+    # False sorts before True: members with trouble come first, then newcomers.
     by_interest = sorted(consumers, key=lambda name: (name not in troubled, name not in newcomers))
     shown = set(by_interest[:MAX_LANES])
     return tuple(name for name in consumers if name in shown)
@@ -380,7 +381,8 @@ def _spec(data: str, lanes: int, ends: Mapping[str, float]) -> alt.TopLevelMixin
 
     `ends` has, for each change that the reader can pick, the end of the axis in seconds.
     """
-    # The axis has a fixed end, because data without any visible mark would have no extent.
+    # The axis has a fixed end, because data without any visible mark would have no extent. It is
+    # 1 s if `ends` lacks the picked change.
     end_s = alt.ExprRef(f"({json.dumps(ends)})[{_PICKED}] || 1")
     height = lanes * _ROW_HEIGHT
     y_scale = alt.Scale(domain=[0, height], reverse=True, nice=False, zero=False)
