@@ -1,7 +1,8 @@
 """Processes that play explored seeds with the code of a checkout, and report their CPU time.
 
-With `COORDLAB_BASE=DIR` in the environment, a benchmark compares this checkout with another one,
-which is in the folder DIR.
+A seed is a number from which a schedule (a cluster and its faults) is drawn; `explore` plays many.
+A checkout is a folder with the repository in some version. With `COORDLAB_BASE=DIR` in the
+environment, a benchmark compares this checkout with another one, which is in the folder DIR.
 """
 
 import json

@@ -192,6 +192,7 @@ def _drain(process: "subprocess.Popen[str]") -> None:
 
 @contextmanager
 def _python(code: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """Run a Python program for the time of the `with` block."""
     process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT
     )
@@ -203,11 +204,15 @@ def _python(code: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 def _first_line(process: "subprocess.Popen[str]") -> str:
+    """Return the first line that a process prints; "" if it prints none."""
     return next(_lines(process), "").strip()
 
 
 def _lines(process: "subprocess.Popen[str]") -> Iterator[str]:
-    """Yield the lines that a process prints."""
+    """Yield the lines that a process prints.
+
+    The caller may stop after some lines and go on later.
+    """
     if process.stdout is None:
         raise RuntimeError("the process has no pipe")
     for line in process.stdout:  # noqa: UP028 - `yield from` would close the pipe with this generator
@@ -215,6 +220,7 @@ def _lines(process: "subprocess.Popen[str]") -> Iterator[str]:
 
 
 def _client(bootstrap: str, command: str, *arguments: str) -> "subprocess.Popen[str]":
+    """Start the client program of librdkafka: `command` is `produce` or `consume`."""
     return subprocess.Popen(
         [
             *(sys.executable, str(LIBRDKAFKA), command, "--bootstrap", bootstrap),
@@ -226,12 +232,14 @@ def _client(bootstrap: str, command: str, *arguments: str) -> "subprocess.Popen[
 
 
 def _resident_mb(pid: int) -> float:
+    """Return the memory of a process that is in RAM, in MiB."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     (kib,) = re.findall(r"VmRSS:\s+(\d+) kB", status)
     return int(kib) / 1024
 
 
 def _cpu_s(pid: int) -> float:
+    """Return the CPU seconds that a process has used so far."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     # `fields` begins after the name of the process, with field 3 of proc(5).
     utime, stime = int(fields[14 - 3]), int(fields[15 - 3])
@@ -304,10 +312,16 @@ def _memory() -> Measurement:
 
 
 def _string(text: str) -> bytes:
+    """Return a string in Kafka's encoding: two bytes with its length, then the text."""
     return struct.pack(">h", len(text)) + text.encode()
 
 
 def _frame(api: int, version: int, correlation_id: int, body: bytes) -> bytes:
+    """Return a request: its size, a head, and `body`.
+
+    The head has the API, its version, the correlation id (by which the client finds the answer),
+    and the client's id. In formats, `h` is two bytes and `i` is four.
+    """
     head = struct.pack(">hhi", api, version, correlation_id) + _string("bench")
     return struct.pack(">i", len(head) + len(body)) + head + body
 

@@ -7,9 +7,9 @@ kinds:
 - a `shared` result is kept for the steps that read it;
 - a `view` is not kept: each reader filters the view's input again.
 
-Bad rows are events that cannot be used. The telling rows are the third of all rows that most tables
-read; few tables need `all_events`. An epoch (leader epoch) is the number of a partition's
-leadership.
+Bad rows are events that cannot be used. The telling rows are those that most tables read, about a
+third of all rows; few tables need `all_events`. An epoch (leader epoch) is the number of a
+partition's leadership.
 
 To add a table: write its transform in a module of its own, add an entry here, and add a section to
 docs/TABLES.md. `table_graph` derives the order of computing from the inputs.

@@ -1,4 +1,7 @@
-"""Cancellation of the Spark jobs that threads of the driver wait for."""
+"""Cancellation of the Spark jobs that threads of the driver wait for.
+
+The driver is the Python process of the analysis. A tag marks the jobs of one analysis.
+"""
 
 from collections.abc import Collection
 from concurrent.futures import Future, wait

@@ -42,4 +42,5 @@ def _is_abandoned(owner_file: Path) -> bool:
         return True
     except (OSError, ValueError, OverflowError):
         return False
+    # The process lives.
     return False

@@ -1,4 +1,8 @@
-"""A step: requests of the group APIs, each with its answer, from the clients' rows."""
+"""A step: requests of the group APIs, each with its answer, from the clients' rows.
+
+A correlation id is the number by which a client matches an answer to its request. An incarnation is
+one life of a node's process; `seq` numbers the rows of an incarnation.
+"""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -35,6 +39,7 @@ def exchanges(events: DataFrame) -> DataFrame:
     sent = F.when(F.col("kind") == TraceKind.REQUEST_SENT.value, F.col("time_us"))
     # `cause` is the purpose of the connection: two nodes may have several.
     request = ("run", "node", "incarnation", "peer", "cause", "api", "correlation_id")
+    # For each row, the rows about the same request up to it.
     so_far = (
         Window.partitionBy(*request)
         .orderBy("seq")

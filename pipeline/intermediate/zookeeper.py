@@ -1,7 +1,8 @@
 """Steps for the tables of ZooKeeper: its transactions, and the group of each consumer.
 
 A transaction is a change of ZooKeeper's data; its zxid is its number in the order of all changes.
-In an attempt of a rebalance, a consumer tries once to own its share of the partitions.
+The ensemble are the servers of ZooKeeper. In an attempt of a rebalance, a consumer tries once to
+own its share of the partitions.
 """
 
 from pyspark.sql import DataFrame

@@ -1,4 +1,7 @@
-"""ReportInput: a run's facts, its tables (read without Spark) and their summary."""
+"""ReportInput: a run's facts, its tables (read without Spark) and their summary.
+
+A table is a folder of Parquet files, which the analysis of the run has written.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +13,8 @@ import pyarrow.parquet as pq
 from pipeline.report.facts import RunFacts, SettingFact
 from pipeline.summary.figures import RunSummary
 
-Row = dict[str, Any]  # Any: a cell's type is its column's, see docs/TABLES.md
+# The type of a cell is that of its column (docs/TABLES.md), therefore Any.
+Row = dict[str, Any]
 
 
 class NotAnalysed(Exception):
@@ -57,7 +61,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportInput:
-    """One run: `facts` from its JSON files, `tables` written by Spark, `summary` of the tables."""
+    """One run: `facts` from its JSON files, the `tables` of its analysis, and their `summary`."""
 
     facts: RunFacts
     tables: RunTables

@@ -276,12 +276,12 @@ def _comparison(
 ) -> str:
     """Return a sentence: which of two deploys cost less by this measure, and how much less."""
     if measure.value_of(second) < measure.value_of(first):
-        better, cheaper, dearer = second_title, second, first
+        better, cheaper, costlier = second_title, second, first
     else:
-        better, cheaper, dearer = first_title, first, second
+        better, cheaper, costlier = first_title, first, second
 
-    low, high = measure.value_of(cheaper), measure.value_of(dearer)
-    less, more = measure.text(cheaper), measure.text(dearer)
+    low, high = measure.value_of(cheaper), measure.value_of(costlier)
+    less, more = measure.text(cheaper), measure.text(costlier)
     if high <= low * _CLOSE:
         return f"{measure.name}: no difference, {less}"
 
@@ -291,7 +291,7 @@ def _comparison(
         decimals = 0 if times >= _ROUND_TIMES else 1
         factor = f" ({times:.{decimals}f} times less)"
 
-    less_each, more_each = measure.text_per_member(cheaper), measure.text_per_member(dearer)
+    less_each, more_each = measure.text_per_member(cheaper), measure.text_per_member(costlier)
     per_member = ""
     if less_each is not None and more_each is not None:
         per_member = f"; for each replaced member {less_each} against {more_each}"

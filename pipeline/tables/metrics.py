@@ -18,8 +18,9 @@ def metrics(events: DataFrame) -> DataFrame:
     Columns:
     - `run`, `node`, `incarnation`;
     - `sampled_us`: microseconds on the run's clock;
-    - `metric`: Kafka's name. A meter's attribute follows its name (`IsrShrinksPerSec.Count`); a
-      purgatory's operation precedes its name (`Heartbeat.PurgatorySize`);
+    - `metric`: Kafka's name. For a meter (a count of events with its rates), the attribute follows
+      the name (`IsrShrinksPerSec.Count`). For a purgatory (the requests that wait for something),
+      the operation precedes the name (`Heartbeat.PurgatorySize`);
     - `value`: in the unit of the metric (docs/TABLES.md).
 
     Nulls: `value` if Kafka's value is NaN, for example before the first load.

@@ -45,6 +45,8 @@ _GIVE_UP_KINDS = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
 def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
     """Return each session that was opened, with its client, its end and its writes.
 
+    Some of its columns:
+
     - `silent_us`: the ensemble declared the session expired, because its client was silent.
     - `ended_us`: the first server applied the session's end.
     - `learned_us`: the client learned of the expiry.

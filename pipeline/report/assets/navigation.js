@@ -4,7 +4,7 @@
 
 // ---------------------------------------------------------------- links and the address
 
-/** Writes range and mark behind the lane's name: #lane-faults?t=10-20&m=12-13. */
+/** Writes the range and the marked span into the address: #lane-faults?t=10-20&m=12-13. */
 function remember(how, lane = addressed().lane) {
   const short = (seconds) => String(+seconds.toFixed(6));
   const parts = [`t=${short(range.from)}-${short(range.to)}`];
@@ -15,6 +15,7 @@ function remember(how, lane = addressed().lane) {
   history[how === "push" ? "pushState" : "replaceState"](null, "", hash === "#" ? location.pathname + location.search : hash);
 }
 
+/** Returns what the address names: the lane, the range and the marked span. */
 function addressed() {
   const [lane, query] = decodeURIComponent(location.hash.slice(1)).split("?");
   const spanOf = (name) => {
@@ -33,8 +34,8 @@ function followAddress() {
 }
 
 /**
- * Scrolls to a lane, or a section, and gives it the keyboard: at once, and again when what stands
- * above it is drawn and has its height.
+ * Scrolls to a lane or a section, and gives it the keyboard. It scrolls again when the charts above
+ * it are drawn, because only then they have their height.
  */
 async function goTo(id) {
   const target = byId(id);
@@ -53,7 +54,7 @@ function followLink(event) {
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
   if (!("from" in link.dataset)) {
-    history.pushState(null, "", link.hash); // to a section: what the lanes show stays
+    history.pushState(null, "", link.hash); // a link to a section: the lanes keep their range
     goTo(link.hash.slice(1));
     return;
   }
@@ -66,7 +67,7 @@ function followLink(event) {
   if (lane !== "time") goTo(lane);
 }
 
-/** Lets what is scrolled to stop below the time bar, which stays on top and is as high as it is. */
+/** Keeps a place that is scrolled to below the time bar, which stays at the top of the screen. */
 function keepBelowTimebar() {
   const bar = document.querySelector(".timebar");
   if (!bar) return;
@@ -119,7 +120,7 @@ function toggleTheme() {
   try {
     localStorage.setItem("coordlab-theme", root.dataset.theme);
   } catch {
-    /* this file has no storage: the choice holds until the page is closed */
+    /* Without storage the choice holds until the page is closed. */
   }
 }
 

@@ -1,9 +1,10 @@
 /*
  * The first of the page's own scripts: draws the charts when they come near the screen. `time_axis`
- * and `navigation` follow it, in one module: they share their names.
+ * and `navigation` follow it in the same module, so that the three share their names.
  *
- * A chart's specification and data stand as JSON in the element whose id is the chart's and `-data`.
- * Charts on the time axis have the signals from_s and to_s; times here are seconds, as in them.
+ * A chart has its specification (for Vega, the library that draws it) and its data as JSON in another
+ * element, whose id is the chart's id followed by `-data`. Charts on the time axis, the lanes, have
+ * the signals (variables of Vega) from_s and to_s: the ends of the visible range, in seconds.
  */
 const byId = (id) => document.getElementById(id);
 const given = (id) => JSON.parse(byId(id).textContent);
@@ -26,22 +27,23 @@ const charts = [...document.querySelectorAll("figure.chart")].map((figure) => ({
   figure,
   plot: figure.querySelector(".plot"),
   time: figure.classList.contains("lane"),
-  view: null, // Vega's, once it is drawn
+  view: null, // Vega's object for the chart, after it is drawn
   near: false, // near the screen
-  stale: false, // drawn for another range than the page's
-  values: {}, // what its picks say, by parameter
-  options: {}, // and may say
-  selects: {}, // and the elements that show it
+  stale: false, // whether it was drawn for another range than the present one
+  // A pick is a choice above a chart. By the pick's parameter:
+  values: {}, // the chosen value
+  options: {}, // all values
+  selects: {}, // the element with which the reader chooses
 }));
 const chartOf = new Map(charts.map((chart) => [chart.figure.id, chart]));
 const lanes = charts.filter((chart) => chart.time);
 
-/** Returns rows as objects; they are embedded as one list of names and one of values a row. */
+/** Returns rows as objects; the page has one list of names, and a list of values for each row. */
 function rowsOf({ columns, rows }) {
   return rows.map((row) => Object.fromEntries(columns.map((name, index) => [name, row[index]])));
 }
 
-/** Draws a chart once. Returns a promise of its being on the screen, or of its having failed. */
+/** Draws a chart once. The promise is fulfilled when the chart is drawn, or has failed. */
 function draw(chart) {
   chart.drawing ??= drawNow(chart).catch((error) => failed(chart, error));
   return chart.drawing;
@@ -108,10 +110,10 @@ const nearby = new IntersectionObserver(
 
 // ---------------------------------------------------------------- picks
 
-const MANY = 20; // options from which on they can be filtered
+const MANY = 20; // with more options than this, there is a field to filter them
 const followers = new Map(); // by section, parameter and options: what follows one pick
 
-/** Calls `follow` with what is picked in any chart of the section with the same choice. */
+/** Calls `follow` with the value that is picked in any chart of the section with this pick. */
 function together(chart, pick, follow) {
   const key = JSON.stringify([chart.figure.closest("section")?.id, pick.param, pick.options]);
   followers.set(key, [...(followers.get(key) ?? []), follow]);

@@ -1,18 +1,19 @@
 /*
- * One time axis for all lanes: the range that they show, the bar that sets it, the span that a link
- * marked, and the pointer, wheel and fingers that move it.
+ * One time axis for all lanes (the charts on the time axis): the range that they show, the bar that
+ * sets it, the span of time that a link has marked, and the pointer, wheel and fingers that change
+ * the range. All times are seconds.
  */
 
 // ---------------------------------------------------------------- the time axis
 
 const time = given("time-data"); // {end, faults: [{label, from, to, accident?}]}
 const range = { from: 0, to: time.end };
-const SHORTEST = 0.002; // seconds: below it there is nothing to see
+const SHORTEST = 0.002; // the shortest range: a shorter one would show nothing
 let mark = null; // a span that a link pointed at: {from, to}
-let refreshing = null;
-let again = false;
+let refreshing = null; // the promise of the drawing that goes on
+let again = false; // whether the range changed during that drawing
 
-/** Shows from..to in every lane; `how` is what becomes of the address: push, replace or keep. */
+/** Shows from..to in every lane. `how`: the page's address is pushed as a new one, replaced or kept. */
 function setRange(from, to, how = "replace") {
   const span = clamp(to - from, SHORTEST, time.end);
   range.from = clamp(from, 0, time.end - span);
@@ -22,7 +23,7 @@ function setRange(from, to, how = "replace") {
   return refresh();
 }
 
-/** Draws the lanes near the screen for the range that holds now; one drawing at a time. */
+/** Draws the lanes near the screen (or all) for the present range; one drawing at a time. */
 function refresh(all = false) {
   for (const chart of lanes) chart.stale = true;
   if (refreshing) {
@@ -45,10 +46,12 @@ function refresh(all = false) {
   return refreshing;
 }
 
+/** Multiplies the length of the range; the moment `around` keeps its place on the screen. */
 function zoom(factor, around = (range.from + range.to) / 2) {
   setRange(around - (around - range.from) * factor, around + (range.to - around) * factor);
 }
 
+/** Moves the range by a part of its length; a negative part moves it to earlier times. */
 function pan(part) {
   const by = (range.to - range.from) * part;
   setRange(range.from + by, range.to + by);
@@ -56,6 +59,7 @@ function pan(part) {
 
 const whole = () => ((mark = null), setRange(0, time.end, "push"));
 
+/** Marks a fault's span, and shows it with some time before and after it. */
 function showFault(fault) {
   const to = fault.to ?? fault.from;
   const pad = Math.max(1, (to - fault.from) * 0.15);
@@ -63,7 +67,7 @@ function showFault(fault) {
   setRange(fault.from - pad, Math.max(to + 2 * pad, fault.from + 10), "push");
 }
 
-/** Goes to the next fault after the range's middle (or the one before it: -1). */
+/** Goes to the next fault after the marked one (`step` 1), or to the one before it (-1). */
 function nextFault(step) {
   const now = mark?.from ?? (step > 0 ? -1 : time.end + 1);
   const ahead = time.faults.filter((fault) => (fault.from - now) * step > 0);
@@ -73,7 +77,7 @@ function nextFault(step) {
 
 // ---------------------------------------------------------------- geometry and overlays
 
-/** Returns where a lane's axis lies in its plot, in pixels. */
+/** Returns the place of a lane's axis in its plot, in pixels: left edge, top edge, width. */
 function axisOf(chart) {
   const [, width] = chart.view.scale("x").range();
   const [left, top] = chart.view.origin();
@@ -81,6 +85,7 @@ function axisOf(chart) {
   return { left: left + padding.left, top: top + padding.top, width };
 }
 
+/** Returns the time at a horizontal position of the pointer. */
 function secondsAt(chart, clientX) {
   const { left, width } = axisOf(chart);
   const x = clientX - chart.plot.getBoundingClientRect().left - left;
@@ -93,6 +98,7 @@ function place(chart) {
   span(chart, ".mark", mark);
 }
 
+/** Places the element `which` over the span `shown` of a lane; hides it without a visible span. */
 function span(chart, which, shown) {
   const element = chart.plot.querySelector(which);
   const seen = shown && shown.to >= range.from && shown.from <= range.to;
@@ -105,6 +111,7 @@ function span(chart, which, shown) {
   element.style.width = `${Math.max(at(shown.to) - at(shown.from), 1)}px`;
 }
 
+/** Draws a line at one time in all lanes near the screen, or removes it (null). */
 function hairline(at) {
   for (const chart of lanes) if (chart.near && chart.figure.dataset.state === "drawn") span(chart, ".hair", at === null ? null : { from: at, to: at });
   bar.at.textContent = at === null ? "" : `at ${text(at)} s`;
@@ -118,7 +125,7 @@ const text = (seconds) => seconds.toFixed(clamp(Math.ceil(-Math.log10((range.to 
 
 function makeTimebar() {
   const button = (label, title, onclick, key) => make("button", { type: "button", title: key ? `${title} (key ${key})` : title, "aria-label": title, onclick }, label);
-  // An edge that was moved past the other takes it along: the span keeps its length.
+  // If one edge is moved past the other, the other moves with it: the range keeps its length.
   const onchange = (event) => {
     let [from, to] = [+bar.from.value, +bar.to.value];
     if (from >= to && event.target === bar.from) to = from + (range.to - range.from);
@@ -166,7 +173,7 @@ function makeTimebar() {
   });
 }
 
-/** Returns the legend of the overview, if it shows a machine that was away by accident. */
+/** Returns the legend of the overview; none is needed if no machine was away by accident. */
 function overviewLegend() {
   const accidents = time.faults.filter((fault) => fault.accident).length;
   if (!accidents) return [];
@@ -185,9 +192,12 @@ function showTimebar() {
 
 // ---------------------------------------------------------------- pointer, wheel, touch
 
-const SLOP = 5; // pixels that a click may move
+const SLOP = 5; // pixels: a pointer that moves no further has clicked, and selects nothing
 
-/** Drag selects a span to zoom to; two fingers zoom and pan; ctrl or shift and the wheel zoom. */
+/**
+ * Lets a reader change the range: a drag selects a span to zoom to; two fingers zoom and pan; the
+ * wheel zooms while Ctrl or Shift is pressed. `secondsOf` returns the time at a horizontal position.
+ */
 function gestures(element, secondsOf, showSelection) {
   const fingers = new Map();
   let start = null;
@@ -235,6 +245,7 @@ function gestures(element, secondsOf, showSelection) {
     event.preventDefault();
     zoom(1.0015 ** (event.deltaY || event.deltaX), secondsOf(event.clientX));
   }, { passive: false });
+  // Zooms and pans so that the times under the two fingers stay under them.
   function pinch(before) {
     if (!before) return;
     const [a, b] = before.map(secondsOf);

@@ -42,6 +42,7 @@ class LogAxis:
 
     def place(self, value_us: int) -> float:
         """Return the position of a value, as a fraction of the axis."""
+        # log1p(x) is log(1 + x): it is 0 at 0, and nearly linear below 1, which is `unit_us` here.
         return math.log1p(max(0, value_us) / self.unit_us) / math.log1p(self.end_us / self.unit_us)
 
     def value(self, place: float) -> float:
