@@ -1,8 +1,11 @@
 """The table `messages`: requests between nodes around each fault, for the message diagram.
 
-An exchange is a request with its answer. Only exchanges of coordination and control are listed: no
-Produce, and no Fetch of data. There can be thousands around a fault. So equal exchanges that follow
-one another become one row of the table, and each fault keeps at most MESSAGES_PER_FAULT rows.
+An exchange is a request with its answer. A correlation id is the number by which a client matches
+an answer to its request. An incarnation is one life of a node's process.
+
+Only exchanges of coordination and control are listed: no Produce, and no Fetch of data. There can
+be thousands around a fault. So equal exchanges that follow one another become one row of the table,
+and each fault keeps at most MESSAGES_PER_FAULT rows.
 """
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
@@ -14,7 +17,7 @@ from protocol.api import Api
 from protocol.trace import TraceKind
 
 MESSAGES_PER_FAULT = 400
-"""Most rows of a fault: more than a diagram shows, and enough for a failover of some 30 members."""
+"""Most rows of a fault: enough for a failover of some 30 members."""
 BEFORE_US = 1_000_000
 AFTER_US = 1_000_000
 """Time before the fault, and time after its last effect, in which messages are listed."""

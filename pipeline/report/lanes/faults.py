@@ -26,7 +26,7 @@ from results_schema.journal import JournalEntry
 MAX_ROWS = 30
 """Up to this number, each fault has a row. If there are more, faults of one kind share rows."""
 MAX_FAULTS = 400
-"""Most faults in the lane; the first ones are shown."""
+"""Most faults in the lane: the first ones."""
 _RUN_ROW = "the run"
 """Name of the first row, which shows the parts of the run."""
 _ACCIDENT_HATCH = HATCHES[7]

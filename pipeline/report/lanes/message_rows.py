@@ -28,7 +28,7 @@ from pipeline.summary.outcomes import in_number_order
 MAX_NODES = 24
 """Most lines in a diagram. `_nodes` says which clients are left out."""
 MAX_MESSAGES = 400
-"""Most exchanges in a diagram; the first ones are drawn."""
+"""Most exchanges in a diagram: the first ones."""
 REPEAT_ROWS = 3
 """Rows for repeated requests below a client's line. There are three, because the client can repeat
 FindCoordinator, Heartbeat and OffsetCommit at the same time."""

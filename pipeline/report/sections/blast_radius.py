@@ -67,9 +67,9 @@ def blast_radius_section(run: ReportInput) -> Section | None:
     errors = _errors_after(commits)
     parts: list[Part] = []
     if len(faults) > MAX_IN_FULL:
-        # `journal`: for each fault, its row in the table `faults`.
-        journal = {row["fault"]: row for row in run.tables.rows("faults")}
-        parts.append(_lines(faults, journal, errors))
+        # For each fault, its row in the table `faults`.
+        fault_rows = {row["fault"]: row for row in run.tables.rows("faults")}
+        parts.append(_lines(faults, fault_rows, errors))
     else:
         for rows in faults:
             met_errors = errors.get(rows.fault.fault, ())
@@ -89,7 +89,7 @@ def _radius(
     """
     name = rows.fault.fault
     fact = next((entry for entry in run.facts.faults if entry.fault_id == name), None)
-    journal = next((row for row in run.tables.rows("faults") if row["fault"] == name), {})
+    fault_row = next((row for row in run.tables.rows("faults") if row["fault"] == name), {})
     if errors:
         errors_sentence: str | None = errors_text(errors)
     elif rows.client:
@@ -100,9 +100,9 @@ def _radius(
         errors_sentence = None
     return Radius(
         fault=rows.fault,
-        hit=fact.hit if fact is not None else listed(journal.get("nodes") or ()),
-        groups=in_number_order(journal.get("groups") or ()),
-        partitions=tuple(journal.get("partitions") or ()),
+        hit=fact.hit if fact is not None else listed(fault_row.get("nodes") or ()),
+        groups=in_number_order(fault_row.get("groups") or ()),
+        partitions=tuple(fault_row.get("partitions") or ()),
         errors=errors_sentence,
     )
 
@@ -256,13 +256,13 @@ def _errors_after(commits: Sequence[Row]) -> dict[str, list[CommitErrors]]:
 
 def _lines(
     faults: Sequence[FaultRows],
-    journal: Mapping[str, Row],
+    fault_rows: Mapping[str, Row],
     errors: Mapping[str, Sequence[CommitErrors]],
 ) -> TextTable:
     """Return a table of many faults, a row for each."""
 
     def names(rows: FaultRows, column: str) -> Sequence[str]:
-        cell: Sequence[str] = journal.get(rows.fault.fault, {}).get(column) or ()
+        cell: Sequence[str] = fault_rows.get(rows.fault.fault, {}).get(column) or ()
         return cell
 
     def errors_met(rows: FaultRows) -> str:

@@ -1,6 +1,7 @@
 """The section `checks`: promise, judged cases and outcome of each check.
 
-A check (by a checker, which reads the trace) judges whether a run kept one promise of Kafka's.
+A check judges whether a run kept one promise of Kafka's. A checker is the code of a check; it reads
+the run's trace.
 """
 
 from dataclasses import dataclass

@@ -29,8 +29,7 @@ from pipeline.summary.story import (
 MAX_GROUPS = 40
 """Most groups that have a sentence."""
 MAX_PARTITIONS = 300
-"""Most partitions in the table; those with the longest times without an owner and waits are in
-it."""
+"""Most partitions in the table: those with the longest times without an owner and waits."""
 _HEADINGS = ("partitions", "p50", "p90", "max", "sum")
 """Headings of the figures in `story.felt_rows`."""
 _LEAD = (

@@ -27,9 +27,9 @@ MAX_ONE_BY_ONE = 12
 have them.
 """
 MAX_LISTED = 300
-"""Most rebalances in the table; the first ones are in it."""
+"""Most rebalances in the table: the first ones."""
 MAX_FAULTS = 40
-"""Most faults whose rebalances have a line; the first ones have."""
+"""Most faults whose rebalances have a line: the first ones."""
 _MIN_FOR_CHART = 8
 """Least number of rebalances for a picture of their lengths."""
 _LEAD = (

@@ -60,10 +60,10 @@ def _owner_parts(run: ReportInput, certain: Sequence[Episode]) -> Iterator[Part]
     """Yield a sentence, the reasons and a table for each episode of two owners."""
     tables = _tables(run)
     for episode in certain[:MAX_EPISODES]:
-        at_once = bool(served_at_once(episode, tables))
+        served_together = bool(served_at_once(episode, tables))
         yield Paragraph(html=render_line("two_at_once", "owners", episode))
         yield Paragraph(
-            html=render_line("two_at_once", "why", episode, steps(episode, tables), at_once)
+            html=render_line("two_at_once", "why", episode, steps(episode, tables), served_together)
         )
         yield _partitions(episode, tables)
     if (more := len(certain) - MAX_EPISODES) > 0:

@@ -1,8 +1,8 @@
 """The section `violations`: the findings of each violated promise, with linked trace rows.
 
 A finding is one violation that a check reports. It has the rows of the trace that prove the
-violation (its evidence), and rows that led to it. A guard is one of Kafka's own checks; an
-experiment can switch it off to show what it prevents. A lane is a chart of the report on its time
+violation (its evidence), and rows that led to it. A guard is a safety rule of Kafka's, which an
+experiment can switch off to show what it prevents. A lane is a chart of the report on its time
 axis.
 """
 

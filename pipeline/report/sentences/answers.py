@@ -3,8 +3,8 @@
 Each function collects the facts for a macro in `templates/answers.j2` (`what_broke`: in
 `faults.j2`). The module `causes` answers why. The blast radius of a fault is the groups and
 partitions that it affects. A leader epoch is the number of the leadership of a group's offsets
-partition; its leader is the group's coordinator. A guard is one of Kafka's own checks; an
-experiment can switch it off to show what it prevents.
+partition; its leader is the group's coordinator. A guard is a safety rule of Kafka's, which
+an experiment can switch off to show what it prevents.
 """
 
 from collections.abc import Iterator, Mapping
