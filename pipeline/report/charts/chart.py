@@ -1,7 +1,7 @@
 """The parts of a section: paragraphs, text tables, and charts.
 
-A chart is a Vega-Lite specification, built with Altair. `chart_specs` compiles it to Vega (the
-library that draws it in the page); `page` embeds the result and the chart's data;
+A chart is a Vega-Lite specification, built with Altair (a Python library). `chart_specs` compiles
+it to Vega (the library that draws it in the page); `page` embeds the result and the chart's data;
 `assets/report.js` draws the chart when the reader scrolls near it. Colours are CSS custom
 properties, and fills can be patterns (`url(#hatch-1)`), so that one chart works in the light theme,
 in the dark theme and in print. A fault in force is a hatched band behind the charts whose x axis is
@@ -28,7 +28,9 @@ SOFT_HATCHES = tuple(f"url(#soft-{index})" for index in range(1, 9))
 """HATCHES in paler colours: each is mixed half with the page's background (PAPER), so that text on
 it is legible."""
 INK, MUTED, LINE, PAPER = "var(--ink)", "var(--muted)", "var(--line)", "var(--paper)"
+"""Colours of text, of less important text, of grid lines, and of the page's background."""
 GOOD, BAD, WARN, ACCENT = "var(--good)", "var(--bad)", "var(--warn)", "var(--accent)"
+"""Colours with a meaning: a good and a bad outcome, a warning, and what the reader can use."""
 BAD_HATCH, FAULT_HATCH = "url(#hatch-bad)", "url(#hatch-fault)"
 """BAD_HATCH means that a partition has two owners, or a group two coordinators. FAULT_HATCH means
 that a fault is in force."""

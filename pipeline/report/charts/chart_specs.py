@@ -28,8 +28,9 @@ so that a moment has the same position in each."""
 def _for_width(wide: int, narrow: int) -> Spec:
     """Return a Vega expression with the value `wide` or, on a phone, `narrow`.
 
-    Vega evaluates an expression again only when a signal in it changes. `containerSize()` is no
-    signal but `width` is, so the expression contains a comparison of `width` that is always true.
+    Vega evaluates an expression again only when a signal (a variable of Vega) in it changes.
+    `containerSize()` is no signal but `width` is, so the expression contains a comparison of
+    `width` that is always true.
     """
     return {"expr": f"width >= 0 && containerSize()[0] < {NARROW_BELOW} ? {narrow} : {wide}"}
 

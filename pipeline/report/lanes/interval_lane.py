@@ -1,9 +1,10 @@
 """IntervalLane: a lane of bars in rows, or of areas, which show the number of bars over time.
 
 A lane is a chart on the time axis that all lanes of the page share. Every lane except the message
-diagrams is an IntervalLane. Its columns define the chart's data, its tooltip and the text table
-beneath. A lane's module, such as `groups`, builds the marks (bars, labels, points). If there would
-be too many bars, it draws areas instead.
+diagrams is an IntervalLane. Altair is the library that makes a chart's specification, Vega the one
+that draws the chart in the page. The columns of an IntervalLane define the chart's data, its
+tooltip and the text table beneath. A lane's module, such as `groups`, builds the marks (bars,
+labels, points). If there would be too many bars, it draws areas instead.
 
 Keys of the data of areas (they are short because a page has thousands of these data):
 

@@ -8,8 +8,8 @@ of a group's rebalance. The data of the chart has the keys of LANE in `ownership
 - `m`: member of a bar; `m2`: the other owner in an overlap
 - `v`: 1 for a bar with stripes on it, else the key is missing
 - `o`, `h`, `t`, `q`: numbers by which the chart sorts and filters (`number_rows`)
-- `_x`, `_e`: ends of the visible part of a bar in seconds, computed by Vega
-- `_w`: width of this part in pixels, computed by Vega
+- `_x`, `_e`: ends of the visible part of a bar in seconds; `_w`: its width in pixels. Vega, the
+  library that draws the charts in the page, computes these three.
 """
 
 import json
