@@ -1,8 +1,9 @@
 """`make cluster`: coordlab on three machines, some of which are killed or cut off.
 
-The machines are Linux namespaces on this machine (scripts/machines). A case runs a command on
-machine 1 within a time limit and compares the result with the expected one. Some cases kill a
-machine meanwhile; after such a case, all machines are made anew. At the end the machines are
+The three machines are simulated on this one: each is a set of Linux namespaces with a network
+address and a /tmp of its own (scripts/machines). A case runs a command on machine 1 within a time
+limit and compares the result with the expected one. Some cases kill a machine while the command
+runs; after such a case, all machines are made anew. At the end the machines are
 removed, even after an error. The driver is the process that conducts a run; its journal lists the
 faults of the run, and accidents such as a lost machine.
 Data flow: scripts/machines -> Ray on each machine -> `coordlab` on machine 1 -> exit codes and
@@ -300,6 +301,7 @@ def cut_machine() -> str:
     machines("cut", "2")
     time.sleep(12)
     machines("mend", "2")
+    # Exit code 0: the group did not need machine 2 in that time. 2: the verdict is unknown.
     code, results = results_of(command, "coordinator_crash", 0, 2)
     accident = accident_of(2, results)
     if accident.in_force_until_us is None:
@@ -381,6 +383,7 @@ def _start_spark(number: int, name: str, *words: str) -> subprocess.Popen[bytes]
 
 
 def _has_run_executor(number: int) -> bool:
+    """Return True if Spark has made a folder of an application on a machine."""
     command = on(number, "sh", "-c", f"ls -d {SPARK_WORK}/app-*")
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
@@ -447,6 +450,7 @@ def play_cases(cases: Sequence[Case]) -> Iterator[Played]:
 def section_of(page: str, played: Sequence[Played]) -> str:
     """Return the section of docs/SOAK.md. Rows of `played` replace older rows of the same case."""
     rows = {result.case.name: _row(result) for result in played}
+    # The text from this section's heading to the next heading.
     former = page.partition(f"\n## {SECTION}\n")[2].partition("\n## ")[0]
     for line in former.splitlines():
         name = line.removeprefix("| ").partition(" | ")[0]

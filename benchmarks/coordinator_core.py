@@ -51,13 +51,17 @@ COMMITS = 5
 SMALL, LARGE = 250, 2_000
 """Sizes of the two groups whose join phases are compared."""
 LINEAR = 1.25
-"""Largest ratio, LARGE to SMALL, of the cost for one member that counts as linear growth."""
+"""The cost grows linearly if a member of the LARGE group costs at most this many times as much as
+a member of the SMALL group.
+"""
 LOAD_GOAL = 0.4
 """Least ratio of records loaded a second to records decoded a second."""
 LOADED = 1_000_000
 """Number of commits in the loaded log."""
 LOADED_GROUPS = 1_000
+"""Number of groups that share these commits."""
 PARTITIONS = 50
+"""Number of partitions for which each group commits offsets."""
 RECORDS_PER_BATCH = 10
 BATCHES_PER_CHUNK = 1_000
 """Most batches that one call of `load_batches` gets."""
@@ -69,7 +73,10 @@ _NOTHING = Result()
 
 
 class Core:
-    """A coordinator that owns one partition, with as little of a broker as possible."""
+    """A coordinator of one offsets partition (part of the topic that holds the state of groups).
+
+    It runs with as little of a broker as possible.
+    """
 
     def __init__(self, *, loads: tuple[RecordBatch, ...] | None = None) -> None:
         uuids = count()
@@ -119,9 +126,10 @@ class Core:
     # -- groups --
 
     def stable_group(self, size: int) -> list[str]:
-        """Make a Stable group of `size` dynamic members; return their ids, with the leader first.
+        """Make a Stable group of `size` members; return their ids, with the leader first.
 
-        The leader is the member that computes the assignment.
+        The leader is the member that computes the assignment. The members are dynamic: they have no
+        configured `group.instance.id`, and the coordinator invents their ids.
         """
         # The first JoinGroup of a dynamic member only gets a member id (MEMBER_ID_REQUIRED).
         without_id = self.send([joining("") for _ in range(size)])
@@ -140,7 +148,7 @@ class Core:
 
 
 def joining(member: str) -> RequestEnvelope:
-    """Return a JoinGroup."""
+    """Return a JoinGroup of a member; its id is "" before the coordinator has given it one."""
     return _request(join_group(member))
 
 

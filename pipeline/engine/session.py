@@ -26,6 +26,7 @@ from pipeline.engine.java import JavaProblem, find_java
 from pipeline.engine.leavings import mark_as_owned, remove_abandoned
 
 LOCAL_MASTER = "local[2]"
+"""The default place of Spark: on this machine, with two threads for tasks."""
 TEMP_PREFIX = "coordlab-spark-"
 """Prefix of the names of sessions' temporary folders."""
 LOCAL_SHUFFLE_PARTITIONS = 2

@@ -64,7 +64,7 @@ class MemoryStore:
 
     rows: dict[str, Sequence[Row]] = field(default_factory=dict)
     _tables: dict[str, pa.Table] = field(default_factory=dict)
-    _held: list[DataFrame] = field(default_factory=list)
+    _cached: list[DataFrame] = field(default_factory=list)
     """The DataFrames that `release` must free."""
 
     def carry_out(self, step: Step, frame: DataFrame) -> DataFrame:
@@ -79,15 +79,15 @@ class MemoryStore:
             # reader skips the batches that cannot hold its values. Sorting brings equal values into
             # few batches. The sort is by hash, because sorting strings takes longer.
             by_hash = in_one_partition.sortWithinPartitions(F.hash(step.filtered_by))
-            held = by_hash.persist()
-            self._held.append(held)
-            return held
+            stored = by_hash.persist()
+            self._cached.append(stored)
+            return stored
         # Unlike `persist` above, `localCheckpoint` makes later steps forget this step's plan.
-        held = in_one_partition.localCheckpoint(eager=False)
+        stored = in_one_partition.localCheckpoint(eager=False)
         if step.result == "table":
-            table_rows = [row.asDict() for row in held.collect()]
-            self._tables[step.name] = pa.Table.from_pylist(table_rows, _arrow_schema(held.schema))
-        return held
+            table_rows = [row.asDict() for row in stored.collect()]
+            self._tables[step.name] = pa.Table.from_pylist(table_rows, _arrow_schema(stored.schema))
+        return stored
 
     def write_tables(self, runs: Sequence[RunFiles]) -> None:
         """Write each run's part of every table into its directory, even if the part has no rows."""
@@ -99,7 +99,7 @@ class MemoryStore:
 
     def release(self) -> None:
         """Free the cached DataFrames."""
-        for frame in self._held:
+        for frame in self._cached:
             frame.unpersist()
 
 
@@ -119,7 +119,7 @@ class FileStore:
     files_per_table: int | None = None  # None: one file for each partition, written in parallel
     _schemas: dict[str, StructType] = field(default_factory=dict)
     """Columns of each table, by its name."""
-    _held: list[DataFrame] = field(default_factory=list)
+    _cached: list[DataFrame] = field(default_factory=list)
     """The DataFrames that `release` must free."""
 
     def carry_out(self, step: Step, frame: DataFrame) -> DataFrame:
@@ -130,17 +130,17 @@ class FileStore:
             return frame
         if step.filtered_by is not None:
             by_run = frame.repartition("run").sortWithinPartitions(F.hash(step.filtered_by))
-            held = by_run.persist()
-            self._held.append(held)
-            return held
-        held = frame.localCheckpoint(eager=False)
+            stored = by_run.persist()
+            self._cached.append(stored)
+            return stored
+        stored = frame.localCheckpoint(eager=False)
         if step.result == "table":
             # Spark writes one file for each partition.
             count = self.files_per_table
-            partitions = held if count is None else held.coalesce(count)
+            partitions = stored if count is None else stored.coalesce(count)
             partitions.write.options(**_PLAIN_COMMIT).parquet(f"file://{self.folder / step.name}")
             self._schemas[step.name] = frame.schema
-        return held
+        return stored
 
     def write_tables(self, runs: Sequence[RunFiles]) -> None:
         """Write each run's part of every table into its directory, even if the part has no rows."""
@@ -157,7 +157,7 @@ class FileStore:
 
     def release(self) -> None:
         """Free the cached DataFrames."""
-        for frame in self._held:
+        for frame in self._cached:
             frame.unpersist()
 
 

@@ -57,11 +57,11 @@ def analyze_by_run(
         context.setJobGroup(tag, "whole runs")
         context.addJobTag(tag)
         context.setInterruptOnCancel(True)
-        at_once = max(1, context.defaultParallelism // 2)
+        most_large = max(1, context.defaultParallelism // 2)
         results: dict[str, RunSummary | _Refused | None] = {}
         # A slice of the runs is one task. Each small run has a task of its own; the large runs
-        # share `at_once` tasks, so that no more of them run at the same time.
-        for runs_of_job, slices in ((small, len(small)), (large, min(at_once, len(large)))):
+        # share `most_large` tasks, so that no more of them run at the same time.
+        for runs_of_job, slices in ((small, len(small)), (large, min(most_large, len(large)))):
             if runs_of_job:
                 results |= dict(context.parallelize(runs_of_job, slices).map(_task).collect())
         return results

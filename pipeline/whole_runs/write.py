@@ -29,7 +29,9 @@ def _analyze(files: RunFiles) -> RunSummary | None:
     if run_rows is None:
         return None
     trace = Trace(run_rows.good) if run_rows.good else None
-    tables = {name: [] if trace is None else made_of(trace) for name, made_of in OF_TRACE.items()}
+    tables = {
+        name: [] if trace is None else rows_from(trace) for name, rows_from in OF_TRACE.items()
+    }
     tables |= {"bad_rows": list(run_rows.bad), "verdicts": verdicts_of(files.directory)}
     summary = summary_of(files, run_rows, trace)
 

@@ -160,6 +160,7 @@ def _gaps(side: GroupSide, from_us: int, until_us: int) -> Iterator[int]:
         spans_by_partition.setdefault(row["partition"], []).append((row["from_us"], to_us))
 
     for spans in spans_by_partition.values():
+        # Add up the holes between the times with an owner; those times can overlap.
         owned_until_us, gap_us = from_us, 0
         for start_us, end_us in sorted(spans):
             if start_us > owned_until_us:

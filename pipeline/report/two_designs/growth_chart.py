@@ -107,6 +107,7 @@ def _rows(kind: ChangeKind, costs: Sequence[Cost]) -> Iterator[Row]:
     # The lines of the laws reach to the largest group, and at least to 32 members. The first law is
     # that of the measurements: one topic and 64 partitions.
     most = max([32, *(cost.change.members for cost in costs)])
+    # The keys of a dict: each law once, in the order of its first use.
     laws = dict.fromkeys([(1, MEASURED_BROKERS, 64), *(_size(cost) for cost in costs)])
     law = reads_of_join if kind == "join" else reads_of_death
     for number, size in enumerate(laws):
