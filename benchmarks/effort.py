@@ -5,6 +5,10 @@ Seeds 0 to 99 of explorations/standard.yaml are played. This file is a space: ea
 cluster and its faults from it. Equal seeds have equal plans, so each run is compared with the
 recorded run of its seed. A count has grown if both of these hold:
 
+1. Its sum over the runs is more than GROWN times the recorded sum.
+2. The mean difference between a run and the recorded run is more than SURE standard errors above
+   zero.
+
 `python -m benchmarks.effort --record` writes a new record, after a change that is meant to change
 the effort of runs, or the space.
 """

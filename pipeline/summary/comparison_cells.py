@@ -35,6 +35,7 @@ class Cell:
     - `median` (nearest rank), `low`, `high`: over the runs with a value; None in a cell of text.
     - `values`: the values of these runs, sorted: at most MAX_VALUES, chosen in equal steps.
     - `runs`, `missing`: number of runs with a value, and without one.
+    - `bound_us`: the error of the clocks; 0 if it does not matter for this figure.
     """
 
     text: str

@@ -40,6 +40,8 @@ class DeployCost:
     - `waited_us`, `longest_wait_us`: time in which records waited: the sum over all partitions, and
       the time of the worst partition.
     - `repeated`: number of records that were processed again.
+    - `partitions`, `moved`: number of the group's partitions, and of those that changed owners.
+    - `others`: kinds of the run's other faults.
     """
 
     group: str
