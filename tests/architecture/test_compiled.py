@@ -83,8 +83,9 @@ print(compiled_state().name)
 def test_types_of_compiled_modules_can_be_pickled_for_ray() -> None:
     """Ray pickles objects for its workers, so each type must name the module that defines it.
 
-    A class or NewType of a compiled module may name the finder's module instead, and a frozen
-    dataclass may refuse to be built again: the program PICKLED checks both.
+    The compiler could break this in two ways: a class or NewType of a compiled module could name
+    the finder's module instead, and a frozen dataclass could refuse to be built again from its
+    pickled form. The program PICKLED checks both.
     """
     if not (BUILD / RECORD).is_file():
         pytest.skip("`make fast` was not run")
@@ -200,7 +201,10 @@ def test_a_changed_source_leaves_all_modules_interpreted_with_a_message(
 
 
 def test_a_new_source_leaves_all_modules_interpreted(checkout: Path) -> None:
-    """The fingerprint covers all sources of a package: compiled modules may import any of them."""
+    """Compiled modules can import any source of their package.
+
+    So the fingerprint, a hash by which the finder recognises the sources, covers all of them.
+    """
     finder = _finder(checkout)
     (checkout / "protocol" / "new.py").write_text("", encoding="utf-8")
     assert finder.decide() is CompiledState.STALE
@@ -208,6 +212,7 @@ def test_a_new_source_leaves_all_modules_interpreted(checkout: Path) -> None:
 
 def test_a_library_for_another_python_is_not_loaded(checkout: Path) -> None:
     """A library fits only the version of Python for which it was compiled."""
+    # The tag of a Python: its version, and the suffix of its libraries.
     assert _finder(checkout, python="3.0 .so").decide() is CompiledState.STALE
 
 
