@@ -186,7 +186,7 @@ def test_end_without_a_live_node_is_a_miss() -> None:
 
 def test_end_with_a_live_node_includes_its_dead_and_late_nodes() -> None:
     """The rule names the dead broker and the late member, so it applies once they start."""
-    made_of = experiment(
+    own_experiment = experiment(
         groups={
             "readers": {
                 "members": 1,
@@ -196,7 +196,7 @@ def test_end_with_a_live_node_includes_its_dead_and_late_nodes() -> None:
         },
         faults=[fault("cut", "members(readers)", "brokers")],
     )
-    run = Injecting(made_of=made_of)
+    run = Injecting(own_experiment=own_experiment)
     run.runtime.nodes[broker_name(1)] = NodeState.DOWN
 
     run.inject()

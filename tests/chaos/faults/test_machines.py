@@ -47,7 +47,7 @@ def on_machines(*faults: dict[str, Any]) -> Experiment:
 
 
 def injecting(*faults: dict[str, Any]) -> Injecting:
-    return Injecting(made_of=on_machines(*faults))
+    return Injecting(own_experiment=on_machines(*faults))
 
 
 def test_lost_machine_is_cut_off_and_then_all_its_nodes_end() -> None:

@@ -31,7 +31,7 @@ def deletion(topic: str = "archive") -> dict[str, Any]:
 
 def test_deleted_topic_is_no_longer_expected() -> None:
     """The fault affects the topic's partitions, and no group."""
-    run = Injecting(made_of=experiment(topics=TOPICS, faults=[deletion()]))
+    run = Injecting(own_experiment=experiment(topics=TOPICS, faults=[deletion()]))
 
     entry = run.inject()
     run.heal_everything()
@@ -48,7 +48,7 @@ def test_refused_deletion_is_a_miss() -> None:
 
     The order may have sent an earlier request, whose answer was lost, and which deleted the topic.
     """
-    run = Injecting(made_of=experiment(topics=TOPICS, faults=[deletion()]))
+    run = Injecting(own_experiment=experiment(topics=TOPICS, faults=[deletion()]))
     unknown = "UNKNOWN_TOPIC_OR_PARTITION"
     run.runtime.admin_answer = TopicDeletionFailed(f"archive: {unknown}", unknown)
 

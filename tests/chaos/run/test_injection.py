@@ -51,8 +51,8 @@ def test_fault_is_in_force_from_the_end_of_its_injection_to_the_start_of_its_hea
 
     Each act of the runtime takes a second: injection from 0 to 1 s, healing from 10 to 11 s.
     """
-    made_of = experiment(faults=[fault])
-    run = Injecting(made_of=made_of, runtime=SlowRuntime(made_of))
+    own_experiment = experiment(faults=[fault])
+    run = Injecting(own_experiment=own_experiment, runtime=SlowRuntime(own_experiment))
 
     run.inject()
     run.runtime.time_us = 10 * S
@@ -186,9 +186,9 @@ def test_half_injected_fault_is_undone_by_the_state_of_its_nodes(
 
     So it reads the states of the nodes, and removes the rules in any case.
     """
-    made_of = experiment(faults=[fault])
-    runtime = InterruptedRuntime(made_of)
-    run = Injecting(made_of=made_of, runtime=runtime)
+    own_experiment = experiment(faults=[fault])
+    runtime = InterruptedRuntime(own_experiment)
+    run = Injecting(own_experiment=own_experiment, runtime=runtime)
     with pytest.raises(KeyboardInterrupt):
         run.inject()
     assert run.injector.may_need_healing
@@ -210,8 +210,8 @@ class NeverPaused(FakeRuntime):
 
 def test_fault_that_was_never_injected_leaves_nothing_to_undo() -> None:
     """The pause failed and the node is up: it is neither resumed nor started a second time."""
-    made_of = experiment(faults=[PAUSE])
-    run = Injecting(made_of=made_of, runtime=NeverPaused(made_of))
+    own_experiment = experiment(faults=[PAUSE])
+    run = Injecting(own_experiment=own_experiment, runtime=NeverPaused(own_experiment))
     with pytest.raises(ToolFailed):
         run.inject()
 
@@ -241,8 +241,8 @@ def test_rules_are_removed_even_if_a_fault_of_links_could_not_be_healed() -> Non
 
     The failure of the first attempt is reported.
     """
-    made_of = experiment(faults=[CUT, PAUSE])
-    run = Injecting(made_of=made_of, runtime=StubbornLinks(made_of))
+    own_experiment = experiment(faults=[CUT, PAUSE])
+    run = Injecting(own_experiment=own_experiment, runtime=StubbornLinks(own_experiment))
     run.inject(0)
     run.inject(1)
 

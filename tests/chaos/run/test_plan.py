@@ -70,7 +70,7 @@ def test_schedule_orders_healing_before_faults_before_late_members() -> None:
 
     At 9 s the pause (3 s + 6 s) is healed, then broker 1 is crashed, then two members start.
     """
-    made_of = experiment(
+    own_experiment = experiment(
         groups={
             "readers": {
                 "members": 1,
@@ -84,7 +84,7 @@ def test_schedule_orders_healing_before_faults_before_late_members() -> None:
         ],
     )
 
-    schedule = schedule_of(plan_of(made_of), arrivals_of(made_of))
+    schedule = schedule_of(plan_of(own_experiment), arrivals_of(own_experiment))
 
     steps = []
     for moment in schedule:

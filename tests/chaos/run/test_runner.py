@@ -238,13 +238,13 @@ def test_fault_finds_its_target_while_no_controller_answers() -> None:
     The plan pauses the controller from 1 s to 21 s; the scripted controller is silent from 2 s to
     22 s. The crash at 5 s needs the coordinator.
     """
-    made_of = experiment(
+    own_experiment = experiment(
         faults=[
             {"at": "1s", "fault": "pause", "target": "controller", "duration": "20s"},
             {"at": "5s", "fault": "crash", "target": "coordinator-of(readers)", "duration": "9s"},
         ]
     )
-    run = Run(made_of)
+    run = Run(own_experiment)
     run.runtime.leader = BrokerId(2)
 
     def silence(runtime: FakeRuntime) -> None:
@@ -537,15 +537,15 @@ def test_old_commit_of_a_member_that_was_silent_at_healing_does_not_count() -> N
     The run does not know how many commits the member had at the healing. Even so the wait lasts its
     whole 60 s.
     """
-    made_of = experiment(groups={"readers": {"members": 1, "topics": ["orders"]}})
-    run = Run(made_of)
+    own_experiment = experiment(groups={"readers": {"members": 1, "topics": ["orders"]}})
+    run = Run(own_experiment)
     run.runtime = SilentAtHealing(run.experiment, run.observe)
     run.runtime.commits_stand_still = True
 
     run.execute()
 
     times = stage_times(run)
-    assert made_of.run.liveness_timeout == "60s"
+    assert own_experiment.run.liveness_timeout == "60s"
     assert times["stopping"] - times["liveness"] == 60_000_000
 
 
@@ -554,7 +554,7 @@ def test_late_members_are_started_between_the_faults_and_awaited_at_the_end() ->
 
     The late member starts at 7 s, in the middle of the fault. At 20 s it is lost.
     """
-    made_of = experiment(
+    own_experiment = experiment(
         groups={
             "readers": {
                 "members": 1,
@@ -564,7 +564,7 @@ def test_late_members_are_started_between_the_faults_and_awaited_at_the_end() ->
         },
         faults=[{"at": "5s", "fault": "pause", "target": "broker(2)", "duration": "10s"}],
     )
-    run = Run(made_of)
+    run = Run(own_experiment)
 
     def lose_the_late_one(runtime: FakeRuntime) -> None:
         runtime.nodes[NodeName("consumer-readers-1")] = NodeState.DOWN
@@ -677,7 +677,7 @@ def test_unobserved_run_queries_seldom_and_counts_the_same(time_limit_us: int | 
     figures just before a fault ends its incarnation. In the second case the time limit ends the run
     while the second crash is in force.
     """
-    of = experiment(
+    crashes = experiment(
         faults=[
             {"at": "1s", "fault": "crash", "target": "member(readers, 0)", "duration": "100ms"},
             {"at": "7s", "fault": "crash", "target": "member(readers, 0)", "duration": "2s"},
@@ -689,7 +689,8 @@ def test_unobserved_run_queries_seldom_and_counts_the_same(time_limit_us: int | 
             },
         ]
     )
-    watched, alone = Run(of, time_limit_us=time_limit_us), Run(of, time_limit_us=time_limit_us)
+    watched = Run(crashes, time_limit_us=time_limit_us)
+    alone = Run(crashes, time_limit_us=time_limit_us)
 
     seen = watched.execute()
     unseen = alone.execute_alone()
@@ -703,10 +704,10 @@ def test_interrupted_unobserved_run_has_the_figures_of_that_moment() -> None:
     """An unobserved run queries the status seldom, so it must query once more at an interrupt."""
     alone = Run()
 
-    def press(runtime: FakeRuntime) -> NoReturn:
+    def press_ctrl_c(runtime: FakeRuntime) -> NoReturn:
         raise KeyboardInterrupt
 
-    alone.runtime.at[12_000_000] = press
+    alone.runtime.at[12_000_000] = press_ctrl_c
 
     results = alone.execute_alone()
 

@@ -21,15 +21,18 @@ from tests.support.harness.fake_runtime import FakeRuntime
 
 
 class Injecting:
-    """Injects and heals single faults of an experiment, named by their index in the plan."""
+    """Injects and heals single faults of an experiment, named by their index in the plan.
+
+    By default this is a small experiment with `faults`; `own_experiment` is used instead of it.
+    """
 
     def __init__(
         self,
         *faults: dict[str, Any],
-        made_of: Experiment | None = None,
+        own_experiment: Experiment | None = None,
         runtime: FakeRuntime | None = None,
     ) -> None:
-        self.experiment = made_of or experiment(faults=list(faults))
+        self.experiment = own_experiment or experiment(faults=list(faults))
         self.plan: Plan = plan_of(self.experiment)
         self.rows: list[TraceRow] = []
         self.runtime = runtime or FakeRuntime(self.experiment)

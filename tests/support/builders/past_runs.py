@@ -76,14 +76,14 @@ def past_run(
 
     of: the run's experiment; None: a small one.
     """
-    made_of = of or experiment()
+    own_experiment = of or experiment()
     run = create_run_directory(
         root,
-        made_of,
-        plan_of(made_of),
+        own_experiment,
+        plan_of(own_experiment),
         seed=7,
         runtime="virtual",
-        replay=f"python -m coordlab run {made_of.name} --runtime virtual --seed 7",
+        replay=f"python -m coordlab run {own_experiment.name} --runtime virtual --seed 7",
     )
     run.write_results(
         Results(

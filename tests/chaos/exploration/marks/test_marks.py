@@ -118,6 +118,7 @@ def ignored(kind: TraceKind, node: str, epoch: int, cause: str) -> StoryRow:
 
 
 def group_loaded(node: str, generation: int, *members: str, state: str = "Stable") -> StoryRow:
+    """`node` has loaded the group, in this generation and state, and with these members."""
     detail: dict[str, object] = {"state": state, "members": list(members), "offsets": 0}
     return (
         node,
@@ -172,6 +173,7 @@ def pending(node: str, producer_id: int = 0) -> StoryRow:
 
 
 def deleted_group(node: str) -> StoryRow:
+    """The coordinator `node` deletes the empty group by an order of an administrator."""
     return state(node, "Empty", "Dead", "deleted by an administrator")
 
 
@@ -217,6 +219,7 @@ def append_completed(node: str, epoch: int, base: int, error: str, append_id: in
 
 
 def high_watermark(node: str, offset: int) -> StoryRow:
+    """`node` now has this high watermark of the offsets partition."""
     return (
         node,
         TraceKind.HIGH_WATERMARK,
@@ -234,6 +237,7 @@ def truncated(node: str, end: int) -> StoryRow:
 
 
 def removed(member: str, cause: str = "session expiry", node: str = B0) -> StoryRow:
+    """The coordinator `node` removes a member from the group."""
     return (
         node,
         TraceKind.MEMBER_REMOVED,
@@ -248,6 +252,7 @@ def member_state(
     cause: MemberStateCause = MemberStateCause.REBALANCE,
     error: str | None = None,
 ) -> StoryRow:
+    """The consumer `node`, whose member id is `member`, enters the state `to`."""
     return (
         node,
         TraceKind.MEMBER_STATE,
@@ -263,6 +268,7 @@ def member_state(
 
 
 def assigned(node: str, peer: str = B0, *partitions: str) -> StoryRow:
+    """The consumer `node` gets partitions from the coordinator `peer`."""
     return (
         node,
         TraceKind.PARTITIONS_ASSIGNED,
@@ -279,6 +285,7 @@ def assigned(node: str, peer: str = B0, *partitions: str) -> StoryRow:
 def commit(
     kind: TraceKind, node: str, offset: int, error: str | None = None, member: str | None = None
 ) -> StoryRow:
+    """`node` reports a committed offset of partition t-0; `kind` says what happened with it."""
     columns: Columns = {"group": "g", "partition": "t-0", "offset": offset, "error": error}
     return (node, kind, {**columns, "member": member, "peer": B0})
 
@@ -294,6 +301,7 @@ def controller(kind: TraceKind, peer: str, reason: str = "session ended") -> Sto
 
 
 def client(node: str, kind: TraceKind, **columns: str) -> StoryRow:
+    """The consumer `node` finds its coordinator or gives it up; `columns`: `peer` or `cause`."""
     return (node, kind, {"group": "g", "peer": columns.get("peer"), "cause": columns.get("cause")})
 
 
