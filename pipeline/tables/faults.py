@@ -30,7 +30,6 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
       has the fault), `in_force_until_us` (its healing began), `healed_us` (its healing was
       complete), `until_us` (the next fault, or the run's end). If several faults have the same
       time, they are in the order of their ids.
-      order of their ids.
 
     Nulls: `in_force_us`, `in_force_until_us`, `healed_us` if the run broke off before that, or did
     not record it; `node`, `target` if the fault has none. Lists are empty if nothing was recorded;

@@ -28,7 +28,6 @@ def processing(events: DataFrame, repeats: DataFrame, both: DataFrame) -> DataFr
     - `repeated`: number of those records that a member of the group had processed before;
     - `shared`: number of distinct records that this member and another one processed while both
       owned the partition.
-      partition.
 
     Nulls: none.
     """

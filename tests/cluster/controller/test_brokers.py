@@ -157,7 +157,6 @@ def test_brokers_that_heartbeat_are_never_fenced() -> None:
 
     A heartbeat extends the session and leaves the timer as it is. So the timer fires several times
     here, and must then find no session that has ended.
-    must then find no ended session.
     """
     lab = running_lab()
     keep_alive(lab, 0, 1, 2, duration_ms=60_000)
