@@ -257,7 +257,7 @@ class DurableCommits(Checker):
     def _report_wrong_ends(self, ends: Iterable[WrongEnd]) -> None:
         """Report wrong ends of transactions, and excuse commits that were forgotten by a late end.
 
-        A late end is a marker that was written after the group's new coordinator had loaded it.
+        A late end comes behind a load, after the next transaction of its producer has begun.
         """
         for end in ends:
             self.report_finding(end.summary, end.evidence, group=end.evidence[-1].group)
@@ -265,6 +265,12 @@ class DurableCommits(Checker):
             self._forgotten.forget(since.group or "", since.member, since.time_us, late.time_us)
             self._excused[LATE_END] += 1
         self._transaction_ends.late.clear()
+        for pending, late_end in self._transaction_ends.emptied:
+            # Only a commit that was in progress at the end can be forgotten.
+            self._forgotten.forget(
+                pending.group or "", pending.member, late_end.time_us, late_end.time_us
+            )
+        self._transaction_ends.emptied.clear()
 
     def _check_replicas(self, row: TraceRow, partition: str) -> None:
         """Report an append acknowledged with too few replicas, once for each broker's partition."""

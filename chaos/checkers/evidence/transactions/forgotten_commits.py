@@ -11,11 +11,14 @@ that the transaction coordinator writes to the offsets partition (the partition 
 2. The request that writes a marker is answered immediately, but the effects of the marker wait for
    the single thread that loads partitions. If a load is running, the effects come late. If the
    producer's next transactions have committed offsets in the meantime, the effects end these
-   transactions, too (Kafka `scheduleHandleTxnCompletion`).
+   transactions, too (Kafka `scheduleHandleTxnCompletion`). They also remove an offset of the
+   producer whose append is in progress: its transaction is acknowledged, and its marker finds no
+   offset (Kafka `GroupMetadata.completePendingTxnOffsetCommit`).
 
 Schedules of the corpus (files that the tests play) show the cases:
-`failed_append_empties_the_slot_of_the_next_attempt` and
-`end_of_a_transaction_that_comes_behind_a_load`.
+`failed_append_empties_the_slot_of_the_next_attempt`,
+`end_of_a_transaction_that_comes_behind_a_load` and
+`late_end_of_a_transaction_while_the_next_offset_is_appended`.
 
 In both cases the log has the commit, and the next load of the group shows it. Nothing else excuses
 the loss of an acknowledged commit. Two facts prove case 1: an append failed at the same coordinator

@@ -38,6 +38,8 @@ END_KINDS = frozenset(
         TraceKind.TXN_COMMIT_PENDING,
         TraceKind.TRANSACTION_COMPLETED,
         TraceKind.LOAD_COMPLETED,
+        TraceKind.APPEND_STARTED,
+        TraceKind.APPEND_COMPLETED,
     }
 )
 """Kinds of rows that TransactionEnds must see."""
@@ -100,11 +102,25 @@ class TransactionEnds:
         self._given: dict[int, TraceRow] = {}
         self.late: list[tuple[TraceRow, TraceRow]] = []
         """Late ends: pairs of the first offset that a late end ended by mistake, and the end."""
+        self.emptied: list[tuple[TraceRow, TraceRow]] = []
+        """Offsets that were being appended when an end came behind a load and removed them, each
+        with this end."""
+        # (group, producer id) -> an end that came behind a load, and the appends in progress then
+        self._behind_load: dict[tuple[str, int], tuple[TraceRow, frozenset[int | None]]] = {}
+        # (broker, incarnation) -> append ids of the appends in progress
+        self._appends: dict[tuple[str, int], dict[int | None, None]] = {}
 
     def observe(self, row: TraceRow) -> Iterator[WrongEnd]:
         """Take a row of END_KINDS; yield the violations that are certain now."""
         if row.kind == TraceKind.LOAD_COMPLETED:
             self._loaded_us[row.node] = row.time_us
+            return
+        # The append id is in the column `correlation_id`.
+        if row.kind == TraceKind.APPEND_STARTED:
+            self._appends.setdefault((row.node, row.incarnation), {})[row.correlation_id] = None
+            return
+        if row.kind == TraceKind.APPEND_COMPLETED:
+            self._appends.get((row.node, row.incarnation), {}).pop(row.correlation_id, None)
             return
         detail = detail_of(row)
         producer_id = detail["producer_id"]
@@ -132,8 +148,12 @@ class TransactionEnds:
                 self._carried_out_us[producer_id] = row.time_us
             case TraceKind.TXN_COMMIT_PENDING:
                 self._since.setdefault((row.group or "", producer_id), row)
+                self._take_emptied((row.group or "", producer_id), row)
             case TraceKind.TRANSACTION_COMPLETED:
                 key = (row.group or "", producer_id)
+                if self._is_behind_load(row, producer_id):
+                    appends = self._appends.get((row.node, row.incarnation), {})
+                    self._behind_load[key] = (row, frozenset(appends))
                 since = self._since.pop(key, None)
                 ended_us = self._ended_us.get(key, -1)
                 self._ended_us[key] = row.time_us
@@ -160,6 +180,37 @@ class TransactionEnds:
     def finish(self) -> Iterator[WrongEnd]:
         """Yield the violations of the last ends."""
         yield from self._judge(None)
+
+    def _take_emptied(self, key: tuple[str, int], pending: TraceRow) -> None:
+        """Note that a late end has removed `pending`, whose append was in progress at that end."""
+        end, appends = self._behind_load.get(key, (None, frozenset()))
+        if end is None:
+            return
+        if pending.correlation_id in appends:
+            self.emptied.append((pending, end))
+        else:
+            del self._behind_load[key]  # this append began after the end, and so did all later ones
+
+    def _is_behind_load(self, end: TraceRow, producer_id: int) -> bool:
+        """Return True if a load delayed an end until its transaction had been carried out.
+
+        The load was completed between the decision on the transaction and the end.
+        """
+        decisions = self._decisions.get(producer_id)
+        carried_out_us = self._carried_out_us.get(producer_id)
+        if not decisions or carried_out_us is None:
+            return False
+        # The next transaction may be decided before the end, too, so this is the last decision that
+        # was carried out.
+        decided_us = max(
+            (row.time_us for row in decisions if row.time_us <= carried_out_us), default=None
+        )
+        loaded_us = self._loaded_us.get(end.node, -1)
+        return (
+            decided_us is not None
+            and decided_us <= loaded_us + self._margin_us
+            and carried_out_us <= end.time_us + self._margin_us
+        )
 
     def _is_over(self, since: TraceRow, end: TraceRow, producer_id: int) -> bool:
         """Return True if the transaction of `since` was carried out before `end`'s marker came."""

@@ -11,7 +11,7 @@ the id 0. "Planted bug" in a docstring names a bug that the situation would show
 import pytest
 
 from chaos.checkers.context import CheckContext, GroupExpectation
-from chaos.checkers.durable_commits import DurableCommits
+from chaos.checkers.durable_commits import FORGOTTEN, DurableCommits
 from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
@@ -27,15 +27,19 @@ def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
     return checker.finish()
 
 
-def pending(rows: Rows, time_s: float, producer_id: int = 0) -> None:
+def pending(
+    rows: Rows, time_s: float, producer_id: int = 0, *, append_id: int | None = None
+) -> None:
     """Add the row of an offset of t-0 that waits for the end of its transaction."""
     rows.add(
         time_s,
         "broker-0",
         TraceKind.TXN_COMMIT_PENDING,
         group="g",
+        member="consumer-g-0-id",
         partition="t-0",
         offset=1,
+        correlation_id=append_id,
         detail={"producer_id": producer_id},
     )
 
@@ -283,6 +287,42 @@ def test_late_end_is_also_excused_if_a_later_decision_fits() -> None:
     completed(rows, 11.3, committed=False)
 
     assert check(rows).excused == {"end of a transaction that came behind a load": 1}
+
+
+@pytest.mark.parametrize(
+    ("loaded_s", "started_s", "findings"), [(10.5, 10.4, 0), (9, 10.4, 1), (10.5, 10.6, 1)]
+)
+def test_late_end_takes_an_offset_that_is_being_appended(
+    loaded_s: float, started_s: float, findings: int
+) -> None:
+    """The next transaction's offset is being appended when the late end comes, at 10.5 s.
+
+    Kafka forgets such an offset, although its commit is acknowledged. There is no excuse without a
+    load between the decision, at 10 s, and the end; and none if the append began after the end.
+    """
+    rows = Rows()
+    rows.assigned(1, "consumer-g-0")
+    rows.committed(9.5, "consumer-g-0", offset=1)
+
+    # The first transaction: its end comes behind a load.
+    decided(rows, 10, COMMIT)
+    decided(rows, 10.1, "CompleteCommit")
+    rows.load_completed(loaded_s, "broker-0", leader_epoch=3)
+    completed(rows, 10.5, committed=True)
+
+    # The next transaction.
+    append_id = rows.append_started(started_s, "broker-0", leader_epoch=0, base_offset=20)
+    rows.append_completed(10.7, "broker-0", leader_epoch=0, base_offset=20, append_id=append_id)
+    pending(rows, 10.7, append_id=append_id)
+    decided(rows, 11, COMMIT)
+    rows.committed(11.1, "consumer-g-0", offset=2)
+
+    rows.assigned(12, "consumer-g-0")
+    rows.fetched(12.1, "consumer-g-0", offset=1)
+    report = check(rows)
+
+    assert report.findings_total == findings
+    assert report.excused == ({} if findings else {FORGOTTEN: 1})
 
 
 def test_wrong_end_without_a_load_has_no_excuse() -> None:
