@@ -2,10 +2,15 @@
 
 An offsets partition is a partition of `__consumer_offsets`, the topic in which Kafka stores the
 commits of groups. A load reads such a partition into a coordinator's memory. Guards are checks of
-Kafka's that an experiment can switch off; JavaSwitches turn on single behaviours of Kafka's Java
-coordinator (the others are those of the Scala coordinator). A consumer on ZooKeeper is Kafka's old
-consumer: its group divides the partitions through znodes (nodes of ZooKeeper's tree) instead of a
-coordinator.
+Kafka's that an experiment can switch off.
+
+Kafka has had two group coordinators: an older one in Scala, and a newer one in Java. The nodes
+behave like the Scala coordinator; each of the JavaSwitches turns on one behaviour of the Java
+coordinator instead.
+
+A consumer on ZooKeeper is Kafka's old consumer: its group divides the partitions through znodes
+(nodes of ZooKeeper's tree) instead of a coordinator. Ray is a library for distributed processes,
+and one of the runtimes.
 """
 
 from typing import Annotated, Literal
@@ -55,8 +60,8 @@ class TopicSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One topic. `__consumer_offsets` is a topic, too.
 
     `assignments` are the brokers with a replica of each partition, preferred leader first. If they
-    are empty, the controller chooses: replica k of partition p is on broker (p + k) mod n, as in
-    Kafka without racks.
+    are empty, the controller chooses, as in Kafka without racks: of n brokers, number (p + k) mod n
+    gets replica k of partition p.
     """
 
     name: str
@@ -71,12 +76,13 @@ class PreloadSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     - `commit_records`: number of commit records. They were written by `groups` different groups
       without members, in batches of `records_per_batch`. The records are equal on every replica,
-      and have leader epoch 0.
-    - `deleted`: (group, topic, partition) of offsets that were committed one after the other and
-      then deleted: each has a tombstone (a record without a value) at the end of the log. If given,
-      no other offset is committed. If empty, all commits stay.
-    - `unreadable`: True if the last record has a format that no coordinator can read, so that a
-      load fails there.
+      and have leader epoch 0 (the number of the partition's leadership; elections increase it).
+    - `deleted`: the keys (group, topic, partition) of deleted offsets. If it is empty, all commits
+      stay. If it is given, the `commit_records` commits are of these keys only, in turn, instead of
+      those of `groups`. After the commits follows a tombstone (a record without a value, which
+      deletes its key) for each key.
+    - `unreadable`: True if one more record follows, in a format that no coordinator can read, so
+      that a load fails there.
     """
 
     partition: int
@@ -90,10 +96,10 @@ class PreloadSpec(msgspec.Struct, frozen=True, kw_only=True):
 def longest_between_polls_us(
     config: ConsumerConfig, *, poll_timeout_ms: int, record_us: int
 ) -> int:
-    """Return the longest time between two polls of an application.
+    """Return the longest time between the begins of two successive polls of an application.
 
-    The first poll waits for its whole timeout, and returns `max.poll.records` records. The
-    application then needs `record_us` for each of them.
+    In the worst case the records arrive at the end of the first poll's timeout, and the poll
+    returns as many as it can: `max.poll.records`. The application then needs `record_us` for each.
     """
     return 1_000 * poll_timeout_ms + config.max_poll_records * record_us
 
@@ -106,13 +112,16 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     - `process_us`: time for processing one record, plus a random time below `process_spread_us`.
     - `commit_interval_ms`: interval of the asynchronous commits; None: the application never
       commits. Only one commit is in flight at a time.
-    - `commit_metadata`: texts that the commits of the interval carry, in turn. The commit before a
-      revocation (loss of a partition) carries the last of these texts; automatic commits carry
-      none.
-    - `transactional`: the application commits in transactions of its own producer.
+    - `commit_metadata`: texts that the asynchronous commits carry: the first commit has the first
+      text, and after the last text comes the first one again. Before a partition is revoked (taken
+      from the member by a rebalance), the application commits once more, with the text of its
+      latest asynchronous commit. Automatic commits carry no text.
+    - `transactional`: the application also has a producer, and each commit is a transaction of
+      this producer. A transaction that is open for longer than `transaction_timeout_ms` is aborted.
     - `start_after_ms`: time from the start of the node to the consumer's first step.
     - `isolate`: on Ray, the consumer gets its own process.
-    - `starts_later`: the run starts the consumer with Runtime.start_node; Runtime.start does not.
+    - `starts_later`: the node is not started with the cluster (Runtime.start), but later in the run
+      (Runtime.start_node).
     """
 
     name: NodeName
@@ -133,7 +142,7 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def longest_between_polls_us(self) -> int:
-        """The longest time between two polls, if each record takes as long as it may."""
+        """The longest time between two polls, if each record takes the longest possible time."""
         return longest_between_polls_us(
             self.config,
             poll_timeout_ms=self.poll_timeout_ms,
@@ -144,8 +153,8 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
 class TopicFilterSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A topic filter that a consumer on ZooKeeper registers.
 
-    `regex` must match a whole topic name. A `white_list` reads the matching topics, a `black_list`
-    all others.
+    `regex` must match a whole topic name. `pattern` says what a match means: a `white_list` reads
+    the matching topics, a `black_list` all others. Both words are Kafka's.
     """
 
     pattern: Literal["white_list", "black_list"]
@@ -158,7 +167,8 @@ class ZooKeeperConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     - `index`: number of the member in its group; its consumer id contains it.
     - `topics`: its topics, if it has no `topic_filter`.
     - `process_us`: time for processing one record, plus a random time below `process_spread_us`.
-    - `restart_ms`: pause before the member starts a new connector, after the start of one failed.
+    - `restart_ms`: pause after a failed start. A member starts a connector (Kafka's name for the
+      object that joins the group); if that fails, it starts a new one after this pause.
     - `isolate`, `starts_later`: as in ConsumerSpec.
     """
 
@@ -167,7 +177,7 @@ class ZooKeeperConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     topics: tuple[str, ...]
     config: ZooKeeperConsumerConfig = ZooKeeperConsumerConfig()
-    topic_filter: TopicFilterSpec | None = None  # None: the subscription is static
+    topic_filter: TopicFilterSpec | None = None  # None: it reads the fixed list `topics`
     process_us: int = 0
     process_spread_us: int = 0
     restart_ms: int = 1_000
@@ -176,7 +186,10 @@ class ZooKeeperConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProducerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One producer, which sends `records_per_second` numbered records to each partition in turn."""
+    """One producer, which sends numbered records to the topic's partitions in turn.
+
+    `records_per_second` is its rate over all partitions.
+    """
 
     name: NodeName
     topic: str
@@ -206,9 +219,10 @@ class LinkModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     jitter_us: NotNegative = 150
     """Largest random addition to every frame's latency, in microseconds."""
     tail_us: NotNegative = 4_000
-    """Largest second random addition to the latency of a slow frame, in microseconds."""
+    """Largest random addition to the latency of a slow frame, besides the jitter, in
+    microseconds."""
     tail_one_in: NotNegative = 100
-    """Share of slow frames: one frame in `tail_one_in` is slow; 0: none is."""
+    """Number that sets how many frames are slow: on average one in so many; 0: none is."""
     cross_rack_us: NotNegative = 0
     """Addition to the latency of a frame between two racks, in microseconds."""
 
@@ -217,10 +231,10 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Duration of work in virtual time; in real time work takes its real time.
 
     A broker loads one offsets partition at a time, so each load delays the loads behind it. The
-    defaults are measured on Kafka 3.9.1 (MEASURED_FAILOVER load-rate): the load of a partition of
-    1,000,000 commits, 45 MB, took 0.48 to 0.67 s, and publishing metadata took tens of
-    milliseconds. Kafka 4.1.0's Java coordinator took 1.24 to 1.56 s for the same log, which is
-    `load_ns_per_record` 1200.
+    defaults are measured on Kafka 3.9.1 (docs/kafka/MEASURED_FAILOVER.md, "Load rate"). The load of
+    a partition of 1,000,000 commits, 45 MB, took 0.48 to 0.67 s, and publishing metadata took tens
+    of milliseconds. Kafka 4.1.0's Java coordinator took 1.24 to 1.56 s to load the same log. To
+    imitate it, set `load_ns_per_record` to 1200.
     """
 
     load_ns_per_record: NotNegative = 300
@@ -233,22 +247,25 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Time from a broker's read of a metadata change to its effect there, in microseconds."""
     publish_jitter_us: NotNegative = 0
     """Largest random addition to `publish_us`, in microseconds; each broker draws it for each
-    change. With it, a follower may learn of a new leader before that leader does; the follower then
+    change. So brokers learn of a change at different times. If a follower learns of a new leader
+    before that leader itself, the leader refuses the follower's first request, and the follower
     waits `replica.fetch.backoff.ms`."""
     consumer_start_us: NotNegative = 0
-    """Time from a consumer's creation to its first request, in microseconds: a JVM starts threads
-    and creates objects."""
+    """Time from a consumer's creation to its first request, in microseconds. A consumer of Kafka
+    starts threads and creates objects in this time."""
     consumer_start_jitter_us: NotNegative = 0
     """Largest random addition to `consumer_start_us`, in microseconds; drawn for each start."""
     zookeeper_request_us: NotNegative = 250
     """Duration of a client's request at a ZooKeeper server, in microseconds; requests are carried
-    out one after the other. Measured: 1782 requests of 32 members in 0.5 s."""
+    out one after the other. Measured: 1782 requests of 32 members in 0.5 s, about 280 us each."""
     zookeeper_sync_us: NotNegative = 300
     """Further duration of a write at a ZooKeeper server, which flushes it, in microseconds."""
     zookeeper_consumer_start_us: NotNegative = 40_000
     """Time from the registration of a consumer on ZooKeeper to its subscriptions, in microseconds:
-    it creates queues and threads. The default reproduces a measurement: claims conflict when 4
-    members join together, and seldom when 8 do."""
+    it creates queues and threads. A member claims a partition by creating the partition's znode. A
+    claim conflicts if the earlier owner has not removed its own znode yet. The default reproduces a
+    measurement: there are conflicts when 4 members join together, but seldom when 8 do, because
+    with more members a new one is slower to claim."""
 
 
 class StorageModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -260,9 +277,10 @@ class StorageModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """
 
     write_back_ms: NotNegative = 30_000
-    """Age of unflushed data, in milliseconds, from which a check writes back its whole log."""
+    """Age of unflushed data, in milliseconds. A periodic check writes back each log with older
+    unflushed data, and not only this data but all of the log."""
     write_back_check_ms: Annotated[int, Meta(ge=1)] = 5_000
-    """Interval of the checks, in milliseconds."""
+    """Interval of the checks for old unflushed data, in milliseconds."""
 
 
 class ListenerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -273,7 +291,8 @@ class ListenerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """
 
     host: str | None = None
-    """Address to bind; None: loopback, or the machine's own on a Ray cluster of machines."""
+    """Address to bind. None: loopback; on a Ray cluster of several machines, the address of the
+    broker's own machine."""
     first_port: Annotated[int, Meta(ge=0, le=65_535)] = 0
     """Port of the first broker; 0: free ports."""
     advertised_host: str | None = None
@@ -283,11 +302,15 @@ class ListenerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A whole cluster.
 
-    - `late_notices_us`: if above 0, a broker repeats each notice to its coordinator that it has
-      gained or lost a leadership, until this many microseconds after the first notice.
+    - `late_notices_us`: a broker gives its group coordinator a notice when it gains or loses the
+      leadership of an offsets partition. Above 0: the broker repeats each notice a few times,
+      lastly so many microseconds after the first one. The coordinator must ignore repetitions.
     - `metrics_interval_us`: interval in which brokers and controllers write their metrics into the
-      trace; 0: never.
+      trace (the run's recorded rows of events); 0: never.
     - `machines`: the nodes of each machine, every node once; empty: the experiment has no machines.
+    - `brokers_register_in_zookeeper`: each broker makes a znode for itself, as in Kafka's versions
+      on ZooKeeper, and ZooKeeper removes it after the broker's death. Otherwise the znodes of
+      all brokers exist from the beginning and stay.
     """
 
     controllers: tuple[ControllerSpec, ...]

@@ -1,9 +1,12 @@
 """A member of a group, and its parked requests.
 
 A rebalance gives the members of a group their partitions. In its join phase every member sends
-JoinGroup; then a new generation begins, and every member sends SyncGroup to get its assignment. A
-request is parked while it waits for its answer: a JoinGroup for the end of the join phase, a
-SyncGroup for the assignment. This module owns the fields of one member. `group` owns the set of
+JoinGroup. Then a new generation begins (generations number a group's rebalances), and every member
+sends SyncGroup to get its assignment. A request is parked while it waits for its answer: a
+JoinGroup for the end of the join phase, a SyncGroup for the assignment.
+
+The coordinator stores a group as a record. Another coordinator that takes the group over loads it,
+that is, reads the record. This module owns the fields of one member. `group` owns the set of
 members and the number of parked ones.
 Source: Kafka `MemberMetadata` (scala); docs/kafka/BEHAVIOUR.md 4.1.
 """
@@ -19,9 +22,9 @@ from protocol.messages.group import JoinGroupRequestProtocol
 class ParkedJoin:
     """A JoinGroup that waits for its answer.
 
-    `answered`: the request was parked, and then its handler failed, so that the client got
-    UNKNOWN_SERVER_ERROR. As in Kafka, the member stays parked even so. When the join phase ends, no
-    second answer must be sent.
+    `answered`: False for the usual request. A handler can park a request and then fail in its next
+    steps. Then the client has got UNKNOWN_SERVER_ERROR, and `answered` is True. As in Kafka, the
+    member stays parked nevertheless. When the join phase ends, no second answer must be sent.
     """
 
     request_id: RequestId
@@ -33,15 +36,21 @@ class ParkedJoin:
 class Member:
     """One member.
 
-    Units: timeouts in milliseconds. `supported_protocols` are in the member's order of preference.
-    A protocol is the name of a way to assign partitions, with the member's metadata for it. The
-    stored record has only the protocol that the group selected, so after a load a member has only
-    that one.
+    - `group_instance_id`: a configured name. A member with one is static: it keeps its place in
+      the group through a restart. None for the others, the dynamic members.
+    - `rebalance_timeout_ms`: time that a rebalance waits for the member to join again.
+    - `session_timeout_ms`: time without a request after which the member is removed.
+    - `protocol_type`: kind of client; "consumer" for consumers.
+    - `supported_protocols`: the member's protocols, most preferred first. A protocol is a pair: the
+      name of a way to assign partitions, and the member's metadata for it. The stored record has
+      only the protocol that the group selected, so after a load a member has only that one.
+
+    Units: timeouts in milliseconds.
     """
 
     # Hard state: stored in the group's record.
     member_id: str
-    group_instance_id: str | None  # None for a dynamic member
+    group_instance_id: str | None
     client_id: str
     client_host: str
     rebalance_timeout_ms: int
@@ -50,10 +59,13 @@ class Member:
     supported_protocols: tuple[JoinGroupRequestProtocol, ...]
     assignment: bytes = b""
     # Soft state: lost when another coordinator takes over.
-    is_new: bool = False  # in its first join phase: no session timeout, but a five-minute timer
+    # True in the member's first join phase. Until that ends, a five-minute timer bounds the
+    # member's wait, in place of the session timeout.
+    is_new: bool = False
     awaiting_join: ParkedJoin | None = None  # its JoinGroup, while parked
     awaiting_sync: RequestId | None = None  # its SyncGroup, while parked
-    # The key of the member's timer. Built once, by the group, since every heartbeat needs it.
+    # The key of the member's timer. The group sets it when it adds the member, or changes its id;
+    # it is stored since every heartbeat needs it.
     heartbeat_key: str = field(init=False, default="")
 
     @property
@@ -68,7 +80,9 @@ class Member:
 
     @property
     def outlives_session_timeout(self) -> bool:
-        """True if the member cannot expire now: parked, and not in its first join phase.
+        """True if the member cannot expire now, even if its timer fires.
+
+        This holds for a member that is parked and not in its first join phase.
 
         Source: Kafka `MemberMetadata.hasSatisfiedHeartbeat`.
         """

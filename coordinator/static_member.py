@@ -1,13 +1,14 @@
 """Replacement of a static member: a new process takes the place of the old one (KIP-345).
 
 A static member has a group.instance.id. After a restart its process joins with that instance id and
-without a member id. It gets a new member id, and the old id is fenced, in case the old process
-still runs. A Stable group needs no rebalance for this: the new process keeps the old assignment.
+without a member id. It gets a new member id. The old id is fenced (its requests are answered with
+FENCED_INSTANCE_ID), in case the old process still runs. A Stable group needs no rebalance for this:
+the new process keeps the old assignment.
 
-To fence an id is to answer its requests with FENCED_INSTANCE_ID. A parked request is kept without
-an answer; `member.awaiting_join` is the parked JoinGroup. A turn is the handling of one input.
-`turn.append` gets records, and a value that says how to continue when the append completes: here a
-`StaticMemberAppend`.
+A parked request is kept without an answer; `member.awaiting_join` is the parked JoinGroup. A turn
+is the handling of one input. A log append completes in a later turn. So `replace_static_member`
+gives `turn.append` the record and a `StaticMemberAppend`, which holds what the later turn needs;
+that turn calls `static_member_stored` with it.
 
 Source: Kafka `updateStaticMemberAndRebalance` (KIP-345, KIP-814); docs/kafka/BEHAVIOUR.md 2.2.2.
 """
@@ -63,10 +64,13 @@ def replace_static_member(
     `parked`: the request. The protocols and timeouts (in milliseconds) are those of the request.
     Raises: UnknownServerError if the group is Empty or Dead, where Kafka throws too.
     """
-    old_leader_id = group.leader_id  # read before the renaming, which changes a leader's id too
+    # If the member is the leader, `_rename` changes `group.leader_id`. The old leader id is needed
+    # later, in some answers (`static_member_stored`, `_revert`).
+    old_leader_id = group.leader_id
     member = _rename(turn, group, group_instance_id, old_member_id, new_member_id)
-    # As in Kafka, the session restarts before the member gets the request's timeout. So its first
-    # session still has the old process's timeout (docs/kafka/BEHAVIOUR.md 0.1).
+    # At this point the member still has the session timeout of the old process; `update_member`
+    # below sets that of the request. As in Kafka, the session restarts already here, so the new
+    # process's first session has the old timeout (docs/kafka/BEHAVIOUR.md 0.1).
     restart_session(turn, group, member, Api.JOIN_GROUP)
 
     # The old timeouts are restored if the new id cannot be stored (`_revert`).
@@ -89,7 +93,8 @@ def replace_static_member(
     match group.state:
         case GroupState.STABLE:
             # The new process may support other protocols, which can change the members' vote on
-            # the group's protocol.
+            # the group's protocol. A Stable group can always rebalance, so here
+            # `maybe_prepare_rebalance`, which checks that first, equals `prepare_rebalance`.
             if group.select_protocol() != group.protocol_name:
                 maybe_prepare_rebalance(turn, group, reason)
                 return
@@ -124,6 +129,8 @@ def replace_static_member(
 def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
     """Answer the JoinGroup whose new member id was stored, or restore the old id on an error."""
     if error is not ErrorCode.NONE:
+        # `turn.java` has the switches for single behaviours of Kafka's Java coordinator. Its error
+        # for a failed append differs from that of the Scala coordinator.
         _revert(turn, append, group_append_error(error, turn.java))
         return
     group, member, parked = append.group, append.member, append.parked
@@ -132,35 +139,36 @@ def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCod
 
     # The member is still in the group, since its removal would have answered the JoinGroup.
     can_skip_assignment = parked.api_version >= SKIP_ASSIGNMENT_VERSION
-    # True only for a leader that can be told to skip the assignment; see `leader_id` below.
+    # True if the answer tells the member that it is the leader. Below v9 it is False for a real
+    # leader, too; the comment at `leader_id` below has the reason.
     is_leader = can_skip_assignment and group.is_leader(append.new_member_id)
+    # A leader's answer needs the list of members, which Kafka cannot build in the states Dead and
+    # PreparingRebalance. A follower's answer has no such list, and is given in every state.
     if is_leader and group.state is GroupState.DEAD:
         fail_parked_join(turn, group, member, append.new_member_id, ErrorCode.NOT_COORDINATOR)
         return
     if is_leader and group.state is GroupState.PREPARING_REBALANCE:
-        # A leader's answer needs the list of members, which Kafka cannot build in this state. The
-        # request stays parked, and the join phase answers it.
-        return
+        return  # the request stays parked, and the join phase answers it
     response = join_response(
         group,
         append.new_member_id,
-        # Below v9 an answer cannot tell a leader to skip the assignment, and a Stable group would
-        # not store another one. So the answer names the old leader id. The new process does not
-        # recognize itself as the leader, and only fetches its assignment.
+        # Below v9 an answer cannot tell a leader to skip the assignment. A leader would compute a
+        # new assignment, which a Stable group does not store. So the answer names the old leader
+        # id: the new process takes itself for a follower, and only fetches its assignment.
         leader_id=group.leader_id if can_skip_assignment else append.old_leader_id,
         members=group.current_member_metadata() if is_leader else (),
         skip_assignment=is_leader,
     )
     answer_parked_join(turn, group, member, response)
-    ensure_session_timer(turn, group, member)
+    ensure_session_timer(turn, group, member)  # starts a timer only if none runs
 
 
 def _revert(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
     """Undo a replacement that could not be stored; the member keeps its new protocols, as in Kafka.
 
-    DEVIATION: if a rebalance or the next replacement has answered the JoinGroup meanwhile, the new
-    id stays. Kafka restores the old id also then, although a process has the new id already, and
-    answers the request a second time.
+    DEVIATION: if a rebalance or the next replacement has answered the JoinGroup meanwhile, a
+    process knows the new id already, so the new id stays. Kafka restores the old id even in this
+    case, and answers the request a second time.
     """
     group, member = append.group, append.member
     if member.awaiting_join is not append.parked:
@@ -173,7 +181,7 @@ def _revert(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
         parked=None,
     )
     _rename(turn, group, append.group_instance_id, append.new_member_id, append.old_member_id)
-    restart_session_timer(turn, group, member)
+    restart_session_timer(turn, group, member)  # unlike `restart_session`, traces no request
     turn.reply(
         append.parked.request_id,
         JoinGroupResponse(
@@ -182,6 +190,7 @@ def _revert(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
             protocol_type=group.protocol_type,
             protocol_name=group.protocol_name,
             leader=append.old_leader_id or "",
+            # As in Kafka: the new id is no longer valid, and the old id is not the new process's.
             member_id="",
         ),
     )
@@ -201,6 +210,8 @@ def _rename(turn: Turn, group: Group, group_instance_id: str, old_id: str, new_i
     )
     cancel_heartbeat(turn, group, old_id)
     group.replace_static_member(group_instance_id, old_id, new_id)
+    # Both rows have the same cause, also the added one: by it a reader of the trace knows that the
+    # two rows are one replacement, and no member came or went.
     for kind, member_id in ((TraceKind.MEMBER_REMOVED, old_id), (TraceKind.MEMBER_ADDED, new_id)):
         turn.trace(
             TraceEvent(

@@ -1,13 +1,16 @@
 """Invariants of log compaction: of the segments that a cleaning may take, and of its result.
 
-A cleaning is one round of log compaction; a dirty batch is one that no cleaning has read yet. Where
-`compaction` reads only the dirty batches of a log and keeps state from batch to batch, the checks
-here state the result for the whole log at once, so that both would have to be wrong in one way.
-The docstring of each check states what holds; the check raises InvariantViolation with the evidence
-where it does not.
+A cleaning is one round of log compaction; a dirty batch is one that no cleaning has read yet. The
+checks here compute the result of a cleaning in another way than `compaction`. `compaction` reads
+only the dirty batches of a log, and keeps state from batch to batch. The checks look at the whole
+log at a time. So an error stays unnoticed only if both have it.
+The docstring of each check states what must hold. If it does not hold, the check raises
+InvariantViolation with the evidence.
 
 - Tombstone: a record without a value. Marker: the control record that ends a transaction.
-- Delete horizon: the time, in a batch, after which a cleaning removes its tombstones or marker.
+- Delete horizon: a time that is stored in a batch. A cleaning after this time removes the batch's
+  tombstones or marker.
+- A record replaces the earlier records with its key: a cleaning removes these.
 """
 
 from collections.abc import Sequence
@@ -35,22 +38,28 @@ def check_cleaning(
 ) -> None:
     """A cleaning keeps the last record of each key, at its offset, and no other record.
 
-    - Records of an aborted transaction, and records without a key, go; they replace no record.
+    - Records of an aborted transaction, and records without a key, are removed. They replace no
+      earlier record.
     - A tombstone that is the last of its key stays until the delete horizon of its batch has
       passed. A marker stays while its transaction has batches, and then until its horizon.
-    - A batch whose tombstones or marker could go one day gets its horizon at its first cleaning,
-      `delete_retention_ms` ahead, and keeps it.
-    - The headers of the batches stay, and the last batch with data of each producer stays, from
-      which a restarted replica learns the producer's sequence numbers.
+    - A batch gets its horizon at the first cleaning after which it has a tombstone, or a marker of
+      a transaction without batches. The horizon is the time of that cleaning plus
+      `delete_retention_ms`. Later cleanings do not change it.
+    - The headers of the batches stay. Each producer's last batch with data stays, because a
+      restarted replica learns the producer's sequence numbers from it.
 
-    Shape: `before` are all batches of the log, whose first `length` ones were replaced by `after`.
-    Units: `now_ms` since the epoch is the time of the cleaning. If it is not `is_time_exact`, the
-    cleaning began earlier, and nothing is asked of tombstones and markers that have a horizon.
+    Shape: `before` are all batches of the log. The cleaning replaced the first `length` batches of
+    them by the batches `after`.
+    Units: `now_ms`, since the epoch, is the time of the cleaning. `is_time_exact`: False means that
+    the cleaning began before `now_ms`, at an unknown time. Then tombstones and markers with a
+    horizon are not checked, because they may stay or go.
     Source: KIP-534, Kafka Cleaner, CleanedTransactionMetadata.
     """
     sources = {batch.base_offset: batch for batch in before[:length]}
+    # By the base offset of the batch: its records, each with its own offset.
     records = {offset: records_of(batch, codecs) for offset, batch in sources.items()}
     aborted = _aborted(before)
+    # Markers whose transaction has no batch left: only these may expire.
     endings = _ends_without_data(before[:length])
     latest: dict[bytes | None, int] = {}
     for base_offset, batch in sources.items():
@@ -58,17 +67,20 @@ def check_cleaning(
             latest.update({record.key: offset for offset, record in records[base_offset]})
 
     expected: list[tuple[int, Record]] = []
-    skipped: dict[int, None] = {}  # offsets of which nothing is asked
+    # Offsets that are not checked. The dict, whose values are all None, is a set in fixed order.
+    skipped: dict[int, None] = {}
     for base_offset, batch in sources.items():
         horizon_ms = _horizon_ms(batch)
         is_expired = horizon_ms != _NO_HORIZON and now_ms >= horizon_ms
         for offset, record in records[base_offset]:
+            # First: does the record stay, and may it expire (go after its batch's horizon)?
             if batch.is_control:
                 may_expire = base_offset in endings
             elif base_offset in aborted or record.key is None or latest[record.key] != offset:
-                continue
+                continue  # the cleaning removes it in any case
             else:
                 may_expire = record.value is None
+            # Then: has it expired? Without an exact time this is unknown.
             if may_expire and horizon_ms != _NO_HORIZON and not is_time_exact:
                 skipped[offset] = None
             elif not (may_expire and is_expired):
@@ -77,15 +89,18 @@ def check_cleaning(
     found: list[tuple[int, Record]] = []
     for batch in after:
         source = sources.get(batch.base_offset)
-        if source is batch:
+        if source is batch:  # the same object: the cleaning did not change this batch
             left = records[batch.base_offset]
         elif source is None or _header(source) != _header(batch):
+            # Without a source the first part of the text is "None".
             raise _violation(
                 name, f"expected the header {source and _header(source)}, got {_header(batch)}"
             )
         else:
             left = records_of(batch, codecs)
+        # Usually nothing is skipped. Then all records are added without a search.
         found += [entry for entry in left if entry[0] not in skipped] if skipped else left
+        # Of a batch: True if some record of it may expire.
         may_expire = source.base_offset in endings or any(
             record.value is None for _, record in left
         )
@@ -104,23 +119,28 @@ def check_cleaning(
 def check_segments(segments: Segments) -> None:
     """A segment ends only before a batch that is too large for it, or too late for it.
 
-    It has at most segment.bytes, unless it has one batch, and no batch later than segment.ms after
-    its first one with a timestamp.
+    A batch is too large if the segment would exceed segment.bytes with it. It is too late if its
+    timestamp is more than segment.ms after the segment's first timestamp. A segment's first batch
+    is neither. The check goes through the batches again and compares the borders that it finds with
+    those of `segments`, of which it knows only the dirty part of the log.
     Source: Kafka LogSegment.shouldRoll.
     """
     storage, name = segments.log.storage, segments.log.topic_partition
     borders = {offset: None for offset in segments.base_offsets}
     if segments.is_outdated:
-        return
+        return  # the log was truncated meanwhile: these segments describe batches that are gone
     base_offset, count, size_in_bytes, first_ms = -1, 0, 0, 0
     for index in range(segments.read_length):
         batch = storage.batch(index)
         if batch.base_offset < segments.first_dirty_offset:
-            continue
+            continue  # a cleaned batch: `segments` has only segments of dirty batches
         timestamp_ms = batch.max_timestamp_ms
         is_too_large = size_in_bytes + batch.size_in_bytes > segments.segment_bytes
+        # 0 or less: no batch of the segment has had a timestamp so far.
         is_too_late = first_ms > 0 and timestamp_ms - first_ms > segments.roll_ms
         begins = batch.base_offset in borders
+        # In a segment that has batches (`count`), a batch must begin the next segment exactly if it
+        # is too large or too late.
         if count and begins != (is_too_large or is_too_late):
             raise InvariantViolation(
                 "a segment ends at segment.bytes or segment.ms",
@@ -137,7 +157,10 @@ def check_segments(segments: Segments) -> None:
 
 
 def _aborted(batches: Sequence[RecordBatch]) -> dict[int, None]:
-    """Return the base offsets of the batches whose transaction was aborted: read backwards."""
+    """Return the base offsets of the batches whose transaction was aborted.
+
+    The batches are read backwards, so that a transaction's marker comes before its batches.
+    """
     commits: dict[int, bool] = {}  # producer id -> True if the next marker is a commit
     found: dict[int, None] = {}
     for batch in reversed(batches):
@@ -145,6 +168,7 @@ def _aborted(batches: Sequence[RecordBatch]) -> dict[int, None]:
             marker = decode_marker(batch)
             if marker is not None:
                 commits[batch.producer_id] = marker.is_commit
+        # The default True: without a marker the transaction is open, and not aborted.
         elif batch.is_transactional and not commits.get(batch.producer_id, True):
             found[batch.base_offset] = None
     return found
@@ -195,9 +219,14 @@ def _header(batch: RecordBatch) -> tuple[object, ...]:
 def _check_horizon(
     name: TopicPartition, source: RecordBatch, batch: RecordBatch, may_expire: bool, next_ms: int
 ) -> None:
-    """Check the horizon of a batch with records: its earlier one, or now `next_ms` if it has one.
+    """Check the delete horizon of a batch that still has records.
 
-    A batch whose last tombstone was replaced may keep its horizon.
+    - If the batch had a horizon before the cleaning, it keeps it.
+    - If it had none and some record may expire, its horizon is `next_ms`.
+    - If it had none and no record may expire, it has none.
+
+    If no record may expire any more (a later record replaced the last tombstone), the batch may
+    keep its horizon or have none.
     """
     earlier_ms, horizon_ms = _horizon_ms(source), _horizon_ms(batch)
     expected_ms = next_ms if may_expire and earlier_ms == _NO_HORIZON else earlier_ms

@@ -1,9 +1,14 @@
 """The stamp in an experiment file with which a run can be repeated and compared.
 
 The stamp is the section `replay:` of an experiment file. `chaos.experiment.dump` writes it for a
-run that was played. The command `replay` repeats the run and compares the result with the stamp. A
-digest is a hash: equal digests mean equal content. The stamp has one of the run's trace, and one of
-the code that determines a run, which this module computes.
+run that was played. The command `replay` repeats the run and compares the result with the stamp.
+
+A run in virtual time has a simulated clock, so that the seed, the experiment and the code determine
+it. A trace is a run's recorded rows of events. A finding is a broken promise of Kafka's that a
+check found in a run.
+
+A digest is a hash: equal digests mean equal content. The stamp has a digest of the run's trace, one
+of the experiment, and one of the code that determines a run. This module computes the last one.
 """
 
 import importlib.util
@@ -17,9 +22,12 @@ import msgspec
 from msgspec import Meta
 
 NODE_PACKAGES = ("protocol", "partition_log", "coordinator", "cluster", "results_schema", "chaos")
-"""Packages whose code determines a run in virtual time."""
+"""Packages whose code determines a run in virtual time: the code of the simulated nodes, and of the
+experiment that runs on them."""
 _DIGEST_BYTES = 8
 
+# Python's `$` also matches before a line end at the end of the text; `(?!\n)` excludes that. A text
+# without digits is allowed for `schedule`, whose default is "".
 Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]*(?!\n)$", description="hexadecimal digits")]
 
 
@@ -39,11 +47,13 @@ class ReplayStamp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     result: str
     """Result of the run: pass, violated, unknown or broken."""
     digest: Digest
-    """Digest of the run's trace without messages."""
+    """Digest of the run's trace without the rows of messages: a run may record these or not."""
     finding: str | None = None
-    """The finding, in a sentence."""
+    """The finding that the file shows, as the name of its check and a sentence; None: the run had
+    none."""
     schedule: Digest = ""
-    """Digest of this file's content when it was written; it differs if the file was edited."""
+    """Digest of the experiment (without its name, texts and stamp) when the file was written. If
+    the file was edited since, its content has another digest."""
     trail: Annotated[
         str,
         Meta(
@@ -51,7 +61,9 @@ class ReplayStamp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             description="a step and a few hexadecimal digits for each, such as `2s 1f3a 77b0`",
         ),
     ] = ""
-    """Digits of the trace's digest at steps of time: they show when a run begins to differ."""
+    """A step of time, such as `2s`, and then one mark for each step of the run. A mark has a few
+    digits of the digest of all rows up to its time. The first mark that differs shows when a
+    repeated run begins to differ."""
 
 
 @cache
@@ -78,7 +90,10 @@ def python_version() -> str:
 
 
 def differences(stamp: ReplayStamp) -> tuple[str, ...]:
-    """Return a sentence if the code differs from that of `stamp`, and one if Python differs."""
+    """Return a sentence if the code differs from that of `stamp`, and one if Python differs.
+
+    In the sentences `it` is the file that has the stamp.
+    """
     sentences = []
     if stamp.code != code_version():
         commit = "" if stamp.commit is None else f" (commit {stamp.commit[:12]})"

@@ -1,8 +1,9 @@
-"""Removal of the session folders of Rays that this program started.
+"""Removal of the session folders that Ray leaves.
 
-A session is one run of Ray on a machine. Ray itself never removes a session's folder with its logs.
-This program removes the folder when it ends its Ray. If this program was killed before that, its
-next start removes the folder.
+Ray is a library for distributed processes; this program can start a Ray of its own. A session is
+one run of Ray on a machine. It has a folder with its logs in Ray's temporary folder, and Ray never
+removes it. This program removes the folder when it ends its Ray. If this program was killed before
+that, its next start removes the folder.
 """
 
 import os
@@ -11,18 +12,20 @@ import socket
 from pathlib import Path
 
 OWNER_FILE = ".coordlab-owner"
-"""File with host and pid of the owner, in each folder that this program made."""
+"""File in each session folder of this program, with the host and the pid of the owner: the process
+that started Ray."""
 
 
 def mark_as_owned(folder: Path) -> None:
-    """Write this process into the owner's file of a temporary folder."""
+    """Write this process into the owner's file of a session folder."""
     (folder / OWNER_FILE).write_text(f"{socket.gethostname()} {os.getpid()}\n", encoding="utf-8")
 
 
 def remove_abandoned(parent: Path, pattern: str) -> None:
     """Remove the folders in `parent` whose owner was a process of this machine and has ended.
 
-    A folder without an owner's file stays: another program made it, or it is being made now.
+    A folder without an owner's file stays. Another program may have made it, or a process that is
+    starting its Ray right now and has not written the file yet.
     """
     for folder in sorted(parent.glob(pattern)):
         if not folder.is_symlink() and _is_abandoned(folder / OWNER_FILE):
@@ -39,6 +42,8 @@ def _is_abandoned(owner_file: Path) -> bool:
     except ProcessLookupError:
         return True
     except (OSError, ValueError, OverflowError):
+        # OSError: there is no file, or the process exists and belongs to another user. ValueError,
+        # OverflowError: the file has no host and pid. In doubt the folder stays.
         return False
     return False
 
@@ -47,5 +52,6 @@ def remove_session(folder: Path) -> None:
     """Remove the folder of an ended session, and the link `session_latest` to it."""
     shutil.rmtree(folder, ignore_errors=True)
     latest = folder.parent / "session_latest"
+    # The link is removed only if it points nowhere: it can lead to a newer session's folder.
     if latest.is_symlink() and not latest.exists():
         latest.unlink(missing_ok=True)

@@ -1,7 +1,10 @@
 """Every rule of the consumer on ZooKeeper is quoted by a test, or has a reason.
 
-The rules, ZK-01 and so on, are those of docs/kafka/ZOOKEEPER_CONSUMER.md. A reason says why the
-project deviates from a rule, or why a rule needs no test.
+This consumer is that of old versions of Kafka: its groups share out the partitions through
+ZooKeeper's servers. Its rules, with the ids ZK-01 and so on, are those of
+docs/kafka/ZOOKEEPER_CONSUMER.md. A reason says why the project deviates from a rule, or why a rule
+needs no test. `named()` returns the tests that name each id; `statuses()` says of each rule whether
+a test quotes it.
 """
 
 import re
@@ -18,7 +21,7 @@ from scripts.docs.zookeeper_rules_page import (
 
 
 def test_every_id_of_the_document_is_a_separate_rule() -> None:
-    """If the parser missed a rule, no test would have to quote it."""
+    """The parser finds every rule. A rule that it missed could stay without a test."""
     ids = set(re.findall(r"\bZK-\d+\b", RULES.read_text(encoding="utf-8")))
     assert ids == set(read_rules())
     rules = 85  # of the document; a change of the number must be noticed
@@ -37,21 +40,23 @@ def test_every_rule_is_quoted_by_a_test_or_has_a_reason() -> None:
 
 
 def test_reason_is_given_once_and_for_a_rule_that_exists() -> None:
-    """A rule has at most one reason, and at most one rule in ten has a reason."""
+    """No rule has two reasons. Reasons are exceptions: at most a tenth of the rules has one."""
     reasons = read_reasons()
-    # No rule has two reasons.
     given = (*reasons.deviates, *reasons.no_test)
+    # The first claim: no id is given twice. The second: at most a tenth of the rules has a reason.
     assert len(given) == len(set(given)) <= len(read_rules()) // 10
     assert set(given) <= set(read_rules())
+    # No reason is an empty text.
     assert all((*reasons.deviates.values(), *reasons.no_test.values()))
 
 
 def test_quotation_is_five_consecutive_words_of_the_rule() -> None:
-    """Four words are too few for a quotation; signs of emphasis do not count."""
+    """Four words are too few for a quotation. Emphasis is ignored: `**read**` is the word read."""
     rule = Rule(id="ZK-1", section="", text="A **read** is answered by the server, at once.")
 
     assert quotes("The claim: a read is answered by it (ZK-1)", rule)
     assert not quotes("a read is answered (ZK-1)", rule)
+    # Four words, "is answered by the", are the rule's; "servers" differs from its "server".
     assert not quotes("it is answered by the servers (ZK-1)", rule)
 
 

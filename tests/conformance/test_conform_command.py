@@ -1,7 +1,9 @@
 """`coordlab conform`: its output and exit codes.
 
-The command takes a folder of recordings of a real Kafka (requests and answers). It plays their
-requests against our cluster, and compares the answers.
+The command takes a folder with recordings of a real Kafka: files of requests and answers, which are
+also called transcripts. It plays their requests against this project's simulated cluster, and
+compares the answers with the recorded ones. A step is one request and its answer. A difference
+counts as a violation, since the project promises to answer as Kafka does.
 """
 
 import json
@@ -17,7 +19,10 @@ SCENARIOS = Path(__file__).parent / "transcripts" / "3.9" / "scenarios"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder outside of the repository with one recording that our cluster follows."""
+    """Return a folder outside of the repository with one recording.
+
+    Our cluster gives the same answers as this recording. The file is in the subfolder `mine`.
+    """
     below = tmp_path / "mine"
     below.mkdir()
     (below / "generations.json").write_bytes((SCENARIOS / "generations.json").read_bytes())
@@ -28,6 +33,7 @@ def spoil(folder: Path) -> None:
     """Change two answers of the recording, in steps 2 and 5, so that our cluster differs."""
     path = folder / "mine" / "generations.json"
     recording = json.loads(path.read_text())
+    # The generation is the number of a group's rebalance; the first one is 1.
     recording["steps"][1]["response"]["generation_id"] = 2
     recording["steps"][4]["response"]["error_code"] = 99
     path.write_text(json.dumps(recording))
@@ -48,6 +54,7 @@ def test_conform_prints_the_first_difference_of_a_file(
     spoil(folder)
     assert run_cli(["conform", str(folder)]) == EXIT_VIOLATED
     printed = capsys.readouterr().out
+    # v9 is the version of the request. JoinGroup is the request of a member that joins a group.
     assert "step 2 JoinGroup v9: answer generation_id: expected 2, came 1" in printed
     assert "expected 99" not in printed
     assert run_cli(["conform", str(folder), "--all"]) == EXIT_VIOLATED
@@ -60,6 +67,7 @@ def test_conform_as_json_has_shares_and_every_difference(
     spoil(folder)
     assert run_cli(["conform", str(folder), "--json"]) == EXIT_VIOLATED
     document = json.loads(capsys.readouterr().out)
+    # The share of equal steps is given as two numbers of steps; two steps differ.
     steps = document["share"]["steps"]
     assert document["share"] == {"equal": steps - 2, "steps": steps}
     assert document["equal_files"] == 0

@@ -1,9 +1,13 @@
-"""WriteTxnMarkers: writes markers, the ends of transactions, into the logs that this broker leads.
+"""WriteTxnMarkers: appends transaction markers to the partitions that this broker leads.
 
-The request is answered when every marker is acknowledged or has failed. Markers in offsets
-partitions (those of `__consumer_offsets`) also concern the group coordinator, which gets them
-through its task queue. As in Kafka, loads in that queue may come first, so the group coordinator
-may learn of the markers after the answer.
+A marker is the record that ends a transaction in a partition: it commits or aborts. The request has
+several markers, each for several partitions. It is answered when every marker is acknowledged (all
+in-sync replicas have it) or has failed in each of its partitions.
+
+Markers in offsets partitions (those of `__consumer_offsets`) also concern the group coordinator,
+which gets them through its task queue. A load (reading the groups of an offsets partition into
+memory) can be before them in that queue. So, as in Kafka, the group coordinator can learn of the
+markers after the answer.
 Source: Kafka `KafkaApis.handleWriteTxnMarkersRequest`.
 """
 
@@ -28,7 +32,8 @@ from protocol.messages.transaction import (
 from protocol.records.control import EndTransactionMarker
 
 OnCompleted = Callable[[int, tuple[int, ...], bool], None]
-"""Takes a producer id, the offsets partitions with its marker, and True if the marker commits."""
+"""A function of a marker that was written. Its arguments: the producer's id, the numbers of the
+offsets partitions that have the marker, and True if the marker commits (False if it aborts)."""
 
 
 class _Answer:
@@ -38,9 +43,10 @@ class _Answer:
         self.request_id = request_id
         self.request = request
         self.errors: list[dict[TopicPartition, ErrorCode]] = [{} for _ in request.markers]
-        """Outcomes of each marker, in the order of the request, by partition."""
+        """Outcomes of each marker by partition, in the order of the request. The outcome of a
+        success is ErrorCode.NONE."""
         self.markers_missing = len(request.markers)
-        """Number of markers of which some partition has no outcome yet."""
+        """Number of markers with a partition that has no outcome yet; the answer is sent at 0."""
 
 
 class TxnMarkerWriter:
@@ -54,13 +60,16 @@ class TxnMarkerWriter:
     def handle(self, request_id: RequestId, request: WriteTxnMarkersRequest) -> None:
         """Append every marker of the request."""
         answer = _Answer(request_id, request)
-        if not request.markers:  # otherwise the last outcome answers (`_ended`)
+        # A request without markers is answered here. Otherwise `_ended` answers it, at the last
+        # outcome.
+        if not request.markers:
             self._host.reply(request_id, WriteTxnMarkersResponse())
         for index, marker in enumerate(request.markers):
             for name in _partitions(marker):
                 self._append(answer, index, marker, name)
-        # Called after all waits are parked: the appends may have moved a high watermark, which ends
-        # some of the waits.
+        # An append waits until the partition's high watermark (the offset below which every in-sync
+        # replica has the records) passes it. The appends themselves can have moved high watermarks.
+        # So now, when all waits have begun, those that are over already are ended.
         self._replicas.complete_delayed()
 
     def _append(
@@ -74,6 +83,7 @@ class TxnMarkerWriter:
         if partition is None:
             self._ended(answer, index, name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return
+        # `transaction_result` is Kafka's name: True for a commit, False for an abort.
         info = self._replicas.append_marker(
             partition,
             EndTransactionMarker(
@@ -90,26 +100,36 @@ class TxnMarkerWriter:
     def _await(
         self, partition: Partition, info: AppendInfo, on_end: Callable[[ErrorCode], None]
     ) -> None:
-        """Call `on_end` with the outcome of an append, REQUEST_TIMED_OUT after the timeout."""
+        """Call `on_end` with the outcome of an append.
+
+        If there is no outcome until the timeout, the outcome is REQUEST_TIMED_OUT.
+        """
 
         def acknowledged(error: ErrorCode) -> None:
-            # Called only after `await_acknowledgement` has returned, so `timer` is set (below).
+            # `await_acknowledgement` never calls this before it returns, so `timer` exists (below).
             timer.cancel()
             on_end(error)
 
         delayed = self._replicas.await_acknowledgement(partition, info, acknowledged)
+        # `give_up` ends the wait: it calls `acknowledged` with REQUEST_TIMED_OUT.
         timer = self._host.after(REQUEST_TIMEOUT_US, self._replicas.give_up, delayed)
 
     def _ended(self, answer: _Answer, index: int, name: TopicPartition, error: ErrorCode) -> None:
-        """Take the outcome of a marker in one partition; answer once all outcomes are there."""
+        """Take the outcome of marker number `index` in one partition.
+
+        The last outcome of a marker passes the marker to the group coordinator; the last outcome of
+        the request answers it.
+        """
         marker = answer.request.markers[index]
         errors = answer.errors[index]
         errors[name] = error
+        # Each partition of a marker has one outcome, so counting shows whether all are there.
         if len(errors) < len(_partitions(marker)):
             return  # other partitions of this marker have no outcome yet
         offsets_partitions = tuple(
             written.partition
             for written, outcome in errors.items()
+            # Only partitions that have the marker: a failed append is not reported.
             if written.topic == CONSUMER_OFFSETS and outcome is ErrorCode.NONE
         )
         if offsets_partitions:

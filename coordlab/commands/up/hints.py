@@ -1,4 +1,8 @@
-"""Command lines that `up` prints for pasting: to break the cluster, end it, or start it again."""
+"""Command lines that `coordlab up` prints, so that the user can paste them into a shell.
+
+`up` starts a cluster that runs until `down` ends it. The lines break the cluster, end it, or start
+it again.
+"""
 
 import shlex
 from collections.abc import Sequence
@@ -10,8 +14,12 @@ from coordlab.program import PROGRAM
 from coordlab.standing_options import DEFAULT_RUNS
 
 _DURATION = "20s"
-"""Longer than broker.session.timeout.ms (9 s), after which the controller declares a silent broker
-dead. So another broker becomes the groups' coordinator while the fault lasts."""
+"""How long the crashed broker stays down.
+
+It is longer than broker.session.timeout.ms (9 s). After that time the controller declares the
+silent broker dead, and another broker becomes the coordinator of its groups. So the user sees this
+change before the broker returns.
+"""
 
 
 def break_command(experiment: Experiment, name: str, runs: Path) -> str:
@@ -46,11 +54,12 @@ def up_command_line(
 ) -> str:
     """Return the command that starts the same cluster again.
 
-    - `repeated`: options that may be given several times, with their values.
+    - `repeated`: options that can be given several times, each with the sequence of its values.
     - `single`: options with one value; those whose value is None are left out.
     - `switches`: options without a value, and whether they are on.
     """
     words = ["up", *([] if file is None else [file])]
+    # An option with two values gives four words: `--topic a --topic b`.
     for option, values in repeated:
         for value in values:
             words += [option, value]
@@ -59,6 +68,7 @@ def up_command_line(
             words += [option, str(value_or_none)]
     words += [option for option, is_on in switches if is_on]
     if duration_us is not None:
+        # `duration_of` writes the number as a text with a unit, such as `20s`.
         words += ["--duration", duration_of(duration_us)]
     return _line(words)
 
@@ -69,9 +79,10 @@ def _options_for(name: str, runs: Path) -> list[str]:
 
 
 def _runs(runs: Path) -> list[str]:
-    """Return the option that names the folder of runs; nothing if it is the default folder."""
+    """Return the option `--runs` and the folder of runs as words; [] for the default folder."""
     return [] if str(runs) == DEFAULT_RUNS else ["--runs", str(runs)]
 
 
 def _line(words: Sequence[str]) -> str:
+    # Words with blanks or other special characters are quoted for the shell.
     return f"{PROGRAM} {shlex.join(words)}"

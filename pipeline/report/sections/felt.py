@@ -1,9 +1,17 @@
-"""The section `felt`: the effects that clients felt, in all, by group and by partition.
+"""The section `felt`: the effects that clients felt, for the whole run, each group, each partition.
 
-The effects are waits of records (see _LEAD), times in which a partition had no owner (the member to
-which it is assigned), and lag (the number of records that wait). A figure is disturbed if a machine
-was away by accident in its time; MARK follows it and points to footnotes. Texts are macros of
-`words.j2`: `items` is a list, `plain` a paragraph.
+The effects are of three kinds:
+
+- waits: a stored record waits until the group processes it (_LEAD says when a wait counts).
+- times without an owner: no member was assigned the partition.
+- lag: the number of records that wait.
+
+A figure is disturbed if it covers a time in which a machine was away by accident, not by a fault of
+the experiment. MARK (a sign such as an asterisk) follows a disturbed figure and points to
+footnotes. The steady state is the state in which all groups, members and partitions are complete.
+A rollout replaces a group's members one after another; it is also called a deploy.
+
+Texts are rendered by macros of the template `words.j2`: `items` is a list, `plain` a paragraph.
 """
 
 from functools import partial
@@ -32,6 +40,7 @@ MAX_PARTITIONS = 300
 """Most partitions in the table: those with the longest times without an owner and waits."""
 _HEADINGS = ("partitions", "p50", "p90", "max", "sum")
 """Headings of the figures in `story.felt_rows`."""
+# The text under the section's title.
 _LEAD = (
     "From the steady state to the end. A record waits when its producer was told that it is stored "
     "and the group has not processed it; a wait counts from one second on."
@@ -43,7 +52,7 @@ def felt_section(run: ReportInput) -> Section | None:
     felt = run.summary.felt
     if felt is None:
         return None
-    groups = list(felt.groups.items())[:MAX_GROUPS]
+    groups = list(felt.groups.items())[:MAX_GROUPS]  # pairs: a group's name and its figures
     parts: list[Part] = [
         Paragraph(html=render_line("words", "items", [felt_text(*group) for group in groups])),
         *_deploys(run),
@@ -60,17 +69,21 @@ def felt_section(run: ReportInput) -> Section | None:
 
 
 def _deploys(run: ReportInput) -> list[Part]:
-    """Return a paragraph on the costs of the run's rollouts; [] without one."""
+    """Return a paragraph on the costs of the run's rollouts; [] if no rollout has a cost.
+
+    The cost of a rollout is what its group's clients felt, such as times without an owner.
+    """
     texts = [deploy_text(cost) for cost in deploys_of(run.facts.faults, run.summary.felt)]
     return [Paragraph(html=render_line("words", "items", texts))] if texts else []
 
 
 def _in_all(felt: Felt) -> Part:
     """Return the figures over all partitions of all groups."""
-    # Each row is the name of a figure and its cells by heading.
+    # Each row is a pair: the name of a figure, and its cells by heading.
     rows = felt_rows(felt.in_all)
     if not rows:
         return Paragraph(html=render_line("words", "plain", as_title(NOTHING_FELT)))
+    # A column is the function that gets its cell from a row, and its heading.
     cells = [number(partial(_cell_under, name), name) for name in _HEADINGS]
     columns = (Column(itemgetter(0), "figure"), *cells)
     mark = MARK if felt.disturbed else ""
@@ -90,13 +103,18 @@ def _worst_first(row: Row) -> tuple[int, int, str, str]:
 
 
 def _by_partition(rows: list[Row]) -> TextTable:
-    """Return the folded table of single partitions, those with the longest times first."""
+    """Return the table of single partitions, those with the longest times first.
+
+    The table is folded: the page shows it when the reader clicks on its summary line.
+    """
     shown = rows[:MAX_PARTITIONS]
     more = len(rows) - len(shown)
     measures = [number(partial(_cell, measure), measure.name) for measure in FELT_MEASURES]
     return text_table(
+        # `named` makes columns whose headings are the names of the row's columns.
         (*named("group", "partition"), *measures, Column(_peak, "peak at")),
         shown,
+        # The summary line; it counts the partitions that are not in the table, if there are any.
         folded=f"Each partition{f'; {more:,} more in tables/felt_partitions' if more else ''}",
     )
 
@@ -113,5 +131,8 @@ def _cell(measure: FeltMeasure, row: Row) -> Cell:
 
 
 def _peak(row: Row) -> str | None:
-    """Return a link to the moment of the largest lag; None if the lag never exceeded the usual."""
+    """Return a link to the moment of the largest lag; None if there is no such moment.
+
+    There is none if the lag never exceeded the usual lag: the largest one before the first fault.
+    """
     return None if row["lag_peak_us"] is None else moment_link(row["lag_peak_us"])

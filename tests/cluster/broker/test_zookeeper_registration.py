@@ -1,13 +1,16 @@
 """Brokers that register in ZooKeeper, and what consumers of Kafka 0.8 to 1.1 notice of it.
 
-A broker's registration is an ephemeral znode below /brokers/ids: an entry that ZooKeeper removes
-when the broker's session ends. A watch is a notice that a client asks for. Ids such as ZK-40 name
-rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
+A broker's registration is an ephemeral znode below /brokers/ids: an entry in ZooKeeper's tree that
+ZooKeeper removes when the broker's session ends. A session is the time in which ZooKeeper regards a
+client as alive. A client can set a watch on a znode: it gets a notice at the next change. Ids such
+as ZK-40 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md; the docstrings here quote these rules.
 
-- `GroupLab(...)` is a group of consumers, brokers and ZooKeeper in virtual time.
-- `run` plays a coroutine once the members have joined. Then the tests read rows of the trace (the
-  recorded events).
-- The coroutine stores times in `change_began_us` and `change_ended_us`; tests read later rows.
+- `GroupLab(...)` is a group of consumers, brokers and ZooKeeper in virtual time, a simulated clock.
+- `run` starts the cluster, waits until the members have joined, and then awaits the test's
+  coroutine `scenario`.
+- `scenario` notes the time of its change in `change_began_us` and `change_ended_us`. Afterwards the
+  test reads rows of the trace (the recorded events); `after_us=` takes only the rows after a time.
+- An attempt is one try of a member to rebalance (`ZOOKEEPER_ATTEMPT_STARTED`).
 """
 
 from protocol.ids import BrokerId, broker_name
@@ -18,9 +21,10 @@ BROKER = broker_name(BrokerId(0))
 
 
 def registrations(lab: GroupLab, after_us: int = 0) -> list[tuple[int, str, str]]:
-    """Return time, operation and path of each write of a broker's registration.
+    """Return time, operation and path of each write of a broker's registration, after `after_us`.
 
-    Each ZooKeeper server applies each write, so the rows of the first server are enough.
+    Every server of ZooKeeper applies every write, and writes a row about it. The rows of the first
+    server have each write once.
     """
     writes = [
         (row.time_us, detail_of(row))
@@ -37,7 +41,8 @@ def registrations(lab: GroupLab, after_us: int = 0) -> list[tuple[int, str, str]
 def test_death_of_a_broker_starts_no_rebalance() -> None:
     """A broker's death does not start a rebalance of the group in 0.8 to 1.1 (ZK-40).
 
-    A consumer watches `/brokers/ids` only after a rebalance that found no broker at all.
+    A consumer watches `/brokers/ids` only after a rebalance that found no broker at all. The
+    members here have found brokers, so none of them gets a notice of the death.
     """
 
     async def scenario(lab: GroupLab) -> None:
@@ -49,7 +54,8 @@ def test_death_of_a_broker_starts_no_rebalance() -> None:
 
     assert len(registrations(lab)) == 2  # one for each broker, at its start
     (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.change_began_us)
-    # The session is 6 s. Its end counts from the last ping and is rounded to ticks of 2 s.
+    # A session ends 6 s after the broker's last ping. The ping can be up to 2 s older than the
+    # death, which makes it 4 s, and the end is rounded up to a tick of 2 s, which makes it 8 s.
     assert 4 * SECOND <= expired.time_us - lab.change_began_us <= 8 * SECOND
     assert lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.change_began_us) == []
     assert lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us) == []
@@ -60,6 +66,8 @@ def test_consumer_that_finds_no_broker_waits_for_one_and_rebalances_then() -> No
 
     That rebalance succeeds with no partition assigned. The watch starts the next one.
     """
+    # After each of the two rebalances: the member's state and the number of its partitions. The
+    # list itself is made below.
 
     async def scenario(lab: GroupLab) -> None:
         await lab.runtime.crash(BROKER)
@@ -78,11 +86,13 @@ def test_consumer_that_finds_no_broker_waits_for_one_and_rebalances_then() -> No
         states_and_sizes.append((status.state, len(status.assigned)))
 
     states_and_sizes: list[tuple[str, int]] = []
+    # Members from index 0 on, that is, all of them, are started by `scenario` itself.
     lab = GroupLab(members=1, partitions=4, late_from=0, brokers_register=True).run(scenario)
 
     assert states_and_sizes == [("STABLE", 0), ("STABLE", 4)]
     (registered,) = registrations(lab, lab.change_ended_us)
     (fired,) = lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.change_ended_us)
+    # `registered` is (time, operation, path).
     assert registered[1:] == ("create", "/brokers/ids/0")
     assert fired.peer == member_name(0)
     assert 0 <= fired.time_us - registered[0] < SECOND // 10
@@ -92,7 +102,8 @@ def test_consumer_that_finds_no_broker_waits_for_one_and_rebalances_then() -> No
 def test_broker_that_restarts_at_once_registers_when_its_earlier_session_has_ended() -> None:
     """A closed socket (kill -9) shortens nothing: the session lives on until its deadline (ZK-11).
 
-    Until then the restarted broker cannot create its node, because that of its last life exists.
+    So the death of a process does not shorten its session. Until the session ends, the restarted
+    broker cannot create its znode, because the znode of the killed process still exists.
     """
 
     async def scenario(lab: GroupLab) -> None:
@@ -104,7 +115,7 @@ def test_broker_that_restarts_at_once_registers_when_its_earlier_session_has_end
 
     lab = GroupLab(members=1, partitions=4, brokers_register=True).run(scenario)
 
-    # The old session ends within 8 s. The broker then registers within 1 s.
+    # The old session ends in the 12 s of the scenario. The broker registers within 1 s after that.
     (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.change_began_us)
     (registered,) = registrations(lab, lab.change_began_us)
     assert expired.time_us < registered[0] < expired.time_us + SECOND
@@ -125,5 +136,7 @@ def test_broker_that_stops_leaves_zookeeper_at_once() -> None:
         for row in lab.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=lab.change_began_us)
         if detail_of(row)["op"] == "closeSession"
     ]
+    # It is the broker's session, since nothing else stopped. It was closed within 10 s, and did not
+    # expire, which would have taken its timeout.
     assert len(ends) == 1
     assert lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.change_began_us) == []

@@ -1,7 +1,11 @@
 """`coordlab doctor`: what is missing, how to install it on this system, what works without it.
 
-A check looks at one part of the machine. It has `ok`, the value `found`, an `advice`, and
-`without`: what works without the part.
+A check looks at one part of the machine. Its result has `ok` (the part is good enough), `found`
+(what was found, as text), `advice` (what to do), and `without` (what works without the part).
+
+Some parts are needed for certain runs only. A run in virtual time, a simulated clock, needs the
+fewest. A run on Ray (a library for distributed processes) needs sockets and files. A Ray has one
+head process for its cluster, and `gcs_server` is a process of that head.
 """
 
 import io
@@ -32,7 +36,9 @@ ROCKY = {"ID": "rocky", "ID_LIKE": "rhel"}
 class Fake:
     """A machine whose /proc, control groups and home are folders that a test fills.
 
-    The functions among the fields of `machine` replace calls to the real system.
+    What files cannot show, `machine` replaces by functions, such as `open_files`. A control group
+    is the kernel's limit of memory and processor time for a group of processes, such as a
+    container.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -60,10 +66,10 @@ class Fake:
             "proc": self.proc,
             "cgroup": self.cgroup,
             "os_release": lambda: DEBIAN,
-            "open_files": lambda: (65_536, 65_536),
+            "open_files": lambda: (65_536, 65_536),  # the soft limit and the hard limit
             "cores_allowed": lambda: 8,
             "version_of": lambda _: "1.0",
-            "loopback": lambda: None,
+            "loopback": lambda: None,  # None: no error, sockets work
         }
         return ThisMachine(**(fields | changes))  # type: ignore[arg-type]
 
@@ -88,7 +94,8 @@ def test_every_check_of_this_machine_answers() -> None:
 def test_required_distributions_are_those_of_the_project() -> None:
     """Whoever adds a dependency to pyproject.toml must add it to the doctor's list."""
     text = (ROOT / "pyproject.toml").read_text()
-    # A TOML list of strings is also a YAML list.
+    # The text from `dependencies = ` to a bracket that begins a line. A TOML list of strings is
+    # also a YAML list.
     listed = yaml.safe_load(text.split("dependencies = ")[1].split("\n]")[0] + "\n]")
     names = {requirement.split(">")[0] for requirement in listed}
     assert set(REQUIRED_DISTRIBUTIONS) == names
@@ -114,7 +121,7 @@ def test_doctor_without_java_names_the_package_to_install_and_what_works_without
 
 
 def test_doctor_without_java_on_an_unknown_system_lists_the_others(fake: Fake) -> None:
-    """On a system that the doctor does not know, it gives the advice for every system."""
+    """On a system that the doctor does not know, it lists the advice for every known system."""
 
     def no_release() -> dict[str, str]:
         raise OSError
@@ -131,7 +138,8 @@ def test_doctor_names_missing_packages_and_the_command_that_installs_them(fake: 
     assert (check.ok, check.advice) == (False, "missing: ray, altair; run `make setup`")
 
 
-# Limits are (soft, hard); -1 means no limit, None a system without such limits.
+# `limits` are (soft, hard). -1 means that there is no limit. None means that the system has no such
+# limits at all.
 @pytest.mark.parametrize(
     ("limits", "ok", "advice"),
     [
@@ -162,7 +170,9 @@ def test_doctor_in_a_container_with_little_memory_reports_it(fake: Fake, tmp_pat
     The container may use 3 GiB, and 2 GiB are in use. Of those, 1 GiB are pages of files, which the
     kernel gives back when they are needed. So 3 - (2 - 1) = 2 GiB are available.
     """
-    # The process is in the control group /app, which has no limit; its parent has one.
+    # The process is in the control group /app, which has no limit; its parent has one. In
+    # /proc/self/cgroup the line `0::` names the group of version 2 of control groups; the other
+    # line is of version 1 and does not count.
     files = {
         "proc/self/cgroup": "4:memory:/other\n0::/app\n",
         "cgroup/app/memory.max": "max\n",
@@ -196,20 +206,26 @@ def test_doctor_on_a_machine_with_enough_memory_reports_it_as_ok(fake: Fake) -> 
 def test_doctor_counts_the_cores_that_a_container_is_granted(
     fake: Fake, text: str, cores: str
 ) -> None:
-    """cpu.max has the processor time for each period, in us: 150000 of 100000 are 1.5 cores.
+    """cpu.max has two numbers in us: the granted processor time in each period, and the period.
 
-    With fewer than two cores, a run on Ray measures how long its processes wait for a core.
+    150000 us in each 100000 us are more than one core can give: they are 1.5 cores. `max` is no
+    limit. With fewer than two cores, a run on Ray measures how long its processes wait for a core.
     """
     fake.write(fake.proc / "self" / "cgroup", "0::/\n")
     fake.write(fake.cgroup / "cpu.max", text)
     check = run_check("cores", fake.machine())
     assert check.found == f"{cores} for this process"
     assert check.ok
+    # The advice is given exactly if there are fewer than two cores.
     assert ("measure in virtual time" in check.advice) is (float(cores) < 2)
 
 
 def test_doctor_names_another_ray_with_its_address(fake: Fake) -> None:
-    """A run never joins another Ray by itself, but the two share the cores."""
+    """A run never joins another Ray by itself, but the two share the cores.
+
+    The processes 41 to 43 are three Rays. Their command lines have an address and a port, an
+    address with port 0 (no fixed port), and nothing.
+    """
     options = ("--gcs_server_port=6379", "--node-ip-address=192.0.2.7", "--log_dir=/tmp/ray")
     fake.process(41, "gcs_server", "/ray/gcs_server", *options)
     fake.process(42, "gcs_server", "gcs_server", "--gcs_server_port=0", "--node-ip-address=::1")
@@ -247,6 +263,7 @@ def test_doctor_tells_of_a_token_that_a_ray_head_will_demand(
     assert check.ok
     assert ("RAY_AUTH_MODE=disabled" in check.advice) is has_advice
     assert "secret" not in f"{check}"
+    # Any folder without `.ray` will do.
     home_without_token = fake.proc
     assert run_check("ray-token", fake.machine(home=home_without_token)).found == "none"
 
@@ -286,10 +303,12 @@ def test_output_has_advice_below_what_is_missing_and_notes_last(fake: Fake) -> N
     assert max(len(line) for line in text.splitlines()) <= 60
     words = " ".join(text.split())
     assert "missing java no java on the PATH" in words
+    # The advice and `without` of the missing Java come first. `ray token` is a note: advice of a
+    # check that is ok.
     assert words.index("Install Java") < words.index("Without it") < words.index("ray token: ")
     assert "\x1b" not in text
 
 
 def test_names_for_the_option_only_are_those_of_the_checks_with_hyphens() -> None:
-    """The option `--only open-files`, for example, runs the check `open files`."""
+    """`doctor --only NAME` runs one check: `--only open-files` runs the check `open files`."""
     assert [check.name.replace(" ", "-") for check in examine(ThisMachine())] == list(CHECKS)

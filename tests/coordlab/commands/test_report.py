@@ -1,9 +1,14 @@
-"""`report` and `list` over past runs: their files and output, also without Java.
+"""The commands `report` and `list`: the files and the output that they make of past runs.
 
-Spark, which needs Java, computes the tables of a run from its events; the report is made from the
-tables. `past_run` writes a run without tables, `analysed_run` a run with tables. A member's commit
-gap is the time from its last acknowledged commit before a fault to the first one after it. `S` is a
-second in microseconds.
+The tables of a run are computed from its events, by Spark, which needs Java. The report is made
+from the tables, and needs no Java; most tests hide Java to show this.
+
+The members of a consumer group commit offsets to Kafka. A member's commit gap is the time from its
+last acknowledged commit before a fault to the first one after it.
+
+- `past_run` writes the folder of a run without tables, `analysed_run` of a run with tables. The
+  folder is ROOT/EXPERIMENT/RUN; the experiment is `small` unless a test gives another one.
+- `S` is a second in microseconds.
 """
 
 import json
@@ -69,6 +74,7 @@ def test_report_of_several_runs_compares_them_on_a_page_and_on_the_terminal(
     """Each run also has its own page; a run that is named twice counts once."""
     root = tmp_path / "runs"
     slow = experiment(name="slow")
+    # Each run has two members, of which only one has a commit gap.
     runs = (
         analysed_run(root, fault_summary(values={"commit gap": [8 * S]}, members=2)),
         analysed_run(
@@ -80,6 +86,7 @@ def test_report_of_several_runs_compares_them_on_a_page_and_on_the_terminal(
     )
     paths = [str(run.path) for run in runs]
 
+    # The folder of an experiment means its newest run: here the second run, which `paths` has too.
     assert run_cli(["report", *paths, str(root / "slow"), "--runs", str(root)]) == EXIT_PASS
 
     output = capsys.readouterr().out
@@ -116,7 +123,10 @@ def test_report_as_json_has_every_page_and_the_comparison(tmp_path: Path, capsys
 def test_report_of_a_run_without_tables_and_java_names_the_next_step(
     tmp_path: Path, capsys: Captured
 ) -> None:
-    """The exit code is 254, because nothing was written and nothing failed."""
+    """The exit code is that of arguments which cannot be used (254): no page was written.
+
+    No verdict and no error of the program caused this, so their exit codes would be wrong.
+    """
     run = past_run(tmp_path / "runs")
 
     for command in ("report", "analyze"):
@@ -128,7 +138,11 @@ def test_report_of_a_run_without_tables_and_java_names_the_next_step(
 
 
 def test_tables_of_other_events_or_of_another_version_are_not_current(tmp_path: Path) -> None:
-    """Tables made during the run lack later rows; another version has other tables."""
+    """Such tables must be computed anew before a report shows them.
+
+    Tables that were computed while the run still went on lack its later rows. Another version of
+    this program may make other tables.
+    """
     run = analysed_run(tmp_path)
     assert current_summary(run.path) is not None
 
@@ -138,6 +152,7 @@ def test_tables_of_other_events_or_of_another_version_are_not_current(tmp_path: 
     write_rows(run, EVENTS)
     assert current_summary(run.path) is not None
 
+    # A table of this version is missing, as if an older version had made the tables.
     (run.path / "tables" / "verdicts").rename(tmp_path / "elsewhere")
     assert current_summary(run.path) is None
 
@@ -145,6 +160,7 @@ def test_tables_of_other_events_or_of_another_version_are_not_current(tmp_path: 
 def test_tables_of_a_run_whose_events_are_damaged_are_not_current(tmp_path: Path) -> None:
     """The events became unreadable after the analysis, so they can no longer be compared."""
     run = analysed_run(tmp_path)
+    # A file of Parquet begins and ends with these bytes. All that should be between is missing.
     (run.events / EVENTS_FILE).write_bytes(b"PAR1")
     assert current_summary(run.path) is None
 
@@ -153,7 +169,7 @@ def test_tables_of_a_run_whose_events_are_damaged_are_not_current(tmp_path: Path
 def test_report_is_opened_in_a_browser_where_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    """A server has no browser: the path is printed, and the exit code is 0."""
+    """A server has no browser. There the path is printed, and the exit code is 0 all the same."""
     run = analysed_run(tmp_path / "runs")
     opened: list[str] = []
 
@@ -190,6 +206,7 @@ def test_list_shows_the_newest_runs_last_with_their_commit_gap(
 
     The commit gap of a run is the longest of its members' gaps, here 8 s.
     """
+    # A clock on which each reading is a second later, so that the runs have different times.
     moments = (datetime(2026, 1, 2, 3, 4, tzinfo=UTC) + timedelta(seconds=n) for n in count())
     monkeypatch.setattr(run_directory, "_now", lambda: next(moments))
     gap = fault_summary(values={"commit gap": [8 * S, 3 * S]}, members=2)
@@ -201,6 +218,7 @@ def test_list_shows_the_newest_runs_last_with_their_commit_gap(
     shown = [line for line in lines if " completed " in line]
     assert len(shown) == 2
     assert "8.00 s" not in shown[0]
+    # The columns: runtime, seed, status, verdict, and the commit gap with its unit.
     assert shown[1].split()[-6:] == ["virtual", "7", "completed", "pass", "8.00", "s"]
     assert runs[-1].path.name in "".join(lines)
     assert runs[0].path.name not in "".join(lines)
@@ -210,6 +228,7 @@ def test_list_shows_the_newest_runs_last_with_their_commit_gap(
 def test_list_shows_a_broken_directory_as_such(tmp_path: Path, capsys: Captured) -> None:
     """Runs with a torn or missing manifest, or torn results, do not hide the other runs."""
     good, without_end = past_run(tmp_path), past_run(tmp_path)
+    # Torn: the file ends in its middle, as if the program had been killed while it wrote.
     (without_end.path / "results.json").write_text("{")
     (tmp_path / "small" / "half").mkdir()
     (tmp_path / "small" / "half" / "manifest.json").write_text('{"format": 1')
@@ -218,6 +237,8 @@ def test_list_shows_a_broken_directory_as_such(tmp_path: Path, capsys: Captured)
     assert run_cli(["list", "--runs", str(tmp_path)]) == EXIT_PASS
 
     output = " ".join(capsys.readouterr().out.split())
+    # Both runs have a whole manifest, which has the status. So the one with torn results is listed,
+    # too.
     assert output.count(" completed ") == 2
     assert good.path.name in output
     for broken in ("half/manifest.json", "small/empty", f"{without_end.path.name}/results.json"):
@@ -242,6 +263,6 @@ def test_list_as_json_has_experiments_runs_and_unreadable_directories(
 
 
 def test_list_without_runs_prints_a_hint(tmp_path: Path, capsys: Captured) -> None:
-    """`list` may be a new user's first command, to which an empty output would explain nothing."""
+    """`list` may be a new user's first command. An empty output would explain nothing to them."""
     assert run_cli(["list", "--runs", str(tmp_path / "runs")]) == EXIT_PASS
     assert f"no runs in {tmp_path / 'runs'} yet" in " ".join(capsys.readouterr().out.split())

@@ -1,9 +1,15 @@
 """The live view and the closing summary, on a terminal and without one.
 
-Each function `page_*` returns an output. The file pages/views.txt has all outputs, each below the
-function's name and docstring, which is about the view and not about the function. The cluster has
-broker 0, broker 1, which is fenced (excluded from the cluster), and broker 2, which is dead. Its
-group has two members and broker 2 as coordinator.
+Each function `page_*` returns an output. The file pages/views.txt has all outputs. Each output is
+below the name and the docstring of its function. Readers of that file see the docstring, so it says
+what the view is for, not what the function does.
+
+The cluster has three brokers. Broker 0 is up. Broker 1 is fenced (excluded from the cluster) and
+does not report itself, so the views call it down. Broker 2 is dead. The group has two members. Its
+coordinator is broker 2, which led the offsets partition (a partition of `__consumer_offsets`) that
+stores the group. A run is in virtual time (on a simulated clock) or on Ray (a library for
+distributed processes); the views name it "virtual" or "ray". A blast radius has the groups and
+partitions that a fault affects.
 """
 
 import io
@@ -26,12 +32,18 @@ GROUP = "orders-readers"
 
 
 def console(*, terminal: bool = False) -> Console:
-    """Return a console of 200 columns, which writes to a buffer or behaves as a terminal."""
+    """Return a console of 200 columns that writes to a buffer.
+
+    With `terminal` it writes as it would to a terminal, with movements of the cursor.
+    """
     return Console(file=io.StringIO(), width=200, force_terminal=terminal, no_color=True)
 
 
 def text_of(shown: Console) -> str:
-    """Return the visible text, without codes for colours and movements of the cursor."""
+    """Return the visible text of a console, without codes for colours and for the cursor.
+
+    `shown` is a console that `console` made, so its file is a buffer.
+    """
     assert isinstance(shown.file, io.StringIO)
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.file.getvalue())
 
@@ -39,6 +51,8 @@ def text_of(shown: Console) -> str:
 def status(coordinator: int | None = 2) -> ClusterStatus:
     """Return the cluster's status; both members know `coordinator` as their coordinator."""
     return ClusterStatus(
+        # Each broker's own report. Broker 1 has none; its state comes from the controller, which
+        # reports for every broker whether it is fenced.
         brokers_alive={BrokerId(0): True, BrokerId(2): False},
         brokers_fenced={BrokerId(0): False, BrokerId(1): True, BrokerId(2): False},
         groups={
@@ -93,14 +107,15 @@ def page_live_view_without_a_terminal_prints_a_line_for_each_change() -> str:
     with run_view(shown, "coordinator_crash", "virtual") as view:
         for time_us in (0, 250_000):
             view(Progress(stage="steady", time_us=time_us, status=None, faults=()))
+        # The second progress has no change, so it must print no line.
         for entry in (fault(), fault(), fault(healed_at_us=36_250_000)):
             view(Progress(stage="faults", time_us=36_500_000, status=status(), faults=(entry,)))
     return text_of(shown)
 
 
 def other_fault(**changes: object) -> JournalEntry:
-    """Return the fault of `fault()` with other values in some fields."""
-    entry = fault()
+    """Return the fault of `fault()` with other values in some fields, which `changes` names."""
+    entry = fault()  # a new object, so no other test sees the changes
     for name, value in changes.items():
         setattr(entry, name, value)
     return entry
@@ -170,6 +185,8 @@ def page_live_view_on_a_terminal_shows_stage_brokers_groups_members_and_faults()
 def page_live_view_shows_a_group_without_a_coordinator() -> str:
     """Between the kill and the load the group must remain on the screen."""
     shown = console(terminal=True)
+    # The killed broker served the group, and no other broker has loaded it yet (read it from its
+    # offsets partition). So the members know no coordinator, and no broker reports the group.
     unserved = status(coordinator=None)
     unserved.groups = {}
     with run_view(shown, "coordinator_crash", "ray") as view:
@@ -189,6 +206,8 @@ def page_summary_of_a_violated_run_has_the_story_of_the_finding() -> str:
                 summary="an acknowledged commit vanished",
                 time_us=5,
                 story=("1.000 s broker-2 acknowledged [10]", "9.000 s broker-0 returned 4"),
+                # Positions: run, time on the run's clock and on the node's clock, number of the
+                # row, node, incarnation (number of the node's restarts), kind.
                 led_to=(TraceRow("r", 2, 2, 0, "driver", 0, "fault_injected", cause="cut-0"),),
             ),
         ),
@@ -203,6 +222,7 @@ def page_summary_of_a_violated_run_has_the_story_of_the_finding() -> str:
         faults=(fault(healed_at_us=36_250_000),),
         ended_at_us=46_000_000,
     )
+    # None: there are no figures from the trace (the run's recorded events) yet.
     print_summary(shown, manifest(runtime="ray"), results, None)
     return text_of(shown)
 

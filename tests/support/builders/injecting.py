@@ -1,7 +1,8 @@
-"""A FaultInjector on a FakeRuntime (a cluster without nodes), with the rows that it wrote.
+"""A FaultInjector on a FakeRuntime (a cluster without nodes), for tests of single faults.
 
 The plan is an experiment's list of faults. The journal has one entry for each fault of the plan:
-when it was injected and healed, and which nodes it hit.
+when it was injected and healed, and which nodes it hit. The injector also writes rows into the
+trace (the run's recorded events); they are kept here, so that a test can read them.
 """
 
 from typing import Any
@@ -23,7 +24,10 @@ from tests.support.harness.fake_runtime import FakeRuntime
 class Injecting:
     """Injects and heals single faults of an experiment, named by their index in the plan.
 
-    By default this is a small experiment with `faults`; `own_experiment` is used instead of it.
+    - `faults`: the faults of a small experiment, as in a file. `own_experiment`: an experiment that
+      is used instead of the small one.
+    - `runtime`: the cluster; by default a new FakeRuntime.
+    - `rows` has the rows of the trace, and `log` the lines of the injector's log.
     """
 
     def __init__(
@@ -36,9 +40,11 @@ class Injecting:
         self.plan: Plan = plan_of(self.experiment)
         self.rows: list[TraceRow] = []
         self.runtime = runtime or FakeRuntime(self.experiment)
+        # From now on the runtime passes each row of the trace to `rows`.
         self.runtime.observe_with(self.rows.append)
         self.log: list[str] = []
-        # The callback of a journal gets its entries after each change: here nothing saves them.
+        # After each change a journal calls this function with its entries, so that a real run can
+        # save them. A test saves nothing.
         self.journal = Journal(self.plan, lambda entries: None)
         self.injector = FaultInjector(
             self.experiment, self.runtime, self.journal, self.log.append, seed=7
@@ -50,7 +56,11 @@ class Injecting:
         return self.entry(index)
 
     def heal(self, index: int = 0, *, by: str = "plan") -> JournalEntry:
-        """Undo one fault of the plan now; `by` is what the journal names as the fault's healer."""
+        """Undo one fault of the plan now.
+
+        `by` is why, and goes into the journal: "plan" (its time is over), "order" (a user's
+        command), or "end" (the run undoes all faults).
+        """
         self.runtime.run(self.injector.heal(self.plan[index], by=by))
         return self.entry(index)
 
@@ -71,7 +81,10 @@ class Injecting:
         return self.runtime.run(query())
 
     def traced(self) -> list[tuple[str, str | None, dict[str, Any]]]:
-        """Return kind, peer and detail of every row; a row without a detail has {}."""
+        """Return kind, peer and detail of every row; a row without a detail has {}.
+
+        A row is about the node that wrote it and perhaps another one, the peer. Its detail is JSON.
+        """
         return [
             (row.kind, row.peer, {} if row.detail is None else msgspec.json.decode(row.detail))
             for row in self.rows
@@ -79,5 +92,6 @@ class Injecting:
 
     def detail_of(self, kind: TraceKind) -> dict[str, Any]:
         """Return the detail of the only row of this kind."""
+        # `traced` is the kind of a row here; the method of this name returns all rows.
         (only_detail,) = [detail for traced, _, detail in self.traced() if traced == kind]
         return only_detail

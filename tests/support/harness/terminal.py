@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[3]
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 """Escape sequences for colours and the cursor, and carriage returns."""
 _PATIENCE_S = 100.0
+"""A limit against tests that hang: for all reading of a command's output, from its start, and then
+once more for its end."""
 
 
 class TerminalCommand:
@@ -24,8 +26,11 @@ class TerminalCommand:
     def __init__(
         self, folder: Path, *arguments: str, width: int, environment: dict[str, str]
     ) -> None:
-        ours, theirs = pty.openpty()  # the test's end of the terminal, and the command's end
-        # 50 rows of `width` columns. The last two numbers are the size in pixels; 0: unknown.
+        # A pseudo-terminal has two ends. The test reads and types at `ours`; the command has
+        # `theirs` as its terminal.
+        ours, theirs = pty.openpty()
+        # TIOCSWINSZ sets the size of a terminal's window: 50 rows of `width` columns. The last two
+        # numbers are the size in pixels; 0: unknown.
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
         variables = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"}
         # Rich and other libraries would prefer these variables to the terminal's size and colours.
@@ -38,8 +43,10 @@ class TerminalCommand:
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
+            # In a session of its own the command is cut off from the terminal of the tests.
             start_new_session=True,
         )
+        # Only the command keeps this end open, so that reading ends when the command does.
         os.close(theirs)
         self._ours = ours
         self._deadline = time.monotonic() + _PATIENCE_S
@@ -60,7 +67,10 @@ class TerminalCommand:
         self._process.send_signal(signal)
 
     def close_window(self) -> int:
-        """Close the terminal as a window is closed, and return the exit code."""
+        """Close the terminal, as a user closes its window, and return the command's exit code.
+
+        From then on the command's reads and writes at its terminal fail.
+        """
         os.close(self._ours)
         try:
             return self._process.wait(_PATIENCE_S)
@@ -85,6 +95,7 @@ class TerminalCommand:
         """Read what the command has written; return False at its end. Raises: TimeoutError."""
         remaining_s = self._deadline - time.monotonic()
         ready, _, _ = select.select([self._ours], [], [], max(remaining_s, 0))
+        # The command has written nothing until the deadline: `read_until` and `finish` end here.
         if not ready:
             self._process.kill()
             raise TimeoutError(f"not ended after {_PATIENCE_S} s: {self.screen}")
@@ -93,7 +104,7 @@ class TerminalCommand:
         except OSError:  # Linux: the other end was closed
             return False
         self.screen += chunk.decode(errors="replace")
-        return bool(chunk)
+        return bool(chunk)  # an empty chunk is the end on systems other than Linux
 
 
 def without_control(screen: str) -> str:

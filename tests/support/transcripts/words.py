@@ -1,7 +1,11 @@
-r"""The words of a command of a transcript, such as `name word key=value`.
+r"""Reads and writes the words of a transcript's commands, such as `name word key=value`.
 
-Words are separated by spaces outside of quotes. Bytes are written as topics (`foo+bar` stands for
-the bytes of a subscription to foo and bar), or quoted (`'one'`, `'\x00'`).
+A transcript is a text file with commands to a test and their results. It has stories: sequences of
+commands that belong together. The words of a command are separated by spaces outside of quotes.
+
+Some commands need bytes. There are two forms of them: `foo+bar` stands for the bytes of a
+subscription to the topics foo and bar (a list of topics in the encoding of Kafka's consumers). All
+other bytes are in quotes (`'one'`, `'\x00'`).
 """
 
 import re
@@ -20,9 +24,10 @@ EMPTY = "''"
 """Word that stands for an empty text."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORD = re.compile(r"(?:[^\s']|'[^']*')+")
-"""A word, which has blanks only within quotes."""
+"""A word, which has blanks only within quotes: one or more pieces, each of which is a character
+that is neither a blank nor a quote, or a quoted text."""
 _PART = re.compile(r"(?:[^,']|'[^']*')+")
-"""A part of a list, which has commas only within quotes."""
+"""A part of a list, which has commas only within quotes. It is built as _WORD is."""
 _PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")
 """Topics that can be printed without quotes."""
 
@@ -35,8 +40,8 @@ class UnknownWord(Exception):
 class Command:
     """The name, words and settings of a command.
 
-    To take a setting is to read it and remove it from `settings`: what is left in the end was not
-    understood.
+    The code that carries out a command takes its settings: it reads each one and removes it from
+    `settings`. Then it calls `check_all_taken`. A setting that is left was not understood.
     """
 
     name: str
@@ -70,15 +75,18 @@ class Command:
 
 
 def read_command(line: str) -> Command:
-    """Return the words of a line.
+    """Return the command that a line has.
 
-    `key=value` is a setting, any other word a word; quotes keep spaces together.
+    The first word is the command's name. Of the others, `key=value` is a setting; the rest are the
+    command's `words`. A word has spaces only within quotes.
     """
     name, *rest = _WORD.findall(line)
     command = Command(name, [])
     for word in rest:
         key, equals, value = word.partition("=")
+        # A quote before the `=` means that the `=` belongs to quoted bytes: this is no setting.
         if equals and "'" not in key:
+            # Only the empty text loses its quotes. Others keep them, for `read_bytes`.
             command.settings[key] = "" if value == EMPTY else value
         else:
             command.words.append("" if word == EMPTY else word)
@@ -91,22 +99,30 @@ def read_bytes(text: str) -> bytes:
     Text outside of quotes is the topics of a subscription, separated by `+`.
     """
     if text.startswith("'"):
-        # Escapes such as `\x00` become the bytes that they stand for.
+        # Escapes such as `\x00` become the bytes that they stand for. The codec for escapes takes
+        # bytes and gives characters with the numbers 0 to 255; latin-1 maps these to bytes.
         return text[1:-1].encode().decode("unicode_escape").encode("latin-1")
     return encode_subscription(ConsumerProtocolSubscription(topics=tuple(text.split("+"))))
 
 
 def bytes_text(data: bytes) -> str:
-    """Return the word for bytes: the topics of a plain subscription, else quoted."""
+    """Return the word for bytes.
+
+    It is the topics, if `read_bytes` would make exactly these bytes of them; else quoted bytes.
+    """
     try:
         topics = tuple(sorted(decode_subscribed_topics(data)))
     except ConsumerProtocolError:
         topics = ()
+    # A subscription can have more than topics, for example owned partitions. Then the bytes of its
+    # topics alone differ from `data`.
     if topics and data == encode_subscription(ConsumerProtocolSubscription(topics=topics)):
         word = "+".join(topics)
         if _PLAIN.fullmatch(word):
             return word
-    escaped = repr(data)[2:-1].replace("'", "\\x27")  # without b'...' around the bytes
+    # `repr` gives b'...'; the slice takes what is between the quotes. A quote in the text would end
+    # the word, so it is written as an escape.
+    escaped = repr(data)[2:-1].replace("'", "\\x27")
     return f"'{escaped}'"
 
 
@@ -117,7 +133,10 @@ def read_partition(text: str) -> TopicPartition:
 
 
 def read_offsets(command: Command) -> Iterator[tuple[tuple[str, int], int]]:
-    """Take the settings that are offsets of partitions, `foo-0=97`."""
+    """Take the settings that are offsets of partitions, `foo-0=97`.
+
+    A setting is taken when the iteration reaches it, so the caller must iterate to the end.
+    """
     for key in list(command.settings):
         if re.fullmatch(r".+-\d+", key):
             partition = read_partition(key)
@@ -127,10 +146,12 @@ def read_offsets(command: Command) -> Iterator[tuple[tuple[str, int], int]]:
 def number_uuids(text: str, numbers: dict[str, int]) -> str:
     """Return a text with a number for each uuid, in the order of their first occurrence.
 
-    `numbers` is extended, so that a uuid has one number in the whole story.
+    `numbers` has the numbers of earlier texts and gets the new ones, so that a uuid has the same
+    number in a whole story.
     """
 
     def number(found: re.Match[str]) -> str:
+        # A new uuid gets the next number.
         return str(numbers.setdefault(found[0], len(numbers) + 1))
 
     return _UUID.sub(number, text)

@@ -1,13 +1,21 @@
 """Heartbeats of a member: their interval, and every error that an answer can have.
 
-Kafka's table of these errors is in docs/kafka/BEHAVIOUR.md 7.4; ids such as CL-17 are its cases. A
-generation is the number of a group's rebalance; a member sends it with each request. A member that
-revokes its partitions commits their offsets first; a member that loses them cannot.
+Kafka's table of these errors is in docs/kafka/BEHAVIOUR.md 7.4; ids such as CL-17 are cases in that
+document. A group's rebalances are numbered. The number of the last one is the group's generation; a
+member sends it with each request.
+
+A member can give up its partitions in two ways. It revokes them while it still belongs to the
+group: it commits their offsets first. It loses them when an error says that it no longer belongs to
+the group: then it cannot commit.
 
 - `make_lab(n)` makes `lab`, with `n` scripted brokers.
-- `lab.coordinator` coordinates the group, and `lab.leader` leads all partitions: broker 0 at first.
+- `lab.coordinator` is the broker that coordinates the group, and `lab.leader` the broker that leads
+  all partitions. Both are broker 0 until a test changes them.
+- `lab.high_watermark` is the number of records that each partition has.
+- `lab.consumer()` starts a consumer with an application that polls. `commit_interval_ms=None`: the
+  application never commits, so that no commit is among the requests.
 - `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type; None
-  leaves a request unanswered.
+  leaves a request unanswered. `broker.host` is the broker's access to the network.
 - A member joins twice: first without an id, and then with the id that it got, `m-1`.
 """
 
@@ -35,7 +43,7 @@ def member_ids(lab: ClientLab, broker: int = 0) -> list[str]:
 
 
 def test_heartbeats_are_sent_every_interval_with_the_generation(make_lab: LabMaker) -> None:
-    """The interval heartbeat.interval.ms, 3 s, counts from the join, so 31 s have 10 heartbeats."""
+    """A heartbeat follows every 3 s (heartbeat.interval.ms) after the join: 10 of them in 31 s."""
     lab = make_lab(1)
     lab.consumer(commit_interval_ms=None)
     lab.run_for(31 * SECOND)
@@ -57,15 +65,17 @@ def test_heartbeats_are_sent_every_interval_with_the_generation(make_lab: LabMak
 def test_heartbeat_error_makes_the_member_rejoin_as_in_the_table(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, end_of_ownership: str
 ) -> None:
-    """A rebalance revokes the member's partitions. An error that resets its generation loses them.
+    """REBALANCE_IN_PROGRESS makes the member revoke its partitions before it joins again.
 
-    After UNKNOWN_MEMBER_ID the member also drops its id (BEHAVIOUR 7.4, CL-17).
+    The two other errors reset its generation, so it loses its partitions. After UNKNOWN_MEMBER_ID
+    the member also drops its id (BEHAVIOUR 7.4, CL-17).
     """
     lab = make_lab(1)
     lab.brokers[0].answer(HeartbeatRequest, heartbeat_error(code))
     node = lab.consumer()
     lab.run_for(5 * SECOND)
     assert member_ids(lab)[2] == next_member_id  # the first two JoinGroups are of the first join
+    # One ownership ended, in one of the two ways.
     (ended,) = [*lab.of_kind("partitions_revoked"), *lab.of_kind("partitions_lost")]
     assert ended.kind == end_of_ownership
     assert (ended.member, ended.generation) == ("m-1", 1)
@@ -86,6 +96,7 @@ def test_heartbeat_refused_as_not_coordinator_is_repeated_to_the_new_coordinator
     lab.run_for(2 * SECOND)
     lab.coordinator = 1
     lab.run_for(2 * SECOND)
+    # The cause is the error's name here; without an answer it is a sentence.
     assert [row.cause for row in lab.of_kind("coordinator_unknown")] == [code.name]
     # The repetition follows after retry.backoff.ms, and not after the heartbeat interval of 3 s.
     assert len(lab.brokers[1].of_type(HeartbeatRequest)) == 1
@@ -104,7 +115,10 @@ def test_heartbeat_refused_as_not_coordinator_is_repeated_to_the_new_coordinator
 def test_fatal_heartbeat_error_is_raised_by_the_next_poll(
     make_lab: LabMaker, code: ErrorCode
 ) -> None:
-    """The application gets the error and closes its consumer, which is then in state UNJOINED."""
+    """The application gets the error and closes its consumer, which is then in state UNJOINED.
+
+    The lab's consumer node plays the application: it polls, and closes the consumer on an error.
+    """
     lab = make_lab(1)
     lab.brokers[0].answer(HeartbeatRequest, heartbeat_error(code))
     node = lab.consumer(commit_interval_ms=None)
@@ -118,14 +132,15 @@ def test_heartbeat_error_for_an_older_generation_is_ignored(make_lab: LabMaker) 
 
     1. The coordinator hangs, with three heartbeats of generation 1 in flight.
     2. It answers the first one with ILLEGAL_GENERATION. The member joins again with its id.
-    3. It answers the second one with UNKNOWN_MEMBER_ID. This is about generation 1, which has
-       ended, so the member keeps its id.
+    3. It answers the second one with UNKNOWN_MEMBER_ID and the third with FENCED_INSTANCE_ID. Both
+       are about generation 1, which has ended, so the member keeps its id and goes on.
     """
     lab = make_lab(2)
     lab.leader = 1  # so that broker 0 gets only requests about the group, and no Fetch
     broker = lab.brokers[0]
-    # A broker handles the requests of a connection one after the other. So the second and third
-    # heartbeat wait until the test has answered the first one.
+    # None leaves the first heartbeat without an answer; below, the test itself answers it with
+    # ILLEGAL_GENERATION. A broker handles the requests of a connection one after the other, so the
+    # second and third heartbeat wait behind the first one and then get their scripted answers.
     broker.answer(
         HeartbeatRequest,
         None,
@@ -136,7 +151,7 @@ def test_heartbeat_error_for_an_older_generation_is_ignored(make_lab: LabMaker) 
     node = lab.consumer(commit_interval_ms=None)
     lab.run_for(10 * SECOND)
 
-    (parked,) = broker.unanswered
+    (parked,) = broker.unanswered  # the first heartbeat; the broker has not read the others yet
     broker.host.reply(parked.request_id, heartbeat_error(ErrorCode.ILLEGAL_GENERATION))
     lab.run_for(SECOND)
     assert member_ids(lab) == ["", "m-1", "m-1"]
@@ -155,6 +170,7 @@ def test_unanswered_heartbeats_make_the_coordinator_unknown_after_the_session(
     config = ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", session_timeout_ms=10_000
     )
+    # The first three heartbeats, at 3, 6 and 9 s, get no answer: `*` spreads [None, None, None].
     lab.brokers[0].answer(HeartbeatRequest, *[None] * 3)
     lab.consumer(config, commit_interval_ms=None)
     lab.run_for(12 * SECOND)
@@ -168,14 +184,15 @@ def test_application_that_does_not_poll_leaves_the_group_and_loses_its_partition
 ) -> None:
     """After max.poll.interval.ms without a poll the member leaves; its next poll joins again.
 
-    A poll returns one record of each of 2 partitions. The work of 2 * 4 s exceeds the interval of
-    5 s (BEHAVIOUR 7.4).
+    The topic has 2 partitions with one record each, and the first poll returns both records. The
+    application works 4 s on each, so it polls again only after 8 s. The interval is 5 s
+    (BEHAVIOUR 7.4).
     """
     lab = make_lab(1)
     config = ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", max_poll_interval_ms=5_000
     )
-    lab.high_watermark = 1
+    lab.high_watermark = 1  # one record in each partition
     node = lab.consumer(config, process_us=4 * SECOND)
     lab.run_for(6_500 * MS)
     (leave,) = lab.brokers[0].of_type(LeaveGroupRequest)
@@ -185,6 +202,7 @@ def test_application_that_does_not_poll_leaves_the_group_and_loses_its_partition
 
     lab.run_for(5 * SECOND)
     assert len(lab.of_kind("partitions_lost")) == 1
+    # Both records of the first poll count for the old member, m-1.
     assert {row.member for row in lab.of_kind("records_consumed")[:2]} == {"m-1"}
     assert member_ids(lab)[2:4] == ["", "m-2"]
     assert member_status(node).records_consumed >= 2
@@ -193,7 +211,8 @@ def test_application_that_does_not_poll_leaves_the_group_and_loses_its_partition
 def test_application_that_polls_without_records_remains_in_the_group(make_lab: LabMaker) -> None:
     """An idle consumer polls every 50 ms, so max.poll.interval.ms never passes without a poll.
 
-    The host skips polls that would do nothing. Skipped polls must count as polls.
+    To save computing, the consumer's node skips polls that would do nothing. They must count as
+    polls.
     """
     lab = make_lab(1)
     config = ConsumerConfig(

@@ -1,18 +1,29 @@
-"""Message diagrams: exchanges as lines, failures as crosses, repeats as one bar.
+"""Message diagrams of the report, and the time line that they belong to.
 
-Each node has a horizontal line; an exchange is a request and its answer between two of them. A
-chart's data are `legs` (lines of requests and answers), `waits` (bars), `stubs` (short lines of
-messages that did not arrive), `failures` (marks) and `words` (texts). `cells` returns columns of
-such data, which have names of one letter:
+In a diagram each node has a horizontal line. An exchange is a request and its answer between two
+nodes. A chart has its data in several tables:
 
-- `r`: node on whose line a mark is; `q`: node at the other end of a leg
+- `legs`: slanted lines between two nodes, one for a request and one for an answer
+- `waits`: bars on a node's line, for a time in which an exchange waits
+- `stubs`: short lines, of messages that did not arrive
+- `repeats`: one bar for an exchange that was repeated many times
+- `failures`: marks, such as crosses
+- `words`: texts
+
+`cells(chart, table, *columns)` returns columns of such a table. Their names are:
+
+- `r`: node on whose line a mark is; `q`: node at the other end of a leg; `to`: server of the
+  exchange
+- `leg`: what a line or bar stands for; `out`: outcome of an exchange
 - `a`, `b`: begin and end in seconds
-- `v`: direction of a stub
+- `v`: direction of a stub on the page, up or down, towards the other node's line
 - `t`: text; `z`: zoom (pixels per second) from which it is shown
 - `k`: 1 for a failure
 
-`message(api, from, to, sent)` makes an exchange that takes 1 ms in each direction. The fault is
-crash-0, from 11.25 to 36.25 s.
+`message(api, from, to, sent)` makes an exchange that takes 1 ms in each direction. So by default
+the server receives the request and answers 1 ms after `sent`, and the answer arrives 2 ms after
+`sent`. The fault is crash-0, from 11.25 to 36.25 s. It kills broker-2, the group's coordinator:
+the broker that manages the group's members. They send it JoinGroup, Heartbeat and OffsetCommit.
 """
 
 import pytest
@@ -57,6 +68,7 @@ def test_answered_request_has_two_lines() -> None:
 
 def test_parked_request_is_a_bar_on_the_server() -> None:
     """The coordinator answers a JoinGroup when all members have joined: until then it has a bar."""
+    # The server receives the request at 26.001 s (1 ms after it was sent) and answers at 64 s.
     parked = message("JoinGroup", _CLIENT, _BROKER, 26, answered_us=us(64), ended_us=us(64.001))
     chart = _chart(parked)
     assert cells(chart, "waits", "r", "to", "a", "b") == [(_BROKER, _BROKER, 26.001, 64.0)]
@@ -93,10 +105,12 @@ def test_lost_answer_is_a_short_line_at_the_server() -> None:
 
     A whole line would have to end at 42 s, when the client gave up, as if the answer had arrived.
     """
+    # The builder's times remain: the broker received and answered the request at 12.001 s.
     lost = message("Heartbeat", _CLIENT, _BROKER, 12, ended_us=us(42), outcome="TIMED_OUT")
     chart = _chart(lost)
     assert cells(chart, "legs", "leg") == [("request",)]
     assert cells(chart, "stubs", "r", "a", "v") == [(_BROKER, 12.001, "down")]
+    # The client's bar. Column `leg` has the text that explains it.
     assert cells(chart, "waits", "leg", "r", "a", "b") == [("no answer came", _CLIENT, 12.0, 42.0)]
 
 
@@ -106,12 +120,17 @@ def test_held_answer_stays_on_its_senders_line_until_it_arrives() -> None:
     assert cells(chart, "waits", "leg", "r", "a", "b") == [
         ("held on its way", _BROKER, 12.001, 72.0)
     ]
+    # The line of the answer is vertical: it begins and ends at the arrival.
     assert cells(chart, "legs", "leg", "a", "b")[-1] == ("answer", 72.0, 72.0)
     assert cells(chart, "stubs", "a") == []
 
 
 def test_error_of_the_normal_protocol_is_no_failure() -> None:
-    """Every new member is first answered MEMBER_ID_REQUIRED; a red cross would be wrong there."""
+    """Every new member is first answered MEMBER_ID_REQUIRED; a red cross would be wrong there.
+
+    REBALANCE_IN_PROGRESS asks a member to join again. NOT_COORDINATOR means that another broker
+    coordinates the group.
+    """
     chart = _chart(
         message("JoinGroup", _CLIENT, _BROKER, 12, outcome="MEMBER_ID_REQUIRED"),
         message("Heartbeat", _CLIENT, _BROKER, 20, outcome="REBALANCE_IN_PROGRESS"),
@@ -127,7 +146,10 @@ def test_error_of_the_normal_protocol_is_no_failure() -> None:
 
 
 def test_removed_member_is_labelled_before_later_answers() -> None:
-    """UNKNOWN_MEMBER_ID ends the member's ownership; the next answer's label must not hide it."""
+    """UNKNOWN_MEMBER_ID tells a member that it is removed and has lost its partitions.
+
+    The label of the next answer, 10 ms later, must not hide this.
+    """
     chart = _chart(
         message("Heartbeat", _CLIENT, _BROKER, 12, outcome="UNKNOWN_MEMBER_ID"),
         message("JoinGroup", _CLIENT, _BROKER, 12.01, outcome="MEMBER_ID_REQUIRED"),
@@ -139,7 +161,10 @@ def test_removed_member_is_labelled_before_later_answers() -> None:
 
 
 def test_fetch_from_a_controller_is_named_by_its_log() -> None:
-    """Brokers read the cluster's metadata with Fetch, the request that also reads data."""
+    """Brokers read the cluster's metadata from the controller with Fetch, which also reads data.
+
+    The name in brackets is that of the controller's log, so that the two uses differ.
+    """
     chart = _chart(message("Fetch", "broker-0", "controller-100", 11))
     assert ("Fetch (__cluster_metadata)",) in cells(chart, "words", "t")
     assert chart.table is not None
@@ -147,7 +172,11 @@ def test_fetch_from_a_controller_is_named_by_its_log() -> None:
 
 
 def test_repeated_exchanges_are_one_bar_below_the_line() -> None:
-    """48 answers that name a dead coordinator are one bar; bars of the same time are stacked."""
+    """48 FindCoordinators whose answers name the dead broker are one bar.
+
+    `named` is the broker that the answer names as the coordinator. Bars of the same time are
+    stacked below the client's line.
+    """
     stale = message(
         "FindCoordinator",
         _CLIENT,
@@ -167,7 +196,7 @@ def test_repeated_exchanges_are_one_bar_below_the_line() -> None:
         last_ended_us=us(18),
     )
     chart = _chart(stale, failed)
-    # `l` is the label, `y` the row of the bar below the node's line.
+    # `l` is the label, `y` the row of the bar below the node's line, counted from 0.
     assert cells(chart, "repeats", "r", "a", "b", "l", "y") == [
         (_CLIENT, 11.3, 18.9, "FindCoordinator ×48 names broker-2", 0),
         (_CLIENT, 12.0, 18.0, "OffsetCommit ×9 disconnected", 1),
@@ -175,8 +204,15 @@ def test_repeated_exchanges_are_one_bar_below_the_line() -> None:
 
 
 def test_diagram_shows_the_election_and_the_load_of_the_coordinator() -> None:
-    """The election and the load explain why the brokers answer differently from then on."""
+    """The election and the load explain why the brokers answer differently from then on.
+
+    The controller elects a new leader of the partition `__consumer_offsets-2`, which stores the
+    group; each election increases the leader epoch. The new leader loads the partition (reads the
+    group into memory), and is then the group's coordinator.
+    """
     heartbeat = message("BrokerHeartbeat", "broker-0", "controller-100", 11)
+    # The new leader, its leader epoch, and begin and end of the load in seconds. The election is
+    # part of this row.
     chart = _chart(heartbeat, broker_phases=[load("broker-0", 1, 19.075, 19.08)])
     # The first text is that of the heartbeat.
     assert cells(chart, "words", "r", "t")[1:] == [
@@ -186,7 +222,11 @@ def test_diagram_shows_the_election_and_the_load_of_the_coordinator() -> None:
 
 
 def _lost(consumer: str, at_s: float) -> Row:
-    """Return a row of `client_phases`: the consumer lost its coordinator, and found it again."""
+    """Return a row of `client_phases`: the consumer lost its coordinator, and found it again.
+
+    At `unknown_us` it gave the coordinator up, because of the error `noticed_by`. At `accepted_us`
+    a coordinator accepted its request again.
+    """
     return {
         "fault": "crash-0",
         "consumer": consumer,
@@ -207,7 +247,7 @@ def test_diagram_links_to_the_important_times_of_its_fault() -> None:
     here = 'href="#lane-messages-crash-0"'
     for span, text in (
         ('data-from="11.25" data-to="11.25"', "the fault"),
-        # The election is decided 100 ms before the load begins.
+        # `load` has the election decided 100 ms before the load begins.
         ('data-from="18.975" data-to="19.08"', "election and load"),
         ('data-from="20.0" data-to="21.0"', "the first member that gave its coordinator up"),
         ('data-from="22.0" data-to="23.0"', "the last one"),
@@ -246,7 +286,8 @@ def test_diagrams_of_many_faults_are_bounded_with_a_note() -> None:
     assert [part.id for part in section.parts if isinstance(part, Chart)] == [
         f"lane-messages-crash-{index}" for index in range(messages.MAX_DIAGRAMS)
     ]
-    assert "4 later faults have no diagram" in section.lead  # 12 - MAX_DIAGRAMS
+    # 12 faults less MAX_DIAGRAMS, 8.
+    assert "4 later faults have no diagram" in section.lead
 
 
 def test_nodes_are_servers_first_and_bounded() -> None:
@@ -259,13 +300,14 @@ def test_nodes_are_servers_first_and_bounded() -> None:
     assert "consumer-777" in drawn.nodes
     assert len(drawn.nodes) == MAX_NODES
     assert [leg["api"] for leg in drawn.legs].count("JoinGroup") == 3 * 2  # request and answer
-    # One leg for the request and one for the answer of each exchange that is drawn.
+    # Each exchange that is drawn has two legs, one for the request and one for the answer. So half
+    # the legs is the number of exchanges that are drawn.
     assert drawn.left_out == len(rows) - len(drawn.legs) // 2
 
 
 def test_texts_that_would_overlap_appear_at_different_zooms() -> None:
     """The more important of two close texts is shown first, the other at a nearer zoom."""
-    # The number of a word is its importance: 1 is the most important.
+    # A word: node, time, text, and a number for its importance (1 is the most important).
     words = place_words(
         [
             Word("a", us(10), "a word", 2),
@@ -277,8 +319,10 @@ def test_texts_that_would_overlap_appear_at_different_zooms() -> None:
     zooms = {word["t"]: word["z"] for word in words}
     assert zooms["an error"] == 0
     assert zooms["another line"] == 0, "a text on another line overlaps nothing"
+    # The two texts are 0.1 s apart, which is 10 pixels at a zoom of 100: less than a word's width.
     assert float(zooms["a word"] or 0) > 100, "pixels a second"
-    # `y` is the zoom from which the text may also extend to the left of its time.
+    # A text usually begins at its time and extends to the right. `y` of a word is the zoom from
+    # which there is room for it on the left side, too.
     leftward = {word["t"]: float(word["y"] or 0) for word in words}
     assert leftward["a word"] > float(zooms["a word"] or 0)
     assert "the same moment" not in zooms, "no zoom separates two texts of one moment"
