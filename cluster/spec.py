@@ -257,7 +257,8 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Largest random addition to `consumer_start_us`, in microseconds; drawn for each start."""
     zookeeper_request_us: NotNegative = 250
     """Duration of a client's request at a ZooKeeper server, in microseconds; requests are carried
-    out one after the other. Measured: 1782 requests of 32 members in 0.5 s, about 280 us each."""
+    out one after the other. Measured: 1782 requests of 32 members took 0.5 s, so one
+    took at most 280 us."""
     zookeeper_sync_us: NotNegative = 300
     """Further duration of a write at a ZooKeeper server, which flushes it, in microseconds."""
     zookeeper_consumer_start_us: NotNegative = 40_000
