@@ -71,7 +71,7 @@ class SyncGroupRequestAssignment(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SyncGroupRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """SyncGroup (14) v0-v5; `assignments` is filled by the group's leader only."""
+    """SyncGroup (14) v0-v5: `assignments` is filled by the group's leader only."""
 
     group_id: str
     generation_id: int
