@@ -186,7 +186,9 @@ class TransactionEnds:
         end, appends = self._behind_load.get(key, (None, frozenset()))
         if end is None:
             return
-        if pending.correlation_id in appends:
+        # Each incarnation of a broker counts its append ids anew.
+        is_same_life = (pending.node, pending.incarnation) == (end.node, end.incarnation)
+        if is_same_life and pending.correlation_id in appends:
             self.emptied.append((pending, end))
         else:
             del self._behind_load[key]  # this append began after the end, and so did all later ones

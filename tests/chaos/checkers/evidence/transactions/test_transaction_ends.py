@@ -28,13 +28,19 @@ def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
 
 
 def pending(
-    rows: Rows, time_s: float, producer_id: int = 0, *, append_id: int | None = None
+    rows: Rows,
+    time_s: float,
+    producer_id: int = 0,
+    *,
+    append_id: int | None = None,
+    incarnation: int = 0,
 ) -> None:
     """Add the row of an offset of t-0 that waits for the end of its transaction."""
     rows.add(
         time_s,
         "broker-0",
         TraceKind.TXN_COMMIT_PENDING,
+        incarnation=incarnation,
         group="g",
         member="consumer-g-0-id",
         partition="t-0",
@@ -290,15 +296,17 @@ def test_late_end_is_also_excused_if_a_later_decision_fits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("loaded_s", "started_s", "findings"), [(10.5, 10.4, 0), (9, 10.4, 1), (10.5, 10.6, 1)]
+    ("loaded_s", "started_s", "incarnation", "findings"),
+    [(10.5, 10.4, 0, 0), (9, 10.4, 0, 1), (10.5, 10.6, 0, 1), (10.5, 10.4, 1, 1)],
 )
 def test_late_end_takes_an_offset_that_is_being_appended(
-    loaded_s: float, started_s: float, findings: int
+    loaded_s: float, started_s: float, incarnation: int, findings: int
 ) -> None:
     """The next transaction's offset is being appended when the late end comes, at 10.5 s.
 
     Kafka forgets such an offset, although its commit is acknowledged. There is no excuse without a
-    load between the decision, at 10 s, and the end; and none if the append began after the end.
+    load between the decision, at 10 s, and the end; none if the append began after the end; and
+    none for an append of the broker's next incarnation, which counts its append ids anew.
     """
     rows = Rows()
     rows.assigned(1, "consumer-g-0")
@@ -313,7 +321,7 @@ def test_late_end_takes_an_offset_that_is_being_appended(
     # The next transaction.
     append_id = rows.append_started(started_s, "broker-0", leader_epoch=0, base_offset=20)
     rows.append_completed(10.7, "broker-0", leader_epoch=0, base_offset=20, append_id=append_id)
-    pending(rows, 10.7, append_id=append_id)
+    pending(rows, 10.7, append_id=append_id, incarnation=incarnation)
     decided(rows, 11, COMMIT)
     rows.committed(11.1, "consumer-g-0", offset=2)
 
