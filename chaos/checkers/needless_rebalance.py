@@ -149,6 +149,8 @@ class NeedlessRebalance(Checker):
                 self._observe_member(group, row.group or "", row)
             case TraceKind.COORDINATOR_FOUND:
                 self._believed_coordinator[row.node] = row.peer or ""
+            case TraceKind.LOAD_COMPLETED:
+                self._take_loaded_generations(row)
             case TraceKind.RUN_STAGE:
                 self._over = detail_of(row).get("stage") == "stopping"
             case TraceKind.FAULT_INJECTED:
@@ -221,6 +223,22 @@ class NeedlessRebalance(Checker):
             if group.expected.offsets_partition == election.partition:
                 group.watched_since = None
                 group.lost_at_us = election.time_us
+
+    def _take_loaded_generations(self, load: TraceRow) -> None:
+        """Take the generation of each loaded group whose own one was lost with the data.
+
+        The rows GROUP_LOADED of a load come before its LOAD_COMPLETED, with which the broker
+        becomes the coordinator.
+        """
+        for group_id, group in self._groups.items():
+            if (
+                group.expected.offsets_partition == load.partition
+                and group.has_lost_generation()
+                and load.node == self._coordinators.coordinator(group_id)
+            ):
+                loaded = self._coordinators.loaded(load.node, group_id)
+                if loaded is not None and loaded.time_us > group.lost_at_us:
+                    group.generation = loaded
 
     def _observe_node(self, row: TraceRow) -> None:
         """Stop watching the group of a consumer whose process ended or started."""
@@ -360,11 +378,7 @@ class NeedlessRebalance(Checker):
         """Follow a row of a broker about a group; judge removals and rebalances."""
         is_its_coordinator = row.node == self._coordinators.coordinator(group_id)
         match row.kind:
-            case TraceKind.GROUP_LOADED:
-                group.trail.append(row)
-                if is_its_coordinator and group.has_lost_generation():
-                    group.generation = row
-            case TraceKind.MEMBER_ADDED:
+            case TraceKind.GROUP_LOADED | TraceKind.MEMBER_ADDED:
                 group.trail.append(row)
             case TraceKind.MEMBER_REMOVED:
                 self._judge_removal(group, group_id, row)

@@ -700,26 +700,29 @@ def test_live_member_that_its_coordinator_refuses_is_found(
 @pytest.mark.parametrize(
     ("is_lost", "outcome"), [(True, CheckOutcome.PASS), (False, CheckOutcome.VIOLATED)]
 )
+@pytest.mark.parametrize("coordinator", ["broker-1", "broker-0"])
 def test_member_of_a_lost_generation_may_be_refused(
-    *, is_lost: bool, outcome: CheckOutcome
+    coordinator: str, *, is_lost: bool, outcome: CheckOutcome
 ) -> None:
     """Generation 2, in which C0 joined, was only in the log of a machine that lost power.
 
     Without the power loss no data may be lost, so the refusal is found.
-    Corpus: `members_of_a_generation_lost_with_a_disk`.
+    Corpus: `members_of_a_generation_lost_with_a_disk` (broker-1 coordinated the generation, too)
+    and `generation_lost_with_the_disk_of_the_next_leader` (broker-0 did).
     """
     rows = Rows()
-    rows.elected(0.5, "broker-1", isr=[1])
-    rows.load_completed(1, "broker-1", leader_epoch=0)
-    rows.generation_started(3, "broker-1", generation=2, members=[f"{C0}-id", f"{C1}-id"])
-    rows.group_state(3, "broker-1", "CompletingRebalance", "Stable", generation=2)
+    rows.elected(0.5, coordinator, isr=[1])
+    rows.load_completed(1, coordinator, leader_epoch=0)
+    rows.generation_started(3, coordinator, generation=2, members=[f"{C0}-id", f"{C1}-id"])
+    rows.group_state(3, coordinator, "CompletingRebalance", "Stable", generation=2)
     # broker-1, alone in the ISR, loses power and leads again. It loads the group without C0.
+    rows.elected(3.5, "broker-1", isr=[1])
     if is_lost:
         rows.add(4, "driver", TraceKind.NODE_KILLED, peer="broker-1", cause=KillCause.POWER_LOSS)
     rows.elected(6, "broker-1", isr=[1])
-    rows.load_completed(7, "broker-1", leader_epoch=1)
     rows.group_loaded(7, "broker-1", members=[f"{C1}-id"])
-    rows.fault(10, "broker-0")
+    rows.load_completed(7, "broker-1", leader_epoch=1)
+    rows.fault(10, "broker-2")
     # C0 finds its coordinator, and is refused.
     rows.add(11, C0, TraceKind.COORDINATOR_FOUND, group="g", peer="broker-1")
     rows.member_state(12, C0, "UNJOINED", before="STABLE", generation=2, error="UNKNOWN_MEMBER_ID")
