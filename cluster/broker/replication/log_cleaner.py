@@ -7,7 +7,8 @@ on the run's simulated clock), because in Kafka a separate thread does it. A cle
 turns, and lets the broker's other tasks run between two turns.
 Source: Kafka `LogCleaner`, `LogCleanerManager` (log.cleaner.threads 1, no throttle).
 DEVIATION: data topics are not compacted, whatever their cleanup.policy is, because the checkers
-need all their records.
+need all their records. If a log lost its end, what is left of its clean part stays clean; Kafka
+begins again at the active segment, or at the log's start.
 """
 
 from collections.abc import Callable, Iterable
@@ -55,19 +56,40 @@ class LogCleaner:
         self._segments: dict[TopicPartition, Segments] = {}
         """The segments into which Kafka would divide each log: a cleaning takes whole segments."""
 
-    def start(self) -> None:
-        """Read the checkpoint with the ends of the last cleanings, and start the periodic check."""
+    def start(self, logs: Iterable[PartitionLog]) -> None:
+        """Read the checkpoint with the ends of the last cleanings, and start the periodic check.
+
+        `logs` are those that the disk has. A log may have lost its end since its last cleaning.
+        """
         content = self._host.storage.read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
         if content is not None:
             self._first_dirty = decode_offset_checkpoint(content)
+        for log in logs:
+            self.end_moved_back(log)
         if self._config.log_cleaner_enable:
             first_us = self._host.first_tick_us("log-cleaner", self._backoff_us)
             self._host.after(first_us, self._look)
 
+    def end_moved_back(self, log: PartitionLog) -> None:
+        """Note that `log` lost its end: records that are appended there later are dirty.
+
+        The checkpoint is written at once. A later look could not tell, once the log has grown
+        beyond the old offset again.
+        Source: Kafka `LogManager.truncateTo`, `LogCleanerManager.maybeTruncateCheckpoint`.
+        """
+        name = log.topic_partition
+        if self._first_dirty.get(name, 0) > log.log_end_offset:
+            self._first_dirty[name] = log.log_end_offset
+            self._write_checkpoint()
+
     def forget(self, partition: TopicPartition) -> None:
-        """Drop the cleaner's state of a deleted partition."""
-        self._first_dirty.pop(partition, None)
+        """Drop the cleaner's state of a deleted partition.
+
+        Source: Kafka `LogManager.asyncDelete`.
+        """
         self._segments.pop(partition, None)
+        if self._first_dirty.pop(partition, None) is not None:
+            self._write_checkpoint()
 
     def check_invariants(self) -> None:
         """Check the segments of each log. Raises: InvariantViolation."""
@@ -157,16 +179,19 @@ class LogCleaner:
             await self._host.sleep(0)  # lets other tasks run
         if name not in self._segments:
             return  # the topic was deleted while the cleaning slept
+        del self._segments[name]  # they describe the log as it is before the cleaning
         result = compaction.apply()  # None if the log was truncated since the cleaning began
-        del self._segments[name]  # they describe the log as it was before the cleaning
         if result is None:
             self._host.log(f"cleaning of {name} was given up: its log was cut")
             return
         self._first_dirty[name] = result.end_offset
+        self._write_checkpoint()
+        self._trace(name, result)
+
+    def _write_checkpoint(self) -> None:
         self._host.storage.write_checkpoint(
             CLEANER_OFFSET_CHECKPOINT, encode_offset_checkpoint(self._first_dirty.items())
         )
-        self._trace(name, result)
 
     def _trace(self, name: TopicPartition, result: CompactionResult) -> None:
         self._host.trace(

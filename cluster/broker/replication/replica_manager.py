@@ -147,7 +147,7 @@ class ReplicaManager:
         self._host.after(first_tick_us("isr-expiration", self._shrink_us), self._shrink_isrs)
         self._host.after(self._expire_us, self._expire_producers)
         self._flusher.start()
-        self._cleaner.start()
+        self._cleaner.start(self._logs.values())
         self._metrics.start()
 
     def begin_controlled_shutdown(self) -> None:
@@ -519,6 +519,8 @@ class ReplicaManager:
 
     def _follower_fetched(self, partition: Partition, result: FollowerFetchResult) -> None:
         """Trace the result of an answer that this broker got as a follower."""
+        if result.truncated_to is not None:
+            self._cleaner.end_moved_back(partition.log)
         self._trace(result.trace)
 
     # -- ISR --

@@ -90,6 +90,25 @@ def loaded(lab: BrokerLab, broker_id: int) -> dict[str, int]:
     return detail(rows[-1])
 
 
+def first_dirty(lab: BrokerLab, broker_id: int) -> int:
+    """Return the end of a broker's last cleaning of the group's partition, as its disk has it."""
+    content = lab.storages[broker_name(broker_id)].read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
+    return decode_offset_checkpoint(content or b"")[PARTITION]
+
+
+def end_of_log(lab: BrokerLab, broker_id: int) -> int:
+    """Return the end of a broker's log of the group's partition."""
+    log = lab.storages[broker_name(broker_id)].log(PARTITION)
+    return log.batch(len(log) - 1).next_offset
+
+
+async def kill_and_cut(lab: BrokerLab, broker_id: int) -> int:
+    """Kill a broker whose disk keeps only the first batch of PARTITION; return the log's end."""
+    lab.storages[broker_name(broker_id)].log(PARTITION).truncate(1)
+    await lab.kill(broker_id)
+    return end_of_log(lab, broker_id)
+
+
 def test_every_replica_is_cleaned_and_a_load_reads_the_remaining_records() -> None:
     """Compaction limits the number of records that a load must read.
 
@@ -190,9 +209,7 @@ def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None
         await commit(lab, 60)
         await lab.seconds(3)  # the cleaner runs three times
         name = broker_name(OTHER)
-        content = lab.storages[name].read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
-        first_dirty = decode_offset_checkpoint(content or b"")[PARTITION]
-        assert first_dirty > 15  # at least one segment is clean
+        assert first_dirty(lab, OTHER) > 15  # at least one segment is clean
 
         before = len(lab.events(TraceKind.LOG_CLEANED, name))
         await lab.kill(OTHER)
@@ -203,6 +220,52 @@ def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None
         await lab.runtime.ask_as_admin(move_leader, PARTITION, OTHER)
         await lab.seconds(1)
         assert await committed(lab, OTHER) == 60
+
+    BrokerLab(compacting_cluster()).run(story)
+
+
+def test_end_that_a_disk_lost_is_dirty_again() -> None:
+    """The disk lost cleaned records. Those that the broker fetches instead were never cleaned.
+
+    The checkpoint has the log's end from the start on. By the cleaner's first look, the log may be
+    longer again.
+    """
+
+    async def story(lab: BrokerLab) -> None:
+        await commit(lab, 60)
+        await lab.seconds(3)  # the cleaner runs three times
+        end = await kill_and_cut(lab, OTHER)
+        assert end < first_dirty(lab, OTHER)
+
+        await lab.restart(OTHER)
+        await lab.seconds(0.5)  # the first look comes after a second
+        assert first_dirty(lab, OTHER) == end
+
+    BrokerLab(compacting_cluster()).run(story)
+
+
+def test_end_that_a_follower_truncates_is_dirty_again() -> None:
+    """The last replica in sync lost cleaned records, so the follower removes them, too.
+
+    The follower's checkpoint has the new end from then on. Its next incarnation may have a longer
+    log again before the cleaner looks.
+    """
+
+    async def story(lab: BrokerLab) -> None:
+        await commit(lab, 60)
+        await lab.seconds(3)  # the cleaner runs three times
+        for follower in (NEXT, OTHER):
+            await lab.kill(follower)
+        await lab.until(lambda status: status.partitions[PARTITION].isr == (COORDINATOR,))
+        end = await kill_and_cut(lab, COORDINATOR)
+        assert end < first_dirty(lab, NEXT)
+
+        await lab.restart(COORDINATOR)
+        await lab.until(lambda status: status.partitions[PARTITION].leader_epoch >= 2)
+        await lab.restart(NEXT)
+        await lab.until(lambda status: len(status.partitions[PARTITION].isr) == 2)
+        assert end_of_log(lab, NEXT) == end
+        assert first_dirty(lab, NEXT) == end
 
     BrokerLab(compacting_cluster()).run(story)
 
@@ -241,6 +304,21 @@ def test_deleted_topic_is_forgotten_by_the_cleaner() -> None:
         assert lab.storages[NodeName("broker-0")].partitions() == tuple(
             TopicPartition(ORDERS, index) for index in range(3)
         )
+
+    BrokerLab(compacting_cluster()).run(story)
+
+
+def test_deleted_topic_is_no_longer_in_the_checkpoint() -> None:
+    """Otherwise a new topic with this name would count as clean below the old offset."""
+
+    async def story(lab: BrokerLab) -> None:
+        await commit(lab, 60)
+        await lab.seconds(3)  # the cleaner runs three times
+        assert first_dirty(lab, OTHER) > 0
+        await lab.runtime.ask_as_admin(delete_topics, [CONSUMER_OFFSETS])
+        await lab.seconds(1)
+        content = lab.storages[broker_name(OTHER)].read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
+        assert decode_offset_checkpoint(content or b"") == {}
 
     BrokerLab(compacting_cluster()).run(story)
 
