@@ -5,15 +5,18 @@ another one (`players`) have a process each. Both play the same seeds, in turn a
 all the work that `explore` does in a run. Each draws the plans from its own file of the space. Of
 five seeds, two mutate the plan of another seed, as in `explore`. If the code of a checkout cannot
 mutate plans, it plays those seeds as drawn. Without another checkout there is no figure.
-"""
 
-import statistics
+A run costs from a tenth of a second to ten seconds, and a seed's plan differs between the two
+spaces. So the figure is the number of all runs by the CPU time of all runs. The median of the
+rounds is shown, too. It says more about the plans that the middle rounds happen to have: over 10
+rounds of 10 seeds it was 0.80 to 0.82, while the CPU times of 200 seeds were equal.
+"""
 
 from benchmarks.measurement import Measurement, commit, median_ratio
 from benchmarks.players import ROOT, base_checkout, player
 
 SPACE = "standard"
-ROUNDS, SEEDS_A_ROUND = 10, 10
+ROUNDS, SEEDS_A_ROUND = 40, 10
 GOAL = 0.85
 """Least ratio of this checkout's runs a minute to those of the other one."""
 
@@ -38,19 +41,20 @@ def run() -> tuple[Measurement, ...]:
                 other_took_s.append(other_player.seconds(items(seeds, is_guided=is_guided)))
     this_player.end()
     other_player.end()
-    this_rates = [60 * SEEDS_A_ROUND / seconds for seconds in this_took_s]
-    other_rates = [60 * SEEDS_A_ROUND / seconds for seconds in other_took_s]
-    ratio = median_ratio(this_rates, other_rates)
+    runs = ROUNDS * SEEDS_A_ROUND
+    ratio = sum(other_took_s) / sum(this_took_s)
+    of_rounds = median_ratio(other_took_s, this_took_s)
     return (
         Measurement(
-            name="explored runs of the standard space",
-            value=statistics.median(this_rates),
-            baseline=statistics.median(other_rates),
+            name=f"explored runs of the standard space, {runs} seeds",
+            value=60 * runs / sum(this_took_s),
+            baseline=60 * runs / sum(other_took_s),
             unit="runs/min",
             baseline_name=f"at {commit(base)}",
             ratio=ratio,
             goal=f"at least {GOAL:g}",
             met=ratio >= GOAL,
+            note=f"median of {ROUNDS} rounds of {SEEDS_A_ROUND} seeds: {of_rounds:.3f}",
         ),
     )
 
