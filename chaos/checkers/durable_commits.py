@@ -52,7 +52,7 @@ Four kinds of fetches and commits prove nothing:
   because until then its committer may still be waiting for an answer.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -87,6 +87,8 @@ RESIGNING_US = 5_000_000
 """Longest time until a broker that the controller can reach learns that it is no longer leader."""
 KILL_SEEN_US = 1_000_000
 """Longest time from a client's DISCONNECTED to the driver's row of the kill that caused it."""
+MAX_KEPT_ASSIGNMENTS = 8
+"""Number of a member's assignments that are kept: the most recent ones."""
 VERIFYING_STAGE = "verifying"
 """In this stage the run verifies offsets: a fetch expects every commit acknowledged before it."""
 
@@ -155,7 +157,10 @@ class DurableCommits(Checker):
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         super().__init__(context, evidence)
         self._registers: dict[tuple[str, str], Register] = {}
-        self._assigned_us: dict[tuple[str, str], int] = {}  # (node, group)
+        # (node, group) -> its last PARTITIONS_ASSIGNED, the newest at the end
+        self._assigned: defaultdict[tuple[str, str], deque[TraceRow]] = defaultdict(
+            lambda: deque(maxlen=MAX_KEPT_ASSIGNMENTS)
+        )
         self._fetch_sent_us: dict[tuple[str, str], int] = {}  # (node, group)
         self._healed_us = 0  # time of the stage in which all faults are healed
         self._verifying_us: int | None = None  # time of the stage "verifying", once it has begun
@@ -226,7 +231,7 @@ class DurableCommits(Checker):
                     self._fetch_sent_us[row.node, row.group] = row.time_us
             case TraceKind.PARTITIONS_ASSIGNED:
                 if row.group is not None:
-                    self._assigned_us[row.node, row.group] = row.time_us
+                    self._assigned[row.node, row.group].append(row)
             case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
                 node = row.peer or row.node
                 self._ended_us.setdefault(node, []).append(row.time_us)
@@ -356,7 +361,8 @@ class DurableCommits(Checker):
         The commit cannot have been sent
         1. before the answer to the member's previous commit of this partition, because a member
            has only one commit in flight;
-        2. before the partition was assigned to the member.
+        2. before the member got the assignment of the commit's own generation. The answer may come
+           in a later generation: a transaction does not end with the membership that began it.
 
         An acknowledged commit counts as unacknowledged in two cases:
         1. Its transaction may have been open when data was lost or deleted. Its offset may then be
@@ -364,9 +370,15 @@ class DurableCommits(Checker):
         2. It may have been sent before a loss, and a broker other than the leader that was elected
            with the loss acknowledges it.
         """
-        earliest = max(
-            register.answered_us.get(row.node, 0), self._assigned_us.get((row.node, group), 0)
+        assigned_us = next(
+            (
+                assigned.time_us
+                for assigned in self._assigned.get((row.node, group), ())
+                if (assigned.member, assigned.generation) == (row.member, row.generation)
+            ),
+            0,
         )
+        earliest = max(register.answered_us.get(row.node, 0), assigned_us)
         register.answered_us[row.node] = row.time_us
         if acknowledged:
             register.take_answer(row, offset)
@@ -507,10 +519,11 @@ class DurableCommits(Checker):
         of messages), its last assignment, and, for a fetch of the stage "verifying", the beginning
         of this stage.
         """
+        assigned = self._assigned.get((row.node, group))
         known = [
             time_us
             for time_us in (
-                self._assigned_us.get((row.node, group)),
+                assigned[-1].time_us if assigned else None,
                 self._fetch_sent_us.get((row.node, group)),
                 self._verifying_us if row.cause == OffsetFetchCause.VERIFICATION else None,
             )

@@ -295,6 +295,33 @@ def test_commit_sent_before_a_loss_of_data_may_be_acknowledged_after_it(
     assert check(rows).findings_total == findings
 
 
+@pytest.mark.parametrize(("sent_in_generation", "findings"), [(1, 0), (2, 1)])
+def test_transaction_older_than_a_loss_of_data_may_end_in_the_next_generation(
+    sent_in_generation: int, findings: int
+) -> None:
+    """broker-0 loses power as the last replica in sync, and leads again, empty, at 5 s.
+
+    A transaction of generation 1 may have had its offset in the lost log. C0 gets an assignment of
+    generation 2 at 6 s, and hears at 7 s that the transaction is committed. A transaction of
+    generation 2 is newer than the loss, so its offset must not be missing.
+    """
+    rows = Rows()
+    rows.assigned(1, C0)
+    rows.committed(2, C0, offset=100)
+    rows.elected(2.5, "broker-0", isr=[0])
+    rows.add(4, "driver", TraceKind.NODE_KILLED, peer="broker-0", cause="power loss")
+    rows.elected(5, "broker-0", isr=[0])
+    rows.assigned(6, C0, generation=2)
+    rows.committed(7, C0, offset=200, generation=sent_in_generation)
+    verify(rows, 10, offset=-1, peer="broker-0")
+
+    expected = replace(CONTEXT.groups["g"], transaction_partitions=("__transaction_state-0",))
+    checker = DurableCommits(replace(CONTEXT, groups={"g": expected}))
+    for row in rows.rows:
+        checker.observe(row)
+    assert checker.finish().findings_total == findings
+
+
 def test_loss_seen_by_the_next_owner_is_found_without_a_verification() -> None:
     """C1 takes over t-0 and fetches 100."""
     rows = two_commits()

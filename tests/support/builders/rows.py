@@ -249,7 +249,14 @@ class Rows:
         )
 
     def committed(
-        self, time_s: float, consumer: str, offset: int, *, group: str = "g", peer: str = "broker-0"
+        self,
+        time_s: float,
+        consumer: str,
+        offset: int,
+        *,
+        group: str = "g",
+        generation: int = 1,
+        peer: str = "broker-0",
     ) -> None:
         """Let coordinator `peer` acknowledge a commit of t-0 to `consumer`."""
         self.add(
@@ -258,7 +265,7 @@ class Rows:
             TraceKind.OFFSETS_COMMITTED,
             group=group,
             member=f"{consumer}-id",
-            generation=1,
+            generation=generation,
             partition="t-0",
             offset=offset,
             peer=peer,
