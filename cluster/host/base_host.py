@@ -203,8 +203,8 @@ class BaseHost(Host):
             raise self._dead()
         self.endpoint.hang_up(connection)
 
-    def unanswered(self) -> Iterator[tuple[RequestId, RequestEnvelope]]:
-        """Yield the requests that still need an answer."""
+    def unanswered(self) -> Iterator[tuple[RequestId, RequestEnvelope, bool]]:
+        """Yield the requests without an answer; True: the connection is alive."""
         return self.endpoint.unanswered()
 
     def reply(self, request_id: RequestId, response: AnyResponse) -> None:

@@ -189,11 +189,10 @@ class Endpoint:
             # be in the middle of the answered request.
             host.after(0, self._serve_next, connection)
 
-    def unanswered(self) -> Iterator[tuple[RequestId, RequestEnvelope]]:
+    def unanswered(self) -> Iterator[tuple[RequestId, RequestEnvelope, bool]]:
         """Yield the requests that wait for an answer; see Host.unanswered."""
         for request_id, (connection, envelope) in self._served.items():
-            if connection is not None:
-                yield request_id, envelope
+            yield request_id, envelope, connection is not None
 
     def deliver(self, frame: Frame) -> None:
         """Take a frame that arrived for this incarnation's node.

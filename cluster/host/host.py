@@ -237,8 +237,11 @@ class Host(ABC):
         """
 
     @abstractmethod
-    def unanswered(self) -> Iterator[tuple[RequestId, RequestEnvelope]]:
-        """Yield the served requests that have no answer yet and whose connection is alive."""
+    def unanswered(self) -> Iterator[tuple[RequestId, RequestEnvelope, bool]]:
+        """Yield the served requests that have no answer yet, in the order of their arrival.
+
+        The bool is True if the request's connection is alive.
+        """
 
     @abstractmethod
     def trace(self, event: TraceEvent) -> None:

@@ -114,16 +114,18 @@ class GroupCoordination:
         self._timers.require(self.coordinator.timers())
 
     def _check_unanswered(self) -> None:
-        """Check that the coordinator holds every unanswered group request.
+        """Check that the coordinator holds every unanswered group request of a live connection.
 
         As in Kafka, two kinds of requests are never answered, and may be missing:
-        1. A member sent the request again over another connection: the later request replaced
-           the earlier one.
+        1. A member sent the request over two connections: the one that arrived later replaced the
+           other one. On a slow link the older request may arrive later, and its connection may
+           have ended since.
         2. The request is the SyncGroup of a member that was removed.
         """
         waiting = self.coordinator.waiting()
-        latest_requests: dict[tuple[str, str], RequestId] = {}
-        for request_id, envelope in self._host.unanswered():
+        # (API, sender) -> its latest request, and True if the request's connection is alive
+        latest_requests: dict[tuple[str, str], tuple[RequestId, bool]] = {}
+        for request_id, envelope, is_connected in self._host.unanswered():
             body = envelope.body
             if isinstance(body, SyncGroupRequest):
                 group = self.coordinator.group(body.group_id)
@@ -134,11 +136,12 @@ class GroupCoordination:
             # requests could be matched, so each of its requests counts.
             if isinstance(body, JoinGroupRequest | SyncGroupRequest):
                 member = body.member_id or body.group_instance_id or f"new {request_id}"
-                latest_requests[envelope.api_key.label, member] = request_id
+                latest_requests[envelope.api_key.label, member] = (request_id, is_connected)
             elif isinstance(body, GroupRequest):
-                latest_requests[envelope.api_key.label, f"request {request_id}"] = request_id
-        for (api, sender), request_id in latest_requests.items():
-            if request_id not in waiting:
+                sender = f"request {request_id}"
+                latest_requests[envelope.api_key.label, sender] = (request_id, is_connected)
+        for (api, sender), (request_id, is_connected) in latest_requests.items():
+            if is_connected and request_id not in waiting:
                 raise InvariantViolation(
                     "a group request is answered, or the coordinator holds it",
                     f"{api} {request_id} of {sender} has no answer, and the coordinator lacks it",

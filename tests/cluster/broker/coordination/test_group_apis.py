@@ -7,8 +7,9 @@ GROUP, 7)` commits offset 7 of orders-0 at broker 2, as a client that is no memb
 which all in-sync replicas (the ISR) have the records.
 """
 
+from cluster.host.host import Disconnected, RequestTimedOut
 from protocol.errors import ErrorCode
-from protocol.ids import CONSUMER_OFFSETS
+from protocol.ids import CONSUMER_OFFSETS, BrokerId, broker_name
 from protocol.messages.consumer_group import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -18,9 +19,10 @@ from protocol.messages.discovery import (
     MetadataRequest,
     MetadataResponse,
 )
-from protocol.messages.group import SyncGroupRequest, SyncGroupResponse
+from protocol.messages.group import JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
 from protocol.partitioner import partition_for
 from protocol.trace import TraceKind
+from tests.support.builders.requests import join_group
 from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 
 GROUP = "group"
@@ -90,6 +92,41 @@ def test_sync_group_without_protocol_names_is_inconsistent_since_version_5() -> 
             answer = await lab.client.call(COORDINATOR, request, api_version=version)
             assert isinstance(answer, SyncGroupResponse)
             assert answer.error_code is error
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_request_may_wait_for_ever_if_a_later_one_replaced_it_and_was_disconnected() -> None:
+    """A member's JoinGroup over a second connection replaces the first one (BEHAVIOUR 2.2).
+
+    The second connection ends. The coordinator does not learn that, so it still holds the second
+    request, and the first one stays without an answer. The check of unanswered requests must accept
+    this, although of the two only the first one has a live connection.
+    """
+
+    async def story(lab: BrokerLab) -> None:
+        required = await lab.client.call(COORDINATOR, join_group(group_id=GROUP))
+        assert isinstance(required, JoinGroupResponse)
+        assert required.error_code is ErrorCode.MEMBER_ID_REQUIRED
+        # The coordinator holds a JoinGroup for group.initial.rebalance.delay.ms, 3 s.
+        request = join_group(group_id=GROUP, member_id=required.member_id)
+        connections = [
+            lab.client.host.connect(
+                broker_name(BrokerId(COORDINATOR)), "test", setup_timeout_us=1_000_000
+            )
+            for _ in range(2)
+        ]
+        answers: list[object] = []
+        for connection in connections:
+            connection.send(request, timeout_us=2_000_000, on_response=answers.append)
+            await lab.seconds(0.1)
+        lab.runtime.check_invariants()
+        connections[1].close()
+        await lab.seconds(0.1)
+        lab.runtime.check_invariants()
+        assert [type(answer) for answer in answers] == [Disconnected]
+        await lab.seconds(3)
+        assert [type(answer) for answer in answers] == [Disconnected, RequestTimedOut]
 
     BrokerLab(broker_cluster()).run(story)
 
