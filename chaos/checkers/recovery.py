@@ -166,7 +166,11 @@ class Recovery(Checker):
             and known.preferred in known.in_sync
             and known.preferred in self._replicas.may_lead
         )
-        begins_anew = row.kind in (TraceKind.BROKER_UNFENCED, TraceKind.LEADER_ELECTED)
+        begins_anew = row.kind in (
+            TraceKind.BROKER_UNFENCED,
+            TraceKind.LEADER_ELECTED,
+            TraceKind.REPLICAS_REORDERED,
+        )
         self._update_wait(
             self._elsewhere, partition, row, known, waits=is_elsewhere, begins_anew=begins_anew
         )

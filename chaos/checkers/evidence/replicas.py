@@ -1,14 +1,15 @@
 """Leaders, in-sync replicas (ISR) and replicas of all partitions, as the controller decided them.
 
-The trace has no row with the replicas of a partition. So they are derived: they are all brokers
+The trace has no row with the replicas of a new partition. So they are derived: they are all brokers
 that were ever in the partition's ISR. No broker is missing, because the first ISR of a partition
-has all its replicas, in the order of the assignment, with the preferred leader first.
+has all its replicas, in the order of the assignment, with the preferred leader first. Later an
+administrator may change the order (REPLICAS_REORDERED), and with it the preferred leader.
 
 The controller fences a broker that it counts as dead, and unfences it when it is back. Only an
 unfenced broker may lead.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from chaos.checkers.context import detail_of
@@ -19,6 +20,7 @@ REPLICA_KINDS = frozenset(
     {
         TraceKind.LEADER_ELECTED,
         TraceKind.ISR_CHANGED,
+        TraceKind.REPLICAS_REORDERED,
         TraceKind.BROKER_FENCED,
         TraceKind.BROKER_UNFENCED,
         TraceKind.NODE_STOPPING,
@@ -88,6 +90,8 @@ class Replicas:
         match row.kind:
             case TraceKind.LEADER_ELECTED | TraceKind.ISR_CHANGED if row.partition is not None:
                 self._note_decision(row, row.partition)
+            case TraceKind.REPLICAS_REORDERED if row.partition is not None:
+                self._note_order(row, row.partition)
             # The broker is the row's `peer`. A row without it would add "", which no ISR contains.
             case TraceKind.BROKER_UNFENCED:
                 self._may_lead[row.peer or ""] = row.time_us
@@ -106,7 +110,7 @@ class Replicas:
         leader = UNKNOWN_LEADER if known is None else known.leader
         if row.kind == TraceKind.LEADER_ELECTED:
             leader = row.peer or ""
-        in_sync = tuple(broker_name(BrokerId(broker)) for broker in detail_of(row).get("isr", ()))
+        in_sync = _names(detail_of(row).get("isr", ()))
         before = () if known is None else known.replicas
         self._partitions[partition] = SeenPartition(
             leader=leader,
@@ -114,3 +118,14 @@ class Replicas:
             replicas=tuple(dict.fromkeys((*before, *in_sync))),
             row=row,
         )
+
+    def _note_order(self, row: TraceRow, partition: str) -> None:
+        """Note the new order of the replicas of a partition that is known."""
+        known = self._partitions.get(partition)
+        if known is not None:
+            known.replicas = _names(detail_of(row).get("replicas", ()))
+            known.row = row
+
+
+def _names(brokers: Iterable[int]) -> tuple[str, ...]:
+    return tuple(broker_name(BrokerId(broker)) for broker in brokers)

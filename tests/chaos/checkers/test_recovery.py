@@ -215,6 +215,22 @@ def test_preferred_leader_that_returns_passes() -> None:
     assert check(end(rows, 90), checker(balance_s=5)).outcome is CheckOutcome.PASS
 
 
+def test_preferred_leader_is_the_first_in_the_order_of_the_administrator() -> None:
+    """An administrator puts broker-1 first: broker-0 must not lead again, and broker-1 must."""
+    rows = cluster()
+    detail = {"replicas": [1, 0, 2]}
+    rows.add(15, "controller", TraceKind.REPLICAS_REORDERED, partition=T0, detail=detail)
+    elected(rows, 20, T0, leader=1, isr=[0, 1, 2], epoch=1)
+    rows.stage(40, "liveness")
+    assert not check(end(rows, 90), checker(balance_s=5, recovery_s=120)).findings
+
+    rows = cluster()
+    rows.add(15, "controller", TraceKind.REPLICAS_REORDERED, partition=T0, detail=detail)
+    rows.stage(40, "liveness")
+    report = check(end(rows, 90), checker(balance_s=5, recovery_s=120))
+    assert "led by broker-0, and its preferred leader broker-1" in report.findings[0].summary
+
+
 def transaction(rows: Rows, time_s: float, state: str, *, before: str = "Empty") -> None:
     """Let the consumer's transaction enter `state`."""
     rows.add(

@@ -160,6 +160,20 @@ def test_preferred_leader_may_lead_again() -> None:
     assert check(rows).outcome is CheckOutcome.PASS
 
 
+@pytest.mark.parametrize(("leader", "is_found"), [("broker-2", False), ("broker-0", True)])
+def test_preferred_leader_is_the_first_in_the_order_of_the_administrator(
+    leader: str, is_found: bool
+) -> None:
+    """An administrator puts broker-2 first, so broker-0 is no preferred leader any more."""
+    rows = after_a_fault()
+    detail = {"replicas": [2, 0, 1]}
+    rows.add(40, "controller", TraceKind.REPLICAS_REORDERED, partition=OFFSETS_0, detail=detail)
+    rows.elected(40, "broker-1", isr=[0, 1, 2])
+    rows.elected(120, leader, isr=[0, 1, 2])
+
+    assert bool(check(rows).findings) is is_found
+
+
 @pytest.mark.parametrize(
     "error", ["REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID", "TRANSACTION_ABORTED"]
 )
