@@ -43,7 +43,6 @@ class TraceKind(StrEnum):
     BROKER_UNFENCED = "broker_unfenced"
     LEADER_ELECTED = "leader_elected"
     ISR_CHANGED = "isr_changed"
-    REPLICAS_REORDERED = "replicas_reordered"
     TOPIC_DELETED = "topic_deleted"
     BECAME_LEADER = "became_leader"
     BECAME_FOLLOWER = "became_follower"

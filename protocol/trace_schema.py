@@ -219,13 +219,6 @@ class IsrChangedDetail(Detail):
     """Partition epoch after the change."""
 
 
-class ReplicasReorderedDetail(Detail):
-    """Detail of REPLICAS_REORDERED."""
-
-    replicas: tuple[int, ...]
-    """All replicas, broker ids, the preferred leader first."""
-
-
 class TopicDeletedDetail(Detail):
     """Detail of TOPIC_DELETED."""
 
@@ -718,12 +711,6 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             "partition",
             "leader_epoch",
             detail=IsrChangedDetail,
-        ),
-        TraceKind.REPLICAS_REORDERED: _kind(
-            "A partition's replicas are in another order.",
-            "partition",
-            "leader_epoch",
-            detail=ReplicasReorderedDetail,
         ),
         TraceKind.TOPIC_DELETED: _kind("A topic is deleted.", detail=TopicDeletedDetail),
     },

@@ -162,15 +162,11 @@ class Recovery(Checker):
         # For condition 2: the preferred leader could lead, but another broker leads.
         is_elsewhere = (
             self.context.leader_balance_us is not None
-            and known.leader not in ("", known.preferred)
+            and known.leader not in ("", *known.possibly_preferred)
             and known.preferred in known.in_sync
             and known.preferred in self._replicas.may_lead
         )
-        begins_anew = row.kind in (
-            TraceKind.BROKER_UNFENCED,
-            TraceKind.LEADER_ELECTED,
-            TraceKind.REPLICAS_REORDERED,
-        )
+        begins_anew = row.kind in (TraceKind.BROKER_UNFENCED, TraceKind.LEADER_ELECTED)
         self._update_wait(
             self._elsewhere, partition, row, known, waits=is_elsewhere, begins_anew=begins_anew
         )

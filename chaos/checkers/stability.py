@@ -184,7 +184,7 @@ class Stability(Checker):
             return  # the first leader, or a leader after none: nothing is lost
         self._leader_changed_us = row.time_us
         known = self._replicas.of(partition)
-        if known is None or leader != known.preferred:
+        if known is None or leader not in known.possibly_preferred:
             what = f"the leader of {partition} is {leader or 'none'}, no longer {before}"
             self._report_loss(row, since_us, what)
 

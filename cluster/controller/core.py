@@ -303,15 +303,6 @@ def _partition_events(
     events = []
     partition = str(name)
     isr = list(after.isr)
-    if before is not None and after.replicas != before.replicas:
-        events.append(
-            TraceEvent(
-                kind=TraceKind.REPLICAS_REORDERED,
-                partition=partition,
-                leader_epoch=after.leader_epoch,
-                detail={"replicas": list(after.replicas)},
-            )
-        )
     if before is None or after.leader_epoch != before.leader_epoch:
         detail: dict[str, object] = {"isr": isr, "reason": reason}
         # A leader from outside the ISR may lack acknowledged records.

@@ -1,15 +1,18 @@
 """Leaders, in-sync replicas (ISR) and replicas of all partitions, as the controller decided them.
 
-The trace has no row with the replicas of a new partition. So they are derived: they are all brokers
+The trace has no row with the replicas of a partition. So they are derived: they are all brokers
 that were ever in the partition's ISR. No broker is missing, because the first ISR of a partition
-has all its replicas, in the order of the assignment, with the preferred leader first. Later an
-administrator may change the order (REPLICAS_REORDERED), and with it the preferred leader.
+has all its replicas, in the order of the assignment, with the preferred leader first.
+
+The fault `leadership_move` has the controller put another replica first, and then elect it. No row
+shows the new order, and it stays if the election fails. So from the fault on, several replicas may
+be the preferred leader, until the controller elects one of them for being it.
 
 The controller fences a broker that it counts as dead, and unfences it when it is back. Only an
 unfenced broker may lead.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from chaos.checkers.context import detail_of
@@ -20,7 +23,7 @@ REPLICA_KINDS = frozenset(
     {
         TraceKind.LEADER_ELECTED,
         TraceKind.ISR_CHANGED,
-        TraceKind.REPLICAS_REORDERED,
+        TraceKind.FAULT_INJECTED,
         TraceKind.BROKER_FENCED,
         TraceKind.BROKER_UNFENCED,
         TraceKind.NODE_STOPPING,
@@ -30,6 +33,9 @@ REPLICA_KINDS = frozenset(
 """Kinds of rows that a caller must give to `Replicas.observe`."""
 UNKNOWN_LEADER = "?"
 """Leader of a partition before the first election in the trace."""
+LEADERSHIP_MOVE = "leadership_move"
+_OF_PREFERRED = frozenset({"preferred leader", "preferred leader requested"})
+"""Reasons of the elections whose leader is the preferred one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,7 +43,8 @@ class SeenPartition:
     """The controller's last decision about a partition.
 
     - `leader`: "" if the partition has no leader. UNKNOWN_LEADER counts as a leader.
-    - `replicas`: in the order of the assignment.
+    - `replicas`: in the last order that is known for certain.
+    - `moved_to`: replicas that faults have tried to put first since then.
     - `row`: the last row about the partition.
     """
 
@@ -45,11 +52,17 @@ class SeenPartition:
     in_sync: tuple[str, ...]
     replicas: tuple[str, ...]
     row: TraceRow
+    moved_to: tuple[str, ...] = ()
 
     @property
     def preferred(self) -> str:
         """The replica that leads if it can; "" if none is known."""
         return self.replicas[0] if self.replicas else ""
+
+    @property
+    def possibly_preferred(self) -> tuple[str, ...]:
+        """The replicas of which one is the preferred leader."""
+        return (self.preferred, *self.moved_to)
 
 
 class Replicas:
@@ -90,8 +103,8 @@ class Replicas:
         match row.kind:
             case TraceKind.LEADER_ELECTED | TraceKind.ISR_CHANGED if row.partition is not None:
                 self._note_decision(row, row.partition)
-            case TraceKind.REPLICAS_REORDERED if row.partition is not None:
-                self._note_order(row, row.partition)
+            case TraceKind.FAULT_INJECTED:
+                self._note_move(row)
             # The broker is the row's `peer`. A row without it would add "", which no ISR contains.
             case TraceKind.BROKER_UNFENCED:
                 self._may_lead[row.peer or ""] = row.time_us
@@ -110,22 +123,30 @@ class Replicas:
         leader = UNKNOWN_LEADER if known is None else known.leader
         if row.kind == TraceKind.LEADER_ELECTED:
             leader = row.peer or ""
-        in_sync = _names(detail_of(row).get("isr", ()))
-        before = () if known is None else known.replicas
+        in_sync = tuple(broker_name(BrokerId(broker)) for broker in detail_of(row).get("isr", ()))
+        replicas = () if known is None else known.replicas
+        moved_to = () if known is None else known.moved_to
+        is_of_preferred = (
+            row.kind == TraceKind.LEADER_ELECTED and detail_of(row).get("reason") in _OF_PREFERRED
+        )
+        if is_of_preferred and leader in moved_to:
+            replicas = (leader, *replicas)
+        if is_of_preferred and leader in replicas[:1]:
+            moved_to = ()
         self._partitions[partition] = SeenPartition(
             leader=leader,
             in_sync=in_sync,
-            replicas=tuple(dict.fromkeys((*before, *in_sync))),
+            replicas=tuple(dict.fromkeys((*replicas, *in_sync))),
             row=row,
+            moved_to=moved_to,
         )
 
-    def _note_order(self, row: TraceRow, partition: str) -> None:
-        """Note the new order of the replicas of a partition that is known."""
-        known = self._partitions.get(partition)
-        if known is not None:
-            known.replicas = _names(detail_of(row).get("replicas", ()))
-            known.row = row
-
-
-def _names(brokers: Iterable[int]) -> tuple[str, ...]:
-    return tuple(broker_name(BrokerId(broker)) for broker in brokers)
+    def _note_move(self, row: TraceRow) -> None:
+        """Note the replica that a `leadership_move` tries to put first."""
+        detail = detail_of(row)
+        if detail.get("fault") != LEADERSHIP_MOVE:
+            return
+        for partition in detail.get("partitions", ()):
+            known = self._partitions.get(partition)
+            if known is not None:
+                known.moved_to = (*known.moved_to, *detail.get("to", ()))

@@ -24,7 +24,7 @@ from protocol.trace import TraceKind, TraceRow
 DISTURBING_KINDS = frozenset(
     {
         *FAULT_KINDS,
-        *(REPLICA_KINDS - {TraceKind.REPLICAS_REORDERED}),  # an order alone disturbs nobody
+        *REPLICA_KINDS,
         TraceKind.NODE_STOPPED,
         TraceKind.MEMBER_STATE,
         TraceKind.LOAD_COMPLETED,

@@ -22,7 +22,6 @@ _NEVER_RANDOM = {
     TraceKind.BROKER_FENCED,
     TraceKind.BROKER_UNFENCED,
     TraceKind.ISR_CHANGED,
-    TraceKind.REPLICAS_REORDERED,
     TraceKind.LOG_TRUNCATED,
     TraceKind.LOG_RECOVERED,
     TraceKind.HIGH_WATERMARK,
