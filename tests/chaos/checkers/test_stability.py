@@ -180,14 +180,13 @@ def test_preferred_leader_is_the_one_that_an_administrator_put_first(
         momentary=True,
     )
     if is_elected:
-        detail = {"isr": [0, 1, 2], "reason": "preferred leader requested"}
         rows.add(
             41,
             "controller",
             TraceKind.LEADER_ELECTED,
             partition=OFFSETS_0,
             peer="broker-2",
-            detail=detail,
+            detail={"isr": [0, 1, 2], "reason": "preferred leader requested"},
         )
     rows.elected(45, "broker-3", isr=[0, 1, 2])
     rows.elected(200, leader, isr=[0, 1, 2])
