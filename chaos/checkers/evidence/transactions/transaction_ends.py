@@ -10,7 +10,7 @@ than the transaction's own, the end may still be a late one (see the last list b
 
 An end is not judged in three cases:
 - No decision is known. The transaction coordinator may have died after its decision and before its
-  row, and a coordinator that loads this decision writes no row of it.
+  row, and a coordinator that loads this decision writes no such row.
 - The marker may belong to another transaction, because the decision was carried out everywhere
   before. (A group that a coordinator has loaded together with the marker has no row of the end.)
 - The log of transactions lost its last in-sync replica with its data (`lost_data`), and has only an
@@ -22,6 +22,10 @@ then end the present transaction, too. An end is taken for such a late end if al
    this decision is the one that the end shows.
 2. The previous transaction has not ended in the group before.
 3. The group's coordinator has completed a load since that decision.
+
+A transaction coordinator may load the decision of one that died, perhaps before the row of the
+decision. It then writes the markers (again) and completes the transaction. So for a late end, this
+load counts as a decision of the transaction, too.
 """
 
 from collections import deque
@@ -35,6 +39,7 @@ from protocol.trace import TraceKind, TraceRow
 END_KINDS = frozenset(
     {
         TraceKind.TRANSACTION_STATE,
+        TraceKind.TRANSACTIONS_LOADED,
         TraceKind.TXN_COMMIT_PENDING,
         TraceKind.TRANSACTION_COMPLETED,
         TraceKind.LOAD_COMPLETED,
@@ -58,6 +63,18 @@ class WrongEnd:
 
     summary: str
     evidence: list[TraceRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Markers:
+    """Markers that a transaction coordinator writes: after its decision, or after it loaded one.
+
+    - `since_us`: time of the decision, or of the load.
+    - `state`: the decision, PrepareCommit or PrepareAbort.
+    """
+
+    since_us: int
+    state: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +108,10 @@ class TransactionEnds:
         self._margin_us = clock_error_us
         self._lost_data = lost_data
         self._decisions: dict[int, deque[TraceRow]] = {}  # by producer id
+        self._markers: dict[int, deque[_Markers]] = {}  # by producer id
+        # (transaction coordinator, incarnation, leader epoch, transactional id) -> the markers of a
+        # decision that the coordinator has loaded, until the id's first change of state
+        self._to_complete: dict[tuple[str, int, int | None, str], _Markers] = {}
         # producer id -> time at which its last decision had been carried out in all partitions
         self._carried_out_us: dict[int, int] = {}
         # (group, producer id) -> the row of the transaction's first offset, until its end
@@ -123,8 +144,16 @@ class TransactionEnds:
             self._appends.get((row.node, row.incarnation), {}).pop(row.correlation_id, None)
             return
         detail = detail_of(row)
+        if row.kind == TraceKind.TRANSACTIONS_LOADED:
+            for name, state in detail.get("open", {}).items():
+                if state in (_COMMIT, _ABORT):
+                    self._to_complete[row.node, row.incarnation, row.leader_epoch, name] = _Markers(
+                        since_us=row.time_us, state=state
+                    )
+            return
         producer_id = detail["producer_id"]
         if row.kind == TraceKind.TRANSACTION_STATE:
+            self._note_markers(row, producer_id)
             first = self._given.setdefault(producer_id, row)
             if first is row and producer_id < 0:
                 yield WrongEnd(
@@ -181,6 +210,21 @@ class TransactionEnds:
         """Yield the violations of the last ends."""
         yield from self._judge(None)
 
+    def _note_markers(self, row: TraceRow, producer_id: int) -> None:
+        """Note the markers of a decision, or those of a loaded decision that is carried out now."""
+        detail = detail_of(row)
+        # The row of the load has no producer id, so its markers are noted at this row.
+        loaded = self._to_complete.pop(
+            (row.node, row.incarnation, row.leader_epoch, detail["transactional_id"]), None
+        )
+        if detail["to"] in (_COMMIT, _ABORT):
+            markers = _Markers(since_us=row.time_us, state=detail["to"])
+        elif loaded is not None and detail["to"] in _CARRIED_OUT:
+            markers = loaded
+        else:
+            return
+        self._markers.setdefault(producer_id, deque(maxlen=MAX_KEPT_DECISIONS)).append(markers)
+
     def _take_emptied(self, key: tuple[str, int], pending: TraceRow) -> None:
         """Note that a late end has removed `pending`, whose append was in progress at that end."""
         end, appends = self._behind_load.get(key, (None, frozenset()))
@@ -198,14 +242,15 @@ class TransactionEnds:
 
         The load was completed between the decision on the transaction and the end.
         """
-        decisions = self._decisions.get(producer_id)
         carried_out_us = self._carried_out_us.get(producer_id)
-        if not decisions or carried_out_us is None:
+        if carried_out_us is None:
             return False
         # The next transaction may be decided before the end, too, so this is the last decision that
         # was carried out.
+        known = self._markers.get(producer_id, ())
         decided_us = max(
-            (row.time_us for row in decisions if row.time_us <= carried_out_us), default=None
+            (markers.since_us for markers in known if markers.since_us <= carried_out_us),
+            default=None,
         )
         loaded_us = self._loaded_us.get(end.node, -1)
         return (
@@ -270,15 +315,16 @@ class TransactionEnds:
     def _is_late_end_of_previous(self, end: _End, wanted: str) -> bool:
         """Return True if an end belongs to the previous transaction and comes late."""
         since_us = end.since.time_us
-        before = [row for row in self._decisions.get(end.producer_id, ()) if row.time_us < since_us]
+        known = self._markers.get(end.producer_id, ())
+        before = [markers for markers in known if markers.since_us < since_us]
         if not before:
             return False
-        decision = before[-1]
+        previous = before[-1]
         # The three conditions of the module's docstring, in their order.
         return (
-            detail_of(decision)["to"] == wanted
-            and end.ended_us < decision.time_us
-            and decision.time_us <= end.loaded_us
+            previous.state == wanted
+            and end.ended_us < previous.since_us
+            and previous.since_us <= end.loaded_us
         )
 
     def _is_lost(self, decision: TraceRow) -> bool:

@@ -11,7 +11,7 @@ the id 0. "Planted bug" in a docstring names a bug that the situation would show
 import pytest
 
 from chaos.checkers.context import CheckContext, GroupExpectation
-from chaos.checkers.durable_commits import FORGOTTEN, DurableCommits
+from chaos.checkers.durable_commits import FORGOTTEN, LATE_END, DurableCommits
 from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
@@ -63,6 +63,17 @@ def decided(rows: Rows, time_s: float, to: str, producer_id: int = 0) -> None:
             "from": "Ongoing",
             "to": to,
         },
+    )
+
+
+def loaded_open(rows: Rows, time_s: float, state: str, node: str = "broker-2") -> None:
+    """Let the transaction coordinator find producer 0's transaction in the state `state`."""
+    rows.add(
+        time_s,
+        node,
+        TraceKind.TRANSACTIONS_LOADED,
+        partition="__transaction_state-0",
+        detail={"records": 1, "transactional_ids": 1, "open": {"consumer-g-0": state}},
     )
 
 
@@ -293,6 +304,113 @@ def test_late_end_is_also_excused_if_a_later_decision_fits() -> None:
     completed(rows, 11.3, committed=False)
 
     assert check(rows).excused == {"end of a transaction that came behind a load": 1}
+
+
+@pytest.mark.parametrize(
+    ("state", "node", "loaded_s", "findings"),
+    [
+        (ABORT, "broker-2", 11.2, 0),
+        (COMMIT, "broker-2", 11.2, 1),
+        ("Ongoing", "broker-2", 11.2, 1),
+        (ABORT, "broker-1", 11.2, 1),
+        (ABORT, "broker-2", 9.9, 1),
+    ],
+)
+def test_late_end_may_belong_to_a_decision_that_only_a_load_shows(
+    state: str, node: str, loaded_s: float, findings: int
+) -> None:
+    """The coordinator that decided the first transaction died before it wrote the row.
+
+    The next coordinator loads the decision at 10 s and completes the transaction. There is no
+    excuse if the loaded state is not the end's; if another broker than the one that completes the
+    transaction has loaded it; and none if the group's last load was before that.
+    """
+    rows = Rows()
+    loaded_open(rows, 10, state, node)
+    decided(rows, 10.1, "CompleteAbort")
+    pending(rows, 11)
+    decided(rows, 11.1, COMMIT)
+    rows.load_completed(loaded_s, "broker-0", leader_epoch=3)
+    completed(rows, 11.2, committed=False)
+
+    report = check(rows)
+
+    assert report.findings_total == findings
+    assert report.excused == ({} if findings else {LATE_END: 1})
+
+
+def test_loaded_decision_excuses_no_end_of_a_later_transaction() -> None:
+    """The loaded decision, at 10 s, is on the first transaction. The second one was a commit.
+
+    The end at 12.2 s, of the third, is an abort. The load at 12 s can only have delayed a commit.
+    """
+    rows = Rows()
+    loaded_open(rows, 10, ABORT)
+    decided(rows, 10.1, "CompleteAbort")
+    decided(rows, 11, COMMIT)
+    decided(rows, 11.1, "CompleteCommit")
+    rows.load_completed(12, "broker-0", leader_epoch=3)
+    pending(rows, 12.1)
+    decided(rows, 12.15, COMMIT)
+    completed(rows, 12.2, committed=False)
+
+    assert check(rows).findings_total == 1
+
+
+@pytest.mark.parametrize(("is_loaded", "findings"), [(True, 0), (False, 1)])
+def test_late_end_may_be_the_second_one_of_a_loaded_decision(
+    *, is_loaded: bool, findings: int
+) -> None:
+    """The first transaction is decided at 10 s, and ends in the group at 10.05 s.
+
+    Then its coordinator dies. The next one loads the decision and writes the marker again. Kafka
+    applies this marker, too, here behind a load, so that it ends the second transaction.
+    """
+    rows = Rows()
+    pending(rows, 9)
+    decided(rows, 10, ABORT)
+    completed(rows, 10.05, committed=False)
+    if is_loaded:
+        loaded_open(rows, 10.1, ABORT)
+    decided(rows, 10.2, "CompleteAbort")
+    pending(rows, 11)
+    decided(rows, 11.1, COMMIT)
+    rows.load_completed(11.2, "broker-0", leader_epoch=3)
+    completed(rows, 11.2, committed=False)
+
+    assert check(rows).findings_total == findings
+
+
+@pytest.mark.parametrize(("is_loaded", "findings"), [(True, 0), (False, 1)])
+def test_late_end_of_a_loaded_decision_takes_an_offset_that_is_being_appended(
+    *, is_loaded: bool, findings: int
+) -> None:
+    """The late end comes at 10.5 s, while the next transaction's offset is being appended.
+
+    Only the load at 10 s shows the decision on the first transaction.
+    """
+    rows = Rows()
+    rows.assigned(1, "consumer-g-0")
+    rows.committed(9.5, "consumer-g-0", offset=1)
+
+    if is_loaded:
+        loaded_open(rows, 10, ABORT)
+    decided(rows, 10.1, "CompleteAbort")
+    append_id = rows.append_started(10.4, "broker-0", leader_epoch=0, base_offset=20)
+    rows.load_completed(10.5, "broker-0", leader_epoch=3)
+    completed(rows, 10.5, committed=False)
+
+    rows.append_completed(10.7, "broker-0", leader_epoch=0, base_offset=20, append_id=append_id)
+    pending(rows, 10.7, append_id=append_id)
+    decided(rows, 11, COMMIT)
+    rows.committed(11.1, "consumer-g-0", offset=2)
+
+    rows.assigned(12, "consumer-g-0")
+    rows.fetched(12.1, "consumer-g-0", offset=1)
+    report = check(rows)
+
+    assert report.findings_total == findings
+    assert report.excused == ({} if findings else {FORGOTTEN: 1})
 
 
 @pytest.mark.parametrize(
