@@ -162,7 +162,8 @@ class Recovery(Checker):
         # For condition 2: the preferred leader could lead, but another broker leads.
         is_elsewhere = (
             self.context.leader_balance_us is not None
-            and known.leader not in ("", *known.possibly_preferred)
+            and known.leader != ""
+            and known.leader not in known.possibly_preferred
             and known.preferred in known.in_sync
             and known.preferred in self._replicas.may_lead
         )
