@@ -1,9 +1,10 @@
 """Caveats of a PASS: times with two owners or none, and repeated records, that no promise forbids.
 
-PASS is the verdict of a run that kept all its promises. Terminal, report, `list` and JSON all call
-`caveats_of`, which reads only the summary of a run. A felt figure is one that users of a group
-notice; a spread is the distribution of one felt figure over the partitions of a group. MARK follows
-a figure if a machine was away by accident in the figure's time.
+A promise is a property of Kafka that the checks of a run verify; PASS is the verdict of a run that
+kept all its promises. `caveats_of` reads only the summary of a run, so terminal, report, `list` and
+JSON show the same caveats. A felt figure is one that users of a group notice; a spread is its
+distribution over the partitions of a group. MARK (" *") follows a figure if a machine was away by
+accident in the figure's time.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ FELT_US = 1_000_000
 """Shortest time that is a caveat: users do not notice shorter ones."""
 _UNOWNED = "without an owner"
 _REPEATED = "records processed again"
-"""Names of felt figures (FELT_MEASURES)."""
+"""Names of two felt figures, as in `felt.FELT_MEASURES`: keys of `FeltGroup.spreads`."""
 
 
 def caveats_of(summary: RunSummary | None) -> tuple[str, ...]:
@@ -41,14 +42,14 @@ def pass_text(word: str, caveats: Sequence[str]) -> str:
 
 
 def _two_owners(summary: RunSummary) -> list[str]:
-    """Describe the longest time in which two members owned a partition; empty if none was felt."""
+    """Describe the longest time in which two members owned a partition; empty if all were short."""
     # A time shorter than the error between clocks does not count: the clocks alone can cause it.
     least_us = max(FELT_US, summary.clock_error_us)
     overlaps = [owners for owners in summary.owners if owners.longest_us >= least_us]
     if not overlaps:
         return []
     worst = max(overlaps, key=lambda owners: owners.longest_us)
-    others = len({owners.group for owners in overlaps}) - 1
+    other_groups = len({owners.group for owners in overlaps}) - 1
     partitions = max(owners.partitions for owners in overlaps if owners.group == worst.group)
 
     length = f"for {duration_text(worst.longest_us)}{MARK if worst.disturbed else ''}"
@@ -59,11 +60,11 @@ def _two_owners(summary: RunSummary) -> list[str]:
             f"two members owned {counted(partitions, 'partition')} of {worst.group} at once, "
             f"the longest {length}"
         )
-    return [f"{owned}{_elsewhere(others)}"]
+    return [f"{owned}{_elsewhere(other_groups)}"]
 
 
 def _no_owner(summary: RunSummary) -> list[str]:
-    """Describe the longest time of a partition without an owner; empty if none was felt."""
+    """Describe the longest time of a partition without an owner; empty if all were short."""
 
     def longest_us(group: FeltGroup) -> int:
         spread = group.spreads.get(_UNOWNED)
@@ -72,10 +73,10 @@ def _no_owner(summary: RunSummary) -> list[str]:
     worst = _worst(summary, longest_us, least=FELT_US)
     if worst is None:
         return []
-    group, value_us, others = worst
+    group, unowned_us, other_groups = worst
     return [
-        f"a partition of {group} had no owner for {duration_text(value_us)}{_felt_mark(summary)}"
-        f"{_elsewhere(others)}"
+        f"a partition of {group} had no owner for {duration_text(unowned_us)}"
+        f"{_felt_mark(summary)}{_elsewhere(other_groups)}"
     ]
 
 
@@ -89,12 +90,13 @@ def _repeated(summary: RunSummary) -> list[str]:
     worst = _worst(summary, records, least=1)
     if worst is None:
         return []
-    group, value, others = worst
-    again = f"{group} processed {counted(value, 'record')} again"
-    return [f"{again}{_felt_mark(summary)}{_elsewhere(others)}"]
+    group, repeated, other_groups = worst
+    again = f"{group} processed {counted(repeated, 'record')} again"
+    return [f"{again}{_felt_mark(summary)}{_elsewhere(other_groups)}"]
 
 
 def _felt_mark(summary: RunSummary) -> str:
+    """Return MARK if a machine was away by accident in the time of the felt figures, else ""."""
     return MARK if summary.felt is not None and summary.felt.disturbed else ""
 
 
@@ -103,7 +105,7 @@ def _worst(
 ) -> tuple[str, int, int] | None:
     """Return the group with the greatest value, this value, and the number of other groups.
 
-    Groups whose value is below `least` do not count. Returns None if no group is left.
+    Only groups with a value of `least` or more count. Returns None if there is no such group.
     """
     groups = {} if summary.felt is None else summary.felt.groups
     values = {name: value for name, group in groups.items() if (value := value_of(group)) >= least}
@@ -113,5 +115,6 @@ def _worst(
     return worst, values[worst], len(values) - 1
 
 
-def _elsewhere(others: int) -> str:
-    return f" (and {counted(others, 'more group')})" if others else ""
+def _elsewhere(other_groups: int) -> str:
+    """Return the number of the groups that a caveat does not name; "" if it is 0."""
+    return f" (and {counted(other_groups, 'more group')})" if other_groups else ""

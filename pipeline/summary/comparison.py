@@ -1,10 +1,10 @@
 """Comparison of runs: one row per figure, one column per run or per set of runs.
 
 A figure is one number of a run's summary, such as the median of its commit gaps. A measure is one
-quantity of a fault: a phase of the failover, a count, or a gap in service. It has a value for each
-subject of the fault (partition, member or group); its figures are the percentiles and the maximum
-of these values. A felt measure is one that a group's users notice; it covers all partitions of the
-run.
+quantity of a fault: a phase of the failover, a count, or a gap in service. The measure has a value
+for each subject of the fault (partition, member or group). Its distribution over the subjects gives
+the figures: the percentiles and the maximum. A felt measure is one that users of a group notice; it
+covers all partitions of the run, and its distribution is called a spread.
 
 A row about a fault compares one fault of each run. Faults are matched by kind and order: the second
 crash of one run with the second crash of another. If no two runs have a kind of fault in common,
@@ -59,11 +59,11 @@ class ComparisonRow:
 
     - `fault`: the name of the matched faults (`crash 2`, `fault 1`); None for a figure of the whole
       run.
-    - `group`: the part of the summary: a chain of phases (`broker`, `client`), `gap`, `outcome`,
-      `felt` or `run`.
+    - `group`: the heading under which the row stands (not a consumer group): a chain of phases
+      (`broker`, `client`), `gap`, `outcome`, `felt` or `run`.
     - `cells`: one for each column; None if the column lacks the figure.
-    - `differs`: True if the columns differ notably. In a row about a fault, only the columns that
-      have the fault count.
+    - `differs`: True if the columns differ notably. A row about a fault leaves columns without the
+      fault out of this comparison.
     """
 
     fault: str | None
@@ -131,8 +131,8 @@ def compare_runs(
     """Compare runs by their main figures, or, with `in_full`, by all figures that they have.
 
     `names` and `verdicts` have one entry per summary. Runs with the same name share a column, which
-    shows the median over these runs and the range. Without `names`, each run has a column of its
-    own, but if there are more than MAX_COLUMNS runs, each experiment has one.
+    shows the median over these runs and the range. Without `names`, up to MAX_COLUMNS runs have a
+    column each; more runs share one column per experiment.
     Raises: ValueError if the numbers of summaries, names and verdicts differ.
     """
     titles = list(names) if names is not None else _titles(summaries)
@@ -153,13 +153,15 @@ def compare_runs(
 
     table = _Table(summaries, tuple(map(tuple, places_by_title.values())), in_full)
     all_rows = (*table.fault_rows(), *table.run_rows(given_verdicts))
-    return Comparison(columns=columns, rows=tuple(row for row in all_rows if any(row.cells)))
+    rows_with_values = tuple(row for row in all_rows if any(row.cells))
+    return Comparison(columns=columns, rows=rows_with_values)
 
 
 def _titles(summaries: Sequence[RunSummary]) -> list[str]:
     """Return the default names: those of the runs, or of their experiments if there are many."""
     if len(summaries) <= MAX_COLUMNS:
         return [summary.run for summary in summaries]
+    # The name of a run is EXPERIMENT/RUN.
     return [summary.run.split("/", maxsplit=1)[0] for summary in summaries]
 
 
@@ -170,8 +172,8 @@ class _Table:
     - `places`: for each column, the indexes of its runs in `summaries`.
     - `in_full`: see `compare_runs`.
 
-    Some methods have a parameter `faults`, the faults behind one row: a sequence for each run,
-    which is empty if the run lacks the fault.
+    The parameter `faults` of some methods holds the matched faults of one row: a sequence for each
+    run, which is empty if the run lacks the fault.
     """
 
     summaries: Sequence[RunSummary]
@@ -208,11 +210,13 @@ class _Table:
     def _measure_rows(
         self, name: str, measure: Measure, faults: Sequence[Sequence[FaultSummary]]
     ) -> Iterator[ComparisonRow]:
-        """Yield the rows of one measure, one for each statistic over each run's distributions."""
+        """Yield the rows of one measure, one for each statistic (percentile or maximum)."""
+        # `is_about`: True if the measure says something about the fault. With `if_zero`, a measure
+        # that is 0 for all subjects says something, too. A full comparison shows such a 0 if the
+        # measure has another value in another run.
         is_shown = any(fault.is_about(measure) for of_run in faults for fault in of_run)
-        # A full comparison shows the 0 of one run if the measure has another value in another run.
         if_zero = self.in_full and is_shown
-        # For each run, the distributions of the measure over the faults behind the rows.
+        # For each run, the measure's distributions: one for each of the run's matched faults.
         figures = [
             [
                 distribution
@@ -223,11 +227,12 @@ class _Table:
             for of_run in faults
         ]
 
+        # For each run, the error of its clocks, and whether a machine was away by accident.
         bounds = [max((figure.bound_us for figure in of_run), default=0) for of_run in figures]
         disturbed = [any(figure.disturbed for figure in of_run) for of_run in figures]
 
-        # Each statistic: its name, its function, and how the values of several faults of one run
-        # become one value (True: their maximum; False: their median).
+        # Each statistic: its name, its function, and `longest`, which says how the values of
+        # several faults of one run become one value (True: their maximum; False: their median).
         statistics: tuple[tuple[Statistic, Callable[[Distribution], int | None], bool], ...] = (
             ("p50", lambda figure: figure.percentile(50), False),
             ("p90", lambda figure: figure.percentile(90), False),
@@ -254,6 +259,7 @@ class _Table:
         """Yield the rows about the runs as a whole."""
         yield self._text_row("verdict", verdicts)
         runs = self.summaries
+        # Each row: its name, the length of each run, and whether a machine was away in each run.
         lengths = (
             (
                 "two coordinators at once",
@@ -286,9 +292,10 @@ class _Table:
             spreads = [
                 None if group is None else group.spreads.get(measure.name) for group in groups
             ]
-            known = [spread for spread in spreads if spread is not None]
-            as_zero = self.in_full and measure.if_zero and known
-            if not as_zero and not any(spread.says_something for spread in known):
+            spreads_of_runs = [spread for spread in spreads if spread is not None]
+            is_zero_shown = self.in_full and measure.if_zero and spreads_of_runs
+            is_zero = not any(spread.says_something for spread in spreads_of_runs)
+            if is_zero and not is_zero_shown:
                 continue
 
             statistics: tuple[tuple[Statistic, Callable[[Spread], int | None]], ...] = (
@@ -313,6 +320,7 @@ class _Table:
                     disturbed=disturbed,
                 )
 
+            # Partitions for which the time did not end before the run did.
             missing = [None if spread is None else spread.missing for spread in spreads]
             if measure.is_time and any(missing):
                 never = f"{measure.name}: never"
@@ -337,8 +345,8 @@ class _Table:
         """Return a row of figures.
 
         `values`, `bounds` and `disturbed` have one entry for each run. `bounds` are the errors of
-        the clocks in microseconds. `disturbed` says whether a machine was away by accident at that
-        time.
+        the clocks in microseconds. `disturbed` is True for a run in which a machine was away by
+        accident in the time of the figure.
         """
         cells = tuple(
             cell_of([values[place] for place in places], unit, _bound(places, bounds))
@@ -393,17 +401,17 @@ def _matched_faults(
 ) -> dict[str, tuple[tuple[FaultSummary, ...], ...]]:
     """Return the faults of the runs that match one another, by name.
 
-    An entry has a tuple for each run, which is empty or has one fault. If some run has more than
-    MAX_FAULTS_OF_A_KIND faults of one kind, each tuple has all faults of that kind.
     Faults are matched by kind and order. If no two runs have a kind in common, they are matched by
-    order alone.
+    order alone. An entry has a tuple for each run: the run's one matched fault, or nothing. Only if
+    some run has more than MAX_FAULTS_OF_A_KIND faults of a kind, the tuples hold all faults of that
+    kind.
     """
     by_kind: dict[str, list[list[FaultSummary]]] = {}  # for each kind, the faults of each run
     for place, summary in enumerate(summaries):
         for fault in summary.faults:
             runs = by_kind.setdefault(fault.kind or "fault", [[] for _ in summaries])
             runs[place].append(fault)
-    # True if no kind occurs in two runs: each kind has exactly one run with faults.
+    # No kind occurs in two runs if each kind has exactly one run with faults.
     if len(summaries) > 1 and all(sum(map(bool, runs)) == 1 for runs in by_kind.values()):
         by_kind = {"fault": [list(summary.faults) for summary in summaries]}
 
@@ -444,14 +452,15 @@ def _rebalances(fault: FaultSummary) -> int | None:
 
 
 def _kept(fault: FaultSummary) -> int | None:
-    """Return how many members kept their member id and generation; None without an affected group.
+    """Return how many members kept their member id and generation (number of the rebalance).
 
-    A generation is the number of a group's rebalance.
+    Returns None if the fault affected no group.
     """
     return fault.members_kept if fault.members else None
 
 
 def _members(fault: FaultSummary) -> int | None:
+    """Return the number of members of the affected groups; None if the fault affected no group."""
     return fault.members or None
 
 

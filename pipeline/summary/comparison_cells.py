@@ -1,9 +1,10 @@
 """Cells of a comparison: the values of a figure over the runs of a column, and their text.
 
-A column is one run, or several runs with the same settings. Lengths are microseconds. If no run of
-a column has the figure, the cell is None, never 0. The error of the clocks is the difference
-between the clocks of a run's machines: of a length below this error, nothing more is known. MARK
-follows a figure if a machine was away by accident in the figure's time.
+A row of a comparison is one figure. A column is one run, or several runs with the same settings.
+Lengths are microseconds. If no run of a column has the figure, the cell is None, never 0. The error
+of the clocks is the difference between the clocks of a run's machines: a length below this error is
+only known to be shorter than the error. MARK follows a figure if a machine was away by accident in
+the figure's time.
 """
 
 from collections.abc import Sequence
@@ -13,11 +14,11 @@ from typing import Literal
 from pipeline.summary.figures import MARK, length_text
 
 MAX_VALUES = 60
-"""Most values of one figure that a cell keeps for a picture."""
+"""Most values of one figure that a cell keeps for a chart."""
 NOTABLE_PERCENT = 5
 NOTABLE_US = 100_000
-"""Smallest differences that count. Two figures must differ by NOTABLE_PERCENT; two times must also
-differ by NOTABLE_US.
+"""Smallest differences that count: NOTABLE_PERCENT for any two figures, and for two times also
+NOTABLE_US.
 
 Without these limits all times would differ, even by amounts that no user notices.
 """
@@ -32,7 +33,7 @@ class Cell:
     """One figure of one column, in the unit of the row.
 
     - `text`: the text to show.
-    - `median` (nearest rank), `low`, `high`: over the runs with a value; None in a cell of text.
+    - `median` (of two middle values, the lower), `low`, `high`: over the runs with a value.
     - `values`: the values of these runs, sorted: at most MAX_VALUES, chosen in equal steps.
     - `runs`, `missing`: number of runs with a value, and without one.
     - `bound_us`: the error of the clocks; 0 if it does not matter for this figure.
@@ -95,15 +96,14 @@ def text_cell_of(values: Sequence[str | None]) -> Cell | None:
     known = [value for value in values if value is not None]
     if not known:
         return None
-    counts = {value: known.count(value) for value in dict.fromkeys(known)}
-    text = ", ".join(f"{value} {count}" for value, count in counts.items())
     missing = len(values) - len(known)
-    # A single run shows the word itself, several runs the number of each word.
-    return Cell(
-        text=known[0] if len(values) == 1 else text + (f", none {missing}" if missing else ""),
-        runs=len(known),
-        missing=missing,
-    )
+    if len(values) == 1:
+        text = known[0]
+    else:
+        counts = {value: known.count(value) for value in dict.fromkeys(known)}
+        text = ", ".join(f"{value} {count}" for value, count in counts.items())
+        text += f", none {missing}" if missing else ""
+    return Cell(text=text, runs=len(known), missing=missing)
 
 
 def _value_text(value: int, unit: Unit, bound_us: int) -> str:
@@ -111,10 +111,9 @@ def _value_text(value: int, unit: Unit, bound_us: int) -> str:
 
 
 def range_text(cell: Cell, unit: Unit) -> str:
-    """Return the median and, in brackets, the smallest and largest value, if these two differ.
+    """Return the median, and in brackets the range if the runs differ: `7.79 s (7.02 to 8.94 s)`.
 
-    If the smallest and the largest value have the same unit, the unit is printed once, after the
-    largest: `7.79 s (7.02 to 8.94 s)`.
+    A unit that both ends of the range share is printed once.
     """
     if cell.median is None or cell.low is None or cell.high is None or cell.text == NEVER:
         return cell.text
@@ -124,14 +123,15 @@ def range_text(cell: Cell, unit: Unit) -> str:
     mark = MARK if cell.disturbed else ""
     if cell.low == cell.high:
         return f"{median}{mark}"
-    number, _, low_unit = low.rpartition(" ")
-    if low_unit == high.rpartition(" ")[2]:
-        low = number
+    low_number, _, low_unit = low.rpartition(" ")
+    _, _, high_unit = high.rpartition(" ")
+    if low_unit == high_unit:
+        low = low_number
     return f"{median} ({low} to {high}){mark}"
 
 
 def middle(values: Sequence[int]) -> int:
-    """Return the median of sorted values, nearest rank."""
+    """Return the median of sorted values; of two middle values, the lower."""
     return values[(len(values) - 1) // 2]
 
 
@@ -150,9 +150,10 @@ def differs(cells: Sequence[Cell | None], unit: Unit) -> bool:
     if not medians:
         return False
     low, high = min(medians), max(medians)
-    # First the medians must be far enough apart, then the ranges of the runs must not overlap.
+    # First the medians must be far enough apart.
     if high == low or 100 * (high - low) < NOTABLE_PERCENT * high:
         return False
     if unit == "us" and high - low < max(NOTABLE_US, *(cell.bound_us for cell in known)):
         return False
+    # Then some two ranges must not overlap: one begins above the end of another.
     return max(cell.low or 0 for cell in known) > min(cell.high or 0 for cell in known)

@@ -1,14 +1,14 @@
 """The cost of a deploy: rebalances, times without service and repeated records of its group.
 
-A deploy is a rollout: the replacement of a group's members by successors, one after another. A
-run's journal lists it among the run's faults. The felt figures are those that users of a group
-notice, such as the time in which records waited; a spread (`felt.Spread`) is the distribution of
-one such figure over the partitions of a group. Pure functions compute the cost from the journal and
-the felt figures, and return it as values and plain text.
+A deploy is a rollout: the replacement of a group's members by successors, one after another. The
+journal of a run lists a rollout among the run's faults. The felt figures are those that users of a
+group notice, such as the time in which records waited; a spread (`felt.Spread`) is the distribution
+of one felt figure over the partitions of a group. Pure functions compute the cost from the journal
+and the felt figures, and return it as values and plain text.
 
-The felt figures cover the whole run from the steady state on (the state with all groups, members
-and partitions complete), not only the rollout. So only a group with a single rollout has a cost,
-and the text names the run's other faults, because they can have contributed.
+The felt figures cover not only the rollout, but the whole run from the steady state on (the state
+with all groups, members and partitions complete). So only a group with a single rollout has a cost.
+The text names the run's other faults, because they can have contributed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ from pipeline.summary.story import counted
 from results_schema.journal import JournalEntry
 
 ROLLOUT = "rollout"
-"""Kind of the fault that a deploy counts as."""
+"""The journal's name for a deploy, as a kind of fault."""
 UNOWNED = "without an owner"
 WAITED = "no processing despite records"
 REPEATED = "records processed again"
@@ -32,6 +32,7 @@ REPEATED = "records processed again"
 class DeployCost:
     """The cost of one rollout for its group. Times are in microseconds.
 
+    - `outcome`: "completed", or how the rollout ended otherwise.
     - `replaced`: number of members whose successor became ready.
     - `length_us`: time from the beginning until the last successor was ready; None if no member was
       replaced.
@@ -68,7 +69,7 @@ class DeployCost:
 
 
 def deploys_of(faults: Sequence[JournalEntry], felt: Felt | None) -> tuple[DeployCost, ...]:
-    """Return the cost of each group's deploy; a group that was deployed twice has none."""
+    """Return the cost of each deploy, but none for a group that was deployed more than once."""
     if felt is None:
         return ()
     # `resolved` holds the progress of a rollout. If it has no outcome, the rollout did not begin.
@@ -96,7 +97,7 @@ def _cost(entry: JournalEntry, group: str, felt: FeltGroup, others: tuple[str, .
     replaced = entry.resolved.get("replaced")
     successors = cast(list[Mapping[str, Any]], replaced if isinstance(replaced, list) else [])
     ready = [successor for successor in successors if successor.get("ready_at_us") is not None]
-    # The rollout has begun, so `fired_at_us` is also the time of its injection.
+    # `fired_at_us` is when the injection of the fault began, here the start of the rollout.
     began_us = entry.fired_at_us
     ended_us = max((successor["ready_at_us"] for successor in ready), default=None)
     return DeployCost(
@@ -228,7 +229,7 @@ def typical_cost(costs: Sequence[DeployCost]) -> DeployCost:
         return sorted(map(value_of, costs))[(len(costs) - 1) // 2]
 
     lengths = sorted(cost.length_us for cost in costs if cost.length_us is not None)
-    # Names and the number of partitions are those of the first cost, all figures are medians.
+    # Names and the number of partitions are those of the first cost; all figures are medians.
     return replace(
         costs[0],
         replaced=median(lambda cost: cost.replaced),
@@ -250,11 +251,13 @@ def better_texts(
     """Compare two deploys: return a sentence for each figure, with the better one and the factor.
 
     The first two sentences are about the time in which records waited. If no record waited in
-    either deploy, they are about the time without an owner. Figures within 5 % of each other count
-    as equal.
+    either deploy, they are about the time without an owner. A figure that is 0 in both deploys has
+    a sentence only if it is the first. Figures within 5 % of each other count as equal.
     """
-    waits = first.waited_us or second.waited_us
-    main, worst = (WAITED_IN_ALL, WAITED_AT_WORST) if waits else (UNOWNED_IN_ALL, UNOWNED_AT_WORST)
+    if first.waited_us or second.waited_us:
+        main, worst = WAITED_IN_ALL, WAITED_AT_WORST
+    else:
+        main, worst = UNOWNED_IN_ALL, UNOWNED_AT_WORST
     measures = (main, worst, REBALANCES, PROCESSED_AGAIN)
     return tuple(
         _comparison(measure, first_title, first, second_title, second)
@@ -266,7 +269,7 @@ def better_texts(
 _CLOSE = 1.05
 """Figures count as equal if the larger one is at most this multiple of the smaller one."""
 _ROUND_TIMES = 10
-"""Factors from here on are printed without decimals."""
+"""Factors of this size and above are printed without decimals."""
 
 
 def _comparison(
@@ -301,10 +304,10 @@ def _comparison(
 
 
 def reason_text(title: str, cost: DeployCost) -> str:
-    """Return why the partitions of a deploy had no owner for a while.
+    """Return why partitions had no owner for a while in a deploy.
 
-    In a deploy with rebalances, partitions waited for a rebalance. In a deploy without, they waited
-    for the successor of their member.
+    In a deploy with rebalances, a partition waits for the end of a rebalance. In a deploy without
+    rebalances, it waits for the successor of its member.
     """
     if not cost.rebalances:
         return (

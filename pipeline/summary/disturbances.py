@@ -1,10 +1,10 @@
 """Disturbances: times in which a machine was away by accident, from a run's journal.
 
-By accident means that no fault of the plan was the cause: a machine of the Ray cluster was lost, or
-did not answer for a while. If a disturbance can have changed a figure, the figure says nothing
-about Kafka. So `summary` marks each figure whose time overlaps a disturbance with `figures.MARK`.
-The driver is the process that conducts the run; its journal lists what happened. This module
-imports no Spark.
+A run can use several machines (a Ray cluster). A disturbance is an accident: a machine was lost, or
+did not answer for a while, and no planned fault was the cause. A figure that a disturbance can have
+changed says nothing about Kafka. So `summary` puts `figures.MARK` behind each figure whose time
+overlaps a disturbance. The driver is the process that conducts the run; its journal lists planned
+faults and accidents. This module imports no Spark.
 """
 
 from collections.abc import Sequence
@@ -48,9 +48,8 @@ def is_disturbed(
 def disturbances_of(directory: Path) -> tuple[Disturbance, ...]:
     """Return the disturbances of the run in `directory`, in time order.
 
-    Returns an empty tuple if the journal is missing or cannot be read; the report then says that it
-    is
-    missing.
+    Returns an empty tuple if the journal cannot be read. The report has a remark about a missing
+    journal.
     """
     try:
         entries = decode_journal((directory / JOURNAL_FILE).read_bytes())

@@ -1,9 +1,9 @@
 """The felt figures of a run: times without service, lag and repeats, per group and in all.
 
-The tables `felt_partitions` and `felt_groups` define the figures. This module holds the
-distributions of these figures over partitions, as plain Python without Spark. Felt figures are
-those that users of a group notice. The lag of a partition is the number of its records that wait;
-the usual lag is its greatest lag before the first fault.
+Felt figures are those that users of a group notice. The tables `felt_partitions` and `felt_groups`
+define them. This module holds their distributions over partitions, as plain Python without Spark.
+The lag of a partition is the number of its records that are not processed yet; its usual lag is the
+greatest lag before the first fault.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ class FeltMeasure:
 
     - `is_time`: True if the unit is microseconds, False if the figure is a count.
     - `adds_up`: True if a sum over partitions has a meaning.
-    - `if_zero`: True if a figure over several seeds is shown even if it is 0.
+    - `if_zero`: True if a full comparison of runs shows the figure even if it is 0 in all of them.
     """
 
     name: str
@@ -32,7 +32,7 @@ class FeltMeasure:
 
 
 LAG_OVER = "from the peak to the usual lag"
-"""Name of the time until the lag was usual again."""
+"""Name of a felt figure: the time from the greatest lag until the lag was usual again."""
 FELT_MEASURES = (
     FeltMeasure(name="without an owner", column="unowned_us", is_time=True, adds_up=True),
     FeltMeasure(
@@ -59,10 +59,13 @@ FELT_MEASURES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """A measure over partitions: nearest ranks. `p90` is known only for ten or more partitions.
+    """The distribution of a felt measure over partitions.
 
-    Units: those of the measure. `missing` counts partitions without a value. A partition has no
-    value if no member ever owned it, or if its lag did not become usual again before the run ended.
+    - `p50`, `p90`: percentiles by nearest rank, in the unit of the measure. `p90` is None for fewer
+      than ten partitions.
+    - `samples`, `missing`: number of partitions with a value, and without one. A partition has no
+      value if no member ever owned it, or if its lag did not become usual again before the run
+      ended.
     """
 
     samples: int
@@ -74,7 +77,7 @@ class Spread:
 
     @property
     def says_something(self) -> bool:
-        """True if the measure is not 0 for some partition."""
+        """True if some partition has a value other than 0, or has no value."""
         return bool(self.maximum or self.missing)
 
 
@@ -87,8 +90,8 @@ class FeltGroup:
     - `partitions`: number of partitions.
     - `moved`: number of partitions that had more than one owner, one after the other.
     - `came_back`: number of partitions that returned to a former owner.
-    - `sent_away`: removals of members that ran and could be reached.
-    - `spreads`: by the names of FELT_MEASURES.
+    - `sent_away`: number of removals of members that ran and could be reached.
+    - `spreads`: distributions over the group's partitions, by the names of FELT_MEASURES.
     """
 
     partitions: int
@@ -113,7 +116,7 @@ _COUNTS = ("partitions", "rebalances", "moved", "came_back", "sent_away")
 
 
 def felt_by_run(aggregates: Aggregates) -> dict[str, Felt]:
-    """Return the felt figures of each run that had groups."""
+    """Return the felt figures of each run that had groups, from rows over all runs."""
     # The keys are run and group. Group None stands for the partitions of all groups together.
     spreads: dict[tuple[str, str | None], dict[str, Spread]] = {}
     for row in aggregates["felt_spreads"]:
@@ -137,7 +140,8 @@ def _group_figures(rows: Sequence[AggregateRow], spreads: Mapping[str, Spread]) 
     """Return the figures of the groups in `rows`: one group, or all groups of a run."""
     names = [measure.name for measure in FELT_MEASURES if measure.name in spreads]
     in_order = {name: spreads[name] for name in names}
-    return FeltGroup(**{name: sum(row[name] for row in rows) for name in _COUNTS}, spreads=in_order)
+    counts = {name: sum(row[name] for row in rows) for name in _COUNTS}
+    return FeltGroup(**counts, spreads=in_order)
 
 
 def _spread(row: AggregateRow) -> Spread:
