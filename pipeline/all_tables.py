@@ -8,8 +8,7 @@ kinds:
 - a `view` is not kept: each reader filters the view's input again.
 
 Bad rows are events that cannot be used. The telling rows are those that most tables read, about a
-third of all rows; few tables need `all_events`. An epoch (leader epoch) is the number of a
-partition's leadership.
+third of all rows; few tables need `all_events`.
 
 To add a table: write its transform in a module of its own, add an entry here, and add a section to
 docs/TABLES.md. `table_graph` derives the order of computing from the inputs.
@@ -110,7 +109,7 @@ STEPS = (
         "felt_partitions",
     ),
 )
-"""Each step stands after the steps that it reads.
+"""All steps; each stands after the steps that it reads.
 
 `filtered_by` names the column by which most readers of a shared result filter its rows.
 """

@@ -2,8 +2,9 @@
 
 A run is one execution of an experiment; its rows are the events of its trace. Two ways give the
 same tables:
-- If a run fits into a process's memory, one Spark task reads the whole run (`whole_runs`).
-- Spark transforms compute the tables of all larger runs together: `all_tables` lists the steps,
+- A small run, which fits into a process's memory: one Spark task reads the whole run, and computes
+  its tables in plain Python (`whole_runs`).
+- All larger runs together: Spark transforms compute the tables. `all_tables` lists the steps,
   `table_graph` orders them, `table_store` stores their results.
 """
 
@@ -48,13 +49,13 @@ class AnalysisProgress:
 Progress = Callable[[AnalysisProgress], None]
 """Called when a part begins or ends. Two threads never call it at the same time."""
 SHORT_WORK_ROWS = 500_000
-"""Most rows for which a local Spark uses the settings for short work.
+"""Short work is an analysis of at most this many rows. A local Spark has other settings for it.
 
-With fewer rows, Spark's start and planning take most of the time, and all rows fit in memory.
+In short work, Spark's start and planning take most of the time, and all rows fit in memory.
 """
 _ROWS_PER_PARTITION = 1_000_000
-"""Trace rows for each partition of Spark's data. A task keeps a third of them, and sorts that third
-in some 100 MB.
+"""Trace rows for each partition of Spark's data. A task needs only a third of the rows; sorting the
+third takes some 100 MB.
 """
 _LOCAL_FILES = 2
 """Files that Spark writes for a table before the driver splits them by run: one for each processor
@@ -148,7 +149,7 @@ def _analyze(
     spark: SparkSession, runs: Sequence[RunFiles], parts: _Parts, whole_run_rows: int
 ) -> tuple[RunSummary, ...]:
     """Analyse small runs by one task each, and all other runs by the transforms."""
-    # With `whole_run_rows` 0, not even a run without rows is read whole.
+    # `and whole_run_rows`: if it is 0, not even a run without rows is read whole.
     small = [run for run in runs if run.rows <= min(whole_run_rows, MAX_ROWS) and whole_run_rows]
     # Without this package on the workers, a task cannot read a run; Spark's own transforms can.
     if not workers_have_package(spark.sparkContext):
@@ -158,9 +159,9 @@ def _analyze(
     parts.end()  # the first part, the start of Spark, is done
 
     summaries = _read_whole(spark, small, parts)
-    # A task returns no summary for a small run whose rows plain Python cannot read
-    # (`in_memory.summary.rows_of`); the transforms must analyse this run, too. That is not known
-    # before, so the number of parts grows only here.
+    # A small run can have rows that plain Python cannot read (`in_memory.summary.rows_of`). Its
+    # task returns no summary, and the transforms must analyse the run. This shows only after the
+    # tasks, so the number of parts may still grow here.
     left = [run for run in runs if summaries.get(run.run) is None]
     if left and not has_large_runs:
         parts.total += _PARTS_OF_LARGE_RUNS
@@ -197,8 +198,7 @@ def _transform(
     spark: SparkSession, runs: Sequence[RunFiles], parts: _Parts
 ) -> tuple[RunSummary, ...]:
     """Compute the tables of `runs`, all together, and their summaries."""
-    # The folder lies in a run directory: a cluster's workers see it there, and moving a file to its
-    # place is then a rename.
+    # The folder lies in a run directory, because the workers of a cluster see run directories.
     with tempfile.TemporaryDirectory(prefix=".tables-", dir=runs[0].directory) as folder:
         local = spark.sparkContext.master.startswith("local")
         small = local and _is_short_work(runs)

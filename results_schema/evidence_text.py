@@ -9,19 +9,22 @@ import msgspec
 from protocol.trace import TraceRow
 
 _SKIPPED = frozenset({"pid", "seq"})
-"""Keys of details that a reader of the evidence does not need."""
+"""Keys of a row's detail (further facts as JSON) that a reader of the evidence does not need."""
 _ITEMS_SHOWN = 6
-"""Limit of the items of a list in a text; the number of the others follows them."""
+"""Limit of the items of a list in a text. Further items are only counted."""
 
 
 def describe_row(row: TraceRow) -> str:
-    """Return a line with the row's time in seconds, its node, and `describe_event`."""
+    """Return a line with the row's time in seconds, its node, and the text of `describe_event`.
+
+    The node's life (one run of its process) is named from the second on.
+    """
     life = f" (life {row.incarnation + 1})" if row.incarnation else ""
     return f"{row.time_us / 1e6:10.6f} s  {row.node}{life}: {describe_event(row)}"
 
 
 def describe_event(row: TraceRow) -> str:
-    """Return the row's kind, and each filled column with its label; no time and no node."""
+    """Return the row's kind, its filled columns with labels, and its detail; no time, no node."""
     facts = [
         f"{label} {value}"
         for label, value in (

@@ -1,7 +1,7 @@
-"""Format numbers of files, and the refusal of files with an unknown number.
+"""Format numbers of manifests, and the refusal of a manifest with an unknown number.
 
-The number of a format increases if a new version of Coordlab writes files that an older version
-cannot read, or if it cannot read older files. A file without a number has format 1.
+A format gets a new number in two cases: an older version of Coordlab cannot read the new files, or
+the new version cannot read the older files. A file without a number has format 1.
 """
 
 import msgspec
@@ -10,7 +10,7 @@ READ_FORMS: dict[str, tuple[int, ...]] = {
     "run": (1,),
     "exploration": (1,),
 }
-"""Readable formats of each kind of manifest, the newest last."""
+"""Format numbers that this version reads, for each kind of manifest; the newest is last."""
 
 
 class _Stamp(msgspec.Struct, kw_only=True):
@@ -23,8 +23,8 @@ class _Stamp(msgspec.Struct, kw_only=True):
 def refusal(content: bytes, kind: str) -> str | None:
     """Return the reason for which this version cannot read a manifest of `kind`; None if it can.
 
-    A file that is no manifest is not refused here, because the caller's decoding of it raises an
-    error with more detail.
+    A file that is no manifest is not refused here: the caller decodes it, and its error has more
+    detail.
     """
     try:
         stamp = msgspec.json.decode(content, type=_Stamp)

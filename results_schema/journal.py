@@ -1,9 +1,9 @@
 """journal.json: each fault of a run, with its outcome, its nodes, and its times.
 
-A fault is a disturbance that the plan of an experiment injects on purpose. Healing undoes it. A
-momentary fault, such as a moved leadership, has nothing to undo. The plan's times count from the
-steady state, which is reached when the cluster is up and every group is Stable. Units: microseconds
-of the run's clock, as in the trace (the run's recorded events).
+A fault is a disturbance that the plan of an experiment injects on purpose. Healing undoes a fault,
+except a momentary one, such as a moved leadership. The plan's times count from the steady state,
+which is reached when the cluster is up and every group is Stable. Units: microseconds of the run's
+clock, as in the trace (the run's recorded events).
 """
 
 from enum import StrEnum
@@ -25,7 +25,8 @@ class FaultOutcome(StrEnum):
 class LinkEnds(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
     """The two ends of the affected links (connections between nodes), as names of nodes.
 
-    Each node of one end is linked with each of the other, but not with itself.
+    The fault affects the link of each node of one end with each node of the other end. A node that
+    is in both ends has no link with itself.
     """
 
     from_: tuple[str, ...]
@@ -55,16 +56,15 @@ class BlastRadius(msgspec.Struct, frozen=True, kw_only=True):
 class JournalEntry(msgspec.Struct, kw_only=True):
     """One fault of the plan, and its outcome.
 
-    - `planned_at_us`: planned time, counted from the run's start. The plan's times count from the
-      steady state, so this time is None until the steady state is reached.
+    - `planned_at_us`: planned time, counted from the run's start. It is None until the steady state
+      is reached.
     - `fired_at_us`: time at which the injection began, whatever the outcome.
-    - `in_force_from_us`, `in_force_until_us`: the period in which surely all affected nodes had the
-      fault. It begins when the injection is complete, and ends when the healing begins.
+    - `in_force_from_us`, `in_force_until_us`: the period in which certainly all affected nodes had
+      the fault: from the end of the injection to the beginning of the healing.
     - `healed_at_us`: None if the fault is in force, was not injected, or is momentary.
     - `nodes`: the affected nodes; for a fault of links, those of the `from` end.
     - `node`: the first of `nodes`.
-    - `incarnation`, `pid`: of `node` at the injection: the number of its restarts, and its process
-      id.
+    - `incarnation`, `pid`: number of restarts and process id of `node` at the injection.
     - `members_survive`: False if the fault hits members of a group. The group then may rebalance
       (give its partitions to other members).
     - `resolved`: other details that were decided at the injection, such as `direction`.
@@ -92,7 +92,7 @@ class JournalEntry(msgspec.Struct, kw_only=True):
     in_force_from_us: int | None = None
     in_force_until_us: int | None = None
     healed_at_us: int | None = None
-    healed_by: str | None = None  # "plan"; "order" of a user; "end": all faults were healed
+    healed_by: str | None = None  # "plan", "order" (of a user) or "end" (of the run: heals all)
     note: str | None = None  # remark on the healing
     error: str | None = None  # reason for which the fault missed or failed
 
@@ -145,15 +145,12 @@ class JournalEntry(msgspec.Struct, kw_only=True):
 
     @property
     def perhaps_in_force(self) -> bool:
-        """True if an error or a Ctrl-C interrupted the injection.
-
-        It is then not known whether the fault is in force.
-        """
+        """True if an error or a Ctrl-C interrupted the injection, so that its effect is unknown."""
         begun = self.node is not None and not self.momentary and self.healed_at_us is None
         return begun and self.outcome in {FaultOutcome.PLANNED, FaultOutcome.FAILED}
 
     def forget_aim(self) -> None:
-        """Remove what the injection has aimed at, because the fault did not hit it."""
+        """Clear the fields that name the injection's aim, because the fault did not hit the aim."""
         self.node = None
         self.nodes = ()
         self.links = None
@@ -191,7 +188,7 @@ _NODES_SHOWN = 4
 def nodes_shown(nodes: tuple[str, ...]) -> str:
     """Return the names of nodes as text.
 
-    Of more than _NODES_SHOWN nodes, all names but the first three are replaced by their number.
+    If there are more than _NODES_SHOWN nodes, the text names three, and has the number of the rest.
     """
     if len(nodes) <= _NODES_SHOWN:
         return ", ".join(nodes) or "nobody"

@@ -1,4 +1,4 @@
-"""manifest.json: the inputs of a run, with which it can be read, compared and repeated.
+"""manifest.json: the inputs of a run. With them the run can be read, compared and repeated.
 
 A plan is the list of faults of a run. Its times count from the steady state. This is reached when
 every group is Stable (no rebalance is in progress), every partition has a leader and all its
@@ -17,7 +17,7 @@ MANIFEST_FORMAT = READ_FORMS["run"][-1]
 
 
 class RunStatus(StrEnum):
-    """Status of a run. If it is RUNNING and the run's process is gone, the run was killed."""
+    """Status of a run. A run that is RUNNING, but whose process is gone, was killed."""
 
     RUNNING = "running"
     COMPLETED = "completed"

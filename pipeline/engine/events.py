@@ -1,8 +1,8 @@
 """Reads the event files of runs as one lazy DataFrame; no function here starts a computation.
 
-A run is one execution of an experiment. An event is one row of the run's trace; its column `detail`
-holds further facts as JSON. A bad row cannot be used, because it lacks a required column or has an
-unknown kind (`_why_bad`).
+A run is one execution of an experiment. Its trace is a table in Parquet files; an event is one row
+of the trace. The column `detail` holds further facts as JSON. A bad row cannot be used, because it
+lacks a required column or has an unknown kind (`_why_bad`).
 """
 
 import re
@@ -29,23 +29,23 @@ EVENT_SCHEMA = T.StructType(
 )
 """Columns read from every file; a column that a file lacks is null."""
 
-_KINDS = [kind.value for kind in TraceKind]
+_KNOWN_KINDS = [kind.value for kind in TraceKind]
 
 
 def read_events(spark: SparkSession, runs: Sequence[RunFiles], *, held: bool = False) -> DataFrame:
     """Read the events of `runs`, bad rows included; see `good_events` and `bad_rows`.
 
-    `held` is True if the caller keeps the rows in memory before any join or aggregation. Then, for
-    a single run, the column `run` is a constant instead of a part of each file's path, which saves
-    a quarter of the reading time. Without `held` this is not safe: Spark's optimizer would see that
-    `run` is constant, and drop it from the keys of joins.
+    The column `run` is made from each file's path. `held` is True if the caller keeps the rows in
+    memory before any join or aggregation. Then, for a single run, `run` is a constant, which saves
+    a quarter of the reading time. Without `held` a constant is not safe: Spark's optimizer would
+    see it, and drop `run` from the keys of joins.
     Output grain: one row per traced event. Columns: those of protocol.trace.TraceRow (`time_us`,
     `node_time_us` in microseconds), where `run` is `run_files.run_name`, and `bad`: the reason why
     the row cannot be used (null if it can).
     """
     paths = [spark_path(path) for run in runs for path in run.events]
     names = {run.run for run in runs if run.events}
-    if not paths:
+    if not paths:  # Spark cannot read an empty list of files: make no rows, with all columns
         nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in EVENT_SCHEMA]
         rows = spark.range(0).select(*nulls)
     else:
@@ -60,7 +60,7 @@ def read_events(spark: SparkSession, runs: Sequence[RunFiles], *, held: bool = F
 
 
 def spark_path(path: Path) -> str:
-    """Return a local path for Spark, with escapes: Spark reads a path as a pattern."""
+    """Return a local path for Spark, which reads paths as patterns: escape special characters."""
     return "file://" + re.sub(r"([\\\[\]{}*?])", r"\\\1", str(path))
 
 
@@ -70,7 +70,8 @@ def run_of_file(depth: int) -> Column:
     The name is `<experiment>/<run>`, URL-decoded. `depth` is the number of parts of the file's path
     below the run directory.
     """
-    # The path is split at its slashes: a regular expression would take half of the reading time.
+    # The last parts of the path are: experiment, run, and `depth` parts below the run directory.
+    # Splitting at slashes is cheap; a regular expression would take half of the reading time.
     end = F.substring_index(F.col("_metadata.file_path"), "/", -(depth + 2))
     run = F.substring_index(end, "/", 2)
     # A plus sign in a path stands for itself, but url_decode would turn it into a space.
@@ -81,7 +82,7 @@ def run_of_file(depth: int) -> Column:
 def _why_bad() -> Column:
     """Return the reason why a row cannot be used, or null."""
     missing = [F.when(F.col(name).isNull(), F.lit(f"no {name}")) for name in REQUIRED]
-    unknown = F.when(~F.col("kind").isin(_KINDS), F.lit("unknown kind"))
+    unknown = F.when(~F.col("kind").isin(_KNOWN_KINDS), F.lit("unknown kind"))
     return F.coalesce(*missing, unknown)
 
 
@@ -114,7 +115,7 @@ def bad_rows(rows: DataFrame) -> DataFrame:
 
 
 def of_kind(events: DataFrame, *kinds: TraceKind) -> DataFrame:
-    """Keep the events of `kinds`; the filter reaches the Parquet reader."""
+    """Keep the events of `kinds`. Spark applies this filter while it reads the Parquet files."""
     return events.where(F.col("kind").isin([kind.value for kind in kinds]))
 
 
@@ -139,8 +140,7 @@ def _detail_type(annotation: object) -> T.DataType:
     """Return Spark's type for a field annotated `X`, `X | None` or `tuple[X, ...]`."""
     if get_origin(annotation) is tuple:
         return T.ArrayType(_detail_type(get_args(annotation)[0]))
-    plain = {str: T.StringType(), int: T.LongType(), bool: T.BooleanType()}
+    spark_types = {str: T.StringType(), int: T.LongType(), bool: T.BooleanType()}
     # Of `X | None`, get_args returns X and None; of a plain X, it returns nothing.
-    return next(
-        plain[possible] for possible in (annotation, *get_args(annotation)) if possible in plain
-    )
+    python_types = (annotation, *get_args(annotation))
+    return next(spark_types[kind] for kind in python_types if kind in spark_types)

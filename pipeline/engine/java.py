@@ -1,7 +1,7 @@
 """Search for the Java that Spark needs, without starting Spark.
 
-The search visits the same places as Spark's own launcher, in the same order, so that it finds the
-Java that Spark will start.
+The search looks in the same places as Spark's own launcher, in the same order. So it finds the Java
+that Spark will start.
 """
 
 import os
@@ -35,7 +35,7 @@ class JavaInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaProblem:
-    """The reason why Spark cannot start: what was `found`, and `advice` on what to install."""
+    """The reason why Spark cannot start: what the search found, and advice on what to install."""
 
     found: str
     advice: str = _ADVICE

@@ -1,6 +1,6 @@
-"""Cancellation of the Spark jobs that threads of the driver wait for.
+"""Cancellation of Spark jobs that threads of this process (Spark's driver) wait for.
 
-The driver is the Python process of the analysis. A tag marks the jobs of one analysis.
+Each job of an analysis carries the tag of the analysis; Spark cancels jobs by tag.
 """
 
 from collections.abc import Collection
@@ -16,12 +16,13 @@ LOOK_AGAIN_S = 0.1
 
 
 def stop_jobs(running: Collection[Future[T]], context: SparkContext, tag: str) -> None:
-    """Cancel the jobs with `tag` until the threads that wait for them (`running`) have ended.
+    """Cancel the jobs with `tag` again and again, until all of `running` have ended.
 
-    One cancellation is not enough: a thread that is still planning can start a job after it.
+    `running` are the threads' tasks; each waits for jobs. One cancellation is not enough: a thread
+    that is still planning can start a job afterwards.
     """
     for future in running:
-        future.cancel()
+        future.cancel()  # has an effect only on a task that no thread has begun
     left = set(running)
     while left:
         context.cancelJobsWithTag(tag)

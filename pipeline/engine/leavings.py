@@ -1,6 +1,7 @@
-"""Temporary folders of Spark sessions whose process was killed before it could remove them.
+"""Removal of temporary folders whose process was killed before it could remove them.
 
-A process marks its folder with a file that names the process. Later sessions read that file.
+Each Spark session marks its folder with a file that names the session's process. A later session
+reads the file, and removes the folder if that process has ended.
 """
 
 import os
@@ -20,8 +21,8 @@ def mark_as_owned(folder: Path) -> None:
 def remove_abandoned(parent: Path, pattern: str) -> None:
     """Remove the folders in `parent` whose owner was a process of this machine that has ended.
 
-    `pattern` selects the folders by name. A folder without OWNER_FILE stays: either another program
-    made the folder, or its owner has made the folder and is about to write the file.
+    `pattern` selects the folders by name. A folder without OWNER_FILE stays: another program may
+    have made it, or its owner may be about to write the file.
     """
     for folder in sorted(parent.glob(pattern)):
         if not folder.is_symlink() and _is_abandoned(folder / OWNER_FILE):
@@ -41,6 +42,5 @@ def _is_abandoned(owner_file: Path) -> bool:
     except ProcessLookupError:
         return True
     except (OSError, ValueError, OverflowError):
-        return False
-    # The process lives.
-    return False
+        return False  # in doubt
+    return False  # the process lives

@@ -1,6 +1,6 @@
 """The JSON files of run directories as rows: manifest and results, as the run wrote them.
 
-A manifest says what was run; the results say which promises the run kept.
+A manifest says what was run. The results say which promises (checked properties) the run kept.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def read_documents(spark: SparkSession, runs: Sequence[RunFiles]) -> DataFrame:
     # recursiveFileLookup keeps Spark from reading a folder called `a=b` as a column.
     reader = spark.read.option("recursiveFileLookup", "true")
     return reader.text(existing, wholetext=True).select(
-        # 1: the document lies directly in the run directory.
+        # The file's path has one part below the run directory: its name.
         run_of_file(1).alias("run"),
         F.element_at(F.split("_metadata.file_path", "/"), -1).alias("document"),
         F.col("value").alias("text"),

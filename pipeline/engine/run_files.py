@@ -2,9 +2,8 @@
 
 A run is one execution of an experiment; the driver is the process that conducted the run and wrote
 its files. The name of a run is the last two parts of its directory
-(`coordinator_crash/20260102-030405`). The rows of the files do not contain the run's name: so two
-runs of one seed in virtual time (the run's own simulated clock) write equal rows. To inspect a
-file, this module reads its Parquet footer only.
+(`coordinator_crash/20260102-030405`). The files' rows lack this name, so that two simulated runs
+with the same seed write equal rows. To inspect a file, this module reads its Parquet footer only.
 """
 
 import json
@@ -20,7 +19,7 @@ from protocol.trace import TRACE_COLUMNS
 REQUIRED = ("time_us", "seq", "node", "incarnation", "kind")
 """Columns that every file must have; no row may have a null in them."""
 _SINCE_CAUSES = "cause_text"
-"""A column that only current traces have. An older trace lacks it, and its column `cause` holds a
+"""A column that only current traces have. In an older trace without it, the column `cause` holds a
 sentence, which no transform can read.
 """
 
@@ -31,9 +30,11 @@ class RunNameClash(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFiles:
-    """The readable event files of one run, and the number of their `rows`.
+    """The event files of one run.
 
-    `unreadable` has an entry for each other file: its name and the reason.
+    - `run`: the name of the run.
+    - `events`: the readable files; `rows`: the number of their rows.
+    - `unreadable`: for each other file, a text with its name and the reason.
     """
 
     run: str
@@ -51,8 +52,8 @@ def run_name(directory: Path) -> str:
 def find_run_files(run_dirs: Iterable[Path]) -> tuple[RunFiles, ...]:
     """Find the event files of run directories, in the given order and each directory once.
 
-    A file that is not a complete Parquet file of a trace goes to `unreadable`. A driver that was
-    killed leaves such a file.
+    An incomplete file, which a killed driver leaves, goes to `unreadable`; so does a file that is
+    not part of a trace.
     Raises: RunNameClash.
     """
     files_by_run: dict[str, RunFiles] = {}
@@ -85,7 +86,7 @@ def find_run_files(run_dirs: Iterable[Path]) -> tuple[RunFiles, ...]:
 
 
 def _inspect(path: Path) -> int | str:
-    """Return the number of an event file's rows, or why Spark cannot read it as TRACE_COLUMNS."""
+    """Return the number of an event file's rows; if Spark cannot read it, return the reason."""
     # While a file is written, its name has another suffix.
     if path.suffix != ".parquet":
         return "not finished, or no Parquet file"
@@ -122,10 +123,9 @@ def _readable_as(column_type: pa.DataType, kind: str) -> bool:
 
 
 def clock_error_us(directory: Path) -> int:
-    """Return the error between the clocks of the run's machines, in microseconds.
+    """Return the largest difference between the clocks of the run's machines, in microseconds.
 
-    Returns 0 if the manifest does not state the error, or is incomplete because the driver was
-    killed.
+    Returns 0 if the manifest does not state it, or cannot be read.
     """
     try:
         manifest = json.loads((directory / "manifest.json").read_text())

@@ -1,7 +1,7 @@
 """The table `runs`: how many events of each run were read, and the bounds of its time.
 
 The steady state of a run is the state with all groups, members and partitions complete; faults
-begin after it.
+begin only after the run has reached it.
 """
 
 from pyspark.sql import DataFrame

@@ -1,7 +1,8 @@
 """Spark sessions: quiet, local by default, leaving nothing in the working directory.
 
-A session analyses runs (a run is one execution of an experiment), each with a trace of events
-(rows). Spark runs in a JVM, a Java process that PySpark controls through a "gateway".
+Spark runs in a JVM, a Java process that PySpark controls through a "gateway". The driver is the
+Python process of the session; the workers are Spark's processes for Python code. A run, the subject
+of an analysis, is one execution of an experiment.
 """
 
 import os
@@ -49,9 +50,9 @@ _SHORT_WORK = {
 }
 """Settings for inputs of a few 100,000 rows.
 
-Code generation and new planning between stages (`adaptive`) are off. Both together would take half
-the time of such an analysis (measured on two cores). Cached columns are kept in small batches, so
-that a reader skips the batches that hold none of its rows.
+Code generation and new planning between stages (`adaptive`) are off: together they would take half
+the time of an analysis of this size (measured on two cores). Cached columns are kept in small
+batches, so that a reader skips the batches that hold none of its rows.
 """
 LONG_WORK = {
     "spark.sql.adaptive.enabled": "false",
@@ -62,8 +63,8 @@ LONG_WORK = {
 """Settings for inputs that are partitioned by run (`table_store.FileStore`).
 
 With `requireAllClusterKeysForCoPartition` off, a join on the run and other columns needs no
-shuffle. With `adaptive` off, no stage waits for a new plan.
-The costs of the two other features that are off were measured on an analysis of 40 runs:
+shuffle (redistribution of rows). With `adaptive` off, no stage waits for a new plan.
+The two other features are off because of their cost, measured on an analysis of 40 runs:
 - whole-stage code: a sixth of the processor time, since most of the 200 stages have few rows;
 - compression of cached results: a fifth of the processor time.
 """
@@ -73,8 +74,8 @@ _SHORT_LIVED_JVM = (
 )
 """Options of the JVM of short work.
 
-The JVM compiles each method with its first, fast compiler only, and collects garbage rarely. The
-metaspace (the memory for classes) is so large that loading 20,000 classes causes no collection.
+The JVM compiles each method with its fast compiler only, and collects garbage rarely. The metaspace
+(the memory for classes) is so large that loading Spark's 20,000 classes causes no collection.
 """
 _FIRST_JARS = (
     "spark-catalyst",
@@ -148,7 +149,7 @@ def spark_session(
             conf = SparkConf(_jvm=gateway.jvm).setAll(list(settings.items()))
             with _preserve_sigint():
                 context = SparkContext(conf=conf, gateway=gateway)
-            # By default the workers run the first `python3` of the PATH, which may lack the
+            # By default the workers run the first `python3` of the PATH, which may lack our
             # packages.
             context.pythonExec = _python_of_workers(context)
             session = SparkSession(context)

@@ -1,4 +1,7 @@
-"""A step: computes one DataFrame from others, and declares how the result is stored."""
+"""The step, a unit of an analysis: it computes one DataFrame from others, its inputs.
+
+A step also declares how its result is stored. `table_graph` runs the steps.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,11 +20,11 @@ StepResult = Literal["table", "shared", "view", "rows"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A DataFrame that is computed from others.
+    """One step of an analysis.
 
-    `inputs` names the DataFrames that `transform` takes, in the order of its parameters.
-    `filtered_by` is the column by which most readers of a shared result filter its rows; None if
-    most readers need all rows.
+    `inputs` names the steps or sources whose DataFrames `transform` takes, in the order of its
+    parameters. `filtered_by` is the column by which most readers of a shared result filter its
+    rows; None if most readers need all rows.
     """
 
     name: str
@@ -32,7 +35,7 @@ class Step:
 
 
 def table(transform: Callable[..., DataFrame], *inputs: str) -> Step:
-    """Return the step that computes a table, which has the name of the transform."""
+    """Return the step that computes a table; the table is named like the transform function."""
     return Step(name=transform.__name__, transform=transform, inputs=inputs, result="table")
 
 

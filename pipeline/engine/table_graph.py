@@ -1,7 +1,8 @@
-"""Computes steps in the order of their inputs, several at a time: one is planned while others run.
+"""Computes steps in the order of their inputs, several at the same time.
 
 A step computes one DataFrame from others, its inputs. The sources are the DataFrames that exist
-before the first step.
+before the first step. Several threads are worthwhile because Spark plans one step while it runs the
+jobs of others.
 
 This module does not depend on what the steps compute, nor on where their results are stored.
 """
@@ -17,8 +18,8 @@ from pipeline.engine.jobs import stop_jobs
 from pipeline.engine.step import Step
 
 CarryOut = Callable[[Step, DataFrame], DataFrame]
-"""Stores a step's DataFrame as the step's `result` says (caches, collects or writes it); returns
-the DataFrame for later steps to read.
+"""Stores a step's DataFrame as the step's `result` says, and returns the DataFrame that later steps
+read. To store means to cache, to collect or to write.
 """
 
 
@@ -32,11 +33,11 @@ def compute(
 ) -> dict[str, DataFrame]:
     """Compute each step from `sources` and other steps; return all DataFrames by name.
 
-    Every input is the name of a source or of a step. `carry_out` runs in up to `threads` threads at
-    the same time. If the inputs of several steps are ready, the one listed first starts first.
-    Raises: ValueError if an input is missing, or if steps form a circle; the first exception of a
-    step; KeyboardInterrupt. Before a step's exception or KeyboardInterrupt is raised, this function
-    cancels the Spark jobs of the other steps and waits for the end of all threads.
+    `carry_out` runs in up to `threads` threads at the same time. If the inputs of several steps are
+    ready, the step listed first starts first.
+    Raises: ValueError if an input is neither a source nor a step, or if steps wait for one another;
+    the first exception of a step; KeyboardInterrupt. Before raising one of the last two, this
+    function cancels the Spark jobs of the other steps and waits for the end of all threads.
     """
     _check_inputs(steps, sources)
     tag = f"coordlab-{uuid.uuid4()}"
@@ -70,16 +71,16 @@ def compute(
 
 def _check_inputs(steps: Sequence[Step], sources: Mapping[str, DataFrame]) -> None:
     """Raise ValueError if a step can never start, because one of its inputs is never computed."""
-    known = set(sources)
+    computable = set(sources)
     left = list(steps)
-    # Each pass adds the results of the steps that can start to `known`, until no more can start.
-    while ready := [step for step in left if known.issuperset(step.inputs)]:
-        known.update(step.name for step in ready)
+    # Each pass adds the steps whose inputs are computable, until there are no more of them.
+    while ready := [step for step in left if computable.issuperset(step.inputs)]:
+        computable.update(step.name for step in ready)
         left = [step for step in left if step not in ready]
     # The remaining steps lack an input, or wait for each other.
     if left:
         lacks = (
-            f"{step.name}: {', '.join(name for name in step.inputs if name not in known)}"
+            f"{step.name}: {', '.join(name for name in step.inputs if name not in computable)}"
             for step in left
         )
         raise ValueError(f"no source or step provides the inputs of: {'; '.join(lacks)}")

@@ -5,9 +5,9 @@ directory of every run), `shared` (kept for later steps), `view` (not kept) or `
 the driver, the Python process of the analysis). `filtered_by` is the column by which most readers
 of a step's result filter it.
 
-MemoryStore suits little data, FileStore any amount. For both, later steps read the stored rows
-instead of the plan (Spark's description of how to compute them). So Spark plans only the newest
-step and computes nothing twice.
+MemoryStore suits little data, FileStore any amount. A DataFrame is at first only a plan: Spark's
+description of how to compute its rows. Both stores keep the rows themselves, and later steps read
+these. So Spark plans only the newest step and computes nothing twice.
 """
 
 from collections.abc import Iterator, Sequence
@@ -105,13 +105,12 @@ class MemoryStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStore:
-    """Keeps results in the memory of Spark's workers, each run in one partition: for any amount.
+    """Keeps results in the memory of Spark's workers, for any amount of data.
 
-    The keys of all joins, windows and aggregations begin with the run, so that none needs a
-    shuffle. Results that do not fit in memory go to disk.
+    Each run is in one partition of Spark's data. The keys of all joins, windows and aggregations
+    begin with the run, so that none needs a shuffle. Results that do not fit in memory go to disk.
     A table is written to `folder` in few files, and the driver then splits the files by run. If
-    Spark wrote a file for each run, Hadoop would start three processes for each file (see
-    MemoryStore).
+    Spark wrote a file for each run, Hadoop would start three processes for each file.
     """
 
     folder: Path
@@ -129,6 +128,7 @@ class FileStore:
         if step.result in ("rows", "view"):
             return frame
         if step.filtered_by is not None:
+            # Sorted for the same reason as in MemoryStore.
             by_run = frame.repartition("run").sortWithinPartitions(F.hash(step.filtered_by))
             stored = by_run.persist()
             self._cached.append(stored)

@@ -11,7 +11,9 @@ A `Failover` is a pair of a fault and a group:
 - `later_coordinators` are the coordinators after a move, with the time at which each became active;
 - `until_us` is the time of the next fault of the group, or the run's end.
 
-A tenure is the time in which a broker is the active coordinator of one offsets partition.
+An offsets partition is a partition of `__consumer_offsets`; the broker that leads it coordinates
+its groups. A tenure is the time in which a broker is the active coordinator of one offsets
+partition.
 """
 
 from dataclasses import dataclass
@@ -80,16 +82,17 @@ def availability_of(trace: Trace) -> list[TableRow]:
 
 
 def _member_gap(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | None:
-    """Return the gap of a member that belongs to the fault, None if there is none.
+    """Return the gap between a member's commits that belongs to the fault; None if there is none.
 
-    If the coordinator moved, this is the first gap that a later coordinator ended. The old
-    coordinator can still acknowledge commits that were in flight; that is no recovery.
+    If the coordinator moved, this is the first gap that a commit at a later coordinator ended. The
+    old coordinator can still acknowledge commits that were in flight; that is no recovery.
     """
     coordinator_moved = failover.move is not None
     if not coordinator_moved:
         return _longest_around(trace, failover, gaps)
     for gap in gaps:
         if gap.after_us is None:
+            # The open gap, which is the last one.
             return gap if gap.missed_us is not None else None
         ended_by_later_coordinator = any(
             broker == gap.back_at and start_us <= gap.after_us
@@ -101,7 +104,7 @@ def _member_gap(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | No
 
 
 def _longest_around(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | None:
-    """Return the longest gap of this fault, by the rules of `tables.availability`."""
+    """Return the longest gap that belongs to this fault, by the rules of `tables.availability`."""
     longest: _Gap | None = None
     longest_us = -1  # less than any length, so that even a gap of length 0 replaces it
     for gap in gaps:
@@ -134,9 +137,8 @@ def _length_us(trace: Trace, gap: _Gap) -> int:
 def _coordinator_gap(trace: Trace, failover: Failover, tenures: list[TableRow]) -> _Gap | None:
     """Return the longest time without an active coordinator after the fault.
 
-    `tenures` are those of the group's offsets partition (the partition of `__consumer_offsets` that
-    holds the group). Returns None if no coordinator was active before the fault. If a coordinator
-    was always active, the gap begins and ends at the fault.
+    `tenures` are those of the group's offsets partition. Returns None if no coordinator was active
+    before the fault. If a coordinator was always active, the gap begins and ends at the fault.
     """
     spans = sorted((tenure["start_us"], tenure["end_us"]) for tenure in tenures)
     if not spans or spans[0][0] > failover.fault_us:
@@ -171,10 +173,10 @@ _COMMIT_APIS = frozenset({"OffsetCommit", "AddOffsetsToTxn", "TxnOffsetCommit"})
 def _commit_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
     """Return the gaps between acknowledged commits, by group and consumer.
 
-    After its last acknowledged commit, a consumer misses something when it requests a commit, when
-    a commit fails, or when it marks the coordinator unknown.
+    A consumer's open gap, after its last acknowledged commit, has a `missed_us` if the consumer
+    still requested a commit, if a commit failed, or if it marked the coordinator unknown.
     """
-    # By group and consumer: the time of each acknowledged commit, and the broker that did it.
+    # By group and consumer: the time of each acknowledged commit -> the broker that acknowledged.
     commits: dict[tuple[str, str], dict[int, str | None]] = {}
     for row in trace.of(TraceKind.OFFSETS_COMMITTED):
         commits.setdefault((str(row.group), row.node), {})[row.time_us] = row.peer
@@ -209,7 +211,7 @@ def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
     """Return the gaps between the batches that a group worked on, by group and partition.
 
     A gap reaches from the end of the work on one batch to the beginning of the work on the next.
-    After the last batch, a partition misses something when a record is produced that the group
+    The open gap, after the last batch, has a `missed_us` if a record was produced that the group
     never read.
     """
     batches: dict[tuple[str, str], list[TraceRow]] = {}

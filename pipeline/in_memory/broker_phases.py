@@ -33,7 +33,7 @@ def broker_phases_of(trace: Trace) -> list[TableRow]:
     faults = faults_of(trace)
     elections = [row for row in trace.of(TraceKind.LEADER_ELECTED) if is_offsets_partition(row)]
     elections.sort(key=lambda row: (row.time_us, row.leader_epoch))
-    leaders: dict[str, str] = {}  # the last leader of each partition
+    leaders: dict[str, str] = {}  # by partition, the leader that was elected last
     first_moves: dict[tuple[str, str], TableRow] = {}  # by fault and partition
     for row in elections:
         partition = str(row.partition)
@@ -69,8 +69,10 @@ def _phases(trace: Trace, fault: TableRow, election: TraceRow, old_leader: str |
         None if begin is None or end is None else end - begin for begin, end in pairwise(moments)
     ]
     loaded = detail_of(active) if active else {}
-    # `groups()` maps each group to its offsets partition.
-    groups = [group for group, home in trace.groups().items() if home == election.partition]
+    partition_by_group = trace.groups()
+    groups = [
+        group for group, partition in partition_by_group.items() if partition == election.partition
+    ]
     return {
         "fault": fault["fault"],
         "partition": election.partition,

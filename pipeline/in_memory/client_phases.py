@@ -11,9 +11,11 @@ docs/TABLES.md has the exact rules; `pipeline.tables.client_phases` computes the
 
 A `Failover` is a pair of a fault and a group. Its `move` is the row of `broker_phases` about the
 move of the group's coordinator, None if the fault did not move the coordinator. `old_leader` and
-`new_leader` are the brokers before and after the move. In a row of COORDINATOR_FOUND, `cause` is
-the broker that was asked, and `peer` the broker that its answer named. In rows about requests,
-`peer` is the broker, and `cause` the purpose of the connection.
+`new_leader` are the coordinators before and after the move.
+
+The columns `cause` and `peer` of a trace row depend on its kind. In a row COORDINATOR_FOUND,
+`cause` is the broker that was asked, and `peer` the broker that its answer named. In rows about
+requests, `peer` is the broker, and `cause` the purpose of the connection.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,12 +29,16 @@ from protocol.trace import TraceKind, TraceRow
 T = TypeVar("T")
 
 _GROUP_APIS = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFetch")
+"""Requests that a member sends to its coordinator."""
 _LOOKUPS = (TraceKind.COORDINATOR_FOUND, TraceKind.COORDINATOR_LOOKUP_FAILED)
 """Kinds of rows that end a lookup, the search for the group's coordinator (FindCoordinator)."""
 _MEMBERSHIP = tuple(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECORDS_CONSUMED)
+"""Kinds of rows that a consumer writes only while it is a member, with its current member id. A
+consumer may have fetched consumed records when it had another member id.
+"""
 _WITH_MEMBER_ID = (*_LOOKUPS, TraceKind.COORDINATOR_UNKNOWN, *_MEMBERSHIP)
-"""Kinds of a consumer's rows that have its current member id. RECORDS_CONSUMED is missing: a
-consumer may have fetched these records when it had another member id.
+"""Kinds of rows with the current member id; a consumer can write the first of them before it is a
+member.
 """
 
 
@@ -50,7 +56,7 @@ class _Step:
     def is_answer(self, *apis: str, error: str | None = None) -> bool:
         """Return whether this row ends a request of one of `apis`, by an answer or a failure.
 
-        With `error`, the request must also have ended with this error.
+        With `error`, the request must also have ended with this error; "NONE" means success.
         """
         if self.row.kind not in (TraceKind.RESPONSE_RECEIVED, TraceKind.REQUEST_FAILED):
             return False
@@ -141,7 +147,8 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
     # The broker that was asked (`cause`) named itself.
     named_itself = [step for step in stale if step.row.cause == step.row.peer]
 
-    # What the old leader answered, or failed to answer.
+    # Answers and failures of requests to the old leader. A wait counts only if its request was sent
+    # before the member gave the coordinator up.
     old_leader = failover.old_leader
     from_old = [step for step in after if old_leader is not None and step.row.peer == old_leader]
     waits = [
@@ -155,7 +162,7 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
         step for step in from_old if step.is_answer("OffsetCommit", error="REQUEST_TIMED_OUT")
     ]
 
-    # Without a coordinator marked unknown, the consumer had no reason to look one up.
+    # A consumer that did not mark its coordinator unknown had no reason for a lookup.
     has_lost_coordinator = unknown_us is not None
     return {
         "member_id": _last_known(step.row.member or None for step in before),
@@ -268,4 +275,5 @@ def _known_generation(generation: int | None) -> int | None:
 
 
 def _duration_us(end_us: int | None, begin_us: int | None) -> int | None:
+    """Return the time from `begin_us` to `end_us`; None if one of the two is unknown."""
     return None if end_us is None or begin_us is None else end_us - begin_us

@@ -1,7 +1,7 @@
 """The table `commits` in plain Python: the outcomes of each member's commits.
 
-With a commit a member stores its position in its partitions. A commit belongs to the latest fault
-before it. `pipeline.tables.commits` computes the same with Spark.
+With a commit, a member of a group stores how far it has read its partitions. A commit belongs to
+the latest fault before the commit. `pipeline.tables.commits` computes the same with Spark.
 """
 
 from pipeline.in_memory.faults import faults_of
@@ -11,8 +11,9 @@ from protocol.trace import TraceKind
 
 def commits_of(trace: Trace) -> list[TableRow]:
     """Return the number of commits per fault, member, coordinator and outcome."""
-    # A commit of several partitions has a row for each partition; all have the same time. The
-    # commit has one outcome: "" if it was acknowledged, else the last error by name.
+    # A commit of several partitions has a row for each partition, all with the same time. Of the
+    # errors of these rows, the last one in alphabetical order is the outcome of the commit; "" if
+    # there is none.
     outcomes: dict[tuple[int, str | None, str, int, str | None], str] = {}
     for row in trace.of(TraceKind.OFFSETS_COMMITTED, TraceKind.COMMIT_FAILED):
         commit = (row.time_us, row.group, row.node, row.incarnation, row.peer)
@@ -20,8 +21,8 @@ def commits_of(trace: Trace) -> list[TableRow]:
 
     faults = faults_of(trace)
     table: dict[tuple[object, ...], TableRow] = {}
-    for (time_us, group, consumer, _, coordinator), worst in outcomes.items():
-        error = worst or "NONE"
+    for (time_us, group, consumer, _, coordinator), error_or_empty in outcomes.items():
+        error = error_or_empty or "NONE"
         fault = last_fault_before(faults, time_us)
         counts = table.setdefault(
             (fault, group, consumer, coordinator, error),

@@ -23,7 +23,7 @@ from protocol.trace import TraceKind, TraceRow
 
 @once_per_trace
 def coordinator_tenures_of(trace: Trace) -> list[TableRow]:
-    """Return every tenure of a coordinator, with its end, pauses, cuts and acknowledged commits."""
+    """Return every tenure: its end, and its pauses, cuts and acknowledged commits."""
     tenures = [tenure for tenure in _find_tenures(trace) if tenure["start_us"] <= trace.end_us]
     faults = faults_of(trace)
     commits_by_tenure = _acknowledged_commits(trace)
@@ -43,8 +43,9 @@ def coordinator_tenures_of(trace: Trace) -> list[TableRow]:
             tenure[f"{name}_us"] = length_us(spans)
             tenure[f"{name}_from_us"] = spans[0].from_us if spans else None
             tenure[f"{name}_to_us"] = spans[-1].to_us if spans else None
-        key = ("broker", "incarnation", "partition", "leader_epoch")
-        commits = commits_by_tenure.get(tuple(tenure[name] for name in key), [])
+        # The leader epoch is the number of the partition's leadership.
+        key_columns = ("broker", "incarnation", "partition", "leader_epoch")
+        commits = commits_by_tenure.get(tuple(tenure[name] for name in key_columns), [])
         tenure["commits"] = len(commits)
         tenure["first_commit_us"] = min(commits, default=None)
         tenure["last_commit_us"] = max(commits, default=None)
@@ -75,10 +76,10 @@ def _find_tenures(trace: Trace) -> list[TableRow]:
 
 
 def _end(trace: Trace, load: TraceRow, later: list[TraceRow]) -> tuple[int, str]:
-    """Return when and how a tenure ended: the earliest end counts.
+    """Return when and how the tenure that began with `load` ended: the earliest end counts.
 
-    If several ends have the same time, the run's end comes first, then an unload or reload by the
-    broker itself, then the end of its process.
+    `later` are the later rows of the same broker. If several ends have the same time, the run's end
+    comes first, then an unload or reload by the broker itself, then the end of its process.
     """
     # Of each end: its time, its rank among ends with the same time, and the reason.
     ends = [(trace.end_us, 0, "run end")]

@@ -2,10 +2,12 @@
 
 `pipeline.tables.failovers` computes the same with Spark. A fault affects a group in two cases: the
 fault names the group, or it moved the group's offsets partition (its partition of
-`__consumer_offsets`, whose leader is the group's coordinator). Rows after the fault can be effects
-of it, until the next fault that affects the same group, or the run's end. If several faults have
-the same time, each of them lasts until a later fault. A tenure is the time in which a broker is the
-active coordinator of an offsets partition. A load reads the groups of the partition into memory.
+`__consumer_offsets`, whose leader is the group's coordinator). The effects of a fault on a group
+can last until the next fault that affects the group, or until the run's end; a fault at the same
+moment does not count as the next one.
+
+A tenure is the time in which a broker is the active coordinator of an offsets partition. It begins
+when the broker has loaded the partition (read its groups into memory).
 """
 
 from dataclasses import dataclass
@@ -69,7 +71,7 @@ def failovers_of(trace: Trace) -> list[Failover]:
                 for other, other_affects_group in later_faults
                 if other_affects_group and other["injected_us"] > fault_us
             ]
-            # The newest tenure that began before the fault is the one with the highest leader epoch
+            # Of the tenures that began before the fault, take the one with the highest leader epoch
             # (the number of the partition's leadership). It need not be the one that started last:
             # a broker that lost its leadership can finish its load later than its successor.
             newest = max(

@@ -1,7 +1,7 @@
 """The table `faults` in plain Python: time, target and blast radius of each fault that hit.
 
-The blast radius of a fault is what the trace names as concerned: groups, partitions and nodes. A
-fault is in force while all affected nodes have it, and healed when it is undone.
+The blast radius of a fault is the groups, partitions and nodes that it concerns, as the trace names
+them. A fault is in force while all affected nodes have it, and healed when it is undone.
 `pipeline.tables.faults` computes the same with Spark.
 """
 
@@ -35,7 +35,7 @@ def faults_of(trace: Trace) -> list[TableRow]:
                 "in_force_us": in_force.time_us if in_force else None,
                 "in_force_until_us": detail_of(healed).get("in_force_until_us") if healed else None,
                 "healed_us": healed.time_us if healed else None,
-                # Effects after the next fault belong to that fault.
+                # Effects after the next fault count as effects of that fault.
                 "until_us": trace.end_us if is_last else hits[place + 1].time_us,
                 "groups": detail.get("groups", []),
                 "partitions": detail.get("partitions", []),

@@ -1,11 +1,11 @@
 """The tables `felt_partitions` and `felt_groups` in plain Python: times without service and lag.
 
 Felt figures are those that users of a group notice. `pipeline.tables.felt` computes the same with
-Spark. The lag of a partition is the number of its records that wait for a group. An incarnation is
-one life of a node's process. The steady state is the state with all groups, members and partitions
-complete.
-All figures cover the time from the steady state (or from the run's beginning, if the run never
-became steady) to the run's end.
+Spark. The lag of a partition is the number of its records that the group has not processed yet. An
+incarnation is one life of a node's process.
+
+All figures cover the time from the steady state (the state with all groups, members and partitions
+complete) to the run's end. In a run that never became steady, they begin with the run.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,8 +37,8 @@ _Place = tuple[str, str]
 class _Level:
     """The lag of a partition from the moment `at_us` on.
 
-    `begun_us`: if the end of work on a batch changed the lag, the beginning of this work; None if
-    producing changed the lag.
+    At this moment either a member ended its work on a batch, which `begun_us` is the beginning of,
+    or a batch was produced: then `begun_us` is None.
     """
 
     at_us: int
@@ -50,12 +50,12 @@ class _Level:
 def felt_partitions_of(trace: Trace) -> list[TableRow]:
     """Return the times without service, the lag and the repeats of each partition per group."""
     start_us, owners, levels = _start_us(trace), _owners(trace), _levels(trace)
-    repeated: dict[_Place, int] = {}
+    repeated: dict[_Place, int] = {}  # number of records that were processed again
     for row in processing_of(trace):
         place = (row["group"], row["partition"])
         repeated[place] = repeated.get(place, 0) + row["repeated"]
     injections_us = [fault["injected_us"] for fault in faults_of(trace)]
-    # Faults before the steady state do not count. Without a fault, all time is after the "fault".
+    # Faults before the steady state do not count. Without a fault, all time counts as after it.
     first_fault_us = min((at_us for at_us in injections_us if at_us >= start_us), default=start_us)
     return [
         {
@@ -117,7 +117,7 @@ def _start_us(trace: Trace) -> int:
 
 @once_per_trace
 def _owners(trace: Trace) -> dict[_Place, list[TableRow]]:
-    """Return the intervals of ownership of each partition, by time."""
+    """Return the rows of the table `ownership` by group and partition, in time order."""
     by_place: dict[_Place, list[TableRow]] = {}
     for row in sorted(ownership_of(trace), key=lambda row: (row["from_us"], row["consumer"])):
         by_place.setdefault((row["group"], row["partition"]), []).append(row)
@@ -144,8 +144,8 @@ def _unowned_us(trace: Trace, owners: Sequence[TableRow]) -> int | None:
 def _levels(trace: Trace) -> dict[_Place, list[_Level]]:
     """Return the lag after each batch that was produced or processed.
 
-    The lag counts acknowledged records above the last record that the group processed. With an
-    entry for each change, it holds until the next entry.
+    The lag counts acknowledged records above the last record that the group processed. Each level
+    lasts until the next one.
     """
     consumed: dict[_Place, list[TraceRow]] = {}
     for row in trace.of(TraceKind.RECORDS_CONSUMED):
@@ -154,12 +154,12 @@ def _levels(trace: Trace) -> dict[_Place, list[_Level]]:
     # A partition without a processed batch has a lag, too, if it had an owner.
     for place in _owners(trace):
         consumed.setdefault(place, [])
-    # A step is a batch, as a tuple of four:
+    # A step is the production or the processing of a batch, as a tuple of four:
     # - its time;
     # - True if the batch was processed, False if it was produced;
-    # - the offset behind its last record;
-    # - the beginning of the work on it, None if it was produced.
-    # If two steps have one moment, sorting puts the produced batch (False) first.
+    # - the offset behind the batch's last record;
+    # - the beginning of the work on the batch; None if it was produced.
+    # Of two steps at one moment, sorting puts the production (False) first.
     produced: dict[str, list[tuple[int, bool, int, int | None]]] = {}
     for row in trace.of(TraceKind.RECORDS_PRODUCED):
         next_offset = (row.offset or 0) + int(detail_of(row)["count"])
@@ -199,19 +199,19 @@ def _waited_us(trace: Trace, levels: Sequence[_Level]) -> int:
 
 
 def _waits(levels: Sequence[_Level], end_us: int) -> Iterator[tuple[int, int]]:
-    """Yield beginning and end of each wait for work on the next batch.
+    """Yield beginning and end of each time in which records wait for work on the next batch.
 
-    The end can be earlier than the beginning: if two members process a partition at the same time,
-    the one that finishes later can have begun earlier.
+    The end can be earlier than the beginning. Two members may process a partition at the same time,
+    and the one that finishes later can have begun earlier.
     """
-    # For each level, from the last to the first: the earliest beginning of work on a later batch.
+    # For each level, the earliest beginning of work on a later batch; the last level comes first.
     next_works: list[int | None] = []
     begun_us: int | None = None
     for level in reversed(levels):
         next_works.append(begun_us)
         if level.begun_us is not None:
             begun_us = level.begun_us if begun_us is None else min(begun_us, level.begun_us)
-    # The end of a batch ends a wait. If records still wait then, a new wait begins at that moment.
+    # With the end of the work on a batch, a wait is over. If records are left, the next one begins.
     is_waiting = False
     for level, next_us in zip(levels, reversed(next_works), strict=True):
         if level.begun_us is not None:
@@ -248,7 +248,7 @@ def _peak(levels: Sequence[_Level], start_us: int, first_fault_us: int, end_us: 
 
 
 def _successive_owners(trace: Trace, owners: Sequence[TableRow]) -> list[str]:
-    """Return the successive owners of a partition; no two neighbours are equal."""
+    """Return the successive owners of a partition after the start; no two neighbours are equal."""
     start_us = _start_us(trace)
     in_time = [row for row in owners if row["to_us"] is None or row["to_us"] >= start_us]
     return [consumer for consumer, _ in groupby(row["consumer"] for row in in_time)]

@@ -1,7 +1,7 @@
 """The table `figures` in plain Python: percentiles (nearest rank) over rows of other tables.
 
-The nearest rank of a percentile is the least value that this percentage of all values do not
-exceed.
+A percentile by nearest rank is always one of the values: the least value that at least this
+percentage of all values do not exceed.
 
 A measure belongs to one of three chains:
 
@@ -10,9 +10,9 @@ A measure belongs to one of three chains:
 - the client chain: phases of each member until it is served again;
 - `gap`: longest time without service.
 
-The subjects of a measure are the partitions, members or groups that one fault concerned; each has
-one value.
-`pipeline.tables.figure_table` computes the same with Spark.
+The subjects of a measure are the partitions, members or groups that one fault concerned. Each
+subject has one value or, if unknown, None. `pipeline.tables.figure_table` computes the same with
+Spark.
 """
 
 from pipeline.in_memory.availability import availability_of
@@ -42,11 +42,9 @@ _CLIENT = {
     "timeouts at old": "commit_timeouts",
     "heartbeats at old": "late_heartbeats",
 }
+"""_BROKER and _CLIENT: each measure of the chain, and the column that holds its values."""
 _GAPS = {"commit gap": "member", "processing gap": "partition", "no coordinator": "group"}
-"""Measures of gaps, with the kind of subject.
-
-_BROKER and _CLIENT map each measure of their chain to the column that holds its values.
-"""
+"""Each measure of the chain `gap`, and its kind of subject. The column is always `gap_us`."""
 _ENDS = {
     "broker": ("fault_us", "active_us"),
     "client": ("fault_us", "accepted_us"),
@@ -113,8 +111,8 @@ def _percentiles(values: list[int | None]) -> TableRow:
         "max": max(known, default=None),
     }
     for name, (percent, needed) in _RANKED.items():
-        # The number of values times the percentage, rounded up: `-(-a // b)` is a / b rounded up.
-        # It is the first rank, counted from 1, that `percent` of the values do not exceed.
+        # Ranks count from 1. The rank is the number of values times the percentage, rounded up:
+        # `-(-a // b)` is a / b rounded up.
         rank = -(-len(known) * percent // 100)
         columns[name] = known[rank - 1] if len(known) >= needed else None
     return columns

@@ -111,7 +111,7 @@ class _BrokerLife:
             self._close(group, row.time_us)
 
     def _close(self, group: str, at_us: int | None) -> None:
-        """End a group's interval at `at_us`, or at the broker's end if that came before.
+        """End a group's interval at `at_us`, or when the broker's process ended if that was before.
 
         With `at_us` None, no row ends the interval. An interval in the state Dead always ends where
         it begins.

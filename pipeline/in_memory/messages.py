@@ -4,11 +4,10 @@ An exchange is a request and its answer. A trace has up to four rows about an ex
 client's: it sent the request; the answer came, or the request failed. Two are the server's: it
 received the request; it answered.
 
-If exchanges that follow one another are equal, they share one row of the table. If a fault has more
-than _MAX_ROWS rows, only the most interesting ones are kept. docs/TABLES.md has the rules;
-`pipeline.tables.messages` computes the same with Spark. Listed exchanges are those about
-coordination and control: an exchange of Produce is not listed, and one of Fetch only if it goes to
-a controller, from which brokers fetch metadata.
+The table lists exchanges about coordination and control. It has none of Produce, and of Fetch only
+those with a controller, from which brokers fetch metadata. Equal exchanges that follow one another
+share one row of the table. If a fault has more than _MAX_ROWS rows, only the most interesting ones
+are kept. docs/TABLES.md has the rules; `pipeline.tables.messages` computes the same with Spark.
 """
 
 from collections.abc import Sequence
@@ -54,7 +53,8 @@ class _Exchange:
 
     - `sent`, `ended`: the client's rows about the request, and about its answer or failure. None if
       the trace lacks the row, or if no answer came.
-    - `place`: index among the exchanges with the same client, server, API and correlation id.
+    - `place`: index among the exchanges with the same client, server, API and correlation id (the
+      client's number of the request).
     - `named`: for a FindCoordinator, the coordinator that the answer named.
     """
 
@@ -138,7 +138,7 @@ def _windows(trace: Trace) -> list[tuple[TableRow, int, int]]:
 
 
 class _Pairing:
-    """Assigns trace rows to requests: first the clients' rows, then the servers'."""
+    """Builds the exchanges from trace rows: first from the clients' rows, then the servers'."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -147,7 +147,7 @@ class _Pairing:
         self._by_request: dict[tuple[str, str, str, int | None], list[_Exchange]] = {}
 
     def exchanges(self) -> list[_Exchange]:
-        """Return all exchanges that were sent or received."""
+        """Return all listed exchanges whose request was sent or received."""
         for row in self._trace.of(TraceKind.REQUEST_SENT):
             if _is_listed(row.api, str(row.peer)):
                 self._add(row.node, str(row.peer), row).sent = row
@@ -179,10 +179,11 @@ class _Pairing:
             TraceKind.REQUEST_FAILED,
             TraceKind.COORDINATOR_FOUND,
         )
-        # Keys are the identities of rows: a row is the same object in every list of the trace.
-        sent = {id(exchange.sent): exchange for exchange in self._all()}
+        # Exchanges by the identity of the row that began them: a row is the same object in every
+        # list of the trace.
+        by_sent_row = {id(exchange.sent): exchange for exchange in self._all()}
         for _, rows in self._trace.lives(*kinds):
-            last: dict[tuple[object, ...], _Exchange] = {}
+            last: dict[tuple[object, ...], _Exchange] = {}  # by `connection`
             looked_up: _Exchange | None = None  # the exchange of the client's last FindCoordinator
             for row in rows:
                 # `cause` is the purpose of the connection, except in a row COORDINATOR_FOUND: there
@@ -193,8 +194,8 @@ class _Pairing:
                         looked_up.named = row.peer
                     looked_up = None
                 elif row.kind == TraceKind.REQUEST_SENT:
-                    if id(row) in sent:
-                        last[connection] = sent[id(row)]
+                    if id(row) in by_sent_row:
+                        last[connection] = by_sent_row[id(row)]
                     if row.api == "FindCoordinator":
                         looked_up = None
                 else:  # an answer or a failure; only the first one of a request counts
@@ -269,7 +270,8 @@ def _collapse(exchanges: Sequence[_Exchange], injected_us: int) -> list[_Row]:
     for _, of_route in groupby(in_order, key=lambda exchange: exchange.route):
         current: _Row | None = None
         for exchange in of_route:
-            common = (*exchange.result, (exchange.begin_us or 0) < injected_us)
+            begins_before_fault = (exchange.begin_us or 0) < injected_us
+            common = (*exchange.result, begins_before_fault)
             # A success of these APIs is always a row of its own.
             alone = exchange.api in _NOT_COLLAPSED and exchange.result[0] == "NONE"
             if current is None or alone or current.common != common:
@@ -282,9 +284,9 @@ def _collapse(exchanges: Sequence[_Exchange], injected_us: int) -> list[_Row]:
 def _keep_most_interesting(rows: list[_Row]) -> list[TableRow]:
     """Return the rows to keep for one fault, at most _MAX_ROWS (rule 3 of `tables.messages`).
 
-    1. First come the rows that are the first of their kind. A kind is an API, a server, a group and
-       an outcome.
-    2. Then come the other rows; those of clients with many first rows come before those of others.
+    Rows are of one kind if they have the same API, server, group and outcome. Rows that are the
+    first of their kind come before others. Among either, rows of clients with many first rows come
+    first.
     """
     kinds_so_far: dict[tuple[object, ...], None] = {}
     firsts_by_client: dict[str, int] = {}

@@ -1,11 +1,12 @@
 """The table `ownership` in plain Python: each interval in which a member owned a partition.
 
 An interval begins when a member gets its assignment, and ends when the member gives the partition
-up, or dies. Only rows that the members themselves wrote count, so an interval is the time in which
-the member itself believes that it owns the partition. A tenure is the time in which a broker is the
-active coordinator of an offsets partition (a partition of `__consumer_offsets`); the leader epoch
-is the number of the broker's leadership there. `pipeline.tables.ownership` computes the same with
-Spark.
+up, or dies. The intervals come from the members' own rows, so a member may be wrong: it owns a
+partition here as long as it believes that it does. `pipeline.tables.ownership` computes the same
+with Spark.
+
+A tenure is the time in which a broker is the active coordinator of an offsets partition (a
+partition of `__consumer_offsets`). The leader epoch is the number of the broker's leadership there.
 """
 
 from collections.abc import Sequence
@@ -57,9 +58,9 @@ def ownership_of(trace: Trace) -> list[TableRow]:
 def _intervals(rows: Sequence[TraceRow]) -> list[TableRow]:
     """Return the intervals of one incarnation of a consumer.
 
-    In this function only the consumer's own rows end an interval; if there is no such row, the
-    interval stays open, with `to_us` None. `_end_at_death` then compares each interval with deaths
-    and with the run's end. An interval also has:
+    In this function only the consumer's own rows end an interval. An interval without such a row
+    stays open, with `to_us` None, until `_end_at_death` compares it with deaths and with the run's
+    end. An interval also has:
 
     - `position`: the cause of the first POSITION_RESET in the interval, None without one.
     - `start_offset`: the offset that this POSITION_RESET set.
@@ -129,13 +130,14 @@ def _end_at_death(trace: Trace, owned: TableRow, consumer: str, incarnation: int
 
 
 class _AssignmentEpochs:
-    """Finds the leader epoch of an assignment, from the coordinator's tenures.
+    """Finds the leader epoch in which the coordinator made an assignment.
 
-    This is the epoch of the last tenure that had begun when the member got the assignment.
+    It is the epoch of the coordinator's last tenure that had begun when the member got the
+    assignment.
     """
 
     def __init__(self, trace: Trace) -> None:
-        self._groups = trace.groups()
+        self._groups = trace.groups()  # the offsets partition of each group
         self._tenures = coordinator_tenures_of(trace)
 
     def of(self, owned: TableRow) -> int | None:

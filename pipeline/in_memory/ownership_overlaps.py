@@ -16,6 +16,7 @@ from pipeline.in_memory.trace import (
 )
 from protocol.trace import TraceKind
 
+# Of each of the two owners, the table has the columns `first_...` or `second_...`.
 _SIDE_COLUMNS = {
     "consumer": "consumer",
     "member": "member",
@@ -23,9 +24,7 @@ _SIDE_COLUMNS = {
     "coordinator": "coordinator",
     "epoch": "leader_epoch",
 }
-"""Columns of the table, without the prefix `first_` or `second_` -> the column of `ownership` that
-each of them copies.
-"""
+"""Column of the table without its prefix -> the column of `ownership` that it copies."""
 
 
 @once_per_trace
@@ -34,9 +33,8 @@ def ownership_overlaps_of(trace: Trace) -> list[TableRow]:
     faults = faults_of(trace)
     healings = sorted(fault["healed_us"] for fault in faults if fault["healed_us"] is not None)
     owners = sorted(ownership_of(trace), key=lambda row: (row["from_us"], row["consumer"]))
-    # The intervals of each partition, the latest one first. The loop below goes from early to late
-    # and removes each `first` from the end of its list. So the list then holds only the intervals
-    # that begin after `first`.
+    # The intervals of each partition, the latest one first, so that the earliest can be popped from
+    # the end of the list. When the loop below has popped `first`, the list holds the later ones.
     later_intervals: dict[tuple[str, str], list[TableRow]] = {}
     for row in reversed(owners):
         later_intervals.setdefault((row["group"], row["partition"]), []).append(row)
@@ -56,7 +54,7 @@ def ownership_overlaps_of(trace: Trace) -> list[TableRow]:
             if from_us >= until_us:
                 continue  # the second interval has no length
             # `healed_us` is the last healing of a fault before the overlap ends; if there is none,
-            # the first healing after it.
+            # the first healing after its end.
             before = [healed_us for healed_us in healings if healed_us <= until_us]
             after = [healed_us for healed_us in healings if healed_us > until_us]
             by_first = _processed(trace, first, from_us, until_us)

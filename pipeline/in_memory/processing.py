@@ -15,8 +15,8 @@ from protocol.trace import TraceKind, TraceRow
 @once_per_trace
 def processing_of(trace: Trace) -> list[TableRow]:
     """Return what each member processed of each partition."""
-    table: dict[tuple[str, str, str], TableRow] = {}
-    processed: set[tuple[str, str, int]] = set()
+    table: dict[tuple[str, str, str], TableRow] = {}  # by group, partition and consumer
+    processed: set[tuple[str, str, int]] = set()  # group, partition and offset of each record
     for row in trace.of(TraceKind.RECORDS_CONSUMED):
         group, partition = str(row.group), str(row.partition)
         offsets = _offsets(row)
@@ -53,14 +53,15 @@ def begun_us(row: TraceRow) -> int:
 def _shared_offsets(trace: Trace) -> dict[tuple[str, str, str], set[int]]:
     """Return the offsets that two members processed while both owned the partition.
 
-    Keys: group, partition and the node of one of the owners.
+    The keys are group, partition and the node of one of the owners: the offsets are stored under
+    both owners.
     """
     shared: dict[tuple[str, str, str], set[int]] = {}
     owners: dict[tuple[str, str], list[TableRow]] = {}
     for row in ownership_of(trace):
         owners.setdefault((row["group"], row["partition"]), []).append(row)
     for group_and_partition, intervals in owners.items():
-        # Each pair in both orders, because the result is stored under each of the two owners.
+        # `permutations` has each pair in both orders, so that `interval` is each owner once.
         for interval, other in permutations(intervals, 2):
             if interval["consumer"] == other["consumer"]:
                 continue  # two intervals of one member do not make two owners

@@ -1,16 +1,19 @@
 """The rebalances of a run, collected from the rows of its trace, and the table `rebalances`.
 
-In a rebalance, the members of a group rejoin and get new partitions. In its first half, the join
-phase, the members send JoinGroup; then a new generation begins (the number of the group's
-rebalance). In its second half, the sync phase, they ask for their partitions. The rebalance is
-complete when the coordinator has stored the new assignment.
+In a rebalance, the members of a group rejoin and get new partitions. First, in the join phase, the
+members send JoinGroup. Then a new generation begins; the generation is the number of the group's
+rebalance. Then, in the sync phase, the members ask for their partitions. The rebalance is complete
+when the coordinator has stored the new assignment.
 
-The rows are read one by one, so that the run can still be in progress, or be a replay up to some
-moment. A rebalance belongs to one coordinator. Later rows of that coordinator about the group
-belong to the rebalance until the next one begins. Members that are added or removed before a
-rebalance begins belong to it, too, unless one of these rows comes between: the start of a
-generation, the group becoming Empty (without members) or Dead (deleted), a load (the coordinator
-reads its groups from the log).
+RebalanceLog reads the rows one by one: the run can still be in progress, or be a replay up to some
+moment. It assigns rows to rebalances by these rules:
+
+1. A rebalance belongs to the coordinator that began it.
+2. The coordinator's later rows about the group belong to this rebalance until the next one begins.
+3. Rows about added and removed members are an exception: outside a join phase they belong to the
+   next rebalance. They are dropped if one of these rows comes first: the start of a generation, the
+   group becoming Empty (without members) or Dead (deleted), a load (the coordinator reads its
+   groups from the log).
 
 An incarnation is one life of a broker's process; in each incarnation, the broker counts as another
 coordinator. In a row, `cause` is the short name of a cause, and `cause_text` or `explanation` its
@@ -126,7 +129,7 @@ class _Coordinator:
 
     - `begun`: its rebalances, in order.
     - `joining`: the rebalance whose generation has not started yet.
-    - `early`: rows about added and removed members that will belong to the next rebalance.
+    - `early`: rows about added and removed members that will belong to the next rebalance (rule 3).
     """
 
     begun: list[_RebalanceRows] = field(default_factory=list)
@@ -186,6 +189,7 @@ class RebalanceLog:
         latest = coordinator.begun[-1] if coordinator.begun else None
         match row.kind:
             case TraceKind.REBALANCE_STARTED:
+                # The row's cause is also why the rebalance before it was not completed.
                 if latest is not None:
                     latest.cut_short(row.time_us, row.explanation or "another rebalance")
                     if row.cause == RebalanceCause.ASSIGNMENT_NOT_STORED:
@@ -297,8 +301,7 @@ def rebalances_of(trace: Trace) -> list[TableRow]:
                     "new_generation": rebalance.new_generation,
                     "reason": rebalance.reason,
                     "member": member,
-                    # `member` None stays None. A member id without a known consumer is shown
-                    # itself.
+                    # None stays None; a member without a known consumer keeps its member id.
                     "consumer": member and names.get((group, member), member),
                     "cause": rebalance.cause,
                     "client_reason": rebalance.client_reason,

@@ -35,7 +35,7 @@ def groups_of(trace: Trace) -> list[TableRow]:
 
     The offsets partition is the partition of `__consumer_offsets` that holds the group.
     """
-    consumers: dict[str, dict[str, None]] = {}
+    consumers: dict[str, dict[str, None]] = {}  # by group; the inner dict is an ordered set
     for row in trace.of(*MEMBER_KINDS):
         if row.group is not None:
             consumers.setdefault(row.group, {})[row.node] = None

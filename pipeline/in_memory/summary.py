@@ -1,8 +1,8 @@
 """The summary of one run without Spark: from its event files, or from rows that are in memory.
 
 The figures are equal to those of Spark's tables (`pipeline.run.analyze`): both ways call
-`summary.summary`, and tests compare them. To summarize many runs at the same time, call
-`summarize_rows` in the process that has the rows, or `summarize_directory` in one process per run.
+`summary.summary`, and tests compare them. To summarize many runs at the same time, use a process
+for each: `summarize_rows` where the rows are in memory, else `summarize_directory`.
 
 A bad row lacks a required cell or has an unknown kind. The summary counts bad rows, and otherwise
 ignores them.
@@ -34,7 +34,8 @@ MAX_ROWS = 2_000_000
 ROWS_AT_ONCE = 500_000
 """Most rows of a run whose summary a command computes here before it starts Spark.
 
-Spark computes the same figures later. But so the command prints the summary after a few seconds.
+Spark then computes the same figures again. This way the command can print the summary after a few
+seconds.
 """
 _NAMES = [name for name, _ in TRACE_COLUMNS]
 _TEXTS = [name for name, kind in TRACE_COLUMNS if kind == "string"]
@@ -55,8 +56,8 @@ class RunRows:
 def collecting_no_cycles() -> Iterator[None]:
     """Switch Python's cyclic garbage collector off within the block.
 
-    Millions of rows live until the end, and none of them is part of a cycle. The collector would
-    traverse them again and again, which would take a quarter of the time of the whole summary.
+    Millions of rows live until the end, and none of them is part of a cycle of references. The
+    collector would traverse them again and again, for a quarter of the time of the whole summary.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -85,9 +86,8 @@ def summarize_directory(directory: Path, *, max_rows: int | None = None) -> RunS
 def rows_of(files: RunFiles) -> RunRows | None:
     """Return the rows of a run's event files; None if Spark must read them.
 
-    Spark must read a run with more than MAX_ROWS rows. It must also read a trace in which a row
-    about records does not state their number: such a trace is damaged, or an earlier version wrote
-    it.
+    Spark must read a run in two cases: it has more than MAX_ROWS rows, or a row about records does
+    not state their number (the trace is damaged, or an earlier version wrote it).
     Raises: OSError.
     """
     if files.rows > MAX_ROWS:
@@ -103,8 +103,8 @@ def summarize_rows(
 ) -> RunSummary:
     """Return the summary of a run whose rows are in memory, in any order.
 
-    `clock_error_us`: the error between the clocks of the run's machines; 0 in virtual time (the
-    run's own simulated clock).
+    `clock_error_us`: the largest difference between the clocks of the run's machines; 0 in virtual
+    time (a simulated clock).
     """
     files = RunFiles(run=run, directory=directory, events=(), rows=len(rows), unreadable=())
     trace = Trace(rows) if rows else None
@@ -147,14 +147,17 @@ def _cells(path: Path) -> Iterator[tuple[Any, ...]]:  # Any: TRACE_COLUMNS has t
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:  # Any: what the column holds
-    """Return the values of a column, whether or not it has a dictionary."""
+    """Return the values of a column, whether or not it is dictionary-encoded.
+
+    A dictionary-encoded column has a list of its distinct values, and for each row an index in it.
+    """
     if not pa.types.is_dictionary(column.type):
         values: list[Any] = column.to_pylist()
         return values
     array = column.unify_dictionaries().combine_chunks()
     if isinstance(array, pa.ChunkedArray):  # the column has no rows
         return []
-    # The index of a missing value is None. The list ends with None, which stands for such a value.
+    # The index of a missing value is None. A None at the end of the list stands for this value.
     texts = [*array.dictionary.to_pylist(), None]
     return [texts[-1 if place is None else place] for place in array.indices.to_pylist()]
 

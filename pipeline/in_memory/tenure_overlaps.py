@@ -15,8 +15,7 @@ from protocol.trace import TraceKind, TraceRow
 
 def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
     """Return each pair of overlapping tenures, with the answers of both coordinators."""
-    # Sorted by leader epoch first: of each pair below, the earlier one in this list is the older
-    # one.
+    # Sorted by leader epoch first. So in each pair below, the older tenure is the earlier one here.
     tenures = sorted(
         coordinator_tenures_of(trace),
         key=lambda tenure: (
@@ -38,7 +37,7 @@ def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
             if shared is None or older["partition"] != newer["partition"]:
                 continue
             partition = older["partition"]
-            # The groups whose offsets partition this is.
+            # `trace.groups()` maps each group to its offsets partition.
             groups = [group for group, home in trace.groups().items() if home == partition]
             broker = older["broker"]
             row = {
@@ -65,8 +64,8 @@ def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
                     for answer in _heartbeats(trace)
                     if _is_from(answer, tenure, groups, shared)
                 ]
-                # A commit of several partitions has a row for each; all rows have the same time. So
-                # the set has one entry for the commit.
+                # A set, because a commit of several partitions has a row for each partition, all
+                # with the same time, and counts once.
                 commits = {
                     (answer.group, answer.node, answer.time_us)
                     for answer in trace.of(TraceKind.OFFSETS_COMMITTED)

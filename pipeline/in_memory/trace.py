@@ -2,12 +2,13 @@
 
 The trace of a run is its recorded rows of events. The tables in this folder are computed without
 Spark, for the summary of a run. They are loops over sorted rows, written from the definitions in
-docs/TABLES.md, and share no code with the Spark tables. So a mistake in one of the two is not in
-the other, and tests that compare both find it.
+docs/TABLES.md. They share no code with the Spark tables, so that tests which compare both find a
+mistake in either.
 
-A life of a node is one incarnation: the time from one start of its process to its end. A cut is a
-time in which a fault of the network separates a node from others. An offsets partition is a
-partition of `__consumer_offsets`, in which a coordinator keeps its groups.
+An incarnation (also called a life) of a node is the time from one start of its process to its end;
+`seq` numbers the rows of an incarnation. A cut is a time in which a fault of the network separates
+a node from others. An offsets partition is a partition of `__consumer_offsets`, in which a
+coordinator keeps its groups.
 """
 
 import json
@@ -40,7 +41,7 @@ _PARTITION_KINDS = (
     TraceKind.BECAME_FOLLOWER,
     TraceKind.LOAD_COMPLETED,
 )
-"""Kinds of rows that name partitions of the broker, offsets partitions among them."""
+"""Kinds of rows that name partitions, offsets partitions among them."""
 
 
 def detail_of(row: TraceRow) -> dict[str, Any]:  # Any: what JSON holds
@@ -58,10 +59,10 @@ def is_offsets_partition(row: TraceRow) -> bool:
 class Death:
     """The end of a node's process, or a start that proves that earlier processes have ended.
 
-    - `by`: `stopped` in an orderly way, or `killed`. A start has `killed`.
+    - `by`: `stopped` (in an orderly way) or `killed`; for a start, always `killed`.
     - `before_incarnation`: for a start, the number of the new incarnation; all earlier ones are
-      dead. None for an end: its row does not name the incarnation, so the one that lived at `at_us`
-      is dead.
+      dead. For an end, None: its row does not name the incarnation. It is the one that lived at
+      `at_us`.
     """
 
     node: str
@@ -88,7 +89,7 @@ class Trace:
 
     def __init__(self, rows: Sequence[TraceRow]) -> None:
         self.rows = sorted(rows, key=_by_clock)
-        self._places: dict[str, list[int]] = {}  # kind -> where its rows are in `rows`
+        self._places: dict[str, list[int]] = {}  # kind -> indexes of its rows in `rows`
         for place, row in enumerate(self.rows):
             self._places.setdefault(row.kind, []).append(place)
         stages = self.of(TraceKind.RUN_STAGE)
@@ -98,7 +99,7 @@ class Trace:
         self._results: dict[Callable[..., object], Any] = {}  # Any: what the function returns
 
     def once(self, function: Callable[["Trace"], T]) -> T:
-        """Return the result of a function of this trace, computed at the first call only."""
+        """Return `function(self)`; only the first call with this function computes it."""
         if function not in self._results:
             self._results[function] = function(self)
         result: T = self._results[function]
@@ -130,15 +131,16 @@ class Trace:
             for row in self.of(*_PARTITION_KINDS)
             if is_offsets_partition(row)
         ]
-        # No row states the number of partitions, so it is derived from the highest index.
+        # No row states the number of offsets partitions. The highest index that occurs gives a
+        # lower bound.
         partitions = max(indexes) + 1 if indexes else 0
         partition_of: dict[str, str | None] = {}
         for row in self.of(*MEMBER_KINDS):
             if row.group is not None:
                 by_name = partition_for(row.group, partitions) if partitions else None
                 partition_of[row.group] = None if by_name is None else f"{_OFFSETS}{by_name}"
-        # A load (reading a group from its partition) proves the partition. The number that was
-        # derived above can be too small.
+        # The bound may be too small. If a coordinator has loaded the group, that row names the
+        # partition.
         for row in self.of(TraceKind.GROUP_LOADED):
             if row.group in partition_of:
                 partition_of[row.group] = row.partition
@@ -147,8 +149,8 @@ class Trace:
     def consumers(self) -> dict[tuple[str, str], str]:
         """Return the consumer of each group and member id: its node, else its client id.
 
-        The node is known from the member's own rows. A member whose own rows are not in the trace
-        is only known by the client id that its coordinator traced.
+        The member's own rows tell its node. If the trace lacks them, only the client id is known,
+        from a row of the coordinator.
         """
         # The second loop overwrites client ids with nodes.
         consumers: dict[tuple[str, str], str] = {}
@@ -189,7 +191,7 @@ class Trace:
         """Return the death that ends a life of a node, None if the life does not end.
 
         `since_us` must be a moment of the life of `incarnation`. The first death at or after this
-        moment ends the life, unless it proves only the end of older incarnations.
+        moment ends the life. A start of this or an older incarnation does not count.
         """
         for death in self.deaths():
             if death.node == node and death.at_us >= since_us:
@@ -233,7 +235,7 @@ class Trace:
     def cuts(self, node: str, faults: Sequence[TableRow]) -> list[Span]:
         """Return the times in which a node was cut off from others, according to `faults`.
 
-        The fault `cut` and the fault `clog` hold all messages on links until they are healed.
+        Only the faults `cut` and `clog` count: they hold all messages on links until the healing.
         """
         spans = []
         for fault in faults:
@@ -299,6 +301,7 @@ def _first_known(*values: int | None) -> int:
 
 
 _BY_SEQ = attrgetter("seq")
+"""Sort key of the rows of one incarnation."""
 
 
 def _by_clock(row: TraceRow) -> tuple[int, str, int, int]:

@@ -1,7 +1,8 @@
-"""A step: requests of the group APIs, each with its answer, from the clients' rows.
+"""The step `exchanges`: requests of the group APIs with their answers, from the clients' rows.
 
-A correlation id is the number by which a client matches an answer to its request. An incarnation is
-one life of a node's process; `seq` numbers the rows of an incarnation.
+A step computes a DataFrame that tables read. A correlation id is the number by which a client
+matches an answer to its request. An incarnation is one life of a node's process; `seq` numbers the
+rows of an incarnation.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -21,7 +22,7 @@ GROUP_APIS = tuple(
         Api.OFFSET_FETCH,
     )
 )
-"""APIs of a living member. LeaveGroup is missing: its answer does not show that a member works."""
+"""APIs whose answers show that a member works. So LeaveGroup is not among them."""
 
 
 def exchanges(events: DataFrame) -> DataFrame:
@@ -39,7 +40,8 @@ def exchanges(events: DataFrame) -> DataFrame:
     sent = F.when(F.col("kind") == TraceKind.REQUEST_SENT.value, F.col("time_us"))
     # `cause` is the purpose of the connection: two nodes may have several.
     request = ("run", "node", "incarnation", "peer", "cause", "api", "correlation_id")
-    # For each row, the rows about the same request up to it.
+    # For each row, the rows with the same key up to this row; the last REQUEST_SENT among them is
+    # the request.
     so_far = (
         Window.partitionBy(*request)
         .orderBy("seq")

@@ -1,16 +1,17 @@
 """Steps: the gaps between successive activities of a subject (commits, batches, tenures).
 
-A subject is a consumer, a partition of data or an offsets partition. A consumer commits: it stores
-its position in a partition with the coordinator of its group. An offsets partition is a partition
-of `__consumer_offsets`; the broker that leads it coordinates its groups.
+A subject is a consumer, a partition of data or an offsets partition:
+- A consumer is active when it commits: its group's coordinator stores how far it has read.
+- A partition of data is active when a member processes a batch of its records.
+- An offsets partition (a partition of `__consumer_offsets`) is active in a tenure: the time in
+  which a broker is the active coordinator of the partition's groups.
 
 A gap that lasts until the end of the trace is open: its `after_us` is null. An open gap counts as
-lost time only if `pending_us` is known: the first moment at which the subject tried, without
-success, to be active again. Otherwise the subject had nothing more to do.
+lost time only if `pending_us` is known: the first moment at which the subject should have become
+active, but did not. Otherwise the subject had nothing more to do.
 
 The column `span` of an event about a batch holds three fields of its `detail`: `count`, the number
-of records; `last`, the offset of the last record; `work_us`, the time of the work on them. A tenure
-is the time in which a broker is the active coordinator of an offsets partition.
+of records; `last`, the offset of the last record; `work_us`, the time of the work on them.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -105,7 +106,7 @@ def processing_gaps(events: DataFrame) -> DataFrame:
         (F.col("offset") + F.coalesce("span.count", F.lit(1)) - 1).alias("newest"),
     )
 
-    # `waiting_us`: time of the first record that was produced beyond all that the group consumed.
+    # `waiting_us`: when the first record was produced that the group never consumed.
     reached = consumed.groupBy(*key).agg(F.max("last").alias("last"))
     waiting = (
         produced.join(reached, ["run", "subject"])
@@ -117,7 +118,8 @@ def processing_gaps(events: DataFrame) -> DataFrame:
     # two members work at the same time, the one that finishes later can have begun earlier.
     later = Window.partitionBy(*key).orderBy("before_us").rowsBetween(1, Window.unboundedFollowing)
     next_begun = F.min("begun_us").over(later)
-    # After the last batch, `greatest` would leave the null out and return `before_us`.
+    # The condition is needed because `greatest` ignores nulls: after the last batch, it would
+    # return `before_us`.
     after = F.when(next_begun.isNotNull(), F.greatest("before_us", next_begun))
     moments = consumed.groupBy(*key, "before_us").agg(F.min("begun_us").alias("begun_us"))
     return moments.join(waiting, list(key), "left").select(

@@ -42,8 +42,8 @@ def groups(events: DataFrame) -> DataFrame:
     """Find each group's offsets partition.
 
     If a coordinator loaded the group (read it from the log of a partition), that partition is the
-    group's. Otherwise the partition is computed from the group's name, as Kafka's FindCoordinator
-    does it, over the offsets partitions of the run.
+    group's. Otherwise the partition is computed as Kafka's FindCoordinator does it: from the
+    group's name and the number of offsets partitions.
     Input grain: one row per event. Output grain: one row per run and group that has consumers.
     Columns: `run`, `group`, `partition` (`__consumer_offsets-<n>`), `consumers` (how many nodes
     were members at some time). Nulls: `partition` if the run names no offsets partition at all.
@@ -82,6 +82,7 @@ def offsets_partition_of(group: Column, partitions: Column) -> Column:
     bits, so this function cuts the value to 32 bits after each code unit. `abs(-2**31)` is 0, as in
     Kafka's Utils.abs.
     """
+    # Four hexadecimal digits for each code unit.
     text = F.hex(F.encode(group, "UTF-16BE"))
     units = F.transform(
         F.regexp_extract_all(text, F.lit("[0-9A-F]{4}"), F.lit(0)),

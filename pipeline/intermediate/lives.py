@@ -24,9 +24,9 @@ def deaths(events: DataFrame) -> DataFrame:
 
     The start of an incarnation proves that every older incarnation of the node has ended.
     Output grain: one row per end, or proof of an end. Columns: `run`, `node`, `died_us`
-    (microseconds on the run's clock), `died_by` (killed | stopped), `successor`: every incarnation
-    with a lower number is dead. Nulls: `successor` of a row about an end, because such a row does
-    not name the incarnation that ended.
+    (microseconds on the run's clock), `died_by` (killed | stopped), `successor` (the incarnation
+    that started: all with a lower number are dead). Nulls: `successor` of a row about an end, which
+    does not name the incarnation that ended.
     """
     rows = of_kind(events, TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED, TraceKind.NODE_STARTED)
     started = F.col("kind") == TraceKind.NODE_STARTED.value
@@ -55,13 +55,13 @@ def impairments(events: DataFrame, faults: DataFrame, runs: DataFrame) -> DataFr
     closed = impaired.withColumn(
         "to_us", F.greatest("from_us", F.least(F.coalesce("to_us", "run_end_us"), "run_end_us"))
     )
-    # Intervals that touch or overlap become one: a new interval begins where a `from_us` is greater
-    # than every `to_us` before it.
+    # Intervals that touch or overlap become one, called an island here. A new island begins where a
+    # `from_us` is greater than every `to_us` before it.
     in_order = Window.partitionBy("run", "node", "impairment").orderBy("from_us", "to_us")
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     begins = F.coalesce(F.col("from_us") > F.max("to_us").over(before), F.lit(True))
-    # `island` numbers the new intervals: it is the number of their beginnings so far.
+    # The number of an island is the count of beginnings so far.
     return (
         closed.withColumn("begins", begins.cast("int"))
         .withColumn("island", F.sum("begins").over(so_far))
@@ -80,8 +80,7 @@ def impairments(events: DataFrame, faults: DataFrame, runs: DataFrame) -> DataFr
 def _pauses(events: DataFrame) -> DataFrame:
     """One row per pause of a node; `to_us` is null if the pause did not end.
 
-    A pause ends with the node's next row, if this says that the node resumed, was killed or
-    started.
+    A pause ends when the node resumes, is killed or starts again.
     """
     paused = F.col("kind") == TraceKind.NODE_PAUSED.value
     started = F.col("kind") == TraceKind.NODE_STARTED.value
@@ -109,10 +108,10 @@ def _pauses(events: DataFrame) -> DataFrame:
 
 
 def _cuts(faults: DataFrame) -> DataFrame:
-    """One row per node on the `from` side of a link fault that silences.
+    """One row per link fault that silences, and node that it cuts off.
 
     The fault separates the nodes of its two sides, `from` and `to`, from each other. By convention
-    the nodes of `from`, the side that the experiment names first, count as cut off.
+    only the nodes of `from`, the side that the experiment names first, count as cut off.
     Nulls: `to_us` if the fault was not healed.
     """
     # A fault without the two sides lists its nodes in `nodes`.

@@ -62,7 +62,7 @@ def repeated_records(events: DataFrame) -> DataFrame:
     """
     # A run has millions of records, of which few are repeated. So:
     # 1. Sort the batches of a partition by offset, and divide them into *islands*: a new island
-    #    begins at a batch that begins above the highest offset of all batches before it. A record
+    #    begins at a batch whose first offset is above all offsets of the batches before it. A record
     #    can be repeated only within one island.
     # 2. Keep the islands of two batches or more.
     # 3. Split those batches into records, and count how often each record occurs.
@@ -92,7 +92,7 @@ def repeated_records(events: DataFrame) -> DataFrame:
 def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame) -> DataFrame:
     """Pair overlapping intervals of two owners of a partition, with the offsets both processed.
 
-    A member owns a partition in the time in which it may process the partition's records.
+    A member owns a partition while it may process the partition's records.
     Input grain: one row per interval of ownership (table `ownership`), per run (table `runs`), and
     per processing of a repeated record (`repeated_records`). Output grain: one row per pair of
     overlapping intervals and offset that both members processed during the overlap. A pair without
@@ -133,7 +133,7 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
         .where(in_order & (F.col("first.consumer") != F.col("second.consumer")))
         .withColumn("from_us", F.col("second.at_us"))
         .withColumn("ends_us", F.least("first.until_us", "second.until_us"))
-        # `least` skips nulls: it is null only if both are, that is, both members still own it.
+        # `least` ignores nulls: the result is null only if both members owned it until the end.
         .withColumn("to_us", F.least("first.to_us", "second.to_us"))
         .where(F.col("from_us") < F.col("ends_us"))
         .drop("run_end_us")

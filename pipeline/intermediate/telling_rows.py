@@ -1,10 +1,10 @@
 """The step `telling_rows`: the rows of a trace that tables read, about a third of all rows.
 
-The step selects and decodes these rows once for all tables. The other rows are of two sorts:
-messages with an API outside LISTED_APIS (above all Produce and Fetch of data), and the kinds in
-NO_TABLES_KINDS, which only people read. Two sorts of readers use the whole trace (`all_events`)
-instead: the table `runs`, which counts all rows, and the tables that count requests. A bad row
-lacks a required column or has an unknown kind; this step keeps bad rows, too.
+The step selects and decodes these rows once for all tables. It drops rows of two sorts: messages
+with an API outside LISTED_APIS (above all Produce and Fetch of data), and the kinds in
+NO_TABLES_KINDS, which no table reads. The step also keeps bad rows, which lack a required column or
+have an unknown kind. A few tables read the whole trace (`all_events`) instead: `runs`, which counts
+all rows, and the tables that count requests.
 """
 
 from pyspark.sql import Column, DataFrame

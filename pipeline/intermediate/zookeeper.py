@@ -1,8 +1,8 @@
 """Steps for the tables of ZooKeeper: its transactions, and the group of each consumer.
 
 A transaction is a change of ZooKeeper's data; its zxid is its number in the order of all changes.
-The ensemble are the servers of ZooKeeper. In an attempt of a rebalance, a consumer tries once to
-own its share of the partitions.
+The ensemble is the set of ZooKeeper's servers. A consumer on ZooKeeper gets its share of the
+partitions in attempts: in each, it tries once to own them.
 """
 
 from pyspark.sql import DataFrame

@@ -1,10 +1,10 @@
 """The table `availability`: the time that each fault cost each member, partition and group.
 
-A gap is a time without service to a subject. It is open (`after_us` is null) if it lasted until the
-run's end; then `pending_us` is the first moment at which the subject missed something. A tenure is
-the time in which a broker is the active coordinator of an offsets partition (a partition of
-`__consumer_offsets`); a load precedes it, in which the broker reads the partition's groups. A row
-of `failovers` is a pair of a fault and a group:
+A gap is a time without service to a subject (member, partition or group). It is open (`after_us` is
+null) if it lasted until the run's end; then `pending_us` is the first moment at which the subject
+missed something. A tenure is the time in which a broker is the active coordinator of an offsets
+partition (a partition of `__consumer_offsets`). Before a tenure, the broker loads the partition: it
+reads its groups into memory. A row of `failovers` is a pair of a fault and a group:
 
 - `moved`: the fault moved the group's coordinator;
 - `later`: the coordinators after the move, and when each became active;
@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 from pipeline.intermediate.gaps import commit_gaps, coordinator_holes, processing_gaps
 
 _COLUMNS = ("run", "fault", "subject_kind", "group", "subject", "before_us", "after_us")
-"""Columns of a chosen gap; the last two are its ends."""
+"""Columns of the gap that is chosen for a fault and a subject; the last two are its ends."""
 _BETWEEN = "struct<before_us: bigint, after_us: bigint>"
-"""Type of both ends of a gap, the same for all kinds of subjects."""
+"""Type of a struct with both ends of a gap."""
 
 
 def availability(
@@ -32,10 +32,10 @@ def availability(
 
     The kinds of subjects, and their gaps:
     - `member`: the time without an acknowledged commit. If the fault moved the coordinator, the gap
-      begins with the last commit that was acknowledged before the fault. It ends with the first
-      commit that a later coordinator acknowledged after its load; a later coordinator is that of
-      the new leader epoch (the number of the partition's leadership) or of a newer one. If the
-      coordinator did not move, the gap is the longest such time around or after the fault.
+      begins with the member's last commit at the old coordinator. It ends with the first commit at
+      a later one: the coordinator of the new leader epoch (the number of the partition's
+      leadership) or of a newer one. If the coordinator did not move, the gap is the longest such
+      time around or after the fault.
     - `partition` (of a data topic, per group): the longest time around or after the fault in which
       no member of the group worked on a record of the partition.
     - `group`: the longest time after the fault in which no broker was the group's active
@@ -47,9 +47,9 @@ def availability(
        group and ends after this fault. If it begins after this fault, it must also end before the
        next one.
     2. A gap is at least as long as the usual interval between commits or batches.
-    3. A gap that never ended counts only if the subject missed something: the consumer requested a
-       commit or marked the coordinator unknown, or a record was produced. The length of the gap
-       counts from that moment to the run's end.
+    3. An open gap counts only if the subject missed something: the consumer requested a commit or
+       marked the coordinator unknown, or a record was produced. The length of the gap counts from
+       that moment to the run's end.
     4. If several gaps have the same length, the earliest counts.
     Input grain: one row per event; `runs`; `coordinator_tenures`; one row per fault and group.
     Output grain: one row per run, fault, subject kind, group and subject.
@@ -96,8 +96,8 @@ def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFram
     in_vain = F.col("after_us").isNull() & F.col("pending_us").isNotNull()
     open_end = F.col("moved") & in_vain
     longest = ~F.col("moved") & _around_the_fault()
-    # If the coordinator moved: the first gap that ends at a later coordinator, else the open gap.
-    # If it did not move, both are null, and the longest gap counts.
+    # If the coordinator moved, the first gap that ends at a later coordinator counts, or else the
+    # open gap. If it did not move, both are null, and the longest gap counts.
     first = F.min_by(_between(), F.when(ends_at_later, F.col("after_us")))
     picked = F.coalesce(
         first, F.max(F.when(open_end, _between())), F.max_by(_between(), _length(longest))
@@ -120,8 +120,8 @@ def _coordination(holes: DataFrame, failovers: DataFrame, tenures: DataFrame) ->
     in_window = (F.col("before_us") < F.col("until_us")) & (
         F.col("after_us").isNull() | (F.col("after_us") > F.col("fault_us"))
     )
-    # A time without a coordinator that never ended ranks as the longest of all.
-    # 2**62 stands for "infinite": it is greater than any time.
+    # A time without a coordinator that never ended ranks as the longest of all: 2**62 is greater
+    # than any time.
     length = F.coalesce(F.col("after_us") - F.col("before_us"), F.lit(2**62))
     longest = F.max_by(_between(), F.when(in_window, _earliest(length)))
     # If a coordinator was always active, the gap has length 0 and lies at the fault.
@@ -154,12 +154,13 @@ def _around_the_fault() -> Column:
 
     The rules are those of `availability`.
     """
-    closed_or_pending = F.col("after_us").isNotNull() | F.col("pending_us").isNotNull()
-    is_last = F.col("until_us") >= F.col("end_us")
-    over_by_then = F.col("after_us") <= F.col("until_us")
-    fell_into_it = F.col("before_us") <= F.col("fault_us")
-    its_own = is_last | F.coalesce(over_by_then, F.lit(False)) | fell_into_it
-    return (F.col("before_us") < F.col("until_us")) & its_own & closed_or_pending
+    missed_something = F.col("after_us").isNotNull() | F.col("pending_us").isNotNull()
+    is_last_fault = F.col("until_us") >= F.col("end_us")
+    ended_before_next_fault = F.coalesce(F.col("after_us") <= F.col("until_us"), F.lit(False))
+    began_before_fault = F.col("before_us") <= F.col("fault_us")
+    belongs_to_fault = is_last_fault | ended_before_next_fault | began_before_fault
+    began_before_next_fault = F.col("before_us") < F.col("until_us")
+    return began_before_next_fault & belongs_to_fault & missed_something
 
 
 def _length(condition: Column) -> Column:

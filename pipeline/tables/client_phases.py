@@ -7,10 +7,11 @@ that follow one another:
 2. rediscover: until an answer names the newest coordinator;
 3. accept: until the member's first success at this coordinator.
 
-The newest coordinator is the broker of the newest leader epoch (the number of the leadership of the
-group's offsets partition); its load reads the groups of this partition into memory. An exchange is
-a request with its answer. In rows of COORDINATOR_FOUND, `cause` is the broker that was asked, and
-`peer` the broker that its answer named. Numbers such as BEHAVIOUR 2.0 name sections of
+An offsets partition is a partition of `__consumer_offsets`; the broker that leads it coordinates
+its groups, and the leader epoch is the number of this leadership. The newest coordinator is the
+broker of the newest leader epoch. It first loads the partition: it reads the groups into memory. An
+exchange is a request with its answer. In rows of COORDINATOR_FOUND, `cause` is the broker that was
+asked, and `peer` the broker that its answer named. BEHAVIOUR 2.0 is a section of
 docs/kafka/BEHAVIOUR.md.
 """
 
@@ -25,8 +26,8 @@ from protocol.trace import TraceKind
 
 _KEY = ("run", "fault", "group", "node")
 _MEMBERSHIP = tuple(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECORDS_CONSUMED)
-"""Kinds of rows that prove membership. RECORDS_CONSUMED would prove it, too. It is left out,
-because a row of one of these kinds always comes before it, and because it has far more rows.
+"""Kinds of rows that prove membership. RECORDS_CONSUMED would prove it, too, but it has far more
+rows, and a row of one of these kinds always comes before it.
 """
 _SIGNAL_KINDS = (
     TraceKind.COORDINATOR_UNKNOWN,
@@ -38,8 +39,8 @@ _SIGNAL_KINDS = (
 _MOMENTS = ("unknown", "named", "accepted")
 """Names of the steps that end the three phases."""
 _ANSWERED_AT_ONCE = [Api.HEARTBEAT.label, Api.OFFSET_COMMIT.label]
-"""APIs that the coordinator answers without waiting for other members. JoinGroup and SyncGroup are
-not among them: their answers wait for the whole group.
+"""APIs that the coordinator answers at once. Its answers to JoinGroup and SyncGroup wait for other
+members.
 """
 _ANSWER = "answer"
 """The `kind` of rows that are made of an exchange. Other rows have the kind of their event."""
@@ -92,9 +93,9 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     affected = F.broadcast(failovers.where("affected"))
     member = Window.partitionBy(*_KEY)
     signals = _signals(events).join(affected, ["run", "group"])
-    # `unknown`, `named` and `accepted` are the steps that end the three phases.
-    # Every window and every aggregation below has the same key, so Spark shuffles the rows only
-    # once.
+    # `unknown`, `named` and `accepted` are the steps that end the three phases; each is computed
+    # from the one before. Every window and every aggregation below has the same key, so Spark
+    # shuffles (redistributes) the rows only once.
     steps = (
         signals.where(F.col("at_us") < F.col("until_us"))
         .withColumn("unknown", F.min(_step(_is_unknown())).over(member))
@@ -122,7 +123,7 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
         _first_success(Api.JOIN_GROUP).alias("join_us"),
         _first_success(Api.SYNC_GROUP).alias("sync_us"),
     )
-    looked = F.col("unknown_us").isNotNull()
+    has_lost_coordinator = F.col("unknown_us").isNotNull()
     return members.where(F.col("member_since_us") < F.col("fault_us")).select(
         "run",
         "fault",
@@ -143,9 +144,9 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
         "sync_us",
         "longest_wait_us",
         "noticed_by",
-        F.when(looked, F.col("lookups")).alias("attempts"),
-        F.when(looked, F.col("stale")).alias("stale_answers"),
-        F.when(looked, F.col("self_named")).alias("self_answers"),
+        F.when(has_lost_coordinator, F.col("lookups")).alias("attempts"),
+        F.when(has_lost_coordinator, F.col("stale")).alias("stale_answers"),
+        F.when(has_lost_coordinator, F.col("self_named")).alias("self_answers"),
         "commit_timeouts",
         F.when(F.col("moved_away"), F.col("late_heartbeats")).alias("late_heartbeats"),
     )
@@ -233,13 +234,14 @@ def _names_coordinator() -> Column:
     """Return whether a COORDINATOR_FOUND names the coordinator of the newest epoch.
 
     If the old leader was elected again, only answers after its election count, because earlier
-    answers meant its old epoch. If another broker was elected, the time of the answer does not
-    matter: no answer could name this broker before its election. Comparing the times could even be
-    wrong, because the clocks of two machines differ.
+    answers meant its old epoch. If another broker was elected, every answer that names it counts:
+    none could do so before the election. A comparison of times could even be wrong then, because
+    the clocks of two machines differ.
     """
-    same = F.col("coordinator").eqNullSafe(F.col("old_leader"))
-    in_term = ~same | F.col("decided_us").isNull() | (F.col("at_us") >= F.col("decided_us"))
-    return F.col("peer").eqNullSafe(F.col("coordinator")) & in_term
+    elected_again = F.col("coordinator").eqNullSafe(F.col("old_leader"))
+    before_election = elected_again & (F.col("at_us") < F.col("decided_us"))
+    is_current = ~F.coalesce(before_election, F.lit(False))
+    return F.col("peer").eqNullSafe(F.col("coordinator")) & is_current
 
 
 def _names_newest() -> Column:
@@ -257,7 +259,8 @@ def _is_accepted() -> Column:
     """
     loaded_us = F.when(F.col("moved"), F.col("active_us")).otherwise(F.col("fault_us"))
     committed = _is(TraceKind.OFFSETS_COMMITTED)
-    unchecked = (F.col("api") == Api.HEARTBEAT.label) & ~(F.col("sent_us") >= loaded_us)
+    is_heartbeat = F.col("api") == Api.HEARTBEAT.label
+    unchecked = is_heartbeat & ~(F.col("sent_us") >= loaded_us)
     answered = (F.col("kind") == _ANSWER) & (F.col("error") == "NONE") & ~unchecked
     return (
         (committed | answered)

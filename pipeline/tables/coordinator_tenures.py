@@ -1,10 +1,10 @@
 """The table `coordinator_tenures`: when a broker served an offsets partition in a leader epoch.
 
 A tenure is the time in which a broker is the active coordinator of one offsets partition (a
-partition of `__consumer_offsets`) and of the groups in it. A load reads these groups into memory,
-an unload drops them. A leader epoch is the number of a partition's leadership. An incarnation is
-one life of a broker's process, counted from 0. Impaired means paused, or cut off from others by a
-fault of the network.
+partition of `__consumer_offsets`) and of the groups in it. Before a tenure the broker loads the
+partition (reads its groups into memory); when it unloads the partition, it drops them. A leader
+epoch is the number of a partition's leadership. An incarnation is one life of a broker's process,
+counted from 0. Impaired means paused, or cut off from others by a fault of the network.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -120,15 +120,18 @@ def _loads(events: DataFrame) -> DataFrame:
 
 def _with_end(tenures: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
     """Give each tenure the earliest of its possible ends."""
-    in_its_life = F.col("died_us") >= F.col("start_us")
-    # A start of a newer incarnation (`successor`) proves only that older incarnations are dead.
-    its_own = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
+    after_start = F.col("died_us") >= F.col("start_us")
+    # `successor` is the incarnation whose start proves the end of older ones; null if the row is
+    # about the end itself.
+    of_this_life = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
     ends = (
         tenures.join(F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us"))), "run")
         .where(F.col("start_us") <= F.col("run_end_us"))
         .join(died.withColumnRenamed("node", "broker"), ["run", "broker"], "left")
         .groupBy(*_KEY, "start_us", "next_us", "next_kind", "run_end_us")
-        .agg(F.min(F.when(in_its_life & its_own, F.struct("died_us", "died_by"))).alias("death"))
+        .agg(
+            F.min(F.when(after_start & of_this_life, F.struct("died_us", "died_by"))).alias("death")
+        )
     )
     unloaded = F.when(
         F.col("next_kind") == TraceKind.UNLOAD_COMPLETED.value, F.lit("unloaded")
@@ -148,7 +151,7 @@ def _with_end(tenures: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame
 
 
 def _possible_end(at_us: Column, rank: int, why: Column) -> Column:
-    """Return a possible end of a tenure, null if it did not happen; the least end counts."""
+    """Return a possible end of a tenure as a struct; null if this end did not happen."""
     end = F.struct(at_us.alias("at_us"), F.lit(rank).alias("rank"), why.alias("why"))
     return F.when(at_us.isNotNull(), end)
 

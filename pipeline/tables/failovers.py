@@ -1,4 +1,4 @@
-"""A step: the effect of each fault on each group, and the coordinators before and after it.
+"""The step `failovers`: the effect of each fault on each group, with the group's coordinators.
 
 A tenure is the time in which a broker is the active coordinator of an offsets partition (a
 partition of `__consumer_offsets`) and of the groups in it. The leader epoch is the number of the
@@ -18,8 +18,8 @@ def group_failovers(
     Columns:
     - `run`, `fault`, `group`, `partition` (the group's offsets partition);
     - `affected`: the fault names the group, or moved its partition;
-    - `moved`: the partition got a leader in a new epoch;
-    - `old_leader`; `coordinator`: the broker of the newest epoch;
+    - `moved`: the fault gave the partition a leader in a new epoch;
+    - `old_leader`: the coordinator before the fault; `coordinator`: the one of the newest epoch;
     - `later`: a struct for each broker that coordinated the group in the newest epoch or a later
       one. Its fields are `broker`, and `start_us`: when the broker's load was complete, or the
       moment of the election if the trace lacks the load of the elected leader;
@@ -77,8 +77,7 @@ def group_failovers(
             "partition",
             "affected",
             moved.alias("moved"),
-            # Without an election, the broker of the latest tenure before the fault stays
-            # coordinator.
+            # Without an election, the broker of the last tenure before the fault stays coordinator.
             F.coalesce("old_leader", "latest_broker").alias("old_leader"),
             F.coalesce("new_leader", "latest_broker").alias("coordinator"),
             "later",
@@ -87,8 +86,7 @@ def group_failovers(
             "active_us",
             F.coalesce(
                 F.min(F.when(F.col("affected"), F.col("fault_us"))).over(later_faults),
-                # Without a later fault that affects the group, the time ends with the run. The
-                # run's end is the `until_us` of the run's last fault.
+                # Without such a fault, the run's end: the `until_us` of the run's last fault.
                 F.max("next_fault_us").over(whole_run),
             ).alias("until_us"),
         )

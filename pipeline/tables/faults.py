@@ -1,8 +1,8 @@
 """The table `faults`: kind, target, times and blast radius of each fault.
 
 The blast radius of a fault is the groups and partitions that it affects. A fault is in force while
-all affected nodes have it, and healed when it is undone. In the rows of a trace
-about a fault, `cause` is the fault's id in the plan, and `peer` the node that it hit.
+all affected nodes have it, and healed when it is undone. In the trace's rows about a fault, `cause`
+is the fault's id in the plan, and `peer` the node that it hit.
 """
 
 from pyspark.sql import DataFrame, Window

@@ -2,9 +2,9 @@
 
 Felt figures are those that users of a group notice. The summary, the report and comparisons all use
 these definitions. All figures cover the measured time: from the steady state (the state with all
-groups, members and partitions complete) to the end of the run. If the run never became steady, it
-begins with the run. The lag of a partition is the number of its acknowledged records that the group
-has not processed.
+groups, members and partitions complete) to the end of the run. In a run that never became steady,
+the measured time begins with the run. The lag of a partition is the number of its acknowledged
+records that the group has not processed.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -130,8 +130,7 @@ def felt_groups(
         .groupBy(*by_group)
         .agg(
             F.count_if(F.col("successive_owners") > 1).alias("moved"),
-            # If there are more successions than distinct owners, a member owned the partition
-            # twice.
+            # More successive than distinct owners: a member owned the partition twice.
             F.count_if(F.col("successive_owners") > F.col("owners")).alias("came_back"),
         )
     )
@@ -142,9 +141,10 @@ def felt_groups(
 
 
 def _measured(runs: DataFrame, faults: DataFrame) -> DataFrame:
-    """One row per run: the bounds of the measured time, and `since_us`.
+    """One row per run: the bounds of the measured time (`start_us`, `end_us`), and `since_us`.
 
-    `since_us` is the first fault in the measured time, or its beginning if there was no fault.
+    `since_us` is the moment of the first fault in the measured time. Without a fault, it is the
+    beginning of the measured time.
     """
     start_us = F.least("end_us", F.coalesce("steady_us", F.lit(0)))
     times = runs.select("run", start_us.alias("start_us"), "end_us")
@@ -166,8 +166,8 @@ def _unowned(ownership: DataFrame, measured: DataFrame) -> DataFrame:
     ends_us = F.coalesce("to_us", "end_us")
     spans = ownership.join(F.broadcast(measured), "run").withColumn("ends_us", ends_us)
     first_us = F.min("from_us").over(Window.partitionBy(*_PLACE))
-    # A time without an owner begins when all intervals before it have ended. The time before the
-    # measured time, and the time before the first owner, do not count.
+    # A time without an owner begins when all intervals before it have ended, but not before the
+    # measured time, and not before the first owner.
     reached_us = F.greatest("start_us", first_us, F.max("ends_us").over(before))
     hole_us = F.greatest(F.col("from_us") - reached_us, F.lit(0))
     last_us = F.greatest(F.max("start_us"), F.min("from_us"), F.max("ends_us"))
@@ -188,7 +188,7 @@ def _levels(events: DataFrame, places: DataFrame) -> DataFrame:
     - `processed`: true for a processed batch, false for a produced one;
     - `begun_us`: when work on a processed batch began; null for a produced one;
     - `lag`: acknowledged records above the last one that the group processed;
-    - `nth`: the number of batches processed so far.
+    - `nth`: the number of batches that were processed up to this row.
     """
     count = detail("count", of=CountDetail).getField("count")
     produced = of_kind(events, TraceKind.RECORDS_PRODUCED).select(
@@ -197,6 +197,7 @@ def _levels(events: DataFrame, places: DataFrame) -> DataFrame:
         F.col("time_us").alias("at_us"),
         F.lit(None).cast("long").alias("begun_us"),
         F.lit(False).alias("processed"),
+        # `ends`: the offset behind the batch's last record.
         (F.coalesce("offset", F.lit(0)) + F.coalesce(count, F.lit(1))).alias("ends"),
     )
     consumed = batches(events).select(
@@ -227,15 +228,16 @@ def _levels(events: DataFrame, places: DataFrame) -> DataFrame:
 
 def _waited(levels: DataFrame) -> DataFrame:
     """One row per partition: the total of the waits for work that are felt (WAIT_US or longer)."""
-    # Rows with equal `nth` lie between two processed batches. A wait begins with the first lag
-    # above 0 among them, so each `nth` has at most one wait.
+    # Rows with equal `nth` lie between the ends of two processed batches. The first of them with a
+    # lag above 0 begins a wait, so each `nth` has at most one wait.
     batch = [*_PLACE, "nth"]
     begun = levels.groupBy(*batch, "start_us", "end_us").agg(
         F.min(F.when(F.col("lag") > 0, F.col("at_us"))).alias("from_us"),
         F.min("begun_us").alias("begun_us"),
     )
-    # If two members own the partition at the same time, the one that finishes later can have begun
-    # earlier. So the wait ends with the earliest beginning of work on any later batch.
+    # A wait ends with the earliest beginning of work on any later batch. The next batch alone is
+    # not enough: if two members own the partition at the same time, the one that finishes later can
+    # have begun earlier.
     later = Window.partitionBy(*_PLACE).orderBy("nth").rowsBetween(1, Window.unboundedFollowing)
     to_us = F.coalesce(F.min("begun_us").over(later), F.col("end_us"))
     length_us = F.least(to_us, F.col("end_us")) - F.greatest("from_us", "start_us")
@@ -254,8 +256,7 @@ def _peaks(levels: DataFrame) -> DataFrame:
     at_us = F.col("at_us")
     before = (at_us >= F.col("start_us")) & (at_us < F.col("since_us"))
     after = (at_us >= F.col("since_us")) & (at_us <= F.col("end_us"))
-    # The greatest lag. If it occurs several times, the earliest one, whose negated time is
-    # greatest.
+    # The greatest lag, and of several equal ones the earliest: its negated time is the greatest.
     peak = F.max(F.when(after, F.struct("lag", (-at_us).alias("earlier"))))
     peaks = (
         levels.groupBy(*_PLACE)

@@ -1,6 +1,7 @@
 """The tables of ZooKeeper, and `offset_rewinds`, in plain Python.
 
-A consumer on ZooKeeper gets its partitions by attempts. In an attempt it takes four steps:
+A consumer on ZooKeeper has no coordinator: it gets its partitions by attempts. In an attempt it
+takes four steps:
 
 1. It gives its partitions up.
 2. It reads a *view*: the members of its group.
@@ -8,10 +9,11 @@ A consumer on ZooKeeper gets its partitions by attempts. In an attempt it takes 
 4. It claims each partition of the plan by creating an ephemeral znode. A claim conflicts while
    another member still has the partition's znode.
 
-The ensemble is ZooKeeper's servers. A znode is a node of the tree that they store. An ephemeral
-znode is deleted when the session that created it ends; a session is a client's lasting connection
-to the ensemble. A transaction (txn) is a change of the tree; its zxid is its number in the order of
+The ensemble is ZooKeeper's servers. A znode is a node of the tree that they store. A session is a
+client's lasting connection to the ensemble; an ephemeral znode is deleted when the session that
+created it ends. A transaction (txn) is a change of the tree; its zxid is its number in the order of
 all changes. A watch asks a server to notify the client of the next change of a znode.
+
 `pipeline.tables.zookeeper` computes the same with Spark.
 """
 
@@ -35,7 +37,7 @@ _EFFECTS = {
     "Ping": "session",
     "SetWatches": "session",
 }
-"""What the requests of each API do. Requests of other APIs go to Kafka, and do not count here."""
+"""Effect of the requests of each API. Requests of other APIs go to Kafka, and do not count here."""
 _OFFSET_PATH = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)")
 """Znode with the committed offset of a group, a topic and a partition number."""
 _GIVE_UP_KINDS = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
@@ -45,7 +47,7 @@ _GIVE_UP_KINDS = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
 def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
     """Return each session that was opened, with its client, its end and its writes.
 
-    Some of its columns:
+    Some of the columns:
 
     - `silent_us`: the ensemble declared the session expired, because its client was silent.
     - `ended_us`: the first server applied the session's end.
@@ -299,7 +301,7 @@ def _add_step(attempt: TableRow, row: TraceRow) -> None:
 
 
 def _outcome(attempt: TableRow, *, is_done: bool) -> str:
-    """Return how an attempt ended. An attempt that is done without a view saw no broker."""
+    """Return how an attempt ended; it is done without a view if the consumer saw no broker."""
     if is_done:
         return "no broker" if attempt["view_us"] is None else "done"
     if attempt["exception"] is not None:
