@@ -1,9 +1,9 @@
 """Summaries of runs, their analysis with Spark, and the writing of their pages.
 
-A summary has the figures of a run. It is computed in memory if the run is not too large. Spark
-computes it together with tables. Spark needs Java; if the machine has none, the run can be analysed
-later. Functions import PySpark, Altair and Vega in their bodies, because these imports take a
-second or two.
+A summary has the figures of a run. There are two ways to it: `sum_up` computes it in memory, for a
+run that is not too large; an analysis with Spark computes it together with tables. Spark needs
+Java; if the machine has none, the run can be analysed later. Functions import PySpark, Altair and
+Vega in their bodies, because these imports take a second or two.
 
 - The driver is the process that conducts a run.
 - A PastRun is the directory of a run that is over, perhaps because its driver was killed.
@@ -38,10 +38,7 @@ class NoJava(Exception):
 
 
 def java_notice(run: Path) -> str | None:
-    """Return the reason why a run cannot be analysed now, and what to do.
-
-    None: Java was found, so the run can be analysed.
-    """
+    """Return why a run cannot be analysed now, and what to do; None if Java was found."""
     java = find_java()
     if not isinstance(java, JavaProblem):
         return None
@@ -80,8 +77,8 @@ def sum_up(
 ) -> RunSummary | None:
     """Return the summary of a run without Spark; None if there is none.
 
-    There is no summary if the run was not completed, if a Ctrl-C ends the computation, or if the
-    run has too many rows. In the last two cases the reason is printed.
+    There is no summary if the run was not completed, if a Ctrl-C interrupts the computation, or if
+    the run has too many rows. In the last two cases a line is printed.
 
     `max_rows`: a smaller limit than the default one, for callers that will compute Spark's tables
     anyway.
@@ -132,7 +129,7 @@ def analyze_runs(
 def analyse_if_needed(
     console: Console, past: Sequence[PastRun], *, master: str | None
 ) -> tuple[RunSummary, ...]:
-    """Return the summaries of runs. Runs whose tables are not current are analysed before.
+    """Return the summaries of runs; first analyse the runs whose tables are not current.
 
     Raises: NoJava if an analysis is needed and impossible; the exceptions of pipeline.run.analyze.
     """

@@ -95,8 +95,8 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write SUMMARIES as click would write the commands' own; imports no command."""
         width = formatter.width - _MARGINS - max(map(len, COMMANDS))
-        # Each command is represented by a stand-in with the same summary. So click shortens the
-        # summary as it would shorten the command's own help text.
+        # A stand-in with the same summary represents each command. click shortens its summary as it
+        # would shorten the help text of the command itself.
         with formatter.section("Commands"):
             formatter.write_dl(
                 [

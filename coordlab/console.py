@@ -1,8 +1,8 @@
 """Output of commands: lines that fit a terminal of any width, rows of a trace, JSON documents.
 
-A line that is too long is wrapped, and its rest is indented. No wrap separates a number from its
-unit. The trace has the recorded rows of a run's events. A leader epoch is the number of a
-partition's leadership; a generation is the number of a group's rebalance.
+A line that is too long is wrapped, and its rest is indented; a number stays beside its unit. The
+trace of a run is its recorded rows of events. Of a row's columns, `leader_epoch` is the number of a
+partition's leadership, and `generation` the number of a group's rebalance.
 """
 
 import re
@@ -20,14 +20,14 @@ from protocol.trace import TraceRow
 _NUMBER_AND_UNIT = re.compile(r"(\d) (s|ms|us)\b")
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _MIN_WIDTH = 20
-"""The least width at which lines are wrapped; a narrower terminal breaks them once more."""
+"""Least width to which lines are wrapped; a narrower terminal breaks them itself."""
 NODE_WIDTH = 20
 KIND_WIDTH = 22
 """Widths of two columns of `row_line`: the node, and the kind of the event."""
 _COLUMNS = ("peer", "group", "member", "partition", "generation", "leader_epoch", "offset", "api")
 """Columns of a row that are printed after its kind, if they have a value."""
 _COLUMN_WORDS = {"generation": "generation ", "leader_epoch": "epoch ", "offset": "offset "}
-"""Words that are printed before numbers, which would not be understood alone."""
+"""Words before the values of columns with numbers, which nobody would understand alone."""
 
 
 def clock_seconds(time_us: int | None) -> str:

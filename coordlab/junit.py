@@ -8,8 +8,9 @@ A run is a test suite. It has one test case for each check, and the test case `r
 - a check that had nothing to judge is skipped;
 - `run` is an error if the verdict is unknown, the run was interrupted or coordlab itself failed.
 
-So all cases pass (or are skipped) if and only if the verdict is pass. A finding is a violation that
-a check reports. Its `story` has the events that prove it; `led_to` has the events before them.
+So all cases pass (or are skipped) if and only if the verdict is pass. A check reports each
+violation as a finding, whose `story` has the events that prove the violation; `led_to` has the
+events before these.
 
 The document follows the schema that Jenkins publishes (junit-10.xsd). Some tools have stricter
 schemas, so the elements are in the order that those demand.

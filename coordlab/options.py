@@ -5,9 +5,8 @@ their types. `as_one` builds the dataclass from the values that click (the libra
 lines) has converted.
 
 A run's name is its path below the folder of runs. A PastRun is the directory of a run, also of one
-in progress. A schedule is an experiment with its seed; the two determine a run in virtual time (the
-run's own simulated clock). A schedule's file may name the code that wrote it. A space is a file
-from which `explore` draws an experiment for each seed.
+in progress. A schedule is an experiment with its seed; the two determine a run in virtual time (a
+simulated clock). A space is a file from which `explore` draws an experiment for each seed.
 """
 
 import dataclasses
@@ -134,9 +133,9 @@ def as_one(
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Return a decorator, which replaces many arguments of a command by one.
 
-    Click calls the decorated command with one argument for each option. Those that are fields of
-    the dataclass `options` are put into one object of it. The command gets that object as its
-    argument `name`, and the others unchanged.
+    Click calls the decorated command with one argument for each option. The decorator makes an
+    object of the dataclass `options` from the arguments that are its fields. The command gets this
+    object as its argument `name`, and all other arguments unchanged.
     """
     fields = [field.name for field in dataclasses.fields(options)]
 
@@ -158,8 +157,7 @@ def named_runs(names: Sequence[Path], root: Path) -> tuple[PastRun, ...]:
     """
     if not names:
         return (latest_run(root),)
-    # Two of the names can lead to one run, such as its directory and a link to that. It counts
-    # once.
+    # Two names can lead to one run (its directory, and a link to it); the run counts once.
     by_path = {past.path.resolve(): past for name in names for past in find_runs(name, root)}
     return tuple(by_path.values())
 
@@ -167,8 +165,8 @@ def named_runs(names: Sequence[Path], root: Path) -> tuple[PastRun, ...]:
 def find_runs(name: Path, root: Path) -> tuple[PastRun, ...]:
     """Return the run in directory `name`, or the run in `root` that `list` shows as `name`.
 
-    The runs of one `run --seeds` have names with the same beginning; that beginning as `name` gives
-    all of these runs. The directory of an experiment gives its latest run.
+    The runs of one `run --seeds` have names with the same beginning; this beginning gives all of
+    these runs. The directory of an experiment gives the experiment's latest run.
 
     Raises: NotARun if there is no such run; the message has the most similar known name.
     """

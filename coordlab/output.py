@@ -41,7 +41,7 @@ class Output:
     def __init__(self) -> None:
         self._error: OSError | None = None  # None: no write has failed so far
         self._failed_stream = 1  # file descriptor of the failed write; has no meaning before it
-        self._stderr = 2  # the real standard error; its copy, after both streams are dropped
+        self._stderr = 2  # leads to the real standard error; `lose` replaces it by a copy
 
     def take_over(self) -> None:
         """Replace sys.stdout and sys.stderr by streams whose writes never raise OSError.
@@ -86,7 +86,7 @@ class Output:
             try:
                 if stream is not None:
                     stream.flush()
-            # `lose` raises this signal's exception here, if this flush is the first failed write.
+            # If this flush is the first failed write, `lose` interrupts it with a SIGINT.
             except KeyboardInterrupt:
                 continue
         if self._error is None:

@@ -18,8 +18,8 @@ OWN_PACKAGES = (
     "pipeline",
     "coordlab",
 )
-# A copy of EXIT_BAD_ARGUMENTS in results_schema.results, a module that must not be imported before
-# the check.
+# Equal to results_schema.results.EXIT_BAD_ARGUMENTS. No own package may be imported before the
+# check.
 _EXIT_BAD_ARGUMENTS = 254
 
 

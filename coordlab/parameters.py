@@ -1,8 +1,8 @@
 """Types of values on the command line: durations, times, words, seeds, a time scale.
 
-click (the library for command lines) calls `convert` with the text from the command line. If the
-option is not given, click calls it with the default, which can have the final type already. `fail`
-raises click's error, which names the option and ends the command.
+click (the library for command lines) calls `convert` with the text from the command line, or else
+with the option's default, which can have the final type already. `fail` raises click's error, which
+names the option and ends the command.
 """
 
 import re
@@ -15,8 +15,8 @@ from chaos.experiment.problems import near_miss, one_of
 from chaos.experiment.structs import microseconds
 
 MAX_TIME_SCALE = 100
-"""At a larger scale, Kafka's shortest timeouts would take less real time than the operating system
-may delay a process."""
+"""Limit of the speed of the run's clock. At a larger scale, Kafka's shortest timeouts would be over
+in less real time than the operating system may delay a process."""
 
 MAX_SEEDS = 10_000
 """Limit of the seeds of one `run`, because it keeps the trace (all recorded events) of each seed.

@@ -1,14 +1,14 @@
 """`facts_of`: the facts of a run that its report needs, and that are not in Spark's tables.
 
-They come from the JSON files of the run, and from the package `chaos`, which knows the promises,
-the defaults, and the form of an experiment file. If a JSON file is missing or damaged, the report
-is written without its facts: runs that failed or were killed need a report most.
+The facts come from the JSON files of the run, and from the package `chaos`, which knows the
+promises, the defaults, and the form of an experiment file. If a JSON file is missing or damaged,
+the report lacks its facts, but is written: runs that failed or were killed need a report most.
 
 - Manifest: the file of a run that says what it is. `manifest.config` is the whole experiment as
   plain data.
 - Journal: the file with an entry for each fault of the plan, with its times and nodes.
-- Losses: sentences about missing parts of the trace (the run's recorded events). Here they are also
-  about damaged files.
+- Losses: sentences about missing parts of the trace (the run's recorded events) and about damaged
+  files.
 - Promise: the sentence about Kafka that a check verifies.
 - Coordinator: the broker that manages a group's members, or the code with which it does so.
 """

@@ -1,7 +1,7 @@
 """Schedules that `replay`, `diff` and `shrink` play: an experiment file, or a seed of a space.
 
-A space is a file from which each seed draws an experiment with its faults. A mutated seed takes the
-plan of an earlier seed (its parent) and changes it. The name of a mutated seed is its lineage:
+A space is a file from which each seed draws an experiment with its plan of faults. A mutated seed
+changes the plan of an earlier seed, its parent. The name of a mutated seed is its lineage:
 `12-400-4711` is seed 4711, which changes the plan of 400, which changes the plan of 12.
 
 The key `replay` in a file is the stamp: the seed, the code and the digest of the run for which the
@@ -26,7 +26,7 @@ from coordlab.program import PROGRAM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """An experiment with its seed; the two determine a run in virtual time.
+    """An experiment with its seed; the two determine a run in virtual time (a simulated clock).
 
     - `words`: the words that name the schedule on a command line.
     - `stamp`: seed, code and digest of an earlier run of the schedule; None if the file has none.
@@ -50,9 +50,7 @@ class Schedule:
         return f"{PROGRAM} replay {self.name}"
 
     def changes_since_stamp(self, verb: str, *, force: bool) -> tuple[str, ...]:
-        """Return texts on how the code and Python differ from those of the stamp.
-
-        Without a stamp there are no texts.
+        """Return texts on how code and Python have changed since the stamp; none without a stamp.
 
         `verb`: what the command does with the schedule, such as "play"; for the error's message.
         Raises: click.UsageError if they differ and `force` is False.

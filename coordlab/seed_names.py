@@ -1,7 +1,7 @@
 """Names of the run directories of one `run --seeds`, such as `2026-01-31T12-00-00.000Z-seed-07`.
 
-Such a name has two parts: the group, which is the same for all seeds of the command, and the seed.
-The module also has the texts that name several seeds.
+Such a name has two parts: the group (not a consumer group), which is the same for all seeds of the
+command, and the seed. The module also has the texts that name several seeds.
 """
 
 from collections.abc import Iterable

@@ -8,8 +8,8 @@ There are three kinds of sections:
 - All others: the parts of the experiment, and `cluster.guards`, which switches off rules of Kafka.
 
 The functions work on the plain data (dicts, lists, numbers, texts) in a run's manifest, so they can
-also read runs of other versions of coordlab. If this version does not know a setting, the setting
-is listed without a default. If the run's version did not know it, it is not listed.
+also read runs of other versions of coordlab. A setting that only the run's version knows is listed
+without a default. A setting that only this version knows is not listed.
 
 Each section of the file has a class, a msgspec struct; the fields of the struct have the defaults.
 Late members are members that join a group during the run. Their definition can replace settings of
@@ -120,8 +120,8 @@ def _settings(
             # A list of sections, which get numbers in their paths.
             below += [(item, inner, f"{path}[{index}]") for index, item in enumerate(value)]
         elif inner is None or value not in ((), [], None):
-            # A plain value. The condition excludes a section that is not set (None) and an empty
-            # list of sections: `inner` shows that the key has sections.
+            # A plain value. `inner` is the struct of a key that holds sections. The condition
+            # excludes such a key if it is not set (None) or has an empty list.
             yield SettingFact(
                 section=_listed_in(section, name),
                 name=name,

@@ -13,10 +13,10 @@ from types import FrameType
 def terminate_as_ctrl_c() -> Iterator[None]:
     """Treat SIGTERM as Ctrl-C within this context, so that the cluster is healed and stopped.
 
-    The handler of SIGTERM sends SIGINT to this process. While a cluster runs, the handler of SIGINT
-    is that of the runtime, which cancels the main task between two of the task's steps. If the
-    handler of SIGTERM raised an exception instead, that task would stay alive, and would go on with
-    the plan while the cluster is being healed.
+    The handler of SIGTERM sends SIGINT to this process. While a cluster runs, the runtime handles
+    SIGINT: it cancels the main task between two of the task's steps. If the handler of SIGTERM
+    raised an exception instead, the main task would stay alive, and would go on with the plan of
+    faults while the cluster is being healed.
 
     A shell starts the background processes of a script with SIGINT ignored, and a runtime leaves an
     ignored signal ignored. So this context first sets Python's own handler of SIGINT.
@@ -55,7 +55,7 @@ def ask_on_first_ctrl_c(ask: Callable[[], object]) -> Iterator[None]:
     try:
         yield
     finally:
-        # Otherwise `first` was called, and has set the previous handler already.
+        # After a Ctrl-C, `first` has restored the previous handler already.
         if signal.getsignal(signal.SIGINT) is first:
             signal.signal(signal.SIGINT, before)
 

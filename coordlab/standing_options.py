@@ -52,9 +52,9 @@ class Refused(Exception):
 
 
 def ask_cluster(runs: Path, name: str | None, request: Request, expected: type[A]) -> A:
-    """Send a request to a cluster, and return its answer.
+    """Send a request to a cluster, and return the cluster's answer.
 
-    It also prints a notice for each cluster of the folder `runs` whose process has died.
+    Print a notice for each cluster of the folder `runs` whose process has died.
 
     - `name`: the cluster; None: the only one that is up, or the one with the default name.
     - `expected`: the type of the answer.

@@ -62,7 +62,7 @@ def repeated_records(events: DataFrame) -> DataFrame:
     """
     # A run has millions of records, of which few are repeated. So:
     # 1. Sort the batches of a partition by offset, and divide them into *islands*: a new island
-    #    begins at a batch whose first offset is above all offsets of the batches before it. A record
+    #    begins at a batch whose first offset is above all offsets of the batches before. A record
     #    can be repeated only within one island.
     # 2. Keep the islands of two batches or more.
     # 3. Split those batches into records, and count how often each record occurs.

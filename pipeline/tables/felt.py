@@ -219,6 +219,7 @@ def _levels(events: DataFrame, places: DataFrame) -> DataFrame:
     )
 
     def reached(processed: Column) -> Column:
+        # The highest offset so far, over the produced or over the processed batches.
         return F.coalesce(F.max(F.when(processed, F.col("ends"))).over(so_far), F.lit(0))
 
     processed = F.col("processed")

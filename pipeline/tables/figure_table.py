@@ -27,10 +27,10 @@ def figures(
     - `samples`: number of subjects that have a value, `missing`: number of those that have none;
     - `p50`, `p90`, `p99`, `max`: microseconds or counts, as `is_time` says;
     - `from_us`, `to_us`: the time that these values describe, in microseconds on the run's clock,
-      from the earliest beginning to the latest end over the subjects. In the broker chain, it lasts
-      from the fault to the active coordinator; in the client chain, from the fault to the member's
-      acceptance; otherwise it is the gap itself. If that end did not come, and for members that
-      had to join, the end is the next fault or the run's end.
+      from the earliest beginning to the latest end over the subjects. In the broker chain, a
+      subject's time lasts from the fault to the active coordinator; in the client chain, from the
+      fault to the member's acceptance; otherwise it is the gap itself. If that end did not come, or
+      if a member had to join again, the end is the next fault or the run's end.
 
     Nulls: `kind` if the run did not record it; `p50` to `max` if there are no samples; `p90` of
     fewer than 10 samples and `p99` of fewer than 100, because so few samples say nothing about the
@@ -80,7 +80,7 @@ def _percentile(at: int) -> Column:
 
 
 def _long(inputs: dict[str, DataFrame]) -> DataFrame:
-    """One row per run, fault, measure and subject: the measured columns as rows."""
+    """One row per run, fault, measure and subject: turn the measured columns into rows."""
     parts = []
     for name, table in inputs.items():
         entries = F.array(*(_entry(measure) for measure in MEASURES if measure.table == name))

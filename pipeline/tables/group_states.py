@@ -102,8 +102,7 @@ def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
         .join(homes, ["run", "group"], "left")
         .select(
             *_GROUP,
-            # The rows MEMBER_... and GROUP_STATE have no partition. `home` is their group's
-            # partition.
+            # Rows about members and GROUP_STATE name no partition: take that of their group.
             F.coalesce("home", "partition").alias("partition"),
             "seq",
             "time_us",
@@ -119,7 +118,7 @@ def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
 
 
 def _intervals(steps: DataFrame) -> DataFrame:
-    """One row per state entered, with epoch, members, and its end by the coordinator itself."""
+    """One row per state that a coordinator entered, with the end that its own rows give."""
     of_group = Window.partitionBy(*_GROUP).orderBy("seq")
     of_partition = Window.partitionBy(*_LIFE, "partition").orderBy("seq")
     loads = _is(TraceKind.LOAD_STARTED) | _is(TraceKind.LOAD_COMPLETED)
@@ -154,18 +153,18 @@ def _intervals(steps: DataFrame) -> DataFrame:
 
 
 def _with_members(steps: DataFrame) -> DataFrame:
-    """Add the number of members after each step: the last list's, plus and minus later changes.
+    """Add the number of members after each step: the last list of members, and later changes.
 
-    A group that was not loaded begins with 0 members. A group begins with 0 members again after
-    Dead.
+    A group that was not loaded begins with 0 members, and so does a group after Dead.
     """
     dead = _is(TraceKind.GROUP_STATE) & (F.col("state") == DEAD)
     listed = _is(TraceKind.GROUP_LOADED) | _is(TraceKind.GENERATION_STARTED)
-    # `base` is null if the step's kind has no list of members. It is a struct that holds null if
-    # the kind has such a list, but the row lacks it.
+    # `base` is the number of members that a step sets. It is null if the step's kind has no list of
+    # members. It is a struct with a null in it if only this row lacks the list: the number is then
+    # unknown.
     base = F.when(dead | listed, F.struct(F.when(dead, 0).otherwise(F.col("counted")).alias("n")))
     change = F.when(_is(TraceKind.MEMBER_ADDED), 1).when(_is(TraceKind.MEMBER_REMOVED), -1)
-    # `lists` counts the lists so far. So `since` holds the steps from the last list up to this one.
+    # `lists` counts the lists so far. So the window `since` reaches from the last list to this row.
     so_far = _so_far(Window.partitionBy(*_GROUP))
     since = _so_far(Window.partitionBy(*_GROUP, "lists"))
     first = F.when(F.col("lists") == 0, 0)  # before any list: 0 members, plus the changes
@@ -179,8 +178,7 @@ def _with_members(steps: DataFrame) -> DataFrame:
 
 def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
     """Give each interval the earliest of its possible ends, unless the run ended before that."""
-    # All deaths of a node form one list. A join with one row per death would multiply the
-    # intervals, and these would have to be aggregated again.
+    # All deaths of a node form one list, so that the join below does not multiply the intervals.
     deaths_of = died.groupBy("run", "node").agg(
         F.collect_list(F.struct("died_us", "successor")).alias("deaths")
     )

@@ -1,7 +1,8 @@
-"""A step: the consumer of each member id.
+"""The step `member_names`: the consumer of each member id.
 
-A coordinator gives each member of a group a member id; a consumer can have several, one after the
-other. The node is the consumer's process in the run.
+A step computes a DataFrame that tables read. A coordinator gives each member of a group a member
+id; a consumer can have several, one after the other. A consumer is named by its node, the process
+in the run.
 """
 
 from pyspark.sql import DataFrame
@@ -26,7 +27,7 @@ def member_names(events: DataFrame) -> DataFrame:
     added = of_kind(events, TraceKind.MEMBER_ADDED).select(
         "run", "group", "member", client_id.alias("node")
     )
-    known = consumer_rows.unionByName(added).where(
+    named = consumer_rows.unionByName(added).where(
         F.col("group").isNotNull() & (F.col("member") != "") & F.col("node").isNotNull()
     )
-    return known.groupBy("run", "group", "member").agg(F.min("node").alias("consumer"))
+    return named.groupBy("run", "group", "member").agg(F.min("node").alias("consumer"))

@@ -3,9 +3,9 @@
 An exchange is a request with its answer. A correlation id is the number by which a client matches
 an answer to its request. An incarnation is one life of a node's process.
 
-Only exchanges of coordination and control are listed: no Produce, and no Fetch of data. There can
-be thousands around a fault. So equal exchanges that follow one another become one row of the table,
-and each fault keeps at most MESSAGES_PER_FAULT rows.
+Only exchanges of coordination and control are listed: no Produce, and no Fetch of data. Even these
+can be thousands around a fault. So equal exchanges that follow one another become one row of the
+table, and each fault keeps at most MESSAGES_PER_FAULT rows.
 """
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
@@ -23,8 +23,8 @@ AFTER_US = 1_000_000
 """Time before the fault, and time after its last effect, in which messages are listed."""
 AT_LEAST_US = 5_000_000
 AT_MOST_US = 120_000_000
-"""Bounds of the time after the fault. Without the upper bound, a member that never came back would
-extend it to the end of the run.
+"""Bounds of the listed time after the fault. Without the upper bound, a very late effect would
+extend it.
 """
 
 NO_ANSWER = "no answer"
@@ -55,10 +55,10 @@ def messages(
     2. Successive exchanges on one route (api, from, to, group) become one row if they have the same
        outcome, member and named coordinator. They must all have begun before the fault, or all
        after it. Successes of JoinGroup, SyncGroup and LeaveGroup stay single rows.
-    3. Each fault keeps 400 rows. First come the rows that are the first of their kind; a kind is a
-       route without its client, and an outcome. Then come the other rows, beginning with those of
-       the client that has the most first rows. Clients with equally many are in the order of their
-       names.
+    3. Each fault keeps 400 rows. Rows are of one kind if they have the same route, apart from the
+       client, and the same outcome. First come the rows that are the first of their kind, then the
+       others. In both, clients with more first rows come before others; if two have equally many,
+       their names decide.
     Input grain: one row per event; `faults`; `broker_phases`; `client_phases`; `rebalances`.
     Output grain: one row per run, fault and sequence of equal exchanges.
     Columns:
@@ -108,7 +108,7 @@ def _windows(
     faults: DataFrame, broker_phases: DataFrame, client_phases: DataFrame, rebalances: DataFrame
 ) -> DataFrame:
     """One row per fault: the bounds of the time in which its messages are listed."""
-    # `due_us`: the last effect of a fault.
+    # `due_us`: the time of the last effect of a fault.
     last_effects = (
         broker_phases.select(*_FAULT, F.col("active_us").alias("at_us"))
         .unionByName(client_phases.select(*_FAULT, F.col("accepted_us").alias("at_us")))
@@ -135,9 +135,9 @@ def _exchanges(events: DataFrame) -> DataFrame:
     Correlation ids repeat, so these rules assign a row to a request:
     1. In the client's rows, an answer belongs to the last earlier request with its correlation id
        on the same connection.
-    2. A row of the server does not name the connection. It belongs to the last request with its
-       correlation id that was sent to the server before it. If no request was sent before, it
-       belongs to the first one after it, because the clocks of the two nodes can differ.
+    2. A server's row does not name the connection. It belongs to the last request with its
+       correlation id that was sent to the server before the row. If there is none, it belongs to
+       the first request after the row: the clocks of the two nodes can differ.
     3. If a request has several rows of one kind, the first counts.
     Columns: those of the table; `begin_us`, `last_us`: first and last known moment of the exchange.
     """
@@ -171,8 +171,7 @@ def _exchanges(events: DataFrame) -> DataFrame:
         F.min(F.when(~is_sent & ~is_server, ended)).alias("ended"),
     )
     moments = ("sent_us", "received_us", "answered_us", "ended.time_us")
-    # A trace without messages still has rows of failures. A failure without its request is not
-    # listed.
+    # A failure whose request is not in the trace is not listed.
     return exchanges.where(F.coalesce("sent_us", "received_us").isNotNull()).select(
         *_PAIR,
         "exchange",
@@ -231,11 +230,11 @@ def _with_named(sides: DataFrame) -> DataFrame:
     A client writes COORDINATOR_FOUND directly after the row about the answer.
     """
     in_order = Window.partitionBy("run", "from_node", "api", "node", "incarnation").orderBy("seq")
-    # True if the next row is about the same server (`to_node` is the asked server, see `_sides`).
-    by_it = F.lead("to_node").over(in_order) == F.col("to_node")
+    # `to_node` is the server that was asked, also in a COORDINATOR_FOUND (see `_sides`).
+    next_has_same_server = F.lead("to_node").over(in_order) == F.col("to_node")
+    is_answer = _is(TraceKind.RESPONSE_RECEIVED)
     return sides.withColumn(
-        "named",
-        F.when(_is(TraceKind.RESPONSE_RECEIVED) & by_it, F.lead("found").over(in_order)),
+        "named", F.when(is_answer & next_has_same_server, F.lead("found").over(in_order))
     )
 
 

@@ -2,8 +2,8 @@
 
 An interval is a time in which one member owned one partition. An incarnation is one life of a
 member's process, counted from 0. A tenure is the time in which a broker is the active coordinator
-of an offsets partition (a partition of `__consumer_offsets`) and of the groups in it. The steps, in
-the order in which they run:
+of an offsets partition (a partition of `__consumer_offsets`) and of the groups in it. Three steps
+(computations of a DataFrame) run in this order:
 
 1. `ownership_intervals` finds the intervals, and for each the member's own row that ended it.
 2. `ownership_spans` compares these ends with deaths and with the run's end.
@@ -124,10 +124,9 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
     # `nth` numbers the assignments of a partition to a member. The next assignment opens the next
-    # interval. It also ends this interval, unless the member revoked or lost the partition before.
-    # `given_up` is true from the row with which the member revokes or loses the partition. Rows
-    # about the partition from then on (a batch in work at the revocation) do not count in the
-    # interval.
+    # interval, and ends this one if the member has not revoked or lost the partition before.
+    # `given_up` is true from the row with which the member revokes or loses the partition. Later
+    # rows (about a batch in work at that moment) do not count in the interval.
     steps = (
         _assignments(events)
         .unionByName(_processing(events))
@@ -186,9 +185,10 @@ def _assignments(events: DataFrame) -> DataFrame:
     assignments = (
         rows.where(~_is(TraceKind.RESPONSE_RECEIVED) | synced)
         .where(F.col("group").isNotNull())
-        # The argument True makes `last` ignore nulls, so that each row gets the peer of the last
-        # SyncGroup before it.
-        .withColumn("synced_with", F.last(F.when(synced, F.col("peer")), True).over(so_far))
+        # `synced_with`: the broker that answered the last SyncGroup before the row.
+        .withColumn(
+            "synced_with", F.last(F.when(synced, F.col("peer")), ignorenulls=True).over(so_far)
+        )
         .where(~_is(TraceKind.RESPONSE_RECEIVED))
         .withColumn("partitions", detail("partitions", of=PartitionsDetail).getField("partitions"))
     )
@@ -236,14 +236,14 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
 
     If the run ended before every possible end, `to_us` is null and `ended_by` is "run end".
     """
-    in_its_life = F.col("died_us") >= F.col("from_us")
+    after_start = F.col("died_us") >= F.col("from_us")
     # A start of incarnation `successor` proves that all earlier incarnations are dead. A row about
     # an end has no `successor`: it ends the life that the node had at that time.
-    its_own = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
+    of_this_life = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
     interval = [*_MEMBER, "partition", "from_us"]
     deaths_of = (
         intervals.join(died, ["run", "node"])
-        .where(in_its_life & its_own)
+        .where(after_start & of_this_life)
         .groupBy(*interval)
         .agg(F.min(F.struct("died_us", "died_by")).alias("death"))
     )
@@ -256,6 +256,7 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
         F.struct(F.col("death.died_us").alias("at_us"), F.col("death.died_by").alias("why")),
     )
     ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
+    # `least` ignores nulls, and compares the structs by time first.
     earliest_end = F.least(next_end, death)
     ended = F.col("end").isNotNull() & (F.col("end.at_us") < F.col("run_end_us"))
     return (

@@ -1,11 +1,10 @@
 """The table `rebalances`: each rebalance with its reason, added and removed members, and length.
 
-In a rebalance, the members of a group rejoin and get new partitions. When all have joined, a new
-generation begins (the number of the group's rebalance); then each member gets its part of the new
-assignment. A coordinator begins a rebalance: `reason` is the coordinator's RebalanceCause, `cause`
-its sentence for people. A tenure is the time in which a broker is the active coordinator of an
-offsets partition (a partition of `__consumer_offsets`) and of the groups in it; its leader epoch is
-the number of the partition's leadership.
+A coordinator begins a rebalance, in which the members of its group rejoin and get new partitions.
+When all have joined, a new generation begins (the number of the group's rebalance); then each
+member gets its part of the new assignment. A tenure is the time in which a broker is the active
+coordinator of an offsets partition (a partition of `__consumer_offsets`) and of the groups in it;
+its leader epoch is the number of the partition's leadership.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -18,8 +17,9 @@ from protocol.trace import TraceKind
 from protocol.trace_schema import RebalanceStartedDetail, TransitionDetail
 
 _GROUP = ("run", "node", "incarnation", "group")
+"""Columns that name a group on one incarnation (life of the process) of a coordinator."""
 _REBALANCE = (*_GROUP, "part", "nth")
-"""Columns that name a rebalance (`_steps`)."""
+"""Columns that name a rebalance; `_steps` explains the last two."""
 
 
 def rebalances(
@@ -140,8 +140,8 @@ def _steps(events: DataFrame) -> DataFrame:
 
 def _started(steps: DataFrame) -> DataFrame:
     """One row per rebalance, with its new generation, its assignment and the next rebalance."""
-    # The next step of a kind is to be found. The window runs backwards in time, so that this is the
-    # last step of the kind in the window. A forward search would take quadratic time.
+    # To find the next step of a kind, the window runs backwards in time: the next step is then the
+    # last one of the kind in the window. A forward search would take quadratic time.
     backwards = (
         Window.partitionBy(*_GROUP)
         .orderBy(F.desc("seq"))

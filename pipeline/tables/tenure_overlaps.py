@@ -1,4 +1,4 @@
-"""The table `tenure_overlaps`: two coordinators at the same time, and what each acknowledged then.
+"""The table `tenure_overlaps`: times with two coordinators of a group, and the answers of each.
 
 A tenure is the time in which a broker is the active coordinator of an offsets partition (a
 partition of `__consumer_offsets`) and of the groups in it. It belongs to one leader epoch, the

@@ -58,5 +58,5 @@ OF_TRACE: Mapping[str, Callable[[Trace], list[TableRow]]] = {
 }
 """Name of a table -> function from a trace to the table's rows, which lack the column `run`.
 
-`bad_rows` and `verdicts` are missing, because neither is computed from the good rows of a trace.
+The tables `bad_rows` and `verdicts` are missing: they are not computed from usable rows of a trace.
 """

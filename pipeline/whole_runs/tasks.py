@@ -66,8 +66,8 @@ def analyze_by_run(
                 results |= dict(context.parallelize(runs_of_job, slices).map(_task).collect())
         return results
 
-    # The calls into the JVM happen in two other threads, because SIGINT interrupts the main thread.
-    # A KeyboardInterrupt during a call would close py4j's connection and print a traceback.
+    # Two other threads call into the JVM (Spark's Java process). In the main thread, a Ctrl-C could
+    # interrupt a call; this would close py4j's connection and print a traceback.
     with ThreadPoolExecutor(2, thread_name_prefix="coordlab-runs") as pool:
         future = pool.submit(run_jobs)
         try:

@@ -1,7 +1,7 @@
 """The table `verdicts` in plain Python: the outcome of each check, from the run's JSON files.
 
-A check looks for one sort of broken promises in a run. `pipeline.tables.verdicts` computes the same
-with Spark.
+A check looks for one sort of broken promises (properties that Kafka must keep) in a run.
+`pipeline.tables.verdicts` computes the same with Spark.
 """
 
 import json
@@ -12,14 +12,14 @@ from pipeline.in_memory.trace import TableRow
 
 
 def verdicts_of(directory: Path) -> list[TableRow]:
-    """Return the outcomes of the checks, as the documents of a run directory record them."""
+    """Return one row per check of the run in `directory`, from its JSON files."""
     manifest = _document(directory / "manifest.json")
     results = _document(directory / "results.json")
     if manifest is None and results is None:
         return []
     of_run = {name: (manifest or {}).get(name) for name in ("runtime", "seed", "experiment")}
     of_run["verdict"] = (results or {}).get("verdict")
-    # A run without any check has one row, in which the columns about a check are null.
+    # A run without any check has one row, in which the columns about a check are null (`[{}]`).
     checks = (results or {}).get("checks") or [{}]
     return [
         of_run

@@ -93,11 +93,10 @@ def _numbered(events: DataFrame) -> DataFrame:
     """Return the rows of consumers, each with the number of the last attempt that began.
 
     The column `is_within` is True for rows up to the attempt's end, including the end's own row.
+    It is True if, up to the row, more attempts have started than had ended before the row.
     """
     until_here = Window.partitionBy(*_LIFE).orderBy("seq")
     starts = F.when(_is(TraceKind.ZOOKEEPER_ATTEMPT_STARTED), True)
-    # `is_within` compares the number of starts so far with the number of ends before the row. So
-    # the row of an attempt's end still belongs to the attempt.
     ends = F.when(_is(TraceKind.ZOOKEEPER_ATTEMPT_ENDED), True)
     so_far = until_here.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     before = until_here.rowsBetween(Window.unboundedPreceding, -1)

@@ -1,7 +1,8 @@
 """The table `offset_rewinds`: commits that set a group's committed offset back.
 
-A commit stores the group's position in a partition. The store is Kafka, or ZooKeeper for a group
-whose members get their partitions there; a znode is a node of the tree that ZooKeeper stores.
+A commit stores how far the group has read a partition: its committed offset. The store is Kafka, or
+ZooKeeper for a group whose members get their partitions there. A znode is a node of the tree that
+ZooKeeper stores.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -32,8 +33,8 @@ def offset_rewinds(
     - `records`: the number of records between the two offsets; a new owner of the partition would
       read them again.
 
-    Nulls: `consumer` if the commit names no member. This is so if an administrator made it, or if a
-    group on ZooKeeper made it to Kafka.
+    Nulls: `consumer` if the commit names no member: an administrator made it, or a group on
+    ZooKeeper made it to Kafka.
     """
     commits = _in_kafka(events, member_names).unionByName(_in_zookeeper(events, zookeeper_txns))
     in_order = Window.partitionBy("run", "group", "partition", "store").orderBy("place")

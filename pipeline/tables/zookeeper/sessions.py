@@ -24,8 +24,7 @@ def zookeeper_sessions(
     row per run and session that the ensemble opened.
     Columns:
     - `run`, `session` as ZooKeeper prints it; `group`, `consumer` (the client's node),
-      `incarnation` of the
-      session's client;
+      `incarnation` of the session's client;
     - `opened_us`: the first server applied the opening;
     - `connected_us`: the client got the answer to the opening;
     - `silent_us`: the leader expired the session;
@@ -117,7 +116,7 @@ def _expirations(events: DataFrame) -> DataFrame:
 
 def _writes(txns: DataFrame) -> DataFrame:
     """Return one row per session that created or deleted a znode."""
-    # `before` is the row about the creation: every delete of a path has a creation before it,
+    # `before` is the write of the same path before this one. Before a delete, this is the creation,
     # because ZooKeeper refuses to delete a missing znode.
     of_path = Window.partitionBy("run", "path").orderBy("zxid")
     of_another = F.col("before.ephemeral") & (F.col("before.session") != F.col("session"))

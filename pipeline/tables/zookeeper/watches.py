@@ -1,9 +1,9 @@
 """The table `zookeeper_watches`: each event of a watch, and the consumer's next attempt.
 
-A watch is a client's request to hear of the next change of a znode (a node of the tree that
-ZooKeeper stores). The server then sends the client an event. In an attempt, a consumer tries once
-to own its share of the partitions. A transaction is a change of ZooKeeper's data; its zxid is its
-number in the order of all changes.
+With a watch, a client asks a server to notify it of the next change of a znode (a node of the tree
+that ZooKeeper stores). At the change, the server sends the client an event. In an attempt, a
+consumer tries once to own its share of the partitions. A transaction is a change of ZooKeeper's
+data; its zxid is its number in the order of all changes.
 """
 
 from pyspark.sql import DataFrame, Window
