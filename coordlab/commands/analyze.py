@@ -1,7 +1,8 @@
 """`analyze`: computes the tables of runs, prints their phases, and compares several runs.
 
 A phase is a part of the time in which a cluster recovers from a fault. The driver is the process
-that conducts a run. Facts are what the pages and prints need of a run beside its figures.
+that conducts a run. The output needs a run's summary (its figures) and its facts (from its JSON
+files, such as whether it was completed).
 """
 
 from pathlib import Path
@@ -52,7 +53,8 @@ def analyze_command(
     if notice is not None:
         raise NoJava(notice)
     for past_run in past:
-        salvage(past_run, console)  # make the rows of a killed driver's run readable for Spark
+        # A killed driver leaves rows of its run in files that Spark cannot read.
+        salvage(past_run, console)
     summaries = analyze_runs(console, [past_run.path for past_run in past], master=master)
     if json:
         print_document(Console(), {"runs": summaries})

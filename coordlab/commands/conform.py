@@ -1,9 +1,9 @@
 """`conform`: plays recordings of real Kafka against this cluster, and lists the differences.
 
 A transcript is a recording: requests and answers of one cluster, with their times. A step is a
-request with its answer. The index file of the transcripts has rules, which say which differences do
-not count. A FileConformity is the result of the comparison of one transcript. A Share is the share
-of equal steps.
+request with its answer. Rules, from the index file of the transcripts, name differences that do not
+count. A FileConformity is the result of the comparison of one transcript. A Share is the number of
+equal steps among all steps of an API or a folder.
 """
 
 from collections.abc import Sequence
@@ -89,9 +89,9 @@ def _read_all(paths: Sequence[Path]) -> list[Transcript]:
 
 
 def _print_file(console: Console, file: FileConformity, *, show_all: bool) -> None:
-    """Print the numbers of a file's equal steps and of all steps, then its first difference.
+    """Print a file's number of equal steps of all steps, then its first difference.
 
-    With `show_all`, print every difference instead of the first.
+    With `show_all`, print every difference.
     """
     style = "red" if file.differences else "green"
     _print(console, f"[{style}]{file.equal:4}/{file.steps:<4}[/] {escape(file.file)}")

@@ -4,11 +4,13 @@ Data flow: words of the command line -> two `Side`s -> `TraceDifference` -> text
 
 A trace has one row for each event of a run. A seed determines all random choices of a run. A
 comparison row by row shows nothing if all times differ, as between two seeds. Then the command
-compares stories: the steps of each node in their order, without times, offsets and ids. A step is
-an event such as an election or a rebalance. Only steps from the steady state on count, when the
-cluster and its groups have started. A parting is the place where two traces, or the rows of one
-node in them, begin to differ. `one` and `other` are the two runs, A and B in the output. A finding
-is a violation that a check reports; a claim is its check, its time and its summary.
+compares stories. A story is the steps of each node in their order, without times, offsets and ids;
+a step is an event such as an election or a rebalance. A story begins with the steady state, when
+the cluster and its groups have started.
+
+A parting is the place where two traces, or the rows of one node in them, begin to differ. `one` and
+`other` are the two runs, A and B in the output. A finding is a violation that a check reports; its
+claim is the check, the time and the summary.
 """
 
 from collections.abc import Iterable, Sequence
@@ -63,8 +65,8 @@ _ROWS = click.IntRange(min=0, max=10_000)
 class DiffOptions:
     """The options of a comparison.
 
-    - `other`: the second run; None if `against_passing` is True, which searches for one.
-    - `before`, `after`: numbers of rows to show before the first difference, and from it on.
+    - `other`: the second run; None if `against_passing` is True: the command then searches for it.
+    - `before`, `after`: numbers of rows to show before the first difference, and from there on.
     """
 
     one: str
@@ -186,8 +188,8 @@ def _sides(options: DiffOptions) -> tuple[Side, Side] | None:
     )
     if neighbour is None:
         return None
-    # A change is a phrase such as `network seed 7` or `without crash-1`. Before the second form the
-    # word "with" is removed.
+    # A change is a phrase such as `network seed 7` or `without crash-1`; so "with without" can
+    # arise.
     _, other = _played(
         f"the same with {neighbour.change}".replace("with without", "without"),
         schedule,
@@ -312,7 +314,10 @@ def _nodes(nodes: Iterable[NodeParting]) -> list[dict[str, object]]:
 
 
 def print_difference(console: Console, difference: TraceDifference) -> None:
-    """Print the two runs, and then the first difference, or that their traces are equal."""
+    """Print the two runs, and then their first difference, or that their traces are equal.
+
+    If the traces differ by themselves (`by_itself`), print the first different step instead.
+    """
     one, other, parts = difference.one, difference.other, difference.parts
     print_lines(console, [*_side_lines("A", one), *_side_lines("B", other)])
     if parts is None:

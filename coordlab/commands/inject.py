@@ -96,10 +96,10 @@ def inject_command(
 
 
 def injected_line(fault: JournalEntry) -> str:
-    """Return a line on an injected fault: the nodes that it hit, and how long it lasts.
+    """Return a line on an injected fault: what it hit, and how long it lasts.
 
-    A momentary fault is done when its injection returns, with nothing to undo. Without a duration,
-    a fault lasts until it is healed.
+    A momentary fault, such as a moved leadership, has nothing to undo. A fault without a duration
+    lasts until it is healed.
     """
     line = f"{fault.fault_id}: {fault.fault} of {fault.target} hit {fault.hit}"
     if fault.momentary:

@@ -1,9 +1,9 @@
 """`list`: the experiments that can be run by name, and past runs, also those that failed.
 
 An entry of the list is one run, or all runs of one `run --seeds` (one experiment with several
-seeds). The summary of a run, which an analysis writes, has the measures of its faults. A commit gap
-is the time for which a member had no acknowledged commit after a fault. A caveat is a remark on a
-run that passed.
+seeds). An analysis writes the summary of a run, with measures of the effects of its faults. One
+measure is the commit gap: the time for which a member had no acknowledged commit after a fault. A
+caveat is a remark on a run that passed.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ COMMIT_GAP = "commit gap"
 """The only measure of a fault's effect that the list shows."""
 _COLUMNS = ("runtime", "seed", "status", "verdict", COMMIT_GAP)
 _UNBOUNDED = 10_000
-"""A width that no table reaches. It serves to measure a table's width without wrapping."""
+"""A width that no table reaches, to measure how wide a table is without wrapping."""
 _CAVEAT = "*"
 """Sign behind the verdict of a run that passed with a caveat."""
 _VERDICT_STYLES = {"pass": "green", "violated": "red", "unknown": "yellow"}
@@ -192,7 +192,7 @@ def print_listing(
         print_lines(console, [f"no runs in {root} yet"])
     else:
         _print_runs(console, past.runs)
-    # If there are fewer entries than runs, some entry has several runs.
+    # Fewer entries than runs: some entry has several runs.
     if len({_entry_of(run.run) for run in past.runs}) < len(past.runs):
         note = (
             "a run with several seeds is one `run --seeds`: its name means all of them, and their "

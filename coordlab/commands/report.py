@@ -1,7 +1,7 @@
 """`report`: writes a page for each run, and a page that compares several runs.
 
-Both are made from tables, which Spark computes from a run's trace (the recorded events). A run
-without tables is analysed first. Its summary has the figures of the run.
+Both pages are made from tables, which Spark computes from a run's trace (the recorded events). A
+run without tables is analysed first. The analysis also writes a summary with the run's figures.
 """
 
 import webbrowser

@@ -2,8 +2,8 @@
 
 For each missing thing, the command prints how to install it, and the commands that work without it.
 `doctor` changes nothing, and the only program that it starts is `java -version`. `CHECKS` has all
-checks, by the names that `--only` accepts. Hot modules are the ones that take most of a run's time;
-they may be compiled. A control group limits the resources of a process, as in a container.
+checks, by the names that `--only` accepts. The hot modules take most of a run's time; `make fast`
+compiles them. A control group limits the resources of a process, as in a container.
 """
 
 import platform
@@ -29,7 +29,7 @@ MIN_DISK_BYTES = 2 * 1024**3
 MIN_OPEN_FILES = 1024
 MIN_CORES = 2
 ENOUGH_OPEN_FILES = 65_536
-"""The limit that the advice recommends. The check fails only below MIN_OPEN_FILES."""
+"""The limit of open files that the advice recommends. The check fails only below MIN_OPEN_FILES."""
 REQUIRED_DISTRIBUTIONS = (
     "ray",
     "pyspark",
@@ -71,6 +71,7 @@ class HealthCheck:
 
 def check_system(machine: ThisMachine) -> HealthCheck:
     """Check the operating system."""
+    # System -> a remark; the check fails for other systems.
     known = {"Linux": "", "Darwin": "runs on Ray are made and tested on Linux only"}
     return HealthCheck(
         name="system",
@@ -131,8 +132,8 @@ def check_memory(machine: ThisMachine) -> HealthCheck:
     available, granted = machine.memory_available(), machine.memory_granted()
     ok = available is None or available >= MIN_MEMORY_BYTES
     found = "not known" if available is None else f"{_gib(available)} available"
-    # `granted` is the rest of the control group's memory. `available` is the smaller of this rest
-    # and the rest of the machine's memory. So if the two are equal, the control group is the limit.
+    # `granted` is what the control group still grants. `available` is the minimum of this and of
+    # what the machine has. So if both are equal, the control group is the limit.
     limited = granted is not None and available is not None and granted <= available
     if limited:
         found += ", the rest of this process's control group"
@@ -194,7 +195,7 @@ def check_open_files(machine: ThisMachine) -> HealthCheck:
     reachable = min(hard, ENOUGH_OPEN_FILES)
     advice = f"`ulimit -n {reachable}`"
     if reachable < MIN_OPEN_FILES:
-        # `ulimit` raises the soft limit, at most to the hard limit. Here the hard limit is too low.
+        # `ulimit` raises the soft limit, at most to the hard limit, which is too low here.
         advice = (
             f"raise the hard limit to {ENOUGH_OPEN_FILES}: `nofile` in /etc/security/limits.conf, "
             f"or `--ulimit nofile={ENOUGH_OPEN_FILES}` of the container"

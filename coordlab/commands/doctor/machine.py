@@ -1,9 +1,9 @@
 """ThisMachine: memory, cores, limits, Ray processes and system of the machine, for `doctor`.
 
-The values come from Linux's /proc and from control groups. (Control groups limit the resources of
-processes, for instance in containers; only their version 2 is read.) If a source does not exist,
-its value is None. Each source is a field, so that tests can replace it. Nothing on the machine is
-changed.
+The values come from Linux's /proc and from control groups, which limit the resources of processes,
+for instance in containers; only version 2 of control groups is read. If a source does not exist,
+its value is None. Each source is a field of ThisMachine, so that tests can replace it. Nothing on
+the machine is changed.
 """
 
 import importlib.metadata
@@ -179,7 +179,7 @@ class ThisMachine:
             return None
         found = []
         for entry in entries:
-            # Such an error means that the process has ended, or is another user's.
+            # An error means that the process has ended, or is another user's.
             with suppress(OSError, UnicodeDecodeError):
                 # Each Ray cluster has one process of this name, on its head node.
                 if (entry / "comm").read_text(encoding="utf-8").strip() == "gcs_server":

@@ -5,8 +5,9 @@ module connects the search (in `chaos.exploration`), its worker processes (in `c
 live view.
 
 - Store: the exploration's directory. Its manifest has the settings; its records have the runs.
-- Tally: the totals over the runs. A finding group has the seeds whose violations have the same
-  evidence. It becomes one file, with the best example.
+- Tally: the totals over the runs.
+- Finding group: the seeds whose violations have the same evidence. The best example among them is
+  written as a file.
 - Recheck: a seed played a second time, whose trace must be the same.
 - Guidance: chooses the seeds that change ("mutate") an earlier plan instead of drawing a new one.
 """
@@ -69,10 +70,11 @@ EXIT_CODES_OF_A_SEARCH = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExploreOptions:
-    """The options of a search. None means that the command line does not have the option.
+    """The options of a search.
 
-    A new search then uses the default, and a resumed one the value in its manifest. If `workers` is
-    None, there is one per processor. Units: `time_limit_us` is in microseconds of real time.
+    None: the command line does not have the option. Then a new search uses the default, and a
+    resumed search the value in its manifest. If `workers` is None, there is one per processor.
+    Units: `time_limit_us` is in microseconds of real time.
     """
 
     space: str | None
@@ -210,8 +212,8 @@ def explore_command(options: ExploreOptions) -> int:
         """Write the replay file of a finding; called again when a better example was found."""
         store.write_finding(group.name, finding_text(group, space, manifest.commit))
 
-    # A resumed search may have been killed after a record was stored, and before the file of its
-    # finding was written. So all files are written again.
+    # A killed search may have stored a record, but not yet written the file of its finding. So a
+    # resumed search writes all files again.
     for group in tally.groups.values():
         write_finding(group)
     results = _search(options, store, space, tally, guidance, limits, write_finding, console)
@@ -333,7 +335,8 @@ def _new_count(options: ExploreOptions) -> int | None:
 def _workers(options: ExploreOptions, space: Space, code: str) -> Workers:
     """Return the workers: this process, or processes on Ray.
 
-    `code`: the digest of the source code in the manifest. A worker's own code must have the same.
+    `code`: the digest of the source code, from the manifest. The worker's code must have the same
+    digest.
     """
     work = partial(play_seeds, space)
     size = options.workers

@@ -4,9 +4,9 @@ A violated check is a failure with all its findings. The search is an error if i
 was interrupted, or if coordlab itself failed. So all cases pass if and only if the exit code is 0.
 
 JUnit XML is the format of test results that build servers read. A finding (FoundGroup) stands for
-all runs whose violations have the same evidence. In the results, `broken` has the reasons of
-failures of coordlab itself, `lost` the seeds whose workers died, and `rechecks` the seeds that were
-played twice. A run is unknown if it proved nothing.
+all runs whose violations have the same evidence. Of the results, `broken` has the failures of
+coordlab itself, `lost` the seeds whose workers died, `rechecks` the seeds that were played twice,
+and `unknown` the runs that proved nothing; a space may allow some of these.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
 """The live view of an exploration, a search that plays many random runs.
 
-Each run is drawn from a number, its seed. Worker processes play the runs. A finding is a broken
-promise. Runs whose findings show the same problem form one group, and count as one finding. A
+Each run is drawn from a number, its seed. Worker processes play the runs. A finding is a violated
+promise. Runs whose violations have the same evidence form one group, and count as one finding. A
 coverage mark is a rare situation that a search should reach.
 
 If the output is no terminal, the view prints a line for each new finding, and a line with the
@@ -52,7 +52,7 @@ def exploration_view(
 
 
 class _SearchLines:
-    """Yields the lines to print for a new progress: findings, failures of coordlab, figures."""
+    """Called with each progress of a search; yields the lines to print about what is new in it."""
 
     def __init__(self) -> None:
         self._progress_s: float | None = None  # time of the last line with the progress
@@ -125,8 +125,8 @@ def progress_text(progress: SearchProgress) -> str:
 
 def marks_text(tally: Tally) -> str:
     """Return the number of coverage marks (situations to reach) that were reached, of all."""
-    # Some marks are possible only in some spaces, for example with groups on ZooKeeper. Such marks
-    # count as expected only if a run has reached one of them.
+    # Some marks are possible only in some spaces, for example with groups on ZooKeeper. These marks
+    # are expected only if a run has reached one of them.
     expected = len(expected_marks(reached_marks(tally)))
     return f"coverage marks {expected - len(unreached(tally))}/{expected}"
 

@@ -2,12 +2,14 @@
 
 - Finding: all runs whose violations have the same evidence; one of them is its example.
 - Unknown: a run that proved nothing.
-- Broken, lost: a run in which coordlab itself failed, and a seed whose workers died.
+- Broken: a run in which coordlab itself failed.
+- Lost: a seed whose workers died.
 - Excuse: an exception that a promise permits. A check counts it, and reports no finding.
 - Recheck: a seed played a second time, whose digest (a hash of its trace) must be the same.
-- Mark: a named rare situation that runs may reach. A pair: two marks reached in one run.
-- Mutated plan: a changed copy of a plan (its parent) that reached something rare. The lineage of a
-  mutated seed has the seeds of its parents and its own; `replay` takes it as an argument.
+- Mark: a named rare situation that runs may reach.
+- Pair: two marks that one run reached.
+- Mutated plan: a changed copy of a plan, its parent, which reached something rare. The lineage of a
+  mutated seed is the seeds of its parents and its own; `replay` takes it as an argument.
 """
 
 from collections.abc import Iterator
@@ -82,9 +84,9 @@ def _print_verdict(
 
 
 def _print_unknown(console: Console, results: ExplorationResults) -> None:
-    """Print the runs that prove nothing.
+    """Print the runs that prove nothing, directly after the verdict.
 
-    They come directly after the verdict, because a reader who sees PASS may not read on.
+    A reader who sees PASS may not read on.
     """
     for unknown in results.unknown[:_MAX_REASONS]:
         line = f"unknown in {counted(unknown.runs, 'run')} ({_seeds(unknown.seeds, results)})"
@@ -236,8 +238,7 @@ def _print_guided(console: Console, results: ExplorationResults) -> None:
 
 def _worth_of_mutation(guided: GuidedSearch) -> Iterator[str]:
     """Compare runs of mutated plans with drawn ones: the rare and new marks in each run."""
-    # The number of drawn runs since the first mutated one is at least 1 here, because figures are
-    # divided by it.
+    # `max`, because figures are divided by the number of drawn runs since the first mutated one.
     mutated, drawn = guided.mutated_runs, max(1, guided.drawn_runs_since)
     yield (
         f"{counted(mutated, 'run')} of plans mutated from {counted(guided.parents, 'plan')}; "

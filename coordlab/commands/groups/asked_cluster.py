@@ -6,9 +6,9 @@ rebalances in the trace so far. (In a rebalance the members of a group get new p
 has one row for each event of a run.)
 
 A Host is a node's only access to the network and the clock; the client of a question has one, too.
-A schedule is an experiment with a seed: together they determine a run in virtual time (the run's
-own simulated clock). A PastRun is the directory of a run, even of one in progress. The driver is
-the process that conducts a run.
+A schedule is an experiment with a seed; the two determine a run in virtual time (a simulated
+clock). A PastRun is the directory of a run, even of one in progress. The driver is the process that
+conducts a run.
 """
 
 import asyncio
@@ -146,11 +146,11 @@ class Where:
 
     def _broker_in(self, cluster: ClusterSpec) -> BrokerId | None:
         """Return the broker to ask. Raises: click.UsageError if the cluster has no such broker."""
-        known = [broker.broker_id for broker in cluster.brokers]
         if self.broker is None:
             return None
-        if self.broker not in known:
-            raise click.UsageError(f"--broker: there is no broker {self.broker}, there are {known}")
+        ids = [broker.broker_id for broker in cluster.brokers]
+        if self.broker not in ids:
+            raise click.UsageError(f"--broker: there is no broker {self.broker}, there are {ids}")
         return BrokerId(self.broker)
 
 
@@ -217,10 +217,7 @@ class RunningCluster(AskedCluster):
         return log
 
     def _unseen(self) -> str | None:
-        """Return a sentence about the brokers whose traces are on other machines.
-
-        None: all traces are here.
-        """
+        """Return a sentence about brokers whose traces are on other machines; None without any."""
         traces = self._past.path / TRACE_FOLDER
         missing = [
             broker.name
@@ -267,7 +264,7 @@ class ReplayedCluster(AskedCluster):
 
         Raises: click.UsageError if other code wrote its file, unless `force` is True.
         """
-        # It is called only for its UsageError.
+        # Called only for its UsageError; the result is not needed.
         schedule.changes_since_stamp("ask", force=force)
         self._schedule = schedule
         self._at_us = at_us
@@ -344,8 +341,8 @@ class _Played(Generic[T]):
             self._suite,
             seed=self._seed,
         ).execute()
-        # `_end_the_run` interrupts the run only after the answer. So if there is no answer, the
-        # user has interrupted it.
+        # `_end_the_run` interrupts the run only after the answer. Without an answer, it was the
+        # user.
         if results.outcome is RunOutcome.INTERRUPTED and not self._is_over:
             raise KeyboardInterrupt
         return results
@@ -374,7 +371,7 @@ class _Played(Generic[T]):
         # The run has ended before an answer.
         except (HostDead, asyncio.CancelledError):
             raise
-        # The question has failed, and not the run. `ReplayedCluster.ask` raises this exception.
+        # The question has failed, not the run. `ReplayedCluster.ask` will raise the exception.
         except Exception as error:
             self.failure = error
         self.answered_at_us = self._runtime.now_us()

@@ -1,8 +1,8 @@
 """`groups`: Kafka's tool kafka-consumer-groups, for a running cluster or a moment of a replay.
 
-Each subcommand asks a question (a coroutine that sends requests) to the cluster that its options
-choose (`Where`), and prints the answer as text or as a JSON document. The coordinator of a group is
-the broker that manages it; a generation is one completed rebalance of the group.
+The options of a subcommand choose the cluster to ask (`Where`). The subcommand asks it a question,
+a coroutine that sends requests, and prints the answer as text or as a JSON document. The
+coordinator of a group is the broker that manages the group.
 """
 
 import functools
@@ -165,9 +165,10 @@ _topics = click.option(
 
 
 def asks_a_cluster(command: Callable[..., int]) -> Callable[..., int]:
-    """Add the options that choose the cluster to ask; `command` gets them as `where`.
+    """Decorate a command with the options that choose the cluster to ask.
 
-    If the cluster does not answer, the command prints the reason, and returns EXIT_REFUSED.
+    The command gets them as its argument `where`. If the cluster does not answer, the decorated
+    command prints the reason, and returns EXIT_REFUSED.
     """
 
     @functools.wraps(command)
@@ -181,8 +182,7 @@ def asks_a_cluster(command: Callable[..., int]) -> Callable[..., int]:
             return EXIT_REFUSED
 
     decorated = as_one(Where, "where")(print_failure)
-    # The options are added in reverse, because the option that is added last comes first in the
-    # help.
+    # In reverse order: the option that is added last comes first in the help.
     for option in reversed(_WHERE):
         decorated = option(decorated)
     return decorated
@@ -250,18 +250,18 @@ def list_groups_command(
         return await list_groups(admin, states, types)
 
     asked = where.ask(question, follows=why)
-    found = asked.answer
-    named = [group.group for group in found.groups]
+    listed = asked.answer
+    names = [group.group for group in listed.groups]
     if asked.rebalances is not None and not states and not types:
-        # The trace also has groups that have no coordinator now, so that no live broker lists them.
-        named += asked.rebalances.groups()
+        # A group without a coordinator is in no broker's list, but its rebalances are in the trace.
+        names += asked.rebalances.groups()
     return _conclude(
         where,
         asked,
-        {"groups": found.groups, "failures": found.failures},
-        lambda console: print_list(console, found),
-        groups=tuple(dict.fromkeys(named)),
-        complete=not found.failures,
+        {"groups": listed.groups, "failures": listed.failures},
+        lambda console: print_list(console, listed),
+        groups=tuple(dict.fromkeys(names)),
+        complete=not listed.failures,
     )
 
 

@@ -1,11 +1,15 @@
 """Results of the command `groups` as data: its JSON documents, and the rows of its tables.
 
 The documents are GroupList, GroupFacts, DeletedGroup, DeletedOffsets and OffsetReset; the other
-structs are rows in them. A broker is identified by its id. An `error` has the name that Kafka gives
-the error, and for some errors an explanation; None means success. The coordinator of a group is the
-broker that answered the request about the group. The log end offset is the offset that the next
-record of a partition will get; the lag is the number of records up to it that are not committed. A
-static member has a `group_instance_id`, and keeps its place in the group when its process restarts.
+structs are rows in them.
+
+- Brokers are named by their ids. The coordinator of a group is the broker that answered the request
+  about the group.
+- An `error` is Kafka's name of the error, and for some errors an explanation; None means success.
+- The log end offset is the offset that the next record of a partition will get. The lag is the
+  difference between the log end offset and the group's committed offset.
+- A static member has a `group_instance_id`, and keeps its place in the group when its process
+  restarts.
 """
 
 import msgspec
@@ -63,7 +67,7 @@ class GroupOffset(msgspec.Struct, frozen=True, kw_only=True):
 
     - `current_offset`: None if no offset is committed.
     - `log_end_offset`: None if it is not known; `error` then has the reason.
-    - `lag`: None if one of these two offsets is None.
+    - `lag`: None if `current_offset` or `log_end_offset` is None.
     - `member_id`, `host`, `client_id`: None if the partition is assigned to no member.
     """
 
@@ -122,8 +126,8 @@ class ResetOffset(msgspec.Struct, frozen=True, kw_only=True):
 
     - `current_offset`: None if no offset was committed.
     - `new_offset`: None if the partition gets no new offset; `error` then has the reason.
-    - `asked_for`: the requested offset, if it is outside of the log, so that `new_offset` is
-      another one; otherwise None.
+    - `asked_for`: the requested offset if it is outside of the log, otherwise None. `new_offset` is
+      then the nearer end of the log.
     """
 
     topic: str

@@ -163,8 +163,8 @@ async def reset_group_offsets(
 ) -> OffsetReset:
     """Plan new offsets for a group without members; commit them if `execute`.
 
-    If `topics` is None, the partitions with committed offsets are meant. No offset is committed
-    unless every partition gets one. Raises: TimeoutError.
+    `topics` None: all partitions with committed offsets. If one partition gets no new offset,
+    nothing is committed. Raises: TimeoutError.
     """
     (described,) = (await admin.describe_groups((group,))).values()
     if isinstance(described, ClientError):
@@ -250,7 +250,7 @@ async def _chosen(
     errors: dict[TopicPartition, str] = {}
     for chosen in topics:
         described = replicas.get(chosen.topic, {})
-        # An unknown topic has 0 partitions, so that each partition that was named is an error.
+        # An unknown topic has 0 partitions here, so each named partition of it becomes an error.
         number = 0 if isinstance(described, ClientError) else len(described)
         indexes = range(number) if chosen.partitions is None else chosen.partitions
         for index in indexes:

@@ -1,10 +1,10 @@
 """Rebalances as lines of a terminal: time, coordinator, reason, changed members, length.
 
-In a rebalance the members of a group join it again and get new partitions. It takes the group from
-one generation (its number) to the next. Its length is the sum of its join phase (members send
-JoinGroup) and its sync phase (members get their assignment). The length is None if the rebalance
-has not ended yet, or was cut short by another one. A RebalanceLog has the rebalances in the rows of
-a trace so far.
+In a rebalance the members of a group join it again and get new partitions. The group's generation,
+a number, then increases. The length of a rebalance is the sum of its join phase (members send
+JoinGroup) and its sync phase (members get their assignment). It is None if the rebalance has not
+ended yet, or was cut short, for instance by the next one. A RebalanceLog has the rebalances in the
+rows of a trace so far.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -79,10 +79,9 @@ def _course(rebalance: Rebalance) -> str:
 
 
 def _why(rebalance: Rebalance, names: Mapping[str, str]) -> str:
-    """Return the reason of a rebalance as text.
+    """Return the reason of a rebalance, with the member that caused it and this member's own words.
 
-    If a member caused it, the member follows, and the client's own reason if it gave one. Otherwise
-    the coordinator's sentence follows.
+    If no single member caused the rebalance, the coordinator's sentence follows the reason.
     """
     if rebalance.member is None:
         return f"{rebalance.reason} ({rebalance.cause})"

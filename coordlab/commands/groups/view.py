@@ -1,6 +1,6 @@
 """Answers of `groups` as columns with the headings of Kafka's own tool.
 
-Lines are never broken at the console's width, because a broken member id cannot be copied. In the
+Rows are not wrapped at the console's width, because a wrapped member id cannot be copied. In the
 answers, an `error` of None means success. In any other field, None means that the value is unknown
 or does not exist.
 """

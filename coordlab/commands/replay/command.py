@@ -1,10 +1,10 @@
 """`replay`: plays a schedule in virtual time again, and compares its trace with a stamp.
 
-A schedule is an experiment with a seed. Virtual time is the run's own simulated clock, so a
-schedule always has the same trace (the run's recorded rows of events). A digest is a hash over the
-rows of a trace. A trail has the digests of a trace's beginnings; `parted_between` compares two
-trails and finds when the two traces begin to differ. A stamp stands in the schedule's file, and has
-the digest and the trail of an earlier run.
+A schedule is an experiment with a seed. In virtual time (a simulated clock) a schedule always gives
+the same trace (the run's recorded rows of events). A digest is a hash over the rows of a trace. A
+trail is a sequence of digests, each over the trace up to a point in time; `parted_between` compares
+two trails to find when the two traces begin to differ. A stamp, in the schedule's file, is the
+digest and the trail of an earlier run.
 
 The schedule is played twice:
 
@@ -93,10 +93,9 @@ class Compared:
 
     - `same`: whether the trace has the stamp's digest; None if there is no stamp.
     - `said`: the result as a sentence.
-    - `parts_after_us`, `parts_before_us`: the traces begin to differ between these times, which
-      come from the two trails. `parts_after_us` is None if there is nothing to find: no stamp,
-      equal traces, or a stamp without a trail. `parts_before_us` is None in the same cases, and if
-      the traces differ only after the trails' end.
+    - `parts_after_us`, `parts_before_us`: the traces begin to differ between these two times. Both
+      are None without a stamp, with equal traces, and with a stamp that has no trail.
+      `parts_before_us` is also None if the traces differ only after the end of the trails.
 
     The field names are also the keys of the JSON output.
     """
@@ -203,8 +202,7 @@ def _play_whole(
         encoding="utf-8",
     )
     compared = _compare(schedule, played)
-    # Apart from its messages, the trace of the second run must equal that of the first run, unless
-    # the second run broke off.
+    # Apart from messages, the two runs must have equal traces, unless the second run broke off.
     is_one_run = recording.digest == played.digest or recording.results.outcome in {
         RunOutcome.INTERRUPTED,
         RunOutcome.INTERNAL_ERROR,
@@ -226,8 +224,8 @@ def _play_whole(
         summary = sum_up(console, directory.path, recording.results)
         print_summary(console, directory.manifest, recording.results, summary)
         _print_compared(console, compared, changed)
-        # `run` and a search judge the same trace differently: if a fault of the plan hit no node,
-        # the verdict of `run` is unknown. A search does not mind.
+        # `run` and a search can judge the same trace differently: if a fault of the plan hit no
+        # node, the verdict of `run` is unknown, but that of a search is not.
         if played.result.value != recording.results.verdict.value:
             print_lines(
                 console,
@@ -325,10 +323,10 @@ def _print_compared(console: Console, compared: Compared, changed: tuple[str, ..
 
 def _print_compared_so_far(console: Console, stamp: ReplayStamp, recording: Recording) -> None:
     """Print whether the trace up to the requested time equals the stamp's trace."""
-    # A trail has a digest at each of its marks (points in time). The recording ends early, so its
-    # trail usually has fewer marks than the stamp's. `interval` is None if the trails are equal.
-    # Otherwise `interval` is (the time up to which the digests are equal, the time of the first
-    # digest that differs). The second time is None if no digest of the recording differs.
+    # The recording ends early, so its trail usually has fewer digests than the stamp's. `interval`
+    # is None if the trails are equal. Otherwise it is a pair: the time up to which the digests are
+    # equal, and the time of the first digest that differs (None if no digest of the recording
+    # differs).
     interval = parted_between(stamp.trail, recording.trail)
     if interval is None:
         return

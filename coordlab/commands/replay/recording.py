@@ -3,10 +3,10 @@
 Data flow: schedule -> ExperimentRun -> run directory; at the requested time, Moment -> Inspection.
 
 A schedule is an experiment with a seed. Its plan has the faults; the journal has an entry for each
-fault of the plan, with the times and nodes that it has so far. The trace has the recorded rows of
-the run: its events, and the messages between nodes. A digest is a hash over the rows of a trace. A
-trail has the digests of a trace's beginnings. A stamp, in a schedule's file, has the digest and the
-trail of an earlier run, both computed without the messages.
+fault of the plan, with its times and nodes as far as they are known. The trace has the recorded
+rows of the run: its events, and the messages between nodes. A digest is a hash over the rows of a
+trace. A trail is a sequence of digests, each over the trace up to a point in time. A stamp, in a
+schedule's file, is the digest and the trail of an earlier run, both computed without the messages.
 """
 
 from collections import deque
@@ -75,7 +75,7 @@ class Recorder:
         self._directory = directory
         self._whole = TraceDigest()  # of all rows, for the manifest
         self._events = TraceDigest()  # of all rows but messages, to compare with a stamp
-        self._events_only = EventsOnly(self._events)  # passes such rows on to `_events`
+        self._events_only = EventsOnly(self._events)  # passes all rows but messages on
         self._trace = RunTrace(directory)
         self._rows: deque[TraceRow] = deque(maxlen=LAST_ROWS)
         self._progress: Progress | None = None
@@ -90,7 +90,7 @@ class Recorder:
         )
 
     def play(self, *, at_us: int | None = None, inspect: Inspection | None = None) -> Recording:
-        """Play the schedule; at `at_us` call `inspect`, and end the run if that returns False.
+        """Play the schedule; at `at_us` call `inspect`, and end the run if `inspect` returns False.
 
         If `inspect` ends the run, the recorded trace ends at `at_us`.
         """
@@ -120,7 +120,7 @@ class Recorder:
         )
 
     def _inspect(self, inspect: Inspection) -> None:
-        """Call `inspect` with the present moment. It decides whether the replay goes on.
+        """Call `inspect` with the present moment; its result decides whether the replay goes on.
 
         Raises: KeyboardInterrupt if the replay ends here.
         """

@@ -1,10 +1,10 @@
 """States of groups, nodes and faults at one moment of a run, as lines of text.
 
-A ClusterStatus has what the live nodes know. A paused or dead node has no answer, so its knowledge
-is missing there. A claim is the state of a group in the memory of one broker that acts as the
-group's coordinator. In a split brain two brokers do so, and the group has two claims. A generation
-is the number of a group's rebalance. A partition of `__consumer_offsets` has the stored state of
-its groups; the broker that leads it coordinates them.
+A ClusterStatus has the answers of the live nodes about their own state; a paused or dead node has
+none. A claim is the state of a group in the memory of one broker that acts as the group's
+coordinator. In a split brain two brokers do so, and the group has two claims. A generation is the
+number of a group's rebalance. A partition of `__consumer_offsets` stores the state of its groups;
+the broker that leads the partition coordinates them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ def state_lines(status: ClusterStatus, faults: Sequence[JournalEntry]) -> Iterat
     for name, state in status.nodes.items():
         roles = "; ".join(_roles(name, state, status))
         yield f"  {name:<22} {state.value:<9} {roles}".rstrip()
-    # The journal also has the faults that have not begun: if it is empty, none are planned.
+    # The journal has all faults of the plan, also those that have not begun.
     yield "faults:" if faults else "no faults are planned"
     for fault in faults:
         yield f"  {fault.fault_id} on {fault.node or fault.target}: {fate(fault)}"

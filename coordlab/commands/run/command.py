@@ -233,8 +233,8 @@ def _run(options: RunOptions, console: Console) -> int:
             junit = junit_of_run(directory.manifest, results, directory.path)
             write_junit(options.junit, junit)
         if options.json:
-            # The summary is only for the caveats. A trace with more rows than ROWS_AT_ONCE is not
-            # summed up here, and gives no caveats.
+            # The summary is only for the caveats. A trace with more than ROWS_AT_ONCE rows has
+            # neither here.
             summary = sum_up(Console(stderr=True), directory.path, results, max_rows=ROWS_AT_ONCE)
             passed = results.verdict is Verdict.PASS
             document = {

@@ -1,8 +1,8 @@
 """The steps after a run: print verdict and figures, make Spark's tables, write the report.
 
-The figures come from a summary of the trace (the run's recorded events). The summary is computed
-here, in memory. For a trace with too many rows it comes from Spark's tables. A caveat is a remark
-on a run that passed. A notice says why Spark cannot be started, for instance without Java.
+The figures come from a summary of the trace (the run's recorded events). The summary is computed in
+memory, but for a trace with too many rows it comes from Spark's tables. A caveat is a remark on a
+run that passed. A notice says why Spark cannot be started, for instance without Java.
 """
 
 from contextlib import nullcontext
@@ -37,7 +37,7 @@ def conclude_run(
     Returns: the path of the report; None if none was written.
     Raises: the other exceptions of the analysis and of the report.
     """
-    # If Spark computes the figures afterwards, a large trace is not summed up in memory as well.
+    # A large trace is not summed up in memory if Spark computes the figures afterwards anyway.
     spark_follows = analyze and java_notice(directory.path) is None
     max_rows = ROWS_AT_ONCE if spark_follows else None
     summary = _sum_up(directory, results, console, max_rows=max_rows)

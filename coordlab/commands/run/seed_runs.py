@@ -169,9 +169,9 @@ class SeedRuns:
     def chosen(self, summaries: Mapping[int, RunSummary]) -> Chosen | None:
         """Return the run whose report is most useful; None if no seed is finished.
 
-        That is the run of the first violated seed. If no seed was violated, it is the median run:
-        the runs are ordered by the longest value that a measure has in each of them, or by their
-        lengths if no run has a measure.
+        It is the run of the first violated seed. If no seed was violated, it is the median run: the
+        runs are ordered by their longest value of a measure (_CHOOSING_MEASURES), or by their
+        lengths if no run has such a measure.
 
         `summaries`: by seed.
         """
@@ -198,8 +198,7 @@ class SeedRuns:
     def _median_run(self, values_us: Mapping[int, int | None]) -> tuple[SeedRun, int] | None:
         """Return the finished run with the median value, and this value; None without any value.
 
-        If the number of values is even, the median is the lower of the two in the middle, so that
-        there is a run that has it.
+        Of two middle values, the lower one is the median, so that a run has this value.
 
         `values_us`: by seed.
         """

@@ -6,9 +6,10 @@
    are written.
 
 A Playable is an experiment with all options that determine its runs, except the seed. A summary has
-the figures of one run. The worker computes it, unless the trace (the run's recorded events) has too
-many rows; then it comes with Spark's tables. `group` is a timestamp with which the names of all run
-directories of one command begin. A PastRun is a run directory that is read again.
+the figures of one run. The worker computes the summary, unless the trace (the run's recorded
+events) has too many rows; then the summary comes with Spark's tables. `group` is a timestamp with
+which the names of all run directories of one command begin. A PastRun is a run directory that is
+read again.
 """
 
 import os
@@ -45,8 +46,8 @@ from pipeline.summary.summary_file import decode_summary
 _POLL_S = 0.2
 """Longest wait for an answer of a worker. After each wait Ctrl-C is handled."""
 _MAX_LINES = 40
-"""Limit of seeds for which each has a line, if there is no bar. Of more seeds only those have a
-line that did not pass."""
+"""Without a bar, each seed has a line if there are at most this many seeds. Of more seeds, only those
+that did not pass have a line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +74,8 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
     JUnit file cannot be written.
     """
     folder = options.runs / playable.experiment.name
-    # The folder is made here and not in the workers: if that fails, it is one mistake of the user,
-    # and not a failure of coordlab for each seed.
+    # Made here and not in the workers: a failure is then one mistake of the user, and not a failure
+    # of coordlab for each seed.
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -149,8 +150,7 @@ def _play(
     After a Ctrl-C no other seed begins. The runs in progress heal their clusters and end.
 
     - `waiting`: is emptied.
-    - `runs`: by seed; has each seed as one that was not played. The result of a finished seed
-      replaces its entry.
+    - `runs`: an entry for each seed, as not played yet; the result of a finished seed replaces it.
     - `show`: is called with each result.
     """
     playing: set[int] = set()
