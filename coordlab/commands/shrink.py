@@ -5,8 +5,8 @@ smaller schedule; this module connects the search with the command line, the liv
 The live view shows the part that the search just tries to leave out, and the size of the schedule
 so far. Without a terminal, it prints one line for each smaller size.
 
-- Finding: a violation that a check reports. Its signature is the check, and the claim without names
-  and numbers. The smaller schedule must show a finding with the same signature.
+- Finding: a violation that a check reports. Its signature is the check's name and the violation's
+  text without names and numbers. The smaller schedule must show a finding with the same signature.
 - Space: a description of schedules, from which a seed draws one.
 - Stamp: the part of a finding's file that describes the run for which the file was written.
 - Robustness: how many runs of the smaller schedule with other seeds of the network show the
@@ -86,7 +86,7 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True):
     """The document of `--json`.
 
     - `said`: the sizes before and after, or why the schedule was not shrunk.
-    - `shrunk`: None if nothing was shrunk, because no violation was found or it was interrupted.
+    - `shrunk`: None if nothing was shrunk: no violation was found, or a Ctrl-C came before.
     """
 
     origin: str
@@ -156,8 +156,8 @@ def shrink_command(options: ShrinkOptions) -> int:
     console = Console()
     began_s = time.monotonic()
     schedule = _schedule(options)
-    # The search replaces the schedule's settings by those of `base`. For a drawn schedule that is
-    # the base experiment of its space. For a file it is None: the defaults of an experiment.
+    # The search replaces settings of the schedule by those of `base`. A drawn schedule has the base
+    # experiment of its space. A file has None, which means the defaults of an experiment.
     base = base_experiment(load_space(options.space)) if schedule.path is None else None
     origin, output = _origin(schedule), _output(options, schedule)
     with stop_on_ctrl_c() as stop_requested:
@@ -242,9 +242,9 @@ def finding_to_keep(
 ) -> PlayedFinding | None:
     """Return the finding that the smaller schedule must show; None if there is none.
 
-    That is the finding with the stamp's line. If there is none, it is one with the stamp's check,
-    because another version of coordlab can describe the same violation in other words. Otherwise it
-    is any finding. The earliest of several is chosen.
+    It is the finding that the stamp names. Another version of coordlab can describe the same
+    violation in other words, so the second choice is a finding of the stamp's check. The last
+    choice is any finding. Of several, the earliest is chosen.
 
     `check`: only findings of this check count; None: of any check.
     """

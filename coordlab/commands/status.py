@@ -1,10 +1,10 @@
 """`status`: shows a standing cluster, one that `up` started: brokers, groups, members, faults.
 
 The process that runs the cluster answers the command. A group is listed once for each broker that
-acts as its coordinator (there can be two for a short time, after a partition of the network). A
-member is a node of the cluster, or a client from outside; then `node` is None. A generation is the
-number of a group's rebalance. ISR: a partition's in-sync replicas. A partition's epoch is the
-number of its leadership.
+acts as its coordinator; there can be two for a short time, after a partition of the network. A
+member of a group is a node of the cluster, or a client from outside, whose `node` is None. A
+generation is the number of a group's rebalance. ISR means in-sync replicas of a partition; the
+epoch of a partition is the number of its leadership.
 """
 
 from collections.abc import Iterator

@@ -65,7 +65,7 @@ def validate_command(experiments: tuple[str, ...], var: tuple[str, ...], json: b
 
 
 def _validate(name: str, var: tuple[str, ...]) -> _ValidatedFile:
-    """Check one file with the settings that `--var` replaces."""
+    """Check one file; `var` has the settings that `--var` replaces."""
     try:
         loaded = load_experiment(name, var)
     except ExperimentError as error:

@@ -1,9 +1,9 @@
 """The checks of a run on a terminal: outcome, what each check saw, and its findings.
 
-A finding is a violation that a check reports. Its `story` has the events that prove it; `led_to`
-has the events before them. The figures of a check are the numbers of things that it saw, such as
-records. A check keeps only its first findings, which results.json has; `findings_total` counts all
-of them.
+A finding is a violation that a check reports. Its `story` has the events that prove the violation;
+`led_to` has the events before these. The figures of a check are the numbers of things that it saw,
+such as records. A check keeps only its first findings, which results.json has; `findings_total`
+counts all findings.
 """
 
 from collections.abc import Iterator
@@ -26,8 +26,8 @@ _CHECK_STYLES = {
 _MAX_STORY_LINES = 12
 _MAX_FINDINGS = 5
 _NARROW = 70
-"""Least width of a terminal for the table; in a narrower one a cell would have room for one word
-per line."""
+"""Least width of a terminal for the table. In a narrower one, a cell of the table would have room
+for one word per line only."""
 
 
 def print_checks(console: Console, checks: tuple[CheckReport, ...]) -> None:

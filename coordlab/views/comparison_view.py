@@ -115,7 +115,7 @@ def _fitting(
     labels = [row.label for row in rows] + list(GROUP_HEADINGS.values())
     # The width of the two leading columns, marks and labels, with their gaps.
     used = len(_MARK) + _GAP + max(map(cell_len, labels)) + _GAP
-    fitting: list[int] = []
+    fitting: list[int] = []  # places of the columns of the present table
     left = width - used
     for place, letter in enumerate(letters):
         texts = (row.texts[place] or _MISSING for row in rows)

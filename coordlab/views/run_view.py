@@ -92,8 +92,7 @@ class RunLines:
                 continue
             self._yielded_fates[fault.fault_id] = new_fate
             at_us = fault.fired_at_us if fault.healed_at_us is None else fault.healed_at_us
-            # The line on a fault's beginning names the nodes that it hit, the line on its end does
-            # not.
+            # Only the line on a fault's beginning names the nodes that it hit.
             injected = fault.outcome is FaultOutcome.HIT and fault.healed_at_us is None
             hit = f"hit {fault.hit}; " if injected else ""
             change = f"{fault.fault} {fault.target}: {hit}{new_fate}"
@@ -160,7 +159,7 @@ def fate(fault: JournalEntry) -> str:
 def _stage_line(stage: str, width: int) -> Text:
     """Return the names of all stages, with brackets around the present one.
 
-    The brackets mark it on a terminal without colours, too. A narrow terminal gets its name only.
+    The brackets are for terminals without colours. A narrow terminal gets only the present stage.
     """
     if width < _NARROW:
         # 0: no stage has begun.
@@ -185,8 +184,8 @@ def brokers_line(status: ClusterStatus) -> Text:
     # The state `up` comes first, then the others in alphabetic order.
     for word in sorted(set(words.values()), key=lambda word: (word != "up", word)):
         names = [f"broker-{broker_id}" for broker_id, state in words.items() if state == word]
-        # `listed` joins names that end in successive numbers. The line has room only for the
-        # numbers, so "broker-" is removed.
+        # `listed` shortens names with successive numbers (`broker-1 to 3`). The line has room only
+        # for the numbers, so "broker-" is removed.
         shown = listed(names).replace("broker-", "")
         line.append(f" {len(names)} {word}: {shown} ", style=_broker_style(word))
     return line
@@ -278,9 +277,9 @@ def _is_quiet(coordinators: Sequence[GroupStatus]) -> bool:
 
 
 def _members_see(members: Sequence[MemberStatus]) -> tuple[str, ...]:
-    """Return a text for each broker that members take for their coordinator: `2 x broker 1`.
+    """Return a text for each broker that members take for their coordinator, with their number.
 
-    The first number is that of the members.
+    `2 x broker 1`: two members take broker 1 for their coordinator.
     """
     seen = Counter(
         "unknown" if member.coordinator is None else f"broker {member.coordinator}"
@@ -369,7 +368,7 @@ def _notable(faults: Sequence[JournalEntry]) -> list[JournalEntry]:
     chosen = in_force[-_MAX_FAULTS:]
     chosen += planned[:_MAX_PLANNED]
     room = _MAX_FAULTS - len(chosen)
-    # `over[-0:]` would be the whole list, so no room is a case of its own.
+    # Without the condition, `over[-0:]` would be the whole list if there is no room.
     chosen = (chosen + over[-room:]) if room > 0 else chosen[:_MAX_FAULTS]
     ids = {fault.fault_id for fault in chosen}
     return [fault for fault in faults if fault.fault_id in ids]
@@ -409,9 +408,9 @@ def _fault_line(fault: JournalEntry, now_us: int) -> Text:
 
 
 def _injected(fault: JournalEntry, now_us: int) -> str:
-    """Return how long ago a fault was injected, or how long it is until then.
+    """Return how long ago a fault was injected, or in how long it will be.
 
-    "": the fault was not injected and will not be, or its time is not known yet.
+    "": the fault will not be injected, or its time is not known yet.
     """
     if fault.fired_at_us is not None:
         return f"{clock_seconds(now_us - fault.fired_at_us)} ago"

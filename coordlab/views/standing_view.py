@@ -5,9 +5,9 @@ checks report). The panel is drawn again and again. Elsewhere, the view prints a
 change of a broker, a group, a fault or a stage, and for each finding.
 
 A progress is the state of the whole run at one moment. Its `faults` are the entries of the journal,
-one for each fault. A broker's word is its state, such as `up` or `fenced`. A coordinator is the
-broker that manages a group's members; a group can have two for a short time. A generation is the
-number of a group's rebalance.
+one for each fault. A broker's word is its state, such as `up` or `fenced` (running, but not alive
+in the controller's view). A coordinator is the broker that manages a group's members; a group can
+have two for a short time. A generation is the number of a group's rebalance.
 """
 
 from collections.abc import Iterator
@@ -108,7 +108,7 @@ class StandingLines:
         """Yield the lines that `progress` adds."""
         yield from self._run_lines(progress)
         if progress.status is None or progress.stage == "starting":
-            # Every broker is still down and every group unknown. Lines on that would say nothing.
+            # Every broker is still down and every group unknown: not worth a line each.
             return
         for broker_id, word in broker_words(progress.status).items():
             if self._brokers.get(broker_id, "up") != word:

@@ -1,11 +1,13 @@
 """The closing summary of a run on a terminal: verdict, faults, phases of both chains, gaps.
 
-A chain is a series of phases (times) after a fault. The broker chain ends with the new coordinator,
-the broker that manages a group's members from then on. The client chain ends with the members' next
-commits. A measure is one such phase or gap, with its distribution over members or partitions. A gap
-is a time in which a member, a partition or a group had no service. Felt figures are those that
-users of a group notice, such as the time for which records waited. A deploy replaces the members of
-a group one after another. A generation is the number of a group's rebalance.
+- Chain: a series of phases (times) after a fault. The broker chain ends when the new coordinator
+  (the broker that manages a group's members) serves. The client chain ends when the new coordinator
+  has accepted the member.
+- Gap: a time in which a member, a partition or a group had no service.
+- Measure: a phase or a gap, with its distribution over members, partitions or groups.
+- Felt figures: those that users of a group notice, such as the time for which records waited.
+- Deploy: the replacement of the members of a group, one after another.
+- Generation: the number of a group's rebalance.
 """
 
 from collections import Counter
@@ -96,7 +98,7 @@ def print_verdict(
 ) -> None:
     """Print the verdict of the run and the outcomes of its faults.
 
-    If the run passed and `phases` are known, the verdict's line also lists caveats: effects that
+    If the run passed and `phases` is not None, the verdict's line also lists caveats: effects that
     clients felt although no promise was violated.
     """
     console.print()
@@ -263,7 +265,7 @@ def _phase_table(fault: FaultSummary, chain: Chain, heading: str, *, narrow: boo
     for place in shown_places:
         table.add_column(HEADER[place], justify="right")
     for name, *cells in rows:
-        # In the label the mark, if there is one, comes after the kind of subject.
+        # In the label, the kind of subject comes between the name and its MARK.
         measure = name.removesuffix(MARK)
         mark = name.removeprefix(measure)
         label = f"{measure}{subjects.get(measure, '')}{mark}"

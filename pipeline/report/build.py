@@ -1,8 +1,8 @@
 """Build the report of one run: its sections in order, then the page.
 
 A lane is a chart on the time axis, which all lanes of a page share. The facts about a run come from
-its JSON files and checkers (`RunFacts`), everything else from the tables of its analysis. A fault
-by accident is not in the run's plan: a machine was lost, or did not answer for a while.
+its JSON files and its checkers (`RunFacts`), everything else from the tables of its analysis. A
+fault by accident is not in the run's plan: a machine was lost, or did not answer for a while.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ REPORT_FILE = "report.html"
 
 
 def timeline(run: ReportInput) -> Section | None:
-    """Return the section of the lanes, from top to bottom; None if the run has no lane."""
+    """Return the section with the lanes of the run; None if there is nothing to draw."""
     charts: tuple[Chart | None, ...] = (
         faults_lane(run),
         lives_lane(run),
@@ -154,7 +154,7 @@ def _until(run: ReportInput, momentary: bool, healed_us: int | None) -> float | 
 
 
 def write_report(html: str, path: Path) -> Path:
-    """Write a page under a temporary name and rename it, so that a reader never gets half of it."""
+    """Write a page under a temporary name and rename it, so that no half of a page is ever read."""
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_text(html, encoding="utf-8")
     temporary.replace(path)

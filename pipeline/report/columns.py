@@ -16,9 +16,9 @@ class Column:
     """One fact about a row.
 
     - `value`: the name of a column of the row, or a function that returns the fact.
-    - `heading`, `key`, `tip`: the fact's name in a text table, in a chart's data, in a tooltip. If
-      the name is empty, the fact is left out of that place. One exception: a column without heading
-      and key is in the text table, under an empty heading.
+    - `heading`, `key`, `tip`: the fact's name in a text table, in a chart's data, in a tooltip. A
+      fact without such a name is left out there. One exception: a column with neither heading nor
+      key is in the text table, under an empty heading.
     - `numeric`: True if the column of a text table is aligned right.
     """
 

@@ -41,7 +41,7 @@ _WHOSE = {
     "felt": "partition of data",
     "run": "run",
 }
-"""The subject of the figures in each group of rows, except the group `gap` (see _SUBJECTS).
+"""Subject of the figures in each group of rows, except the group `gap` (see _SUBJECTS).
 
 A group of rows is a part of the comparison (`ComparisonRow.group`), not a consumer group.
 """
@@ -124,8 +124,10 @@ def _headline(
 
 
 def _extent(facts: Sequence[RunFacts], comparison: Comparison) -> str:
-    """Return the first half of a sentence: the numbers of runs, figures, and differing figures."""
-    # The caller appends the number of runs that broke a promise.
+    """Return the numbers of runs, figures, and differing figures, as the beginning of a sentence.
+
+    The caller appends the number of runs that broke a promise.
+    """
     figures, columns = len(comparison.rows), len(comparison.columns)
     if columns == 1:  # all runs have the same settings: there is nothing to compare with
         return f"{counted(len(facts), 'run')}, {figures} figures;"

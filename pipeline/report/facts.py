@@ -1,8 +1,8 @@
 """RunFacts: a report's facts about a run that are not in its tables.
 
-The command line fills them from the run's JSON files and from the checkers. A checker judges a
-promise of Kafka's by the trace; all checkers together give the verdict. Times are microseconds of
-the run's clock; nodes are named as in the trace.
+The command line fills RunFacts from the run's JSON files and from the checkers. A checker judges by
+the trace (the run's recorded events) whether a promise of Kafka's was kept; all checkers together
+give the verdict. Times are microseconds of the run's clock; nodes are named as in the trace.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from results_schema.manifest import Manifest
 from results_schema.results import EXIT_UNKNOWN, CheckReport, Results, RunOutcome, Verdict
 
 Status = Literal["completed", "interrupted", "failed", "running", "killed"]
-"""How the run itself ended. `killed`: its process is gone, and recorded no end."""
+"""How the run ended. `killed`: its process is gone, and recorded no end."""
 _NO_RESULTS = Results(
     outcome=RunOutcome.INTERNAL_ERROR, verdict=Verdict.UNKNOWN, exit_code=EXIT_UNKNOWN
 )

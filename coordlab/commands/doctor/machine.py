@@ -136,10 +136,10 @@ class ThisMachine:
     def memory_granted(self) -> int | None:
         """Return the memory that this process's control groups still grant; None without a limit.
 
-        Each group from this process's own up to the root may have a limit. The rest of a group is
-        its limit without the used memory; the smallest rest counts. The kernel counts the page
-        cache (copies of files in memory) as used memory, but frees it when memory is short. So the
-        cache (`inactive_file`) is added to the rest.
+        Each group from this process's own up to the root may have a limit. A group still grants its
+        limit minus the used memory; the smallest of these counts. The kernel counts the page cache
+        (copies of files in memory) as used memory, but frees it when memory is short. So the cache
+        (`inactive_file`) is added again.
         Source: the kernel's cgroup-v2.rst (memory.max, memory.current).
         """
         left = []

@@ -27,13 +27,13 @@ from pipeline.summary.story import GROUP_HEADINGS, counted
 from results_schema.results import CheckOutcome
 
 _MAX_LISTED = 20
-"""So many seeds of one outcome have lines of their own."""
+"""Limit of the seeds of one outcome that have lines of their own."""
 _GAP = 2
 """Blanks behind each column."""
 _NAME_WIDTH = 22
 """Width that is kept free for the names of figures; a longer name takes two lines."""
 _WHERE_WIDTH = 10
-"""Width of the column with the number of seeds, such as "12 of 20", and its gap."""
+"""Width of the column with the number of seeds (`_Line.where`, such as "12 of 20"), and its gap."""
 _CHOICES: dict[bool, tuple[tuple[Statistic, ...], ...]] = {
     False: (("p50", "p90", "max"), ("p50", "max"), ("max",)),
     True: (("p50", "p90", "max", "sum"), ("p50", "max", "sum"), ("max", "sum"), ("max",)),
@@ -150,10 +150,10 @@ def print_seed_figures(console: Console, figures: Comparison, seeds: int) -> Non
 
 
 def _same_gap_lines(figures: Comparison, fault: str) -> Iterator[str]:
-    """Yield a line for each longest gap after `fault` that is the same as after an earlier fault.
+    """Yield a line for each longest gap after `fault` that also is the one after an earlier fault.
 
     One gap can be counted for two faults that follow each other soon. Gaps with equal figures in
-    all seeds are taken for the same gap.
+    all seeds are taken for one gap.
     """
     longest = [row for row in figures.rows if row.group == "gap" and row.statistic == "max"]
     for gap in (row for row in longest if row.fault == fault):

@@ -5,10 +5,10 @@ This module has the options and connects other parts: the run of a standing clus
 imported only when the run ends, so that the brokers serve as soon as possible.
 
 - Standing cluster: a run without a planned end. It accepts requests of other commands until `down`.
-- Claimed name: the name by which other commands find the cluster. `publish` tells them where the
-  cluster is. `claimed.died`: clusters of this name whose process died without going down.
-- Mailbox: passes the requests of other commands to the run. A Ctrl-C in this terminal is put into
-  it as a request, too.
+- Claimed name: the name by which other commands find the cluster; `publish` writes down where the
+  cluster is. `claimed.died` are clusters of this name whose process died without going down.
+- Mailbox: passes the requests of other commands to the run. A Ctrl-C in this terminal becomes a
+  request in the mailbox, too.
 - Bootstrap servers: the addresses of brokers to which a client connects first.
 """
 
@@ -242,8 +242,8 @@ def _stand(
             experiment_file=None if definition.path is None else str(definition.path),
         )
         claimed.publish(run_directory=directory.path)
-        # The fields that are the same in all answers to `status`. The run fills in the others;
-        # `stage` and `time_us` only have values here because they have no defaults.
+        # The fields that are the same in all answers to `status`. The run fills in the others.
+        # `stage` and `time_us` are among those, but have no defaults, so they need a value here.
         identity = StatusAnswer(
             name=experiment.name,
             run_directory=str(directory.path),
@@ -300,7 +300,7 @@ def _conclude(
     console: Console,
 ) -> int:
     """Print the verdict, write the report, and answer the commands `down` that wait for them."""
-    # It is imported here because the import takes longer than the start of the cluster.
+    # Imported here, because the import takes longer than the start of the cluster.
     from coordlab.commands.run.conclusion import conclude_run  # noqa: PLC0415
 
     results = stood.results

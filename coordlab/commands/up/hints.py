@@ -16,17 +16,17 @@ from coordlab.standing_options import DEFAULT_RUNS
 _DURATION = "20s"
 """How long the crashed broker stays down.
 
-It is longer than broker.session.timeout.ms (9 s). After that time the controller declares the
-silent broker dead, and another broker becomes the coordinator of its groups. So the user sees this
+After broker.session.timeout.ms (9 s) the controller declares the silent broker dead, and another
+broker becomes the coordinator of its groups. The crash lasts longer, so that the user sees this
 change before the broker returns.
 """
 
 
 def break_command(experiment: Experiment, name: str, runs: Path) -> str:
-    """Return a command that crashes the coordinator of the first group, or else a broker.
+    """Return a command that crashes a coordinator, the broker that manages a group's membership.
 
-    The coordinator of a group is the broker that manages the group's membership. A broker is
-    crashed if no group has members.
+    It is the coordinator of the first group that has members. If there is no such group, the
+    command crashes broker 0.
     """
     groups = [
         group_id
@@ -84,5 +84,5 @@ def _runs(runs: Path) -> list[str]:
 
 
 def _line(words: Sequence[str]) -> str:
-    # Words with blanks or other special characters are quoted for the shell.
+    """Return a command line; words with blanks or special characters are quoted for the shell."""
     return f"{PROGRAM} {shlex.join(words)}"

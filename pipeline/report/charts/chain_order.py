@@ -1,15 +1,18 @@
 """The picture of the phases in their order: both chains on one linear axis from the fault on.
 
-A linear axis shows which phase took the time. The other charts of the section are strips: each
-phase is a row of dots on a logarithmic axis. There every phase is visible, but a long phase looks
-as short as the others.
+A chain is a series of phases after a fault; a line of the picture is one subject of a chain:
 
-A line of the picture is one subject. The subjects of the broker chain are offsets partitions
-(partitions of `__consumer_offsets`; a broker coordinates the groups of those it leads). Their
-phases reach from the fault to the active new coordinator. The subjects of the client chain are
-members. Their phases reach to the moment at which the new coordinator accepted them. The picture
-has the median subject of each chain, and the slowest one. Phases are never added up over subjects.
-A path is the phases of one subject: `steps` has the name, begin and end of each.
+- The subjects of the broker chain are offsets partitions (partitions of `__consumer_offsets`; a
+  broker coordinates the groups of those it leads). Their phases reach from the fault to the active
+  new coordinator.
+- The subjects of the client chain are members. Their phases reach from the fault to the moment at
+  which the new coordinator accepted them.
+
+The picture has the median subject of each chain, and the slowest one. A path is the phases of one
+subject: `steps` has the name, begin and end of each.
+
+The linear axis shows which phase took the time. The other charts of the section are strips, on a
+logarithmic axis. There every phase is visible, but a long phase looks as short as the others.
 """
 
 from collections.abc import Sequence
@@ -35,7 +38,7 @@ _HEADER_HEIGHT, _TEXT_Y, _BAR_Y, _BAR_Y2 = 20, 11, 22, 42
 bottom of its bar.
 """
 _WIDE = 520
-"""A picture of at least this width in pixels has the names of the subjects in its lines."""
+"""Least width in pixels for a picture with the names of the subjects in its lines."""
 _NAMES = tuple(name for name, _, _ in (*BROKER_STEPS, *CLIENT_STEPS))
 _LEGEND_LABEL = (
     f"datum.label == '{BROKER_STEPS[0][0]}' ? 'broker chain: ' + datum.label : "
@@ -51,7 +54,7 @@ _INSIDE_INK = (PAPER, _ON_LIGHT, _ON_LIGHT, PAPER, _ON_LIGHT, PAPER, _ON_LIGHT)
 
 A light colour of SERIES is light in the dark theme, too, so the text on it is always dark."""
 _SHOWN_INSIDE = 110
-"""A phase of at least this width in pixels has its name and length inside its bar."""
+"""A bar longer than this, in pixels, has the name and the length of its phase inside."""
 
 
 def order_rows(rows: FaultRows) -> list[dict[str, Any]]:
@@ -59,7 +62,8 @@ def order_rows(rows: FaultRows) -> list[dict[str, Any]]:
 
     - `from`, `to`, `end`: seconds after the fault; `end` is the `to` of the line's last phase.
     - `y`, `y2` and other positions: pixels from the top.
-    - `title`, `short`: the line's heading; only the row of the line's first phase has it.
+    - `title`, `short`: the heading of the line, for a wide and for a narrow picture; only the row
+      of the line's first phase has them.
     - `longest`: 1 for the longest phase of the line, else 0.
     """
     data: list[dict[str, Any]] = []

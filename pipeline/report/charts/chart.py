@@ -1,11 +1,15 @@
 """The parts of a section: paragraphs, text tables, and charts.
 
-A chart is a Vega-Lite specification, built with Altair (a Python library). `chart_specs` compiles
-it to Vega (the library that draws it in the page); `page` embeds the result and the chart's data;
-`assets/report.js` draws the chart when the reader scrolls near it. Colours are CSS custom
-properties, and fills can be patterns (`url(#hatch-1)`), so that one chart works in the light theme,
-in the dark theme and in print. A fault in force is a hatched band behind the charts whose x axis is
-the time.
+A chart goes through these steps:
+
+1. Altair, a Python library, builds its Vega-Lite specification.
+2. `chart_specs` compiles the specification to Vega, the library that draws the chart.
+3. `page` embeds the result and the chart's data.
+4. `assets/report.js` draws the chart when the reader scrolls near it.
+
+Colours are CSS custom properties, and fills can be patterns (`url(#hatch-1)`), so that one chart
+works in the light theme, in the dark theme and in print. A fault in force is a hatched band behind
+the charts whose x axis is the time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,9 +46,9 @@ Cell = str | int | float | None
 class TextTable:
     """A table of text. `numeric` names the headings of columns that are aligned right.
 
-    `blocks` has the number of rows of each block. The rows of a block, one or two, have the same
+    `blocks` has the number of rows (one or two) of each block; the rows of a block have the same
     first cell. On a phone each block becomes a small table, turned by 90 degrees: each line begins
-    with a heading, and the block's rows are its columns. Without blocks a phone shows the table as
+    with a heading, and the block's rows are the columns. Without blocks a phone shows the table as
     a desktop does.
     """
 
@@ -121,7 +125,7 @@ Part = Paragraph | TextTable | Chart | Beside
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One part of the page under a heading; `lead` is one sentence on the question it answers."""
+    """One part of the page under a heading. `lead`: a sentence on the question that it answers."""
 
     id: str
     title: str

@@ -1,10 +1,12 @@
 """Vega specifications and data of charts, as the page embeds them.
 
-Vega-Lite is a concise language for charts; Vega is what the page's library draws. Python compiles
-Vega-Lite to Vega, so the page needs only Vega. This module also has the default configuration of
-all charts: fonts, colours, and the width of the labels beside a lane. This width is the same for
-all lanes, so that their time axes are aligned. A chart's own configuration takes precedence over
-the default. A lane is a chart on the time axis that all lanes of a page share.
+Vega-Lite is a concise language for charts; Vega is the language that the page's library draws.
+Python compiles Vega-Lite to Vega, so the page needs only Vega.
+
+This module also has the default configuration of all charts: fonts, colours, and the width of the
+labels beside a lane (a chart on the time axis that all lanes of a page share). This width is the
+same for all lanes, so that their time axes are aligned. A chart's own configuration takes
+precedence over the default.
 """
 
 import json

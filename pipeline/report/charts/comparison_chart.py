@@ -1,8 +1,9 @@
 """The main figures of several runs as one picture: for each figure, a line for each column.
 
-A column is one run, or several runs with the same settings. On its line, a dot is the median over
-subjects (members or partitions), and the line reaches to the longest value. With several runs, the
-dot is the median of their medians, and a ring marks the median of each run.
+A column is a column of the comparison: one run, or several runs with the same settings. On the line
+of a column, a dot is the median over subjects (members or partitions), and the line reaches to the
+longest value. With several runs, the dot is the median of their medians, and a ring marks the
+median of each run.
 
 A row of the comparison is one figure and one statistic (`p50`, the median over subjects, or `max`).
 It has a cell for each column. A cell has the `median`, `low` and `high` of the figure over the runs
@@ -122,10 +123,8 @@ def _line(
         "bottom": top + _TEXT_HEIGHT,
         "text": title,
     }
-    known = middle is not None and longest is not None and middle.median is not None
-    # The last three conditions follow from `known`; only the type checker needs them.
-    if not known or middle is None or longest is None or longest.high is None:
-        # No run of the column has the figure.
+    # No run of the column has the figure. (One condition would do; the type checker needs all.)
+    if middle is None or longest is None or middle.median is None or longest.high is None:
         return [{**name_row, "value": "missing", "short": "missing"}]
     low = middle.low if middle.low is not None else middle.median
     values = [value for value in (low, middle.median, longest.high) if value is not None]

@@ -26,9 +26,8 @@ _PHASES = frozenset(
 )
 """Measures that have a strip. Other measures are only in the tables of figures."""
 _BEGINS = {"rediscover": "unknown_us", "accept": "named_us"}
-"""Column with the beginning of a phase. If a member has no value for the phase, this column tells
-why: if it is empty, the member did not need the phase; otherwise the phase began and did not
-end."""
+"""Column with the beginning of a phase. Of a member without a value for the phase, this column tells
+why. Empty: the member did not need the phase. Filled: the phase began and did not end."""
 _SUBJECTS = {"broker": ("partition", "partition"), "client": ("consumer", "member")}
 """Of the broker and client chains: the column with the subject's name, and the word for a
 subject."""
@@ -62,9 +61,9 @@ class FaultRows:
 
 
 def _shown_without_values(fault: FaultSummary, chain: Chain) -> frozenset[str]:
-    """Return the phases that have a strip even if no subject has a value.
+    """Return the phases that have a strip even if no subject has a value: join and sync.
 
-    If a coordinator moved and no member had to join again, that is a result worth a strip.
+    That no member had to join again, although a coordinator moved, is a result worth a strip.
     """
     shown = chain == "client" and bool(fault.partitions_moved) and bool(fault.members)
     return frozenset({"join", "sync"}) if shown else frozenset()

@@ -1,7 +1,7 @@
 """LogAxis: a logarithmic axis of time that begins at 0, for values such as 20 us and 8 s.
 
-0 has no logarithm. So the axis is linear from 0 to its unit, which is the decade of the smallest
-value (Vega's scale `symlog`), and logarithmic above.
+0 has no logarithm. So the axis is linear from 0 to its unit, and logarithmic above (Vega's scale
+`symlog`). The unit is the power of ten at or below the smallest value.
 """
 
 import math

@@ -109,16 +109,17 @@ def availability_lane(run: ReportInput) -> Chart | None:
     if len({_subject(row) for row in rows}) > MAX_ROWS:
         return _counts(run, rows)
 
-    seen = [row for row in rows if row["gap_us"] != 0]  # a bar without length would not be visible
-    if not seen:
+    # A bar without length would not be visible.
+    with_length = [row for row in rows if row["gap_us"] != 0]
+    if not with_length:
         return None
-    names = _row_names(seen)
-    shown = _without_repeats(seen)
+    names = _row_names(with_length)
+    shown = _without_repeats(with_length)
     # The longest first: the key is the negative length.
     shown.sort(key=lambda row: row["before_us"] - end_of(run, row["after_us"]))
 
-    prefix = common_prefix(row["subject"] for row in seen if row["subject_kind"] == MEMBER)
-    kinds = {KINDS[row["subject_kind"]] for row in seen}
+    prefix = common_prefix(row["subject"] for row in with_length if row["subject_kind"] == MEMBER)
+    kinds = {KINDS[row["subject_kind"]] for row in with_length}
     fills = {kind: fill for kind, fill in _FILLS.items() if kind in kinds}
     gaps = LANE.marks("gaps", rows_y(list(names.values()), without=prefix), tail=_BETWEEN)
     return LANE.draw(

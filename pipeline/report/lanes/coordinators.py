@@ -1,11 +1,12 @@
 """The coordinator lane: the active coordinator of each offsets partition that stores groups.
 
 An offsets partition is a partition of `__consumer_offsets`; the broker that leads it is the
-coordinator of the groups that it stores. A leader epoch is the number of a partition's leadership.
-A load reads the partition's groups into memory. A tenure is the time in which one broker is the
-coordinator in one leader epoch, from the end of the load on. A lane is a chart on the time axis
-that all lanes of a page share. The data of the chart has the keys of LANE's columns and of `_LOAD`,
-and these:
+coordinator of the groups that the partition stores. A leader epoch is the number of a partition's
+leadership. A new leader first loads the partition (reads its groups into memory). Then its tenure
+begins: the time in which it is the coordinator in this leader epoch.
+
+A lane is a chart on the time axis that all lanes of a page share. The data of the chart has the
+keys of LANE's columns and of `_LOAD`, and these:
 
 - `r`: name of a row: an offsets partition
 - `l`, `q`, `s`: labels from long to short (only loads have `q`)

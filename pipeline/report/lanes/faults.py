@@ -86,8 +86,8 @@ def faults_lane(run: ReportInput) -> Chart | None:
     rows = _rows(shown, run.end_us)
 
     data: dict[str, list[Datum]] = {"run": _run_parts(run), "parts": [], "points": []}
-    # The label of a momentary fault has room until the next fault in its row. So the loop goes from
-    # the last fault to the first, and inserts the data of each fault before those of later ones.
+    # The label of a momentary fault has room until the next fault in its row. To know that fault,
+    # the loop goes from the last fault to the first. It inserts each fault's data at the beginning.
     next_in_row: dict[str, int] = {}
     for fault in reversed(shown):
         row, start = rows[fault.fault_id], fault.injected_at_us or 0
@@ -96,8 +96,7 @@ def faults_lane(run: ReportInput) -> Chart | None:
         if fault.momentary:
             data["points"].insert(0, LANE.datum(fault, start, label_end, r=row, p="of a moment"))
         else:
-            # Insert the parts at the beginning of the list.
-            data["parts"][:0] = _parts(fault, row, run.end_us)
+            data["parts"][:0] = _parts(fault, row, run.end_us)  # inserts at the beginning
 
     names = [_RUN_ROW, *dict.fromkeys(rows.values())]
     y = rows_y(names)

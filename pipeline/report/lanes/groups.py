@@ -1,8 +1,8 @@
 """The group-state lanes: the state of each group on each coordinator, over time.
 
-A lane is a chart on the time axis that all lanes of a page share. A row of the lane is one group on
-one of its coordinators (the brokers that kept the group, one after another). The data of the chart
-has the keys of LANE's columns, and these:
+A lane is a chart on the time axis that all lanes of a page share. A coordinator is a broker that
+manages the group. A group can have several, one after another; a row of the lane is one group on
+one of them. The data of the chart has the keys of LANE's columns, and these:
 
 - `a`, `b`: start and end of a bar in seconds
 - `w`: colour of the coordinator

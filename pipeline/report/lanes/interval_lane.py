@@ -1,10 +1,10 @@
 """IntervalLane: a lane of bars in rows, or of areas, which show the number of bars over time.
 
 A lane is a chart on the time axis that all lanes of the page share. Every lane except the message
-diagrams is an IntervalLane. Altair is the library that makes a chart's specification, Vega the one
-that draws the chart in the page. The columns of an IntervalLane define the chart's data, its
-tooltip and the text table beneath. A lane's module, such as `groups`, builds the marks (bars,
-labels, points). If there would be too many bars, it draws areas instead.
+diagrams is an IntervalLane. Its columns define the chart's data, its tooltip and the text table
+beneath. The module of a lane, such as `groups`, builds the marks (bars, labels, points). If there
+would be too many bars, the module draws areas instead. Altair is the library that makes a chart's
+specification, Vega the one that draws the chart in the page.
 
 Keys of the data of areas (they are short because a page has thousands of these data):
 
@@ -170,9 +170,8 @@ def pick_of_groups(rows: Sequence[Row], limit: int, param: str, source: str) -> 
     row_counts: dict[str, int] = {}
     for row in rows:
         row_counts[row["group"]] = row_counts.get(row["group"], 0) + 1
-    # The groups with most rows come first, until the limit. Once a group does not fit, `room` stays
-    # negative, so that later, smaller groups are left out, too: the options are exactly the groups
-    # with most rows.
+    # Take groups until the limit. Once a group does not fit, `room` stays negative, so that no later
+    # group is taken, even if it would fit: the options are exactly the groups with most rows.
     options, room = [], limit
     for group in sorted(in_number_order(row_counts), key=lambda group: -row_counts[group]):
         room -= row_counts[group]

@@ -17,10 +17,10 @@ ROLE = "consumer-"
 def common_prefix(members: Iterable[str]) -> str:
     """Return the prefix that the labels of members leave out.
 
-    The prefix is the role and the words that all names share, without the last shared word: this
-    word stays in the labels. `consumer-orders-` is the prefix of `consumer-orders-readers-0` and
-    `consumer-orders-readers-1`. The prefix is empty if some name is not a member's, or if it
-    consists of role and number only.
+    The prefix is the role and the words that all names share, except the last shared word, which
+    stays in the labels: `consumer-orders-` is the prefix of `consumer-orders-readers-0` and
+    `consumer-orders-readers-1`. The prefix is empty if some name is not a member's, or is only a
+    role and a number.
     """
     names = sorted(set(members))
     if not names or not all(name.startswith(ROLE) for name in names):

@@ -3,10 +3,11 @@
 A life lasts from the start of a member's process to its end. A deploy (rollout) replaces a group's
 members one after another; a scaling adds or removes members. When a process is replaced, its
 successor takes over the name of the member. This name is a *place*; the place is empty while no
-process has it. The journal is the run's list of injected faults. The lane is drawn from the
-journal, in which a rollout or a scaling counts as a fault. Its entry has the members that it
-stopped and started, with the times. A lane is a chart on the time axis that all lanes of a page
-share.
+process has it.
+
+A lane is a chart on the time axis that all lanes of a page share. This lane is drawn from the
+journal, the run's list of injected faults. There a rollout or a scaling counts as a fault; its
+entry has the members that it stopped and started, with the times.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -134,8 +135,7 @@ def lives_of(entries: Sequence[JournalEntry], end_us: int) -> list[dict[str, Any
         for event in at_place:
             if part is not None and event.at_us > from_us:
                 rows.append(_row(place, part, life, from_us, event.at_us))
-            # A start begins a life. But if the process was STARTING, it is the same life, now
-            # ready.
+            # A start begins a new life, unless the process was STARTING: then it is now ready.
             if event.part in _STARTS and part != STARTING:
                 life += 1
             part, from_us = event.part, event.at_us
