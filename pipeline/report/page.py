@@ -25,8 +25,8 @@ _SCRIPTS = ("report.js", "time_axis.js", "navigation.js")
 class TimeMark:
     """A fault on the overview of the time axis. Units: seconds.
 
-    - `to_s`: end of the fault; None for a momentary fault, which has no end.
-    - `is_by_accident`: True if it is no fault of the plan, but a machine that was away.
+    - `to_s`: end of the fault; None for a momentary fault, such as an election.
+    - `is_by_accident`: True if no fault of the plan was the cause, but a machine was away.
     """
 
     label: str

@@ -1,8 +1,8 @@
 """Rendering of the Jinja2 templates: the sentences are in the templates, the facts in Python.
 
 A template has one macro for each sentence or block of the page. All templates share the macros of
-`words.j2`. Autoescape is on: where a template prints a text from a run, it escapes the text. A lane
-is a chart on the page's time axis.
+`words.j2`. Autoescape is on: Jinja2 escapes each text from a run that a template prints. A lane is
+a chart on the page's time axis.
 """
 
 import re
@@ -92,8 +92,8 @@ def moment_link(
     """Return a link to a moment or a span in the lanes; without `text`, the link shows the time.
 
     The link is `<a href="#<lane>" data-from=".." data-to="..">`. The page's script zooms to the
-    span and marks it in every chart on the time axis. It then scrolls to the chart with the id
-    `lane`; with `lane` None it does not scroll.
+    span and marks the span in every chart on the time axis. It then scrolls to the chart with the
+    id `lane`; with `lane` None it does not scroll.
     """
     to = from_us if to_us is None else to_us
     shown = text or (

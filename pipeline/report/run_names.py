@@ -40,9 +40,8 @@ def _key(setting: SettingFact) -> tuple[str, str]:
 def column_names(runs: Sequence[RunFacts]) -> tuple[str, ...]:
     """Return a name for each run: its experiment, runtime and settings, as far as they differ.
 
-    If there are at most MAX_COLUMNS runs, all get different names, with the seed or the start time
-    if need be. If there are more, those with the same settings get the same name, and so share a
-    column.
+    Up to MAX_COLUMNS runs get different names, with the seed, the start time or the run's own name
+    if need be. Of more runs, those with the same settings get the same name, and so share a column.
     """
     several_experiments = len({run.manifest.experiment for run in runs}) > 1
     several_runtimes = len({run.manifest.runtime for run in runs}) > 1
@@ -93,8 +92,8 @@ def _shortest_names(
 ) -> Iterator[tuple[str, tuple[str | None, ...]]]:
     """Yield settings with the shortest names that distinguish them, and their values in each run.
 
-    If several sections have a setting of the same name, and with the same values in all runs, these
-    become one: `members 3` instead of `groups.old.members 3, groups.new.members 3`.
+    Settings of several sections become one if they have the same name, and in each run the same
+    value: `members 3` instead of `groups.old.members 3, groups.new.members 3`.
     """
     by_name: dict[str, dict[tuple[str | None, ...], str]] = {}
     for section, name, values in differing:

@@ -26,7 +26,7 @@ _PHASES = frozenset(
 )
 """Measures that have a strip. Other measures are only in the tables of figures."""
 _BEGINS = {"rediscover": "unknown_us", "accept": "named_us"}
-"""Column with the beginning of a phase. Of a member without a value for the phase, this column tells
+"""Column with the beginning of a phase. If a member has no value for the phase, the column tells
 why. Empty: the member did not need the phase. Filled: the phase began and did not end."""
 _SUBJECTS = {"broker": ("partition", "partition"), "client": ("consumer", "member")}
 """Of the broker and client chains: the column with the subject's name, and the word for a

@@ -170,8 +170,8 @@ def pick_of_groups(rows: Sequence[Row], limit: int, param: str, source: str) -> 
     row_counts: dict[str, int] = {}
     for row in rows:
         row_counts[row["group"]] = row_counts.get(row["group"], 0) + 1
-    # Take groups until the limit. Once a group does not fit, `room` stays negative, so that no later
-    # group is taken, even if it would fit: the options are exactly the groups with most rows.
+    # Take groups until the limit. Once a group does not fit, `room` stays negative: no later group
+    # is taken, even if it would fit. So the options are exactly the groups with most rows.
     options, room = [], limit
     for group in sorted(in_number_order(row_counts), key=lambda group: -row_counts[group]):
         room -= row_counts[group]

@@ -1,7 +1,8 @@
 """Texts of the message diagrams: requests and outcomes as Kafka names them, and links to moments.
 
-An exchange is a request and its answer: a row of the table `messages`. The jumps are links under a
-diagram. They lead to the turns of its fault, which are the moments at which something changed.
+An exchange is a request and its answer: a row of the table `messages`. The turns of a fault are the
+moments at which something changed, such as the election of a new leader. The jumps are links under
+a diagram that lead to the turns of its fault.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ SUCCESS = "NONE"
 EXPECTED = frozenset(
     {"MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS", "COORDINATOR_LOAD_IN_PROGRESS"}
 )
-"""Errors that members get in normal operation, as steps of the protocol: nothing failed."""
+"""Errors that are steps of the protocol in normal operation: nothing failed."""
 EXPELLED = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID"})
 """Errors by which a member learns that its group goes on without it."""
 _NOT_ANSWERED = {
@@ -33,7 +34,7 @@ def unanswered(row: Row) -> bool:
 
 
 def failed(row: Row) -> bool:
-    """Return whether an exchange failed: it is neither a success nor has an EXPECTED error."""
+    """Return whether an exchange failed: its outcome is no success and no EXPECTED error."""
     return row["outcome"] != SUCCESS and row["outcome"] not in EXPECTED
 
 
@@ -92,7 +93,7 @@ def _members(run: ReportInput, fault: JournalEntry) -> Iterator[tuple[str, int, 
     ]
     lost.sort(key=lambda row: (row["unknown_us"], row["consumer"]))
     texts = ("the first member that gave its coordinator up", "the last one")
-    # If only one member did, `lost[1:]` is empty, and the member is not named twice.
+    # The last one of `lost[1:]`, so that a single member is not named twice.
     first_and_last = lost[:1] + lost[1:][-1:]
     for row, text in zip(first_and_last, texts, strict=False):
         yield text, row["unknown_us"], row["accepted_us"]

@@ -1,12 +1,13 @@
 """The message diagrams: requests and answers around each fault, as lines between nodes in time.
 
-`message_rows` computes the data and explains their fields; this module draws them with Altair. In
-the data, `r` is a node, and `a` and `b` are times in seconds. Each node has a horizontal line. The
-words of this module:
+`message_rows` computes the data and explains their fields; this module draws them with Altair, a
+library for charts. In the data, `r` is a node, and `a` and `b` are times in seconds. Each node has
+a horizontal line. The words of this module:
 
 - Exchange: a request and its answer. Its family is the kind of the request, such as HEARTBEAT.
 - Leg: a slanted line from the sender to the receiver of a message that arrived.
-- Wait: a bar on one node's line. Stub: a short line for a message that never arrived.
+- Wait: a bar on one node's line, for the time in which a request waits there.
+- Stub: a short line for a message that never arrived.
 - Repeats: a bar for equal exchanges of one client that followed each other.
 - Landmark: a text about an event that is not a message, such as an election.
 - Tip: a line of a tooltip.
@@ -371,9 +372,8 @@ def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
     It needs `datum.y` if some extend to the left.
     """
     x_px = f"(datum.a - {FROM_S}) / ({TO_S} - {FROM_S}) * width"
-    # A text that begins in the right half of the picture can extend to the left (`at_edge`), and
-    # then come near texts that begin further left. So `datum.y` counts from a third of the width
-    # on.
+    # A text in the right half of the picture can extend to the left (`at_edge`), where it comes
+    # near texts that begin further left. So `datum.y` counts from a third of the width on.
     needed = f"({x_px} > width / 3 ? datum.y : datum.z)"
     shown = alt.Chart(alt.NamedData("words")).transform_filter(
         f"datum.a >= {FROM_S} && datum.a <= {TO_S} && {needed} * ({TO_S} - {FROM_S}) <= width"

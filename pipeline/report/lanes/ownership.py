@@ -1,8 +1,9 @@
 """The ownership lane: which member owned which data partition, and where two owned the same.
 
 A lane is a chart on the time axis that all lanes of a page share. A member owns a partition while
-it believes that it may process it; an overlap is a time with two owners. A generation is the number
-of a group's rebalance. The data of the chart has the keys of LANE in `ownership_rows`, and these:
+the member believes that it may process the partition; an overlap is a time with two owners. A
+generation is the number of a group's rebalance. The data of the chart has the keys of LANE in
+`ownership_rows`, and these:
 
 - `c`: fill of a bar
 - `m`: member of a bar; `m2`: the other owner in an overlap
@@ -82,9 +83,9 @@ _NAME_PX, _LENGTH_PX = 66, 52
 # A Vega condition: the visible part of a bar has room for both.
 _WIDE_ENOUGH = f"(datum._e - datum._x) / ({TO_S} - {FROM_S}) * width > {_NAME_PX + _LENGTH_PX}"
 _RESERVED = f"datum.v ? ({NARROW} ? ({_WIDE_ENOUGH} ? {_LENGTH_PX} : 0) : 130) : 0"
-"""Pixels kept free at the end of a bar with stripes (`v`), for the text about its two owners; the
-bar's name gets the pixels before them. On a screen the text is `two owners 1.25 s`. On a phone it
-is only the length, or nothing if there is no room."""
+"""A Vega expression: pixels kept free at the end of a bar with stripes (`v`), for the text about its
+two owners. On a screen the text is `two owners 1.25 s` (130 pixels). On a phone it is only the
+length, or nothing if there is no room."""
 _LENGTH_ROOM = f"({NARROW} ? datum._w - {_NAME_PX} : datum._w / 2)"
 """Pixels of a bar for the length of an overlap."""
 _TWICE_TIPS = (
@@ -144,9 +145,11 @@ def ownership_detail(run: ReportInput) -> Chart | None:
         if room >= 0:
             pickable_names.add(partition.name)
 
-    known = [partition for partition in owned if partition.name in pickable_names]
-    names, data = gantt(run, known, limit=MAX_PICKED)
-    chunks = [known[start : start + ROWS_AT_ONCE] for start in range(0, len(known), ROWS_AT_ONCE)]
+    in_page = [partition for partition in owned if partition.name in pickable_names]
+    names, data = gantt(run, in_page, limit=MAX_PICKED)
+    # A chunk is a range of partitions that the reader can pick.
+    starts = range(0, len(in_page), ROWS_AT_ONCE)
+    chunks = [in_page[start : start + ROWS_AT_ONCE] for start in starts]
     remarkable = {partition.name for partition in by_interest[:ROWS_AT_ONCE]}
     number_rows(data, names, chunks, remarkable)
 
@@ -169,7 +172,7 @@ def ownership_detail(run: ReportInput) -> Chart | None:
         lane_id="lane-ownership-rows",
         title="Owners of some partitions",
         about="The owners of the partitions that are picked."
-        + pickable("partitions", len(known), len(owned), LANE.source),
+        + pickable("partitions", len(in_page), len(owned), LANE.source),
         more=LANE.more + prefix_note(prefix),
         picks=picks,
     )

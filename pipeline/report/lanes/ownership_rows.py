@@ -1,10 +1,10 @@
 """The owners of partitions as rows of a chart: intervals, overlaps, numbers of owners over time.
 
-An interval is the time from the assignment of a partition to a member until the member no longer
-owns it; an overlap is a time with two owners. A generation is the number of a group's rebalance; a
-leader epoch is the number of the coordinator's leadership. The functions turn rows of the tables
-`ownership` and `ownership_overlaps` into rows of a chart, a lane on the page's time axis. If a
-partition has several rows, one below the other, a slot is the number of one of them, from 0.
+An interval is a time in which a member owns a partition; an overlap is a time with two owners. A
+generation is the number of a group's rebalance; a leader epoch is the number of the coordinator's
+leadership. The functions turn rows of the tables `ownership` and `ownership_overlaps` into rows of
+a chart, a lane on the page's time axis. A partition can have several rows there, one below the
+other; a slot is the number of one of them, from 0.
 """
 
 from collections.abc import Collection, Sequence
@@ -97,10 +97,9 @@ def gantt(
 ) -> tuple[list[str], dict[str, list[Datum]]]:
     """Return the names of the lane's rows, and the data `owners` and `twice`.
 
-    A partition has as many rows as it had owners at the same time. `owners` are the intervals, but
-    over all partitions only the `limit` longest; `twice` are the overlaps. A datum of `owners` has
-    `v` if the stripes of an overlap lie on its bar. The label of the bar then leaves room for the
-    label of the stripes.
+    A partition has as many rows as it had owners at the same time. `owners` are the `limit` longest
+    intervals of all partitions; `twice` are the overlaps, drawn as stripes. A datum of `owners` has
+    `v` if stripes lie on its bar: the label of the bar then leaves room for that of the stripes.
     """
     names: list[str] = []
     data: dict[str, list[Datum]] = {"owners": [], "twice": []}
@@ -190,7 +189,7 @@ def owners_over_time(run: ReportInput, partitions: Sequence[Owned]) -> Steps:
 
     The counts of a step are in this order. A partition counts from the time of its first owner on.
     """
-    # Changes of the number of owners at each time, as pairs: a partition's index, and 1 or -1.
+    # Changes of the number of owners, by time: pairs of a partition's index, and 1 or -1.
     changes: dict[int, list[tuple[int, int]]] = {0: [], run.end_us: []}
     for index, partition in enumerate(partitions):
         for row in partition.intervals:

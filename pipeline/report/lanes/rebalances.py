@@ -1,14 +1,14 @@
 """The rebalance lane: when each rebalance began and ended, and why it began.
 
-In a rebalance, the members of a group rejoin and get new partitions. It has up to two parts: first
-the coordinator waits for the members to join, then for the assignment, which one of the members
-(the leader) computes (syncing). A tenure is the time in which a broker is the coordinator. A lane
-is a chart on the time axis that all lanes of a page share. The data of the chart has the keys of
-LANE's columns, and these:
+In a rebalance, the members of a group rejoin and get new partitions. It has up to two parts. While
+it is joining, the coordinator waits for the members. While it is syncing, the coordinator waits for
+the assignment, which one of the members (the leader) computes. A tenure is the time in which a
+broker is the coordinator. A lane is a chart on the time axis that all lanes of a page share. The
+data of the chart has the keys of LANE's columns, and these:
 
 - `f`: 1 in the first part of a rebalance, else the key is missing
-- `u`: end of the last part in seconds, only in the first part
-- `l`, `s`: long and short label, only in the first part
+- `u`: end of the last part in seconds, only in the datum of the first part
+- `l`, `s`: long and short label, only in the datum of the first part
 - `p`: the group, by which a reader picks rows; only in `rebalance_detail`
 """
 

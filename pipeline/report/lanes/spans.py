@@ -32,8 +32,8 @@ class Steps:
 def slots(intervals: Sequence[tuple[int, int]]) -> list[int]:
     """Return the row of each interval, from 0, so that intervals of one row do not overlap.
 
-    Each interval gets the first free row. The result is in the order of `intervals`, which can be
-    unsorted. An interval is a start and an end; intervals that only touch do not overlap.
+    Each interval, a start and an end, gets the first free row. Intervals that only touch do not
+    overlap. `intervals` can be unsorted; the result is in their order.
     """
     chosen = [0] * len(intervals)
     free_from: list[int] = []  # of each row: the end of its last interval

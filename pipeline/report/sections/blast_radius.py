@@ -1,8 +1,8 @@
 """The section `blast-radius`: the nodes, groups and partitions that each fault concerned.
 
-The blast radius of a fault is what it concerned. The section also lists the errors that commits met
-after each fault. An offsets partition is a partition of `__consumer_offsets`: the broker that leads
-it coordinates its groups. `FaultRows` has the rows about one fault:
+The section also lists the errors that commits met after each fault. An offsets partition is a
+partition of `__consumer_offsets`: the broker that leads it coordinates its groups. `FaultRows` has
+the rows about one fault:
 
 - `broker`: rows of the table `broker_phases`, about offsets partitions that moved;
 - `client`: rows of `client_phases`, about members;

@@ -1,7 +1,7 @@
 """The section `checks`: promise, judged cases and outcome of each check.
 
 A check judges whether a run kept one promise of Kafka's. A checker is the code of a check; it reads
-the run's trace.
+the run's trace, the recorded events of the run.
 """
 
 from dataclasses import dataclass

@@ -76,7 +76,7 @@ def _is_kafkas(setting: SettingFact) -> bool:
 def _stands_out(setting: SettingFact, settings: Sequence[SettingFact]) -> bool:
     """Return whether a Kafka setting is in the first table, because it differs from its default.
 
-    A setting of late members is not in that table if it only repeats the value of their group.
+    A setting of late members that only repeats the value of their group does not stand out.
     """
     if not setting.differs:
         return False

@@ -1,7 +1,7 @@
 """All faults of a run in one table and one picture, by the longest values after each fault.
 
-A strip is one row of the picture: one measure, with a dot for each fault. `bound_us` is the error
-between the clocks of the run's machines: a length below it is not known exactly.
+A strip is one row of the picture: one measure, with a dot for each fault. `bound_us` is the largest
+difference between the clocks of the run's machines: a length below it is not known exactly.
 """
 
 from collections.abc import Iterator, Sequence

@@ -60,6 +60,7 @@ def four_figures(run: ReportInput) -> tuple[Figure, ...]:
 
     If the tool failed, the figures are only counts, because times would say nothing about Kafka.
     """
+    # "failed": coordlab itself, the tool, failed.
     candidates = _counts(run) if run.facts.status == "failed" else _candidates(run)
     return tuple(islice(candidates, NUMBER))
 
@@ -253,8 +254,8 @@ def _kept_ids(run: ReportInput) -> Iterator[Figure]:
     concerned = [fault for fault in run.summary.faults if fault.members]
     if not concerned:
         return
-    # With several faults, the figure is the worst case: the largest number of members that a fault
-    # concerned, and the smallest number that kept their ids. They can come from different faults.
+    # With several faults, both numbers are the worst case: the largest number of members that a
+    # fault concerned, and the smallest number that kept their ids, perhaps after another fault.
     members = max(fault.members for fault in concerned)
     rebalanced = any(fault.rebalances for fault in concerned)
     members_kept = min(

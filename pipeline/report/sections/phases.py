@@ -1,10 +1,10 @@
 """The section `phases`: for each fault both chains of phases, and the times without service.
 
-A chain is a series of phases that begins with the fault. The broker chain ends when the new
-coordinator is active; the client chain ends with a member's first success at the new coordinator.
-The chains overlap in time, so the page shows them side by side and never adds them up. A strip
-shows one phase as dots on a time axis. All strips of the section share this axis, so that the
-reader can compare faults.
+A chain is a series of phases that begins with the fault. The broker chain of an offsets partition
+ends when the partition's new coordinator is active. The client chain of a member ends with the
+member's first success at the new coordinator. The chains overlap in time, so the page shows them
+side by side and never adds them up. A strip shows one phase as dots on a time axis. All strips of
+the section share this axis, so that the reader can compare faults.
 """
 
 from collections.abc import Iterator, Sequence
@@ -161,7 +161,7 @@ def figures_table(fault: FaultSummary, chain: Chain) -> TextTable:
     A row is the name of a measure and its cells in the order of HEADER, as on the terminal.
     """
     rows = fault.rows(chain)
-    # Cell 0 of a row is the measure's name, which HEADER does not have: so the cells count from 1.
+    # Cell 0 of a row is the measure's name, which HEADER lacks: so its cells count from 1.
     filled = [place for place, _ in enumerate(HEADER, 1) if any(row[place] for row in rows)]
     columns = [number(itemgetter(place), HEADER[place - 1]) for place in filled]
     return text_table((Column(itemgetter(0)), *columns), rows, folded="The figures")

@@ -1,9 +1,9 @@
 """The section `rebalances`: the cause, length and removed members of each rebalance.
 
-In a rebalance, the members of a group rejoin and get new partitions. A few rebalances are listed
-one by one. If there are many, each kind (group, coordinator and reason) has one line after each
-fault, as on the terminal; a folded table beneath lists the rebalances one by one. A strip is one
-row of the picture: the lengths of the rebalances of one reason, as dots.
+In a rebalance, the members of a group rejoin and get new partitions. After each fault, each kind of
+rebalance (group, coordinator and reason) has a line. A table lists the rebalances one by one. If
+there are many, the table is folded, and the lines have the details. A strip is one row of the
+picture: the lengths of the rebalances of one reason, as dots.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,8 +23,8 @@ from pipeline.summary.story import (
 )
 
 MAX_ONE_BY_ONE = 12
-"""Up to this number, only the table has the details of the rebalances; if there are more, the lines
-have them.
+"""Up to this number of rebalances, the table is open and has their details. If there are more, the
+table is folded, and the lines also have the details.
 """
 MAX_LISTED = 300
 """Most rebalances in the table: the first ones."""

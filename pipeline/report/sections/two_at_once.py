@@ -1,8 +1,8 @@
 """The section `two-at-once`: times with two coordinators of a group or owners of a partition.
 
-An episode is a time in which two sets of members owned the same partitions. One coordinator in one
-leader epoch (the number of its leadership) assigned the partitions of one set. The first owners are
-those that had the partitions already.
+An episode is a time in which two sets of members owned the same partitions. Each set got its
+partitions from one coordinator in one leader epoch (the number of its leadership). The first owners
+are the set that had the partitions already.
 """
 
 from collections.abc import Iterator, Sequence

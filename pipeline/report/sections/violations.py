@@ -101,8 +101,8 @@ def _check(run: ReportInput, check: CheckReport) -> Iterator[Part]:
 
 def _evidence_row(step: TraceRow) -> EvidenceRow:
     """Return a row of the trace as text, with the member ids in it set apart."""
-    # `split` returns text, id, short id, text, and so on. The two empty texts complete the last
-    # triple.
+    # `split` returns text, id, short id, text, id and so on, and ends with a text: the two empty
+    # texts complete the last triple.
     parts = [*_MEMBER_ID.split(describe_event(step)), "", ""]
     pieces = tuple(zip(parts[0::3], parts[1::3], parts[2::3], strict=True))
     return EvidenceRow(time_us=step.time_us, node=step.node, lane=lane_of(step), pieces=pieces)

@@ -115,8 +115,9 @@ class Durations:
 
     - `owners`, `both`: the longest time with two owners, and with two coordinators.
     - `one_owner_us`: time with two coordinators but not yet two owners.
-    - `commits`, `service`, `reading`: the worst commit gap, the worst time without a coordinator,
-      and the worst processing gap.
+    - `commits`: the worst commit gap (time without an acknowledged commit of a member).
+    - `service`: the worst time without a coordinator.
+    - `reading`: the worst processing gap (time in which no member processed a partition).
     - `hit_itself`: the member with the longest commit gap, if a fault hit this member.
     - `group`: the group that had no coordinator.
     """
@@ -165,8 +166,8 @@ def _one_owner_us(owners: Owners | None, both: Coordinators | None) -> int | Non
     """Return the time from the second coordinator to the second owner.
 
     Returns None if the two coordinators are not the cause of the two owners. They are the cause if
-    they assigned the partition to the two owners, each in the leader epoch in which it served at
-    the same time as the other.
+    each of them assigned the partition to one of the owners, in the leader epoch in which both
+    served at the same time.
     """
     if owners is None or both is None:
         return None

@@ -99,10 +99,9 @@ class NoSuccessor:
 class BegunBy:
     """The rebalances that one coordinator began in one leader epoch.
 
-    If two coordinators serve at the same time, each has its own series of generations. So the
-    rebalances of the two are not added up.
-    `not_stored` is the number of rebalances whose assignment the log did not take; `errors` are its
-    errors.
+    Two coordinators that serve at the same time have a series of generations each, so their
+    rebalances are not added up. `not_stored` is the number of rebalances whose assignment the log
+    did not take; `errors` are the log's errors.
     """
 
     broker: str

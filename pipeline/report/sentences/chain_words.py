@@ -1,8 +1,8 @@
 """A sentence for each chain of a fault: the longest phases, and the settings that decide them.
 
-A chain is a series of phases after a fault. The broker chain of an offsets partition (a partition
-of `__consumer_offsets`, whose leader coordinates its groups) leads to the partition's new
-coordinator. The client chain of a member leads to the member's first success at this coordinator.
+A chain is a series of phases after a fault. An offsets partition is a partition of
+`__consumer_offsets`, whose leader coordinates its groups; its broker chain ends with the active new
+coordinator. The client chain of a member ends with the member's first success at this coordinator.
 The sentence is about the median subject (partition or member): half of the subjects were faster.
 
 The phases of one subject follow one another, so each is a share of the subject's whole time. Phases

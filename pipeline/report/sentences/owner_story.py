@@ -1,12 +1,14 @@
 """The causes of two owners of a partition, as steps in time order, each with its moment.
 
+An episode is a time in which two sets of members owned the same partitions. Each set got its
+partitions from one coordinator in one leader epoch (the number of its leadership). The first side
+is the set that had the partitions already; the second side is the set that got the same partitions
+later. A tenure is the time in which a broker is the coordinator in one leader epoch. A lane is a
+chart on the page's time axis.
+
 The functions are pure; they read rows of `ownership_overlaps`, `ownership`, `rebalances`,
-`tenure_overlaps`, `faults`, `client_phases` and `messages`. An episode is a time in which two sets
-of members owned the same partitions; one coordinator in one leader epoch (the number of its
-leadership) assigned the partitions of one set. The first side is the set that had the partitions
-already; the second side is the set that got the same partitions later. A tenure is the time in
-which a broker is the coordinator in one leader epoch. A lane is a chart on the page's time axis.
-The table `messages` is bounded: if it lacks an answer, the step of this answer is left out.
+`tenure_overlaps`, `faults`, `client_phases` and `messages`. The table `messages` is bounded: if it
+lacks an answer, the step of this answer is left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +26,7 @@ CoordinatorEpoch = tuple[str | None, int | None]
 _GROUPS = "lane-groups"
 _LATEST_TIMER_US = 50_000
 """Timers fire a little late. A session that counts from a load should end one session timeout
-later; an end within this distance after that moment still counts as the end of that session."""
+later; an end that is not further than this from that moment counts as the end of the session."""
 _UNKNOWN = "UNKNOWN_MEMBER_ID"
 _NOT_COORDINATOR = frozenset({"NOT_COORDINATOR"})
 """Answers by which an old coordinator shows that it knows of its replacement. Other values of

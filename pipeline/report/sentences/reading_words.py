@@ -1,11 +1,10 @@
 """The cause of a long processing gap: what happened to the partition's leader or follower.
 
 A processing gap is a time in which no member worked on a record of the partition. A consumer can
-fetch a record once it is below the high watermark. The high watermark is the offset below which
-every replica in the ISR (the in-sync replicas of the partition) has the records. So a broker that
-is paused or cut off blocks the partitions that it leads. It also blocks the partitions that it
-follows, until the controller fences the broker (takes its roles away) and so removes it from their
-ISR.
+fetch a record only below the high watermark: the offset below which every replica in the ISR (the
+in-sync replicas of the partition) has the records. So a broker that is paused or cut off blocks two
+sorts of partitions: those that it leads, and those that it follows. It blocks the latter until the
+controller fences the broker (takes its roles away) and so removes the broker from their ISR.
 """
 
 from collections.abc import Sequence

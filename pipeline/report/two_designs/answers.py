@@ -1,12 +1,13 @@
 """Figures of both designs side by side: those that the coordinator changed, and the others.
 
-The designs are a group on ZooKeeper and a group with a coordinator. A figure counts as changed if
-its two values differ by a factor of FACTOR or more. The list is complete, whichever design a figure
-favours; only figures that are 0 in both designs are left out. Figures depend on the size of the
-group, so only groups of one size are compared: the largest size that both designs have.
+The two designs are a group on ZooKeeper and a group with a coordinator. A side is one group of one
+run. A change is a moment at which members join or a fault hits; a `Cost` holds what one change cost
+one side. A plan is an assignment that a member or coordinator computes.
 
-A side is one group of one run. A change is a moment at which members join or a fault hits; a `Cost`
-holds what one change cost one side. A plan is an assignment that a member or coordinator computes.
+A figure counts as changed if its two values differ by a factor of FACTOR or more. The list is
+complete, whichever design a figure favours; only figures that are 0 in both designs are left out.
+Figures depend on the size of the group, so only groups of one size are compared: the largest size
+that both designs have.
 """
 
 from collections.abc import Callable, Iterator, Sequence

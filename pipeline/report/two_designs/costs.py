@@ -1,10 +1,10 @@
 """The cost of one change for a group: time without owners, notifications, requests, failures.
 
-A group on ZooKeeper rebalances by attempts: in each, a member computes an assignment from the view
-(the set of members) that it read, and claims its partitions. A group with a coordinator has one
-assignment for each generation (number of its rebalance). A side is one group of one run. A change
-is a moment at which its members join, or a fault hits; its window lasts until the next change.
-Times are microseconds of the run's clock.
+A group on ZooKeeper rebalances by attempts. In an attempt, a member reads a view (the set of
+members), computes an assignment from it, and claims its own partitions. A group with a coordinator
+has one assignment for each generation (number of its rebalance). A side is one group of one run. A
+change is a moment at which members of the group join, or a fault hits; the window of a change lasts
+until the next change. Times are microseconds of the run's clock.
 """
 
 from collections.abc import Iterable, Iterator
@@ -49,10 +49,10 @@ class Counts:
 class Cost:
     """The cost of one change, up to the group's next change.
 
-    - `settled_us`: time from the change to the end of the last attempt or rebalance; None if none
-      ended.
-    - `unowned_us`: time without an owner, summed over partitions. It counts until that end, or, if
-      there is none, until the group's next change.
+    - `settled_us`: time from the change to the end of the last attempt or rebalance, when the group
+      is settled; None if none ended.
+    - `unowned_us`: time without an owner, summed over partitions. It counts until the group is
+      settled; if it never is, until the group's next change.
     - `longest_unowned_us`: the longest of these times, of one partition.
     - `given_up`: number of partitions that living members gave up.
     """

@@ -1,8 +1,8 @@
 """The picture of a change's cost as the group grows: quadratic on ZooKeeper, linear otherwise.
 
-Both axes are logarithmic. Dots are changes of the runs. Rings are measurements of Kafka 1.1.1.
-Dashed lines are the law of the reads: a formula for their number from the sizes of the group and
-the cluster (`measured`).
+A change is the join or the death of one member. Both axes are logarithmic. Dots are changes in the
+runs. Rings are measurements of Kafka 1.1.1. Dashed lines are laws of the reads: a law is a formula
+for the number of reads from the sizes of the group and the cluster (`measured`).
 """
 
 from collections.abc import Iterator, Sequence

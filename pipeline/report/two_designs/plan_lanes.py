@@ -2,8 +2,8 @@
 
 The two designs are groups that coordinate themselves on ZooKeeper, and groups with a coordinator on
 a broker. A change is an event that makes a group compute plans, such as a join. A `Cost` is one
-change in one group of one run, with what it cost; `cost.side` is that group. In a pair of costs,
-the first is of the group on ZooKeeper.
+change in one group of one run, with what the change cost; `cost.side` is the group. In a pair of
+costs, the first is of the group on ZooKeeper.
 
 A plan is an assignment of partitions to members; a view is the set of members from which a plan was
 computed. In an attempt, a member reads a view, computes a plan and claims its partitions. A
