@@ -2,10 +2,11 @@
 
 The three machines are simulated on this one: each is a set of Linux namespaces with a network
 address and a /tmp of its own (scripts/machines). A case runs a command on machine 1 within a time
-limit and compares the result with the expected one. Some cases kill a machine while the command
-runs; after such a case, all machines are made anew. At the end the machines are
-removed, even after an error. The driver is the process that conducts a run; its journal lists the
-faults of the run, and accidents such as a lost machine.
+limit and checks its result. Some cases kill a machine while the command runs; after such a case,
+all machines are made anew. At the end the machines are removed, even after an error. The driver is
+the process that conducts a run; its journal lists the faults of the run, and accidents such as a
+lost machine.
+
 Data flow: scripts/machines -> Ray on each machine -> `coordlab` on machine 1 -> exit codes and
 results.json -> table, and with `--record` a section of docs/SOAK.md.
 """
@@ -50,7 +51,7 @@ there.
 SEARCH_SEEDS = 40
 """Number of seeds that the search plays."""
 NODE_PROCESS = "ray::_(Node|Agent)Actor"
-"""Pattern of the command lines of a run's nodes and agents."""
+"""Pattern of the command lines of a run's processes: nodes, and the agents that start them."""
 PAGE = ROOT / "docs" / "SOAK.md"
 SECTION = "machines"
 COUNT = 3
@@ -58,7 +59,7 @@ COUNT = 3
 START_S = 180.0
 """Time within which Ray must start on a machine, or a process must appear."""
 CASE_S = 400.0
-"""Time within which a case's command must end. It is checked at each line of the command's
+"""Time within which a case's command must end. The limit is checked at each line of the command's
 output."""
 GONE_S = 60.0
 """Time within which the node processes of an ended run must have ended."""

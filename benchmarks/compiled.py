@@ -1,10 +1,10 @@
 """The gain of `make fast`: explored runs a minute, compiled and interpreted.
 
 An explored run plays the cluster and the faults that a seed draws from a space (a file), in virtual
-time. Compiled code and interpreted code each run in a process of their own. Both play the same
-seeds of explorations/reference.yaml, a few seeds in turn. If another checkout is given (`players`),
-its interpreted code runs in a third process, and the goal is about the gain over that code. Without
-a compiler there is no figure.
+time. Compiled code and interpreted code each run in a process of their own (a `Player`). Both play
+the same seeds of explorations/reference.yaml, a few seeds in turn. If the environment names another
+checkout (see `players`), its interpreted code runs in a third process, and the goal is about the
+gain over that code. Without a compiler there is no figure.
 """
 
 import statistics
@@ -45,7 +45,8 @@ def run() -> tuple[Measurement, ...]:
         name: [60 * SEEDS_A_ROUND / seconds for seconds in rounds]
         for name, rounds in took_s.items()
     }
-    # `place` 0 is the interpreted code of this checkout. Only the other checkout, 1, has a goal.
+    # The first of the others (`place` 0) is the interpreted code of this checkout, the second is
+    # that of the other checkout. Only the second has a goal.
     return tuple(
         _measurement(per_minute["compiled"], other, name, judged=base is not None and place == 1)
         for place, (name, other) in enumerate(list(per_minute.items())[1:])

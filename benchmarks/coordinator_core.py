@@ -3,8 +3,10 @@
 There is no network, event loop or log: requests are built beforehand and passed to `handle`. Each
 Result (what the coordinator asks its host to do) is carried out with as little code as possible:
 timers are entries in a dict, and appends are acknowledged immediately. Times are CPU times. A
-figure and its baseline are measured in turn. A load reads the groups of a partition's log into
-memory; in the join phase of a rebalance, the members of a group rejoin. Baselines:
+figure and its baseline are measured in turn.
+
+A load reads the groups of a partition's log into memory. In the join phase of a rebalance, the
+members of a group rejoin. Baselines:
 - of requests: a handler that does nothing, called in the same way;
 - of a load: msgpack decoding of the same batches, keys and values into lists;
 - of memory: the size of the records in the log.
@@ -51,8 +53,8 @@ COMMITS = 5
 SMALL, LARGE = 250, 2_000
 """Sizes of the two groups whose join phases are compared."""
 LINEAR = 1.25
-"""The cost grows linearly if a member of the LARGE group costs at most this many times as much as
-a member of the SMALL group.
+"""Limit of the cost of a member of the LARGE group, as a multiple of that of a member of the SMALL
+group: below it, the cost of a group counts as growing linearly.
 """
 LOAD_GOAL = 0.4
 """Least ratio of records loaded a second to records decoded a second."""
@@ -131,7 +133,8 @@ class Core:
         The leader is the member that computes the assignment. The members are dynamic: they have no
         configured `group.instance.id`, and the coordinator invents their ids.
         """
-        # The first JoinGroup of a dynamic member only gets a member id (MEMBER_ID_REQUIRED).
+        # The answer to the first JoinGroup of a dynamic member is an error (MEMBER_ID_REQUIRED)
+        # with a member id, with which the member must join again.
         without_id = self.send([joining("") for _ in range(size)])
         ids = [_join_answer(result).member_id for result in without_id]
         self.send([joining(member) for member in ids])

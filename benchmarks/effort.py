@@ -1,9 +1,9 @@
 """The effort of explored runs, compared with recorded effort: growth is a regression.
 
-Effort is the work of a run, in counts: rebalances, truncations and others, and requests by API.
-Seeds 0 to 99 of explorations/standard.yaml are played. This file is a space: each seed draws a
-cluster and its faults from it. Equal seeds have equal plans, so each run is compared with the
-recorded run of its seed. A count has grown if both of these hold:
+Effort is the work of a run, in counts: rebalances, truncations of logs and others, and requests by
+API. Seeds 0 to 99 of explorations/standard.yaml are played. This file is a space: each seed draws a
+cluster and its faults from the file. A seed has the same plan as in the recorded run, so the two
+runs of a seed are compared. A count has grown if both of these hold:
 
 1. Its sum over the runs is more than GROWN times the recorded sum.
 2. The mean difference between a run and the recorded run is more than SURE standard errors above
@@ -32,7 +32,7 @@ SEEDS = 100
 GROWN = 1.03
 """Least ratio of a sum to the recorded sum at which a count can have grown."""
 SURE = 3.0
-"""A mean difference of more standard errors than this is not due to chance."""
+"""A mean difference of more standard errors than this does not count as chance."""
 RECORD = Path(__file__).with_name("effort_recorded.json")
 SPACE = "standard"
 

@@ -1,11 +1,10 @@
 """Explored runs a minute on one core, and the gain of a second core.
 
-The runs are seeds of explorations/reference.yaml. This file is a space: each seed draws a cluster
-and its faults from it. The runs are drawn and played as `coordlab explore` does it, with every
-checker on and without messages in the trace. Each run must do at least the work that the file
-requires (`minimum`), because a run in which little happens would be measured as too fast. Events a
-second are compared with those of a bare heapq loop, the smallest program that can run events at
-all.
+Each run is a seed of explorations/reference.yaml. This file is a space: each seed draws a cluster
+and its faults from the file. The runs are drawn and played as `coordlab explore` does it, with
+every checker on and without messages in the trace. Each run must do at least the work that the file
+requires (`minimum`); otherwise idle runs would count as fast ones. Events a second are compared
+with those of a bare heapq loop, the smallest program that can run events at all.
 """
 
 import cProfile

@@ -1,11 +1,11 @@
 """Speed of `coordinator_crash` compared with real time, from 12 to 1,000 members.
 
 `coordinator_crash` is an experiment in which the broker that coordinates the group `orders-readers`
-is killed. Each run is a user's command in a process of its own: it starts, plays, traces every
-message, checks, and writes the run directory and the summary. There are as many partitions as
-members. The figure is seconds of the run's clock for each CPU second of the process; its baseline
-is real time, which is 1. The printed exponent says how the CPU seconds for a virtual second grow
-with the number of members, from the smallest group to the largest: 1 means linear growth.
+is killed. Each run is a user's command in a process of its own, with a trace of every message, all
+checks, the run directory and the summary. There are as many partitions as members. The figure is
+seconds of the run's clock (virtual seconds) for each CPU second of the process; its baseline is
+real time, which is 1. The printed exponent says how the CPU seconds for a virtual second grow with
+the number of members, from the smallest group to the largest: 1 means linear growth.
 """
 
 import json

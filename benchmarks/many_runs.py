@@ -26,8 +26,7 @@ from tests.support.worlds.report_runs import Recipe, make_run
 SIZES = (10, 100)
 """Numbers of runs that are analysed together."""
 GOAL_SIZE, GOAL_RATIO = 100, 8.0
-"""The goal: for this number of runs, the analysis takes at most so many times as long as the
-scan."""
+"""The goal: for GOAL_SIZE runs, the analysis takes at most GOAL_RATIO times as long as the scan."""
 GOAL_GB = 4.0
 """Memory that the JVM must stay below, for any number of runs."""
 LINEAR = 1.1

@@ -33,13 +33,12 @@ for line in sys.stdin:
         play_seed(space, item if isinstance(item, int) else tuple(item))
     print(time.process_time() - began, flush=True)
 """
-"""Program of a process. It reads lines; a line is a list of seeds and lineages. It plays those of
-one line, and then prints the CPU seconds.
+"""Program of a process. It reads lines, each a list of seeds and lineages; after each line it plays
+all of these, and prints the CPU seconds.
 
 A seed is a number. A lineage is a tuple of numbers: a seed, then the numbers of the mutations that
 are applied to the seed's schedule, one after another. The program imports `coordlab` first, because
-this installs the finder of compiled modules. It plays seed 0 first, to fill caches, and does not
-time it.
+this installs the finder of compiled modules. At first it plays seed 0 untimed, to fill caches.
 """
 
 

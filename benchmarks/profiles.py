@@ -22,7 +22,7 @@ LAYERS = (
     "partition_log",
     "protocol",
 )
-"""Beginnings of paths. A file belongs to the first one with which its path begins."""
+"""Layers, as beginnings of paths. A file belongs to the first layer with which its path begins."""
 OTHERS = "library and builtins"
 """Name of the layer of all other files."""
 

@@ -2,9 +2,9 @@
 
 An actor is a process of Ray whose methods other processes can call. Two actors run on one machine.
 In one of them, a server node answers heartbeats. The other actor sends the same request in two
-ways: over the link to the node, and by a call of the server's actor. The link is the one that nodes
-use, the connections of a Host. A Host is a node's only access to connections, timers, storage and
-trace. Two figures are measured for both ways in turn: the round trip of one request after the
+ways: over the link to the node, and by a call of the server's actor. The link is what nodes use:
+the TCP connections of a Host, which is a node's only access to connections, timers, storage and
+trace. For both ways in turn, two figures are measured: the round trip of one request after the
 other, and requests per second with many in flight.
 """
 
@@ -36,8 +36,8 @@ ROUNDS = 5
 SEQUENTIAL_REQUESTS = 300
 LINK_REQUESTS = 40_000
 ACTOR_REQUESTS = 2_000
-"""Fewer than LINK_REQUESTS, because an actor call takes about GOAL_RATE times as long as a
-request."""
+"""Fewer than LINK_REQUESTS, because an actor call takes about 20 times as long as a request over
+the link."""
 CONNECTIONS = 64
 IN_FLIGHT = 512
 """Requests in flight: on the link, spread over CONNECTIONS, or as actor calls."""

@@ -2,11 +2,11 @@
 
 The benchmark measures three things:
 
-1. Opening the report of a run with 1,000 members in a browser: the time until its first screen is
-   drawn and the keyboard works, the time until every chart is drawn, and the time of one zoom of
-   all lanes (rows of intervals over time). The run has ten groups of 100 members, a killed
-   coordinator, and every message in its trace. The baseline is a page that has only Vega's
-   JavaScript (the library that draws the charts), in the same browser.
+1. Opening the report of a run with 1,000 members in a browser: the time until the page is
+   interactive (its first screen is drawn and the keyboard works), the time until every chart is
+   drawn, and the time of one zoom of all lanes (charts on a shared time axis). The run has ten
+   groups of 100 members, a killed coordinator, and every message in its trace. The baseline is a
+   page that has only Vega's JavaScript (the library that draws the charts), in the same browser.
 2. The size of this report, and the time to write it.
 3. The commands `analyze` and `report` of `coordinator_crash`, each in a process as a user starts
    it. The baseline is a process that starts Spark, counts to ten and ends.

@@ -3,13 +3,13 @@
 A space is a file from which each seed draws a plan: a cluster and its faults. This checkout and
 another one (`players`) have a process each. Both play the same seeds, in turn and interpreted, with
 all the work that `explore` does in a run. Each draws the plans from its own file of the space. Of
-five seeds, two mutate the plan of another seed, as in `explore`. If the code of a checkout cannot
-mutate plans, it plays those seeds as drawn. Without another checkout there is no figure.
+five seeds, two mutate (change) the plan of another seed, as in `explore`. If the code of a checkout
+cannot mutate plans, it plays those seeds as drawn. Without another checkout there is no figure.
 
 A run costs from a tenth of a second to ten seconds, and a seed's plan differs between the two
-spaces. So the figure is the number of all runs by the CPU time of all runs. The median of the
-rounds is shown, too. It says more about the plans that the middle rounds happen to have: over 10
-rounds of 10 seeds it was 0.80 to 0.82, while the CPU times of 200 seeds were equal.
+spaces. So the figure is the number of all runs divided by the CPU time of all runs. The page also
+shows the median of the rounds. It depends on the plans that the middle rounds happen to have: over
+10 rounds of 10 seeds it was 0.80 to 0.82, while the CPU times of 200 seeds were equal.
 """
 
 from benchmarks.measurement import Measurement, commit, median_ratio
@@ -60,7 +60,7 @@ def run() -> tuple[Measurement, ...]:
 
 
 def items(seeds: range, *, is_guided: bool) -> list[int | tuple[int, ...]]:
-    """Return a player's items. Of five seeds, the second and the fourth mutate the plan before."""
+    """Return a player's items. Of five seeds, two mutate the plan of the seed before them."""
     return [
         # A pair is a lineage: the seed of a plan, and the number of its mutation.
         (seed - 1, seed) if is_guided and seed % SEEDS_A_ROUND % 5 in (1, 3) else seed

@@ -1,10 +1,10 @@
 """CPU time to shrink a long plan whose groups never recover.
 
-To shrink a plan of faults is to remove faults while it still shows the same bug; each attempt plays
-a candidate. The plan is tests/schedules/seventy_four_faults.yaml, played with a planted bug (a
-change of the code that breaks a promise). The baseline is one run of the whole plan, which waits
-for the groups until the liveness timeout. The shrinker waits for a shorter time; otherwise it would
-pay this cost for each long candidate.
+To shrink a plan of faults is to remove faults while the plan still shows the same bug; each attempt
+plays a candidate, a smaller plan. The plan is tests/schedules/seventy_four_faults.yaml, played with
+a planted bug (a change of the code that breaks a promise). The baseline is one run of the whole
+plan, which waits for the groups until the liveness timeout. The shrinker waits for a shorter time;
+otherwise each long candidate would cost as much as the baseline.
 """
 
 import time
@@ -26,8 +26,7 @@ BUG = "unfence_elects_nobody"
 FAULTS_GOAL = 5
 CPU_GOAL_S = 60.0
 ANYTHING = Signature(check="liveness", claim="")
-"""The signature of no finding. With it as `stop_at`, the first run of the plan goes on to its
-end."""
+"""A signature that no finding has. With this as `stop_at`, a run goes on to its end."""
 
 
 def run() -> tuple[Measurement, ...]:

@@ -1,13 +1,13 @@
 """Events a second of VirtualLoop, compared with a bare heapq loop that has the same workload.
 
-VirtualLoop is the event loop of runs in virtual time (their own simulated clock). The workload is
-that of heartbeats, with 100 clients:
+VirtualLoop is the event loop of runs in virtual time (a simulated clock). The workload is that of
+heartbeats, with 100 clients:
 1. A client sends a request to a server, and sets a request timeout.
 2. The server restarts the client's session timer, and answers.
 3. The client cancels the request timeout, and sends the next request after 3 s.
-Neither the request timeout nor the session timer ever expires. The baseline is the least code that
-can run the workload: a heap of tuples, without classes, methods or limits; a cancelled timer is a
-flag in a list. An event is a message that arrives, or a request that is sent.
+No request timeout and no session timer ever expires. The baseline is the least code that can run
+the workload: a heap of tuples, without classes, methods or limits; a cancelled timer is a flag in a
+list of one element. An event is a message that arrives, or a request that is sent.
 """
 
 import random

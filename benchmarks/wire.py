@@ -9,7 +9,7 @@ librdkafka is a client library for Kafka, written in C; its Python package is co
 3. Requests a second over one TCP connection, one request after the other: Heartbeat, and Produce of
    1 KB with acks=all on one replica. The baseline is a bare asyncio server that answers the same
    requests with bytes of the same size. The servers are processes; the client is this process.
-4. Records of 100 bytes a second of librdkafka's producer and consumer, with three brokers. The
+4. Records (of 100 bytes) a second of librdkafka's producer and consumer, with three brokers. The
    baseline of both is the producer with librdkafka's own mock cluster. The consumer has no baseline
    of its own: a mock cluster stores nothing that a consumer of another process could read.
 5. CPU of `up` while a group of 200 consumers waits. With one partition, 199 of them own nothing;
@@ -327,15 +327,15 @@ def _frame(api: int, version: int, correlation_id: int, body: bytes) -> bytes:
 
 
 def _heartbeat(correlation_id: int) -> bytes:
-    """Return a request with generation 1. The last two bytes say: no group instance id."""
+    """Return a Heartbeat of generation 1. Its last two bytes mean: no group instance id."""
     body = _string("payments") + struct.pack(">i", 1) + _string("m" * 50) + b"\xff\xff"
     return _frame(HEARTBEAT, 3, correlation_id, body)
 
 
 def _produce(batch: bytes, partition: int, correlation_id: int) -> bytes:
-    """Return a request with acks -1 (all) and a timeout of 30 s.
+    """Return a Produce with acks -1 (all) and a timeout of 30 s.
 
-    The first two bytes of its body say: no transactional id.
+    The first two bytes of its body mean: no transactional id.
     """
     data = struct.pack(">i", partition) + struct.pack(">i", len(batch)) + batch
     topic = struct.pack(">i", 1) + _string("orders") + struct.pack(">i", 1) + data

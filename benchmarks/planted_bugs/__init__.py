@@ -1,6 +1,6 @@
 """Bugs planted in the real code, and the search that must find each of them.
 
-To plant a bug means to change one behaviour of the real code in this process, by patches. A rollout
+To plant a bug is to change one behaviour of the real code in this process, by patches. A rollout
 replaces the members of a group one after another; a scaling changes their number.
 
 Reading order: `README.md` (the list, written down before the search was tuned), `planted_bug` (one

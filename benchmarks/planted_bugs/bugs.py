@@ -60,9 +60,9 @@ def _unload_without_epoch(stack: ExitStack) -> None:
     def unload_always(
         self: GroupCoordinator, partition: int, leader_epoch: int | None, now_us: int
     ) -> Result | LoadIgnored:
-        # `_accepts_epoch` also remembers a newer epoch, so that loads are checked as usual. Its
-        # answer (whether the unload may happen) is ignored here: that is the bug. Below, None means
-        # any epoch.
+        # `_accepts_epoch` returns whether the unload may happen, and remembers a newer epoch. The
+        # bug ignores the result; the call is needed so that later loads are checked as usual. In
+        # the call of `unload`, None means any epoch.
         if leader_epoch is not None:
             self._accepts_epoch(partition, leader_epoch)
         return unload(self, partition, None, now_us)
@@ -160,7 +160,7 @@ def _high_watermark_by_majority(stack: ExitStack) -> None:
             return False
         followers = [follower.log_end_offset for follower in self.followers.values()]
         ends = sorted([self._log.log_end_offset, *followers], reverse=True)
-        # The middle of the sorted log ends: at least half of the other replicas are as high.
+        # The middle of the sorted log ends: a majority of the replicas has reached this offset.
         reached = ends[len(ends) // 2]
         if reached <= self._log.high_watermark:
             return False

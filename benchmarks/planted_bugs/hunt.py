@@ -4,12 +4,11 @@ A schedule is the experiment that a seed draws from a space: a cluster and its f
 a violation that a checker reports. To shrink a schedule is to remove faults and other parts while
 it still shows the finding.
 
-1. Seeds are played with the bug until one has a finding of a checker, and passes without the bug.
-   The nodes' own invariant checks are off, because their failures cannot be shrunk.
-2. A few such schedules are collected. The one with the fewest faults before its finding is shrunk
-   with the bug planted; a person would choose this one, too. The shrunk schedule must pass without
-   the bug.
-3. If too many faults are left, another schedule is shrunk.
+1. Seeds are played with the bug until the run of one has a finding, and passes without the bug. The
+   nodes' own invariant checks are off, because their failures cannot be shrunk.
+2. A few such schedules are collected. The schedule with the fewest faults before its finding is
+   shrunk with the bug planted. The shrunk schedule must pass without the bug.
+3. If too many faults are left in the shrunk schedule, another one of the collected is shrunk.
 
 All runs are in this process, in which the bug is planted.
 Data flow: (PlantedBug, Space) -> draw -> play -> Hunted.
@@ -51,8 +50,8 @@ FAULTS_MAX = 3
 SHRINK_CPU_S = 28.0
 """CPU seconds after which the shrinking of one schedule ends."""
 TOLD_AT_ONCE = frozenset({Fencing.name, Generations.name, NeedlessRebalance.name})
-"""Checkers that report a violation as soon as it happens. *Ownership*, for example, reports
-later."""
+"""Checkers that report a violation as soon as it happens. The checker of ownership, for example,
+reports later."""
 NO_LATER_US = 6_000_000
 """If a checker of TOLD_AT_ONCE has the finding, a run of a smaller plan ends this long after the
 time of the whole plan's finding."""

@@ -1,10 +1,10 @@
 """Bugs that only a rollout or a scaling shows, because they are in a consumer's orderly close.
 
-A rollout stops each consumer with SIGTERM, upon which the consumer closes without an error, and
-starts a successor. In the space `standard` (a file from which seeds draw faults), faults kill,
-pause or cut off members; there a consumer closes only because of an error (`ended_by`). Each bug
-acts only on a close without an error, so no seed of `standard` reaches a bug. In the code below,
-`_completed` of a fetcher maps a partition to the fetched records that poll has not returned.
+A rollout replaces consumers: it stops each with SIGTERM, upon which the consumer closes without an
+error, and starts a successor. In the space `standard` (a file from which seeds draw faults), faults
+kill, pause or cut off members; there a consumer closes only because of an error (`ended_by`). Each
+bug acts only on a close without an error, so no seed of `standard` reaches a bug. In the code
+below, `_completed` of a fetcher maps a partition to the fetched records that poll has not returned.
 """
 
 from contextlib import ExitStack

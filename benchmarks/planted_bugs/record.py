@@ -33,8 +33,8 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "PLANTED_BUGS.md"
 SHRINK_CPU_MAX_S = 30.0
 """A bug counts as found only if its shrinking used less CPU than this.
 
-It is higher than SHRINK_CPU_S: at that time the shrinker begins no more runs, but it still ends the
-present one.
+The limit is higher than SHRINK_CPU_S, because after that time the shrinker still ends its present
+run.
 """
 OPERATIONS = "Bugs that only rollouts show"
 ABSENT = "The same bugs in another space"

@@ -1,11 +1,14 @@
 """The bugs of the ZooKeeper ensemble and of the consumer on it, for the space `zookeeper`.
 
 A function below plants the bug that has the function's name; `ZOOKEEPER_BUGS`, at the end,
-describes each bug. Rules such as ZK-20 are in docs/kafka/ZOOKEEPER_CONSUMER.md. A consumer on
+describes each bug. Rules such as ZK-20 are in docs/kafka/ZOOKEEPER_CONSUMER.md.
+
+The ensemble is ZooKeeper's servers, which store a tree of znodes. A session is a client's lasting
+connection to the ensemble; an ephemeral znode ends with the session that created it. A watch asks a
+server to send an event when a znode changes; a zxid is the number of a change. A consumer on
 ZooKeeper rebalances in attempts: it releases its partitions, reads the members, computes its share,
-and claims this share with ephemeral znodes (nodes of ZooKeeper's tree that end with the session
-which created them). The consumer's `registry` holds the partitions that it owns. A watch asks a
-server to send an event when a znode changes; a zxid is the number of a change.
+and claims this share with ephemeral znodes. The consumer's `registry` holds the partitions that it
+owns.
 """
 
 from contextlib import ExitStack

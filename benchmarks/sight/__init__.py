@@ -1,8 +1,9 @@
 """Sight: the share of small changes of the code (mutants) that `explore` would report.
 
-A mutant is one changed expression or statement of a package. A sample of mutants is drawn once. A
-sitting plays seeds without a mutant ("sound") and with each mutant of the sample, and compares the
-findings of the two. All mutants are in one copy of the packages; a switch turns one of them on.
+A mutant is one changed expression or statement of a package. `explore` searches for bugs by playing
+seeds: random faults in a simulated cluster. A sample of mutants is drawn once. A sitting plays
+seeds without a mutant ("sound") and with each mutant of the sample, and compares the findings. All
+mutants are in one copy of the packages; a switch turns one of them on.
 
 Reading order: `sampled` (draw of mutants, and their place in later code), `rewriting` and `probes`
 (all mutants in one source, with the switch), `switched_tree` (the copy of the packages), `player`

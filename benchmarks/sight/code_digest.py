@@ -1,7 +1,8 @@
 """Digest of the code as it runs: without docstrings, comments and line numbers.
 
-Many seeds are played in several sittings. Between two sittings, docstrings and comments of the code
-are often changed. Such changes change no run, so they must not make the played seeds invalid.
+The seeds of a record are played in several sittings. Between two sittings, docstrings and comments
+of the code are often changed. Such a change alters no run, so the seeds that were played before it
+must stay valid.
 """
 
 import ast
@@ -15,7 +16,7 @@ _DIGITS = 16
 
 
 def running_code_digest(root: Path, packages: Iterable[str] = NODE_PACKAGES) -> str:
-    """Return 16 hexadecimal digits, which are equal for all sources that run alike.
+    """Return a digest that changes of docstrings, comments and line numbers do not alter.
 
     `root` is the folder of the packages. The digest includes the path of each module.
     """

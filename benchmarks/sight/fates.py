@@ -1,9 +1,11 @@
 """The record of a journal: the results of each mutant, including those of an earlier record.
 
 A fate is the result of one mutant (a small change of the code). An order is one seed, which is
-played sound (without a mutant) and then with each mutant that the seed reaches. A mutant's number
-is its index in the sample. A journal can continue a record: then it begins with the record's
-results, and adds the results of its own seeds. Data flow: Journal -> SightRecord.
+played sound (without a mutant) and then with each mutant that the seed reaches: a run reaches a
+mutant if it evaluates the changed place. A mutant's number is its index in the sample. A journal
+can continue a record: then the fates begin with those of the record.
+
+Data flow: Journal -> SightRecord.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,10 @@
 """Records: the results of each mutant of a sample, as files.
 
 A mutant is a small change of the code; a sample is a fixed list of mutants. A sitting plays seeds
-with them for as long as it has time. A record states the number of its seeds, so that a later
-sitting of the same code can continue after them. The trace of a run is its rows of events; its
-digest is a hash over them.
+with the mutants for as long as it has time. A record states the number of its seeds, so that a
+later sitting of the same code can continue after them. The trace of a run is its recorded rows of
+events.
+
 Data flow: `fates` -> SightRecord -> records/<name>-sample-<n>.jsonl -> `sitting`, `sight_page`.
 """
 
@@ -35,7 +36,7 @@ class Sight(StrEnum):
 class Fate(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one mutant.
 
-    - `reached`: the number of seeds that reached the mutant's place.
+    - `reached`: the number of seeds whose run evaluated the mutant's place.
     - `differs`: the number of seeds whose trace differed from the trace without the mutant.
     - `unknown`: the number of seeds whose run had the result UNKNOWN.
     - `at_import`: True if the import of the packages reaches the place, so that every seed does.

@@ -2,9 +2,11 @@
 
 A mutant is a change of one small expression or statement. In later code, the mutant's function can
 be in another file or at another line. So a mutant is found again in one of two ways:
-1. by the name of its function, its line before and after the change, and its number among the
-   mutants with the same function and lines;
+
+1. by the name of its function, the text of its line before and after the change, and its number
+   among the mutants with the same function and lines;
 2. if later code has no such line, by the function and the smallest changed expression.
+
 Data flow: tests.support.mutation.draw -> samples/sample_<n>.jsonl -> FoundMutant.
 """
 

@@ -1,13 +1,14 @@
 """A sitting: a part of the search, which appends the results of each seed to a journal.
 
-The search plays seeds with the mutants (small changes of the code) of a sample. It does so in the
-switched tree, a copy of the sources that contains every mutant. Its player process takes an Order
-(a seed and numbers of mutants) and answers with a PlayedOrder. A mutant's number is its index in
-the sample. A record is the summary of a journal.
+The search plays seeds with the mutants (small changes of the code) of a sample. It plays in the
+switched tree, a copy of the sources that contains every mutant. The player, a process, takes an
+Order (a seed and numbers of mutants) and answers with a PlayedOrder. A mutant's number is its index
+in the sample. A record is the summary of a journal.
 
 The next sitting continues the journal. A journal belongs to the code, the sample and the spaces
-(files from which seeds draw schedules) with which it began. If one of them has changed, the file of
-the old journal is renamed, and a new journal begins.
+(files from which seeds draw schedules) with which it began. If one of these has changed, the file
+of the old journal is renamed, and a new journal begins.
+
 Data flow: sample, SwitchedTree -> player -> journal.
 """
 
@@ -37,6 +38,7 @@ SPACES = ("standard", "zookeeper")
 """Spaces of the seeds. Every tenth seed is drawn from the second space (`player.space_of`), the
 only one in which consumers use ZooKeeper."""
 _MACHINERY = ("rewriting.py", "probes.py", "player.py")
+"""Files that rewrite the sources and play the seeds; a change of one of them can change results."""
 
 
 class JournalHead(msgspec.Struct, frozen=True, kw_only=True):

@@ -46,8 +46,8 @@ from pipeline.summary.summary_file import decode_summary
 _POLL_S = 0.2
 """Longest wait for an answer of a worker. After each wait Ctrl-C is handled."""
 _MAX_LINES = 40
-"""Without a bar, each seed has a line if there are no more seeds than this. Otherwise only the seeds
-that did not pass have one."""
+"""Without a bar, each seed has a line if there are no more seeds than this. Otherwise only seeds
+that did not pass have a line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,15 @@
 """Marks that all lanes share: rows, bars, labels inside bars, and bands of faults behind them.
 
-A lane is one layered chart on the time axis that all lanes of a page share. Altair makes the
-specification of a chart; Vega, a library in the browser, draws it, and computes its expressions
-again when the reader changes something. The reader zooms by changing the visible part of the axis,
-from FROM_S to TO_S. A row is one subject of the lane, such as a broker. The label of a bar is
-inside the bar's visible part and is shortened to its width; the tooltip has the full text. Every
-other fill has a pattern, so that neighbours differ even without colours. Keys of the data of a
-lane:
+A lane is one layered chart on the time axis that all lanes of a page share. A row is one subject of
+the lane, such as a broker. The label of a bar is inside the bar's visible part and is shortened to
+its width; the tooltip has the full text. Every other fill has a pattern, so that neighbours differ
+even without colours.
+
+Altair makes the specification of a chart; Vega, a library in the browser, draws the chart. The
+specification contains Vega expressions, which Vega computes again when the reader zooms: when the
+ends of the visible part of the axis, FROM_S and TO_S, change.
+
+Keys of the data of a lane:
 
 - `r`: name of the row
 - `a`, `b`: start and end in seconds
@@ -69,15 +72,15 @@ _PADDING = {"left": 0, "top": 0, "right": 14, "bottom": 0}
 _ELLIPSIS = "\\u2026"
 """The character U+2026, as an escape inside a Vega expression."""
 _BELOW, _BELOW_ESCAPED = "\u200b", "\\u200b"
-"""A character without width, and the same as an escape inside a Vega expression. It is in the names
-of the second and later rows of one subject (`row_name`)."""
+"""A character without width, and the same as an escape inside a Vega expression. `row_name` puts it
+into the names of the second and later rows of one subject."""
 
 
 def row_name(name: str, slot: int = 0, label: str = "") -> str:
     """Return the name of one of a subject's rows; the first row has the slot 0 and is named `name`.
 
     The other rows need different names, but their labels must not repeat the subject. So the name
-    of another row has `slot` invisible characters and `label` at its end, and only `label` is shown
+    of the row `slot` ends with `slot` invisible characters and `label`; only `label` is shown
     beside the row.
     """
     return name + _BELOW * slot + label
@@ -229,9 +232,9 @@ def named_without(name: str, prefix: str) -> str:
 def _row_label(without: str) -> str:
     """Return the Vega expression for the label of a row, without the prefix `without`.
 
-    A long name is shown without its middle, because its beginning names the subject and its end
-    distinguishes it from other names. On a phone it is shown without its beginning. Of a name by
-    `row_name` with a slot above 0, only the `label` is shown.
+    A long name is shown without its middle: its beginning names the subject, and its end
+    distinguishes it from other names. A phone shows only the end. Of a name by `row_name` with a
+    slot above 0, only the `label` is shown.
     """
     name = named_without("datum.label", without)
     short = (
@@ -404,10 +407,10 @@ def kind_fill(
 def legend_columns(names: Iterable[str | int]) -> alt.ExprRef:
     """Return the number of columns of a legend: as many as fit into the picture's width."""
     widest_px = _LEGEND_SYMBOL_PX + _LEGEND_LETTER_PX * max(len(str(name)) for name in names)
-    # The expression uses the container's size, not `width`: `width` shrinks between the passes of a
-    # layout. With `width`, the legend would get one row more, and be partly outside of the picture.
-    # The expression still contains a comparison of `width`, which is always true: Vega evaluates an
-    # expression again only when a signal in it changes, and `width` is such a signal.
+    # The expression uses the container's size, because `width` shrinks between the passes of a
+    # layout: the legend would get one row more, and be partly outside of the picture. Still, the
+    # expression must contain `width` (in a comparison that is always true): Vega evaluates it again
+    # only when a signal in it changes, such as `width`.
     room = f"containerSize()[0] - ({NARROW} ? {LABELS_NARROW} : {LABELS_WIDE})"
     columns = f"floor((width >= 0 ? {room} : 0) / {widest_px})"
     return alt.ExprRef(f"max(1, min({_LEGEND_COLUMNS}, {columns}))")

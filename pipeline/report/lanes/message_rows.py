@@ -1,10 +1,10 @@
 """The exchanges around one fault as lines of a space-time diagram.
 
 An exchange is a request and its answer. The diagram has one horizontal line for each node; a
-message is a slanted line from its sender to its receiver.
+message is a slanted line from the line of its sender to that of its receiver.
 
-The functions turn rows of the table `messages`, with times in microseconds, into rows of a chart,
-with times in seconds. The short keys of these rows are listed at `Diagram` and `_message_cells`.
+The functions turn rows of the table `messages`, with times in microseconds, into the data of a
+chart, with times in seconds. `Diagram` and `_message_cells` list the short keys of a datum.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,6 +42,7 @@ FINDING, MEMBERSHIP, HEARTBEAT, OFFSETS, CLUSTER = (
     "OffsetCommit, OffsetFetch, transactions",
     "brokers and controller",
 )
+# The families: kinds of requests, each with its own colour.
 _FAMILIES = {
     "FindCoordinator": FINDING,
     "JoinGroup": MEMBERSHIP,
@@ -55,16 +56,15 @@ _FAMILIES = {
     "TxnOffsetCommit": OFFSETS,
     "EndTxn": OFFSETS,
 }
-"""The kind of each request, by which a reader can pick. Requests that are not listed are
-CLUSTER."""
+"""API -> family. APIs that are not listed are of the family CLUSTER."""
 _SERVERS = ("controller", "broker")
 _NEVER = 1e12
 """A zoom in pixels a second that no reader reaches. A text with this zoom is never shown."""
 HELD_US = 500_000
-"""A message that takes this long or longer was held on its way, as at a cut link.
+"""A message that takes this long or longer was held on its way, for instance at a cut link.
 
-A slanted line would look as if the message had travelled all the time. So a bar on its sender's
-line is drawn instead."""
+A slanted line would look as if the message had travelled all that time. So the wait is drawn as a
+bar on the sender's line instead."""
 SERVED, HELD, UNANSWERED = "served", "held on its way", "no answer came"
 """Kinds of waits: at the server that works on a request, of a message on its way, for an answer."""
 
@@ -146,7 +146,8 @@ def _nodes(rows: Sequence[Row]) -> list[str]:
     If there are too many clients, those with most failures and membership requests have a line.
     Among clients with equally many, those with most exchanges have one.
     """
-    # Of each node: its number of remarkable exchanges, and of all its exchanges.
+    # Of each node: its number of remarkable exchanges (failures and membership requests), and of
+    # all its exchanges.
     exchanges: dict[str, tuple[int, int]] = {}
     for row in rows:
         for node in (row["from_node"], row["to_node"]):
@@ -293,7 +294,7 @@ def _begin(row: Row) -> int:
 
 
 def _word(row: Row) -> Word:
-    """Return the text of an exchange, ranked: first expulsions, then failures, then joins."""
+    """Return the text of an exchange, with its rank: expulsions before failures, then joins."""
     family = _family(row)
     if row["outcome"] in EXPELLED:
         rank = -1
@@ -373,9 +374,9 @@ def place_words(words: Iterable[Word]) -> list[Datum]:
 def _zoom_apart(word: Word, other: Word, *, either: bool = False) -> float:
     """Return the zoom, in pixels a second, from which on two texts of a line do not touch.
 
-    Without `either`, both texts extend to the right of their moment: the left one must end before
-    the right one begins. With `either`, the right one can extend to the left, towards the other:
-    then both must have room between their moments.
+    Without `either`, both texts extend to the right of their moments: the left text must end before
+    the right one begins. With `either`, the right text can extend to the left, towards the other:
+    then there must be room for both between their moments.
     """
     left = word if word.at_us <= other.at_us else other
     distance_us = abs(word.at_us - other.at_us)

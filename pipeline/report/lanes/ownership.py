@@ -83,8 +83,8 @@ _NAME_PX, _LENGTH_PX = 66, 52
 # A Vega condition: the visible part of a bar has room for both.
 _WIDE_ENOUGH = f"(datum._e - datum._x) / ({TO_S} - {FROM_S}) * width > {_NAME_PX + _LENGTH_PX}"
 _RESERVED = f"datum.v ? ({NARROW} ? ({_WIDE_ENOUGH} ? {_LENGTH_PX} : 0) : 130) : 0"
-"""A Vega expression: pixels kept free at the end of a bar with stripes (`v`), for the text about its
-two owners. On a screen the text is `two owners 1.25 s` (130 pixels). On a phone it is only the
+"""A Vega expression: pixels kept free at the end of a bar with stripes (`v`), for the text about
+its two owners. On a screen the text is `two owners 1.25 s` (130 pixels). On a phone it is only the
 length, or nothing if there is no room."""
 _LENGTH_ROOM = f"({NARROW} ? datum._w - {_NAME_PX} : datum._w / 2)"
 """Pixels of a bar for the length of an overlap."""

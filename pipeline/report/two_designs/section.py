@@ -1,8 +1,8 @@
 """The sections that compare groups on ZooKeeper with groups that have a coordinator.
 
-A *side* is one group of one run. Its partitions *felt* the times in which they had no owner, no
-processing, or two owners. A *change* is a moment at which the members of a group change, or a fault
-hits; a *cost* is what one change cost one side.
+A side is one group of one run. Felt times are those in which a partition had no owner, no
+processing, or two owners. A change is a moment at which the members of a group change, or a fault
+hits; a cost is what one change cost one side.
 """
 
 from collections.abc import Sequence
@@ -139,10 +139,10 @@ def _changes(costs: Sequence[Cost]) -> Section | None:
 
 
 def _blocks(costs: Sequence[Cost]) -> list[list[Cost]]:
-    """Return blocks: two costs of the same change, one of each design, in groups of the same size.
+    """Return blocks of costs: a phone shows each block as a table.
 
-    The two costs are neighbours in `costs`, which are sorted by change. A cost without such a
-    neighbour is a block of its own. A phone shows each block as a table.
+    Two neighbours in `costs` are a block if they are of the same change, of different designs, and
+    of groups of the same size. Any other cost is a block of its own.
     """
     blocks: list[list[Cost]] = []
     for cost in costs:

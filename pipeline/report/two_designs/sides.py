@@ -1,9 +1,9 @@
 """A side: one group of one run, its design, and its changes.
 
-The design is the place where the members agree: on ZooKeeper, or at a coordinator. A change is a
-moment of the plan that concerns the group: members join, or a fault begins or ends. The window of a
-change ends at the next change of the group, or with the run. The plan begins at the steady state,
-in which every group is stable with all its first members. Times are microseconds of the run's
+The design says how members share the partitions: by themselves on ZooKeeper, or by a coordinator. A
+change is a moment that concerns the group: members join, or a fault begins or ends. The window of a
+change ends at the next change of the group, or with the run. Changes count from the steady state
+on, in which every group is stable with all its first members. Times are microseconds of the run's
 clock.
 """
 
@@ -103,7 +103,8 @@ class GroupSide:
         members = int(self._definition.get("members", 0))
         changes = []
         for (at_us, kind, label, growth), until_us in zip(moments, ends, strict=True):
-            # Members that join count from this change on; members that die count for the last time.
+            # `growth` is positive for members that join or return, negative for members that die.
+            # The former count from this change on, the latter count for the last time.
             members += max(growth, 0)
             changes.append(
                 GroupChange(kind=kind, label=label, at_us=at_us, until_us=until_us, members=members)
