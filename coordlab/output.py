@@ -14,6 +14,7 @@ that in three steps:
 import errno
 import io
 import os
+import select
 import signal
 import sys
 import threading
@@ -136,12 +137,13 @@ class _WatchedFile(io.FileIO):
         """
         size = memoryview(content).nbytes
         try:
-            written = super().write(content)
+            # None: the pipe is non-blocking (another process that has it made it so) and full.
+            while (written := super().write(content)) is None:
+                select.select([], [self.fileno()], [])  # wait for the reader
         except OSError as error:
             self._output.lose(self.fileno(), error)
             return size
-        # None: the pipe is non-blocking and full. The bytes are dropped.
-        return size if written is None else written
+        return written
 
 
 def _is_open(number: int) -> bool:
