@@ -23,6 +23,9 @@ then end the present transaction, too. An end is taken for such a late end if al
 2. The previous transaction has not ended in the group before.
 3. The group's coordinator has completed a load since that decision.
 
+The late end of an aborted transaction may also find offsets of both transactions, its own and the
+next one, and remove them together. Then condition 3 is enough: the end shows its own decision.
+
 A transaction coordinator may load the decision of one that died, perhaps before the row of the
 decision. It then writes the markers (again) and completes the transaction. So for a late end, this
 load counts as a decision of the transaction, too.
@@ -82,7 +85,7 @@ class _End:
     """The end of a transaction in a group.
 
     - `row`: the TRANSACTION_COMPLETED.
-    - `since`: the row of the transaction's first offset in the group.
+    - `pending`: the rows of the producer's offsets that it ended, the oldest first.
     - `ended_us`: time of the previous end of the same producer in the group; -1 without one.
     - `loaded_us`: time of the broker's last load of a partition before the end; -1 without one.
     - `is_over`: True if the transaction of `since` had been carried out before. Then the end may
@@ -90,11 +93,16 @@ class _End:
     """
 
     row: TraceRow
-    since: TraceRow
+    pending: list[TraceRow]
     producer_id: int
     ended_us: int
     loaded_us: int
     is_over: bool
+
+    @property
+    def since(self) -> TraceRow:
+        """The row of the first of these offsets."""
+        return self.pending[0]
 
 
 class TransactionEnds:
@@ -114,8 +122,8 @@ class TransactionEnds:
         self._to_complete: dict[tuple[str, int, int | None, str], _Markers] = {}
         # producer id -> time at which its last decision had been carried out in all partitions
         self._carried_out_us: dict[int, int] = {}
-        # (group, producer id) -> the row of the transaction's first offset, until its end
-        self._since: dict[tuple[str, int], TraceRow] = {}
+        # (group, producer id) -> the rows of the producer's offsets since its last end
+        self._pending: dict[tuple[str, int], list[TraceRow]] = {}
         self._ends: deque[_End] = deque()  # not judged yet
         self._loaded_us: dict[str, int] = {}  # broker -> its last load
         self._ended_us: dict[tuple[str, int], int] = {}  # (group, producer id): the last end
@@ -176,26 +184,26 @@ class TransactionEnds:
             case TraceKind.TRANSACTION_STATE if detail["to"] in _CARRIED_OUT:
                 self._carried_out_us[producer_id] = row.time_us
             case TraceKind.TXN_COMMIT_PENDING:
-                self._since.setdefault((row.group or "", producer_id), row)
+                self._pending.setdefault((row.group or "", producer_id), []).append(row)
                 self._take_emptied((row.group or "", producer_id), row)
             case TraceKind.TRANSACTION_COMPLETED:
                 key = (row.group or "", producer_id)
                 if self._is_behind_load(row, producer_id):
                     appends = self._appends.get((row.node, row.incarnation), {})
                     self._behind_load[key] = (row, frozenset(appends))
-                since = self._since.pop(key, None)
+                pending = self._pending.pop(key, None)
                 ended_us = self._ended_us.get(key, -1)
                 self._ended_us[key] = row.time_us
-                if since is None:
+                if pending is None:
                     return  # without its first offset, its decision cannot be found
                 self._ends.append(
                     _End(
                         row=row,
-                        since=since,
+                        pending=pending,
                         producer_id=producer_id,
                         ended_us=ended_us,
                         loaded_us=self._loaded_us.get(row.node, -1),
-                        is_over=self._is_over(since, row, producer_id),
+                        is_over=self._is_over(pending[0], row, producer_id),
                     )
                 )
             case _:
@@ -281,11 +289,12 @@ class TransactionEnds:
                 continue
             # The end may be that of the previous transaction, unless the decision of its own
             # transaction fits. A still later decision that fits does not rule this out.
-            if not self._fits_own_decision(end, decided, wanted) and self._is_late_end_of_previous(
-                end, wanted
-            ):
+            own = self._own_decision(end, decided, wanted)
+            if own is None and self._is_late_end_of_previous(end, wanted):
                 self.late.append((end.since, end.row))
                 continue
+            if own is not None and wanted == _ABORT:
+                self._note_removed_with(end, own)
             if any(detail_of(row)["to"] == wanted for row in decided):
                 continue
             if any(self._is_lost(row) for row in decided):
@@ -299,18 +308,30 @@ class TransactionEnds:
                 evidence=[end.since, *decided, end.row],
             )
 
-    def _fits_own_decision(self, end: _End, decided: list[TraceRow], wanted: str) -> bool:
-        """Return True if a possible decision about the transaction of `end.since` fits its end.
+    def _own_decision(self, end: _End, decided: list[TraceRow], wanted: str) -> TraceRow | None:
+        """Return the decision about the transaction of `end.since` that fits its end, if any.
 
         The possible ones are the first decision that certainly came after `end.since`, and the
         decisions before it that are within the clock error.
         """
         for row in decided:
             if detail_of(row)["to"] == wanted:
-                return True
+                return row
             if row.time_us > end.since.time_us + self._margin_us:
-                return False
-        return False
+                return None
+        return None
+
+    def _note_removed_with(self, end: _End, own: TraceRow) -> None:
+        """Note the next transaction, if the end of an aborted one came late and removed it, too.
+
+        `own` is the decision to abort. Offsets that came after it belong to the next transaction.
+        """
+        if own.time_us > end.loaded_us:
+            return
+        for pending in end.pending:
+            if pending.time_us > own.time_us - self._margin_us:
+                self.late.append((pending, end.row))
+                return
 
     def _is_late_end_of_previous(self, end: _End, wanted: str) -> bool:
         """Return True if an end belongs to the previous transaction and comes late."""

@@ -451,6 +451,37 @@ def test_late_end_takes_an_offset_that_is_being_appended(
     assert report.excused == ({} if findings else {FORGOTTEN: 1})
 
 
+@pytest.mark.parametrize(("loaded_s", "findings"), [(10.4, 0), (9, 1)])
+def test_late_end_of_an_aborted_transaction_takes_the_next_one_with_its_own_offsets(
+    loaded_s: float, findings: int
+) -> None:
+    """Both transactions have a pending offset when the end of the first one comes, at 10.5 s.
+
+    Kafka removes both offsets. The end shows the decision on the first transaction, so it is not
+    wrong; the commit of the second one is lost with it. There is no excuse without a load between
+    that decision, at 10 s, and the end.
+    """
+    rows = Rows()
+    rows.assigned(1, "consumer-g-0")
+    rows.committed(9, "consumer-g-0", offset=1)
+
+    pending(rows, 9.5)
+    decided(rows, 10, ABORT)
+    decided(rows, 10.1, "CompleteAbort")
+    pending(rows, 10.2)
+    decided(rows, 10.3, COMMIT)
+    rows.load_completed(loaded_s, "broker-0", leader_epoch=3)
+    rows.committed(10.45, "consumer-g-0", offset=2)
+    completed(rows, 10.5, committed=False)
+
+    rows.assigned(12, "consumer-g-0")
+    rows.fetched(12.1, "consumer-g-0", offset=1)
+    report = check(rows)
+
+    assert report.findings_total == findings
+    assert report.excused == ({} if findings else {LATE_END: 1, FORGOTTEN: 1})
+
+
 def test_wrong_end_without_a_load_has_no_excuse() -> None:
     """Planted bug: ends are mixed up. The load at 9 s is too early to have delayed the marker."""
     report = check(late_end(Rows(), loaded_s=9))
