@@ -1,0 +1,43 @@
+"""Standard output that is a pipe: nothing that a command prints is lost while its reader lives.
+
+A pipe holds 64 KiB. A write to a full pipe waits for the reader. If the pipe is non-blocking, which
+any process that shares it can set, the operating system refuses the write instead. `_WatchedFile`
+is the file behind sys.stdout.
+"""
+
+import os
+from contextlib import suppress
+from threading import Event, Thread
+
+from coordlab.output import Output, _WatchedFile
+
+
+def test_write_into_a_full_non_blocking_pipe_waits_for_the_reader() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    filled = 0
+    with suppress(BlockingIOError):  # the pipe is full
+        while True:
+            filled += os.write(writing, b"-" * 1024)
+    is_about_to_write = Event()
+
+    def write() -> None:
+        is_about_to_write.set()
+        _WatchedFile(writing, Output()).write(b"last words")
+
+    writer = Thread(target=write)
+    writer.start()
+    is_about_to_write.wait()
+    # Nobody has read yet, so a write that does not wait ends now, and drops its text.
+    writer.join(timeout=0.2)
+    _read_exactly(reading, filled)
+    writer.join()
+    os.close(writing)
+
+    assert os.read(reading, 1024) == b"last words"
+    os.close(reading)
+
+
+def _read_exactly(reading: int, size: int) -> None:
+    while size > 0:
+        size -= len(os.read(reading, size))
