@@ -107,7 +107,10 @@ def test_offset_of_a_time_is_that_of_the_first_record_not_older() -> None:
 
 
 def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch() -> None:
-    """ListOffsets (from version 4) and OffsetForLeaderEpoch (from 2) have the client's epoch."""
+    """A client with older metadata than the leader is fenced; a leader may also be the older one.
+
+    ListOffsets (from version 4) and OffsetForLeaderEpoch (from 2) have the client's leader epoch.
+    """
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.produce(0, b"a")
@@ -136,7 +139,10 @@ def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch
 
 
 def test_unknown_fetch_session_is_not_found() -> None:
-    """A fetch session spares repeating the partitions. This broker offers none, as Kafka may."""
+    """A client with a session id, which this broker never gives, must begin without a session.
+
+    In a fetch session a client need not repeat its partitions. Kafka's brokers may refuse one, too.
+    """
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.call(
@@ -174,7 +180,10 @@ def test_metadata_request_creates_its_topic_if_it_allows_it() -> None:
 
 
 def test_creation_is_forwarded_until_the_controller_returns() -> None:
-    """A broker repeats the request to the controller for up to 60 s. This controller takes 5 s."""
+    """A broker repeats the request to the controller for up to 60 s.
+
+    The controller is down for 5 s, so the client gets a normal answer.
+    """
 
     async def story(lab: BrokerLab) -> None:
         await lab.runtime.crash(lab.controller)

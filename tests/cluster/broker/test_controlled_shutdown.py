@@ -2,7 +2,8 @@
 
 In this controlled shutdown the broker asks the controller for permission to stop. The controller
 elects other leaders, and agrees when all active brokers know them. Then it fences the broker, that
-is, counts it as dead. The times of a real cluster are in docs/kafka (MEASURED_FAILOVER term).
+is, counts it as dead. A leader epoch is the number of a partition's leadership: the new leaders
+have epoch 1. The times of a real cluster are in docs/kafka (MEASURED_FAILOVER term).
 
 `lab` is a cluster of three brokers in virtual time. Partition n of the offsets topic is first on
 broker n. So OLD, the number of the group's offsets partition, is also the coordinator's broker.
@@ -58,7 +59,10 @@ async def shut_down(lab: BrokerLab) -> int:
 
 
 def test_shutdown_moves_the_coordinator_within_tens_of_milliseconds() -> None:
-    """No session has to end before the election. The old coordinator unloads, the new one loads."""
+    """The election need not wait for the end of the broker's session, unlike after a kill.
+
+    The old coordinator unloads the groups, and the new one loads them.
+    """
 
     async def story(lab: BrokerLab) -> tuple[int, int, int, int]:
         begun_us = await shut_down(lab)
@@ -89,9 +93,9 @@ def test_shutdown_moves_the_coordinator_within_tens_of_milliseconds() -> None:
     assert decided_us < 20_000
     assert loaded_us < 200_000
     assert unload_to_load_us < 100_000
-    # The controller fences the broker when the others have reported that they know the new leaders.
-    # They do so with their next heartbeats, within 2 s. The broker asks after 50 ms, and then
-    # every 2 s.
+    # The other brokers report with their next heartbeats, within 2 s, that they know the new
+    # leaders. The stopping broker asks for permission after 50 ms, and then every 2 s. When the
+    # controller agrees, it fences the broker.
     assert 50_000 < fenced_us < 4_500_000
 
 

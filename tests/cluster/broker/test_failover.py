@@ -71,7 +71,7 @@ def test_new_coordinator_is_named_before_it_serves() -> None:
 
 
 def test_phases_of_a_failover_are_close_to_a_real_cluster() -> None:
-    """The times from the controller's decision to the election, and to the end of the load.
+    """The phases are: from the controller's decision until the new leader knows it, and the load.
 
     In a real cluster a broker's log shows the election 42 to 142 ms after the decision, and the end
     of the load 8 to 142 ms after that (docs/kafka, MEASURED_FAILOVER kill). The test's lower bounds
@@ -93,7 +93,10 @@ def test_phases_of_a_failover_are_close_to_a_real_cluster() -> None:
 
 
 def test_large_log_lengthens_the_load_while_the_broker_sends_heartbeats() -> None:
-    """While it loads 200,000 commits, a broker sends heartbeats and answers other requests."""
+    """A broker that loads 200,000 commits still sends heartbeats and answers other requests.
+
+    A preload is commit records that are in the group's partition before the run.
+    """
     spec = PreloadSpec(partition=PARTITION, commit_records=200_000)
 
     async def story(lab: BrokerLab) -> int:

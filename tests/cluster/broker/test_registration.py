@@ -36,6 +36,7 @@ def test_backoff_doubles_up_to_half_the_session() -> None:
     )
     attempts: list[int] = []  # the time of each attempt to connect, exact to 10 ms
 
+    # Look every 10 ms, for 2 s, whether new attempts were made.
     async def main() -> None:
         host.spawn(heartbeats.run(), name="heartbeats")
         for _ in range(200):

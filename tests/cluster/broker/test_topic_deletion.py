@@ -9,7 +9,7 @@ from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 
 
 def test_deletion_of_an_unknown_topic_fails_with_kafkas_error() -> None:
-    """The error of the administrator's request names the topic and Kafka's error."""
+    """`delete_topics` raises an error that names the topic and Kafka's error."""
 
     async def story(lab: BrokerLab) -> None:
         with pytest.raises(TopicDeletionFailed, match="unknown: UNKNOWN_TOPIC_OR_PARTITION"):

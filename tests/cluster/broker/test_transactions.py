@@ -58,7 +58,10 @@ def between_brokers(rule_id: str, purpose: str, effect: Cut | Clog, *sources: No
 
 
 def test_transaction_through_the_codec_leaves_the_same_trace() -> None:
-    """Between processes every message is encoded. A run with encoded messages must be the same."""
+    """Between processes every message is encoded. A run with `copy_messages` encodes them, too.
+
+    Its trace must be the same.
+    """
 
     async def story(lab: BrokerLab) -> None:
         tx = producer(lab)
@@ -130,9 +133,9 @@ def test_abandoned_transaction_is_aborted_and_its_producer_fenced_in_the_log() -
 
 
 def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the_log() -> None:
-    """Such a commit would open a transaction that no marker ever ends (KIP-890).
+    """The transaction is aborted while the answer to the commit's verification is held back.
 
-    The answer to the verification is held back while the transaction is aborted.
+    If the log accepted the commit, it would open a transaction that no marker ever ends (KIP-890).
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -151,7 +154,8 @@ def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the
             results.append(await tx.commit_offset(GC, GROUP, 41))
 
         lab.client.host.spawn(commit(), name="commit")
-        await lab.seconds(0.5)
+        await lab.seconds(0.5)  # the commit waits for its verification
+        # A second client object, because the first one still waits.
         same_producer = TransactionalClient(lab, TX)
         same_producer.id, same_producer.epoch = tx.id, tx.epoch
         assert await same_producer.end(TC, is_commit=False) is NONE

@@ -66,8 +66,8 @@ def test_consumer_that_finds_no_broker_waits_for_one_and_rebalances_then() -> No
 
     That rebalance succeeds with no partition assigned. The watch starts the next one.
     """
-    # After each of the two rebalances: the member's state and the number of its partitions. The
-    # list itself is made below.
+    # After each of the two rebalances: the member's state and the number of its partitions.
+    states_and_sizes: list[tuple[str, int]] = []
 
     async def scenario(lab: GroupLab) -> None:
         await lab.runtime.crash(BROKER)
@@ -85,8 +85,7 @@ def test_consumer_that_finds_no_broker_waits_for_one_and_rebalances_then() -> No
         status = (await lab.status())[member_name(0)]
         states_and_sizes.append((status.state, len(status.assigned)))
 
-    states_and_sizes: list[tuple[str, int]] = []
-    # Members from index 0 on, that is, all of them, are started by `scenario` itself.
+    # `late_from=0`: the members from index 0 on, so all of them, are started by `scenario` itself.
     lab = GroupLab(members=1, partitions=4, late_from=0, brokers_register=True).run(scenario)
 
     assert states_and_sizes == [("STABLE", 0), ("STABLE", 4)]

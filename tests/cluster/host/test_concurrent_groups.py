@@ -4,8 +4,9 @@ Kafka's test looks for deadlocks between threads. Here the latencies, and so the
 are random instead. Every operation must succeed, must be answered exactly once, and must leave its
 group in a legal state.
 
-`groups.all_do(operation)` lets every member do the operation, and returns the errors of the answers
-by group. Ids such as CO-1 name Kafka's scenarios in docs/kafka/BEHAVIOUR.md 10.4.
+`groups.all_do(operation)` lets every member do the operation, and returns the error codes of the
+answers by group (`NONE` is success). Ids such as CO-1 name Kafka's scenarios in
+docs/kafka/BEHAVIOUR.md 10.4.
 """
 
 import pytest
@@ -22,16 +23,18 @@ from tests.support.worlds.concurrent_groups import (
 pytestmark = pytest.mark.slow
 NONE = ErrorCode.NONE
 ALL_FINE = {group_id: [NONE] * MEMBERS for group_id in group_ids()}
+"""Error codes by group if the operation of every member has succeeded."""
 
 
 async def join_and_sync(groups: ConcurrentGroups) -> None:
-    """Bring every group to Stable, and check that its leader got the list of all members."""
+    """Bring every group to the state Stable. Check that only its leader got the list of members."""
     assert await groups.all_do(ClientMember.join) == ALL_FINE
 
     for group_id in group_ids():
         answers = [m.joined for m in groups.members if m.group_id == group_id]
         joined = [answer for answer in answers if answer is not None]
         assert len(joined) == MEMBERS
+        # The initial rebalance delay lets all members join in the first generation.
         assert {answer.generation_id for answer in joined} == {1}
         (leader,) = {answer.leader for answer in joined}
         # Only the answer of the leader lists the members, because it assigns the partitions.
@@ -105,6 +108,7 @@ def test_operations_in_random_order_by_all_members_at_once(seed: int) -> None:
     CO-3: same in random interleavings
     """
     # The rebalance timeout is short, because a rebalance waits for members that do not rejoin.
+    # `delay_ms` is Kafka's group.initial.rebalance.delay.ms.
     groups = ConcurrentGroups(seed=seed, rebalance_timeout_ms=5_000, delay_ms=100)
     operations = (
         ClientMember.join,
@@ -127,7 +131,8 @@ def test_operations_in_random_order_by_all_members_at_once(seed: int) -> None:
         assert answers_by_group == {group_id: MEMBERS * len(operations) for group_id in group_ids()}
         all_errors = {error for codes in errors.values() for error in codes}
         assert all_errors <= legal_errors
-        # An operation before the member's own join fails, so the order was really shuffled.
+        # A member that has not joined yet gets UNKNOWN_MEMBER_ID. If this error occurred, the order
+        # was really shuffled.
         assert {NONE, ErrorCode.UNKNOWN_MEMBER_ID} <= all_errors
         # Members that have left already, or have never joined, get an error, which does not matter.
         await groups.all_do(ClientMember.leave)

@@ -1,4 +1,4 @@
-"""The purposes of connections (what they are used for), of which the project keeps a registry."""
+"""The registry of purposes. A purpose says what a connection is used for, such as "fetch"."""
 
 import pytest
 
@@ -10,13 +10,17 @@ from tests.support.worlds.acceptance import play_virtual
 
 
 async def session_of_a_client(lab: EnsembleRun) -> None:
-    """Write one znode, an entry in ZooKeeper."""
+    """Write one znode (an entry in ZooKeeper), so that a connection to ZooKeeper is opened."""
     await lab.zk_client().write("/consumers/g", "")
 
 
 @pytest.mark.slow
 def test_every_purpose_that_nodes_use_is_in_the_registry_and_none_besides() -> None:
-    """A fault may be for one purpose. If no node used the purpose, it would hit no connection."""
+    """A fault may name a purpose. If no node used that purpose, the fault would do nothing.
+
+    Two runs, one with brokers and one with ZooKeeper, use every purpose.
+    """
+    # One of the groups commits offsets in transactions, which use a connection of their own.
     groups = {
         name: {
             "members": 2,
@@ -31,6 +35,8 @@ def test_every_purpose_that_nodes_use_is_in_the_registry_and_none_besides() -> N
     run = play_virtual(experiment(groups=groups, producers=producers), seed=3)
 
     ensemble = run_ensemble(session_of_a_client, 3)
+    # The row of a sent request has the purpose of its connection as its cause. The administrator
+    # of the run is no part of the cluster, so it is left out.
     used = {
         row.cause
         for row in (*run.rows, *ensemble.rows)

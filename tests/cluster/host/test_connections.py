@@ -1,9 +1,14 @@
 """Connections: handshake, order, one request at a time, timeouts, and every kind of end.
 
-A frame is one message of a connection: an open, an opened (the answer to an open), a request, a
-response, a close, or a reset (which a kernel sends for a dead process). An incarnation is one life
-of a node. An EchoServer answers heartbeats without delay; those of `parked_groups` it keeps until
-`release()`. A test names a request by its group. `lab.lose` selects frames that the network drops.
+- A host is what a node sees of its machine: clock, timers, connections, disk, trace.
+- A frame is one message of a connection: an open, an opened (the answer to an open), a request, a
+  response, a close, or a reset (which a kernel sends for a dead process).
+- An incarnation is one life of a node: a restart begins the next one.
+- An EchoServer answers heartbeats without delay. Those of `parked_groups` it answers at
+  `release()`.
+- A test names a request by its group.
+- `lab` has the hosts, on a network with a latency of LATENCY_US. `lab.lose` selects frames that
+  the network drops.
 """
 
 import pytest
@@ -25,10 +30,15 @@ TIMEOUT_US = 50_000
 HANDSHAKE_US = 2 * LATENCY_US
 """The time of an OpenFrame to the server and of an OpenedFrame back."""
 ROUND_TRIP_US = 2 * LATENCY_US
+QUIET_US = 10 * LATENCY_US
+"""After this time all frames have arrived, and no timeout has fired."""
 
 
 class Outcomes:
-    """The outcomes of a client's requests, in order: "ok", or the class name of the failure."""
+    """The outcomes of a client's requests, in the order in which they became known.
+
+    `seen` has pairs: the request's group, and "ok" or the class name of the failure.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -45,7 +55,7 @@ class Outcomes:
 
 
 def connect(client: VirtualHost) -> Connection:
-    """Open a connection to the server."""
+    """Begin to open a connection to the server."""
     return client.connect(SERVER, "coordinator", setup_timeout_us=SETUP_US)
 
 
@@ -56,7 +66,9 @@ def test_requests_sent_while_connecting_go_out_in_order_when_it_opens() -> None:
     outcomes = Outcomes(connection := connect(client))
     for group in ("a", "b", "c"):
         outcomes.send(group)
-    assert (connection.is_open, connection.is_closed, connection.in_flight) == (False, False, 3)
+    # The handshake is not over: the connection is neither open nor closed.
+    assert (connection.is_open, connection.is_closed) == (False, False)
+    assert connection.in_flight == 3
 
     lab.run_for(HANDSHAKE_US)
     assert connection.is_open
@@ -88,7 +100,7 @@ def test_a_parked_request_delays_later_requests_of_its_connection_only() -> None
     for group in ("join", "behind", "last"):
         outcomes.send(group)
     others.send("other")
-    lab.run_for(10 * LATENCY_US)
+    lab.run_for(QUIET_US)
     assert server.served_groups == ["join", "other"]
 
     server.release()
@@ -102,7 +114,7 @@ def test_a_parked_request_delays_later_requests_of_its_connection_only() -> None
 def test_an_open_to_a_node_that_does_not_serve_is_refused() -> None:
     """After one round trip, long before any timeout, the client learns that the port is closed."""
     lab = HostLab()
-    lab.host(SERVER)
+    lab.host(SERVER)  # a host without an EchoServer serves nothing
     outcomes = Outcomes(connection := connect(lab.host("client")))
     outcomes.send("g")
     lab.run_for(HANDSHAKE_US)
@@ -113,7 +125,7 @@ def test_an_open_to_a_node_that_does_not_serve_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["broker-0", "no-such-host"])
 def test_an_open_to_an_unknown_node_is_refused(name: str) -> None:
-    """A client may try any name. No node runs under these two names."""
+    """A client may try any name. The lab has no host with either of these two names."""
     lab = HostLab()
     client = lab.host("client")
     connection = client.connect(NodeName(name), "metadata", setup_timeout_us=SETUP_US)
@@ -126,7 +138,7 @@ def test_a_setup_that_hangs_ends_after_its_timeout() -> None:
     """A cut link is silent, so only socket.connection.setup.timeout.ms ends the attempt."""
     lab = HostLab()
     EchoServer(lab.host(SERVER))
-    lab.lose = lambda frame: isinstance(frame, OpenFrame)
+    lab.lose = lambda frame: isinstance(frame, OpenFrame)  # stands for the cut link
     outcomes = Outcomes(connection := connect(lab.host("client")))
     outcomes.send("g")
     lab.run_for(SETUP_US - 1)
@@ -161,12 +173,13 @@ def test_a_request_that_times_out_fails_the_others_of_its_connection() -> None:
     assert errors == ["TIMED_OUT", "TIMED_OUT", "DISCONNECTED"]
 
     lab.run_for(LATENCY_US)
-    server.release()  # the server knows of the close, so its answer finds no connection
+    # The close has reached the server, so the server's answers are not sent any more.
+    server.release()
     assert not [frame for frame in lab.frames if isinstance(frame, ResponseFrame)]
 
 
 def test_an_answered_request_never_times_out_and_a_later_one_still_does() -> None:
-    """A connection has one timer for all its requests. It must also end the later request."""
+    """All requests of a connection share one timer. It must go on for the later request."""
     lab = HostLab()
     EchoServer(lab.host(SERVER), parked_groups=("slow",))
     outcomes = Outcomes(connection := connect(lab.host("client")))
@@ -183,6 +196,7 @@ def test_an_answered_request_never_times_out_and_a_later_one_still_does() -> Non
 def test_a_shorter_timeout_sent_later_fires_first() -> None:
     """A JoinGroup may wait for minutes. A heartbeat behind it has its own, shorter timeout."""
     lab = HostLab()
+    # The heartbeat waits behind the parked request, so it gets no answer either.
     EchoServer(lab.host(SERVER), parked_groups=("join",))
     outcomes = Outcomes(connect(lab.host("client")))
     outcomes.send("join", timeout_us=10 * TIMEOUT_US)
@@ -193,14 +207,17 @@ def test_a_shorter_timeout_sent_later_fires_first() -> None:
 
 
 def test_close_fails_all_requests_after_it_returns_and_notifies_the_server() -> None:
-    """A callback never runs inside the step that has called `close`."""
+    """A callback never runs inside `close`, only later. So the caller of `close` is not re-entered.
+
+    `release` after the close must change nothing.
+    """
     lab = HostLab()
     server = EchoServer(lab.host(SERVER), parked_groups=("g",))
     outcomes = Outcomes(connection := connect(lab.host("client")))
     closed: list[str] = []
     connection.on_close(lambda: closed.append("closed"))
     outcomes.send("g")
-    lab.run_for(4 * LATENCY_US)
+    lab.run_for(4 * LATENCY_US)  # the request is parked at the server
 
     connection.close()
     connection.close()  # has no effect: only one CloseFrame is sent
@@ -215,12 +232,15 @@ def test_close_fails_all_requests_after_it_returns_and_notifies_the_server() -> 
 
 
 def test_a_closed_connection_fails_requests_and_calls_on_close_at_once() -> None:
-    """A closed connection never opens again. Each request fails once, after `send` has returned."""
+    """A closed connection never opens again. Each request fails once, after `send` has returned.
+
+    A callback that `on_close` gets after the close is called immediately.
+    """
     lab = HostLab()
     EchoServer(lab.host(SERVER))
     outcomes = Outcomes(connection := connect(lab.host("client")))
     connection.close()
-    lab.run_for(10 * LATENCY_US)
+    lab.run_for(QUIET_US)
     assert connection.is_closed
 
     closed: list[str] = []
@@ -242,7 +262,7 @@ def test_the_death_of_the_server_ends_its_connections_one_latency_later() -> Non
     outcomes = Outcomes(connection := connect(client))
     other = client.connect(NodeName("broker-1"), "fetch", setup_timeout_us=SETUP_US)
     outcomes.send("g")
-    lab.run_for(10 * LATENCY_US)
+    lab.run_for(QUIET_US)
 
     host.crash()
     lab.run_for(LATENCY_US - 1)
@@ -254,33 +274,37 @@ def test_the_death_of_the_server_ends_its_connections_one_latency_later() -> Non
 
 
 def test_the_death_of_the_client_makes_the_server_forget_its_requests() -> None:
-    """The answer to a request of a dead member is dropped. It is no error of the server."""
+    """The answer to a request of a dead client is dropped. That is no error of the server."""
     lab = HostLab()
     server = EchoServer(lab.host(SERVER), parked_groups=("g",))
     client = lab.host("client")
     outcomes = Outcomes(connect(client))
     outcomes.send("g")
     outcomes.send("behind")
-    lab.run_for(10 * LATENCY_US)
+    lab.run_for(QUIET_US)
 
     client.crash()
     lab.run_for(LATENCY_US)
-    frames = len(lab.frames)
+    frames_before = len(lab.frames)
     server.release()
     lab.run_for(LATENCY_US)
+    # The second request waited behind the first, and is never served.
     assert server.served_groups == ["g"]
-    assert len(lab.frames) == frames
+    assert len(lab.frames) == frames_before
     assert outcomes.seen == []
     assert lab.failures == []
 
 
 def test_a_restarted_server_resets_connections_of_its_former_incarnation() -> None:
-    """If the report of the death was lost, the client's next request shows it the restart."""
+    """If the report of the death was lost, the client learns of it at its next request.
+
+    The new incarnation does not know the connection, and answers with a reset.
+    """
     lab = HostLab()
     first = lab.host(SERVER)
     EchoServer(first)
     outcomes = Outcomes(connection := connect(lab.host("client")))
-    lab.run_for(10 * LATENCY_US)
+    lab.run_for(QUIET_US)
     first.retire()  # end this incarnation without a frame to its peers
     second = EchoServer(lab.host(SERVER, incarnation=1))
 
@@ -298,13 +322,13 @@ def test_a_report_of_a_death_spares_a_connection_to_the_next_incarnation() -> No
     EchoServer(first)
     client = lab.host("client")
     connect(client)
-    lab.run_for(10 * LATENCY_US)
-    first.crash()
+    lab.run_for(QUIET_US)
+    first.crash()  # its report reaches the client while the new connection is opening
     EchoServer(lab.host(SERVER, incarnation=1))
 
     fresh = Outcomes(connect(client))
     fresh.send("g")
-    lab.run_for(10 * LATENCY_US)
+    lab.run_for(QUIET_US)
     assert fresh.seen == [("g", "ok")]
 
 
@@ -317,13 +341,13 @@ def test_a_restarted_client_is_distinguished_from_its_former_incarnation() -> No
     server = EchoServer(lab.host(SERVER), parked_groups=("old",))
     first = lab.host("client")
     Outcomes(connect(first)).send("old")
-    lab.run_for(10 * LATENCY_US)
+    lab.run_for(QUIET_US)
     first.retire()  # end this incarnation without a frame to its peers
 
     outcomes = Outcomes(connect(lab.host("client", incarnation=1)))
     outcomes.send("new")
     server.release()
-    lab.run_for(10 * LATENCY_US)
+    lab.run_for(QUIET_US)
     assert outcomes.seen == [("new", "ok")]
     assert lab.failures == []
 
@@ -334,7 +358,7 @@ def test_a_reply_to_an_unknown_request_or_a_second_reply_is_misuse() -> None:
     host = lab.host(SERVER)
     server = EchoServer(host)
     Outcomes(connect(lab.host("client"))).send("g")
-    lab.run_for(10 * LATENCY_US)
+    lab.run_for(QUIET_US)
     with pytest.raises(SimulationError, match="replied twice"):
         host.reply(server.served[0].request_id, HeartbeatResponse())
     with pytest.raises(SimulationError):
@@ -349,10 +373,11 @@ def test_close_all_ends_both_directions() -> None:
     EchoServer(middle, parked_groups=("in",))
     client = lab.host("client")
     outgoing = Outcomes(connect(middle))
+    # The purpose of the connection, "x", has no effect here.
     incoming = Outcomes(client.connect(NodeName("middle"), "x", setup_timeout_us=SETUP_US))
     outgoing.send("out")
     incoming.send("in")
-    lab.run_for(10 * LATENCY_US)
+    lab.run_for(QUIET_US)
 
     middle.endpoint.close_all()
     lab.run_for(LATENCY_US)
@@ -364,7 +389,7 @@ def test_close_all_ends_both_directions() -> None:
 def test_a_broken_transport_link_also_ends_opening_connections() -> None:
     """The TCP transport calls `peer_lost` when its stream to another process ends."""
     lab = HostLab()
-    lab.lose = lambda frame: isinstance(frame, OpenFrame)
+    lab.lose = lambda frame: isinstance(frame, OpenFrame)  # so the connection never opens
     client = lab.host("client")
     outcomes = Outcomes(connection := connect(client))
     outcomes.send("g")
@@ -377,13 +402,14 @@ def test_a_broken_transport_link_also_ends_opening_connections() -> None:
 def test_messages_are_traced_on_both_sides_with_the_columns_of_their_api() -> None:
     """Only the rows of the client have group, member and generation, and the purpose as `cause`.
 
-    Every heartbeat of this lab has the member "m" and the generation 3.
+    Every heartbeat of this lab has the member "m" and the generation 3. The client's connection has
+    the purpose "coordinator".
     """
     lab = HostLab()
     EchoServer(lab.host(SERVER))
     client = lab.host("client")
     Outcomes(connect(client)).send("orders")
-    lab.run_for(10 * LATENCY_US)
+    lab.run_for(QUIET_US)
     request_sent, request_received, response_sent, response_received = lab.rows
     assert [row.kind for row in lab.rows] == [
         "request_sent",
@@ -403,7 +429,7 @@ def test_messages_are_traced_on_both_sides_with_the_columns_of_their_api() -> No
 
 
 def test_without_message_tracing_only_failures_are_traced() -> None:
-    """REQUEST_FAILED is evidence for the checkers, so it is always traced.
+    """The checkers of a run need REQUEST_FAILED, so these rows are always written.
 
     The other rows about messages take much time, so they can be switched off.
     """
@@ -412,7 +438,7 @@ def test_without_message_tracing_only_failures_are_traced() -> None:
     outcomes = Outcomes(connection := connect(lab.host("client", traced=False)))
     outcomes.send("ok")
     outcomes.send("g")
-    lab.run_for(10 * LATENCY_US)
+    lab.run_for(QUIET_US)
     connection.close()
     lab.run_for(1)
     assert [(row.kind, row.error, row.group) for row in lab.rows] == [

@@ -1,6 +1,7 @@
-"""The columns that a request's row in the trace has for its group, member and generation.
+"""The columns group, member and generation in the trace row of a request.
 
-None in a column says that the request has no such field, or that the row leaves it out.
+The trace is the run's table of events. None in a column says that the request has no such field, or
+that the row leaves it out.
 """
 
 import pytest

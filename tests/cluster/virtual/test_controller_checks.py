@@ -1,11 +1,12 @@
 """Checks of the controller's answers, in virtual time: each finds a planted bug.
 
 The tests plant bugs by patching our code. `reason_of(...)` plays a cluster of three brokers, with
-one group and a producer, and with these faults. A run is BROKEN if an invariant is violated; its
-reason names the invariant. In a controlled shutdown a broker asks the controller for permission to
-stop. The controller moves the broker's leaderships, and permits the stop when all active brokers
-have metadata with the new leaders. The preferred leader of a partition is the first of its
-replicas.
+one group, a producer, and the faults given. A run is BROKEN if an invariant is violated; its reason
+names the invariant.
+
+In a controlled shutdown a broker asks the controller for permission to stop. The controller moves
+the broker's leaderships, and permits the stop when all active brokers have metadata with the new
+leaders.
 """
 
 from collections.abc import Callable
@@ -31,6 +32,7 @@ SHUTDOWN: dict[str, object] = {
     "target": "coordinator-of(readers)",
     "duration": "5s",
 }
+# An administrator moves the leadership of the group's offsets partition to another broker.
 MOVE: dict[str, object] = {
     "at": "2s",
     "fault": "leadership_move",
@@ -43,16 +45,19 @@ def reason_of(*faults: dict[str, object], publish_us: int = 30_000) -> str:
 
     `publish_us` is the time that a broker needs to apply new metadata.
     """
-    of = small(*faults)
-    costs = structs.replace(of.cluster.costs, publish_us=publish_us)
-    # 1 is the seed.
-    played = play(structs.replace(of, cluster=structs.replace(of.cluster, costs=costs)), 1)
+    experiment = small(*faults)
+    costs = structs.replace(experiment.cluster.costs, publish_us=publish_us)
+    cluster = structs.replace(experiment.cluster, costs=costs)
+    played = play(structs.replace(experiment, cluster=cluster), seed=1)
     assert played.result is PlayResult.BROKEN, played.reasons
     return played.reasons[0]
 
 
 def test_sound_run_has_no_violation() -> None:
-    """The controller permits a shutdown, restarts during another one, and holds elections."""
+    """Without a planted bug no check may fail.
+
+    The controller permits a shutdown, holds elections, and crashes during another shutdown.
+    """
     restart: dict[str, object] = {
         "at": "20020ms",
         "fault": "crash",
@@ -60,7 +65,7 @@ def test_sound_run_has_no_violation() -> None:
         "duration": "3s",
     }
     again = {**SHUTDOWN, "at": "20s"}
-    played = play(small(SHUTDOWN, {**MOVE, "at": "9s"}, again, restart), 1)
+    played = play(small(SHUTDOWN, {**MOVE, "at": "9s"}, again, restart), seed=1)
     assert played.result is PlayResult.PASS, played.reasons
 
 
@@ -113,18 +118,21 @@ def test_shutdown_that_never_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    ("leads", "name"),
+    ("leads", "invariant"),
     [
         (False, "a leader begins a controlled shutdown before it may stop"),
         (True, "a controlled shutdown ends once all active brokers have learnt of it"),
     ],
 )
 def test_controller_that_miscounts_leaderships_is_found(
-    monkeypatch: pytest.MonkeyPatch, *, leads: bool, name: str
+    monkeypatch: pytest.MonkeyPatch, *, leads: bool, invariant: str
 ) -> None:
-    """Planted bug: the controller believes that each broker leads a partition, or none does."""
+    """Planted bug: the controller believes that each broker leads a partition, or that none does.
+
+    In the first case no broker ever may stop. In the second a leader may stop at once.
+    """
     monkeypatch.setattr(MetadataImage, "has_leaderships", lambda *_: leads)
-    assert name in reason_of(SHUTDOWN)
+    assert invariant in reason_of(SHUTDOWN)
 
 
 def test_broker_without_leaderships_that_must_wait_is_found(
@@ -158,7 +166,10 @@ def test_broker_that_keeps_its_leaderships_in_a_shutdown_is_found(
 def test_available_preferred_leader_that_is_refused_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: the test whether a broker may lead is reversed."""
+    """Planted bug: the controller's test whether a broker may lead is reversed.
+
+    So it refuses to elect a preferred leader (the first replica) that is available.
+    """
 
     def elect(*partition: object, is_acceptable_leader: Callable[[BrokerId], bool]) -> object:
         return elect_preferred_leader(
@@ -174,7 +185,7 @@ def test_available_preferred_leader_that_is_refused_is_found(
 def test_election_that_is_answered_and_not_held_is_found(
     monkeypatch: pytest.MonkeyPatch, code: ErrorCode
 ) -> None:
-    """Planted bug: the controller answers, but its metadata get no new leader."""
+    """Planted bug: the controller answers an election, but its metadata get no new leader."""
     monkeypatch.setattr(administration, "_elect", lambda *_: code)
     reason = reason_of(MOVE)
     assert "an election's answer fits the metadata" in reason

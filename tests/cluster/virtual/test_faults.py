@@ -1,10 +1,11 @@
 """Faults of the virtual runtime: lives of nodes, links, elections, and the end of the run.
 
-A runtime is the platform of a cluster; the virtual one runs it in one process on a simulated clock.
-`Run` plays a cluster of three fake brokers and four fake consumers, which send heartbeats. A fake
-broker appends a batch to its disk for each heartbeat. `SlowToStop` is a fake broker whose shutdown
-takes 0.5 s. The driver is the run itself: its rows in the trace (the recorded events) are the
-faults. An incarnation is one life of a node.
+- The virtual runtime runs a cluster in one process on a simulated clock.
+- `Run` plays a cluster of three fake brokers and four fake consumers, which send heartbeats. A fake
+  broker appends a batch to its disk for each heartbeat.
+- `SlowToStop` is a fake broker whose shutdown takes 0.5 s.
+- The trace has the recorded events of a run. The driver is the run itself: its rows are the faults.
+- An incarnation is one life of a node.
 """
 
 from collections.abc import Callable, Coroutine
@@ -51,7 +52,10 @@ def driver_rows(rows: list[TraceRow]) -> list[tuple[str, str | None, str | None]
 
 
 def test_a_late_node_is_started_by_the_run() -> None:
-    """Before its start a node has no rows and no status, and a fault at it is misuse."""
+    """A node with `starts_later` waits for `start_node`.
+
+    Before its start the node has no rows and no status, and a fault at it is misuse.
+    """
     spec = fake_spec()
     late = msgspec.structs.replace(spec.consumers[3], starts_later=True)
     run = Run(spec=msgspec.structs.replace(spec, consumers=(*spec.consumers[:3], late)))
@@ -89,7 +93,7 @@ def test_every_node_has_a_state_in_the_status() -> None:
         await runtime.pause(BROKERS[1])
         await runtime.shut_down(BROKERS[2])
         await runtime.pause(CONSUMER)
-        await runtime.sleep(1)  # the shutdown of SlowToStop begins, and needs half a second
+        await runtime.sleep(1)  # the shutdown begins, and needs half a second
         status = await runtime.status()
         assert status.nodes == {
             NodeName("controller-100"): NodeState.UP,
@@ -100,10 +104,12 @@ def test_every_node_has_a_state_in_the_status() -> None:
             **dict.fromkeys(CONSUMERS[1:], NodeState.UP),
         }
 
+        # A paused broker counts as alive, but it reports no groups.
         assert status.brokers_alive == {0: False, 1: True, 2: True}
         assert [group.coordinator for group in status.groups["g"]] == [2]
         assert list(status.members) == list(CONSUMERS[1:])
 
+        # A pause also stops a shutdown.
         await runtime.pause(BROKERS[2])
         assert (await runtime.status()).nodes[BROKERS[2]] is NodeState.PAUSED
         await runtime.sleep(SECOND_US)
@@ -189,6 +195,7 @@ def test_a_restart_on_an_empty_disk_finds_nothing() -> None:
 
     async def main() -> None:
         await run.runtime.sleep(SECOND_US)
+        # The third restart keeps the disk, and shows that the second one emptied it for good.
         for empty_disk in (False, True, False):
             await run.runtime.crash(BROKER)
             await run.runtime.restart(BROKER, empty_disk=empty_disk)
@@ -212,7 +219,7 @@ def test_a_controlled_shutdown_ends_with_the_node_and_its_peers_learn_it_at_once
         await runtime.sleep(SECOND_US)
         hit = await runtime.shut_down(BROKER)
         assert hit.node == BROKER
-        # SlowToStop needs 0.5 s.
+        # The shutdown of SlowToStop needs 0.5 s.
         await runtime.sleep(500 * MS - 1)
         assert (await runtime.status()).nodes[BROKER] is NodeState.STOPPING
         await runtime.sleep(1)
@@ -265,7 +272,10 @@ class HasALastWord(FakeBroker):
 
 
 def test_a_node_finishes_the_step_in_which_it_is_done() -> None:
-    """The process of a real node ends after that step, so the last row is still written."""
+    """A node that reports the end of its shutdown may still write rows in the same step.
+
+    The process of a real node ends after that step, too.
+    """
     run = Run(broker=HasALastWord)
 
     async def main() -> None:
@@ -315,11 +325,12 @@ def test_a_paused_node_writes_no_row_until_it_is_resumed() -> None:
 
     run.run(main())
     order = [(row.node, row.kind) for row in run.rows if row.node in (BROKER, "driver")]
-    paused = order.index(("driver", TraceKind.NODE_PAUSED))
-    assert order[paused + 1] == ("driver", TraceKind.NODE_RESUMED)
+    paused_at = order.index(("driver", TraceKind.NODE_PAUSED))
+    assert order[paused_at + 1] == ("driver", TraceKind.NODE_RESUMED)
     assert [row.peer for row in run.rows if row.node == "driver"] == [BROKER, BROKER]
 
-    assert len([node for node, _ in order[paused:] if node == BROKER]) > 10  # it works again
+    rows_after_resume = [node for node, _ in order[paused_at:] if node == BROKER]
+    assert len(rows_after_resume) > 10  # the broker works again
 
     errors = {row.error for row in run.rows if row.kind == TraceKind.REQUEST_FAILED}
     assert errors == {"TIMED_OUT"}
@@ -395,9 +406,10 @@ def test_a_failure_in_frames_that_healing_delivers_is_reported_once() -> None:
 
 
 def test_reset_links_counts_each_connection_once() -> None:
-    """The order of the two sets of nodes does not matter, and no connection counts twice.
+    """`reset_links` ends the connections between two sets of nodes, and returns their number.
 
-    Each of the four consumers has one connection, of purpose "coordinator".
+    The order of the two sets does not matter. Each of the four consumers has one connection, of
+    purpose "coordinator".
     """
     run = Run()
     runtime = run.runtime
@@ -408,7 +420,7 @@ def test_reset_links_counts_each_connection_once() -> None:
         counts = [
             await runtime.reset_links(CONSUMERS, BROKERS),
             await runtime.reset_links(BROKERS, BROKERS),
-            await runtime.reset_links(CONSUMERS, BROKERS, ("fetch",)),
+            await runtime.reset_links(CONSUMERS, BROKERS, ("fetch",)),  # connections for fetching
         ]
         assert counts == [4, 0, 0]
         await runtime.sleep(1)
@@ -417,7 +429,7 @@ def test_reset_links_counts_each_connection_once() -> None:
         assert {row.error for row in failed} <= {"DISCONNECTED"}
 
         await runtime.sleep(SECOND_US)
-        # The consumers have connected again. Each connection matches both sets in both directions.
+        # The consumers have connected again. Both sets contain both ends of each connection.
         assert await runtime.reset_links((BROKER, *CONSUMERS), (*CONSUMERS, *BROKERS)) == 4
         assert await runtime.reset_links((), BROKERS) == 0
 
@@ -489,7 +501,10 @@ def test_rules_and_pauses_that_are_undone_at_once_leave_a_run_unchanged() -> Non
 
 
 def real_run(main: Callable[[VirtualRuntime], Coroutine[Any, Any, None]]) -> list[TraceRow]:
-    """Play `main` on a real cluster of three brokers and three consumers; return the rows."""
+    """Play `main` on a cluster of real nodes: three brokers and three consumers.
+
+    Before `main` the cluster runs for 5 s, so that the group is stable. Return the trace.
+    """
     rows: list[TraceRow] = []
     runtime = VirtualRuntime(
         real_spec(consumers=3), seed=1, run_id="test", observers=(rows.append,)
@@ -507,7 +522,7 @@ def real_run(main: Callable[[VirtualRuntime], Coroutine[Any, Any, None]]) -> lis
 
 
 def test_leaders_move_and_come_back_through_the_clusters_own_network() -> None:
-    """An administrator makes another broker the leader. After a crash and a restart it leads again.
+    """An administrator moves a leadership. After a crash and a restart he moves it there again.
 
     The administrator's requests travel through the cluster's own network.
     """

@@ -1,10 +1,13 @@
 """Three hosts that send requests to one another, under random faults.
 
-A host gives a node its clock and network. The faults are those of a run (link rules, pauses,
-crashes, resets of connections), and one that only real machines have: the two ends of a link get
-their rules at different times. A rule cuts, clogs or slows the frames between nodes. A frame is one
-message on a connection. A host has a gate for the frames that its rules hold back, and a backlog
-for the frames that arrive during a pause.
+- A host gives a node its clock and network. A frame is one message on a connection.
+- The faults are those of a run: link rules, pauses, crashes, resets of connections. One more exists
+  only on real machines: the two ends of a link get their rules at different times.
+- A link rule selects frames between nodes. A cut or a clog holds them back, and a slow link delays
+  them.
+- A host has a gate for the frames that its rules hold back, and a backlog for the frames that
+  arrive during a pause.
+- Hypothesis draws a list of steps. `play` carries the steps out in a `World` and then heals it.
 """
 
 from collections.abc import Callable
@@ -55,8 +58,8 @@ class Connect:
 class Send:
     """A node sends a request on one of the connections, chosen by the number `connection`.
 
-    The number counts modulo the number of connections. `finds` makes the request a FindCoordinator
-    instead of a Metadata request. A `parked` request is answered late.
+    The number counts modulo the number of connections. The request is a FindCoordinator if `finds`
+    is True, or else a Metadata request. A `parked` request is answered late.
     """
 
     connection: int
@@ -123,7 +126,7 @@ class World:
         # A latency is 100 to 300 us; one frame in five takes up to 2 ms more.
         model = LinkModel(base_us=100, jitter_us=200, tail_us=2_000, tail_one_in=5)
         self.lab = HostLab(model)
-        self.incarnations = dict.fromkeys(NODES, -1)
+        self.incarnations = dict.fromkeys(NODES, -1)  # the first start counts it up to 0
         self.rules: dict[NodeName, tuple[LinkRule, ...]] = dict.fromkeys(NODES, ())
         self.hosts: dict[NodeName, VirtualHost] = {}
         self.connections: list[tuple[VirtualHost, ClientConnection]] = []
@@ -167,6 +170,8 @@ class World:
             return None
         sent = SentRequest(len(self.requests), connection)
         self.requests.append(sent)
+        # The name travels in the request and in its answer. It tells the server which request this
+        # is, and how to answer it.
         name = f"{'parked' if parked else 'at once'} {sent.number}"
         request: AnyRequest = MetadataRequest(topics=(name,))
         if finds:
@@ -339,12 +344,14 @@ def apply_node_fault(world: World, step: NodeFault) -> None:
 
 @given(STEPS)
 def test_every_request_of_a_live_client_has_exactly_one_outcome(steps: list[Step]) -> None:
-    """Each request is also served at most once, and those of a connection in their order.
+    """Otherwise a client would wait for ever, or act twice on one request.
 
-    A client that has died may have no outcome for its last requests.
+    Each request is also served at most once, and the requests of a connection in their order. A
+    client that has died may have no outcome for its last requests.
     """
     world = play(steps)
     assert world.lab.failures == []
+    # The host of the client, by connection.
     owners = {id(connection): host for host, connection in world.connections}
     for sent in world.requests:
         owner = owners[id(sent.connection)]
@@ -357,12 +364,12 @@ def test_every_request_of_a_live_client_has_exactly_one_outcome(steps: list[Step
         assert numbers == sorted(numbers)
 
 
-# Only B has a rule, which cuts it off from A, and B's connections time out behind the cut.
+# Only the gate of B cuts the link to A. The connection that B opens to A times out behind the cut.
 BEHIND_A_CUT = (SetRules((B,), (rule(Cut(), sources=(A, B), destinations=(A, B)),)), Wait(40_000))
 
 
-# The example is a fixed case beside the drawn ones. In it the server learns late that a connection
-# has ended: after the death of its client, B.
+# The example is a fixed case beside the drawn ones. B, the client, closes a connection behind the
+# cut and dies. Its server A learns of the end only after the death.
 @example([*BEHIND_A_CUT, NodeFault(B, "crash")])
 @given(STEPS)
 def test_after_healing_a_connection_works_or_is_closed_at_both_ends(steps: list[Step]) -> None:

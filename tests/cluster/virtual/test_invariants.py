@@ -64,13 +64,18 @@ def test_exception_of_a_check_leaves_the_run() -> None:
 
 def test_checks_change_nothing_in_a_run() -> None:
     """A run's trace (its recorded events) is the same, however often the nodes check themselves."""
-    seldom, often = (play(small(CRASH), 1, invariants_every=every) for every in (AT_END_ONLY, 20))
+    seldom, often = (
+        play(small(CRASH), seed=1, invariants_every=every) for every in (AT_END_ONLY, 20)
+    )
     assert (often.result, often.digest) == (PlayResult.PASS, seldom.digest)
     assert often.events == seldom.events
 
 
 def broken_by(monkeypatch: pytest.MonkeyPatch, every: int) -> PlayedRun:
-    """Play a run with a planted bug: a commit that was stored is marked as pending again."""
+    """Play a run with a planted bug: a commit that was stored is marked as pending again.
+
+    The nodes check themselves after `every` events.
+    """
     append_succeeded = GroupOffsets.append_succeeded
 
     def mark_pending_again(
@@ -81,7 +86,7 @@ def broken_by(monkeypatch: pytest.MonkeyPatch, every: int) -> PlayedRun:
         return newer
 
     monkeypatch.setattr(GroupOffsets, "append_succeeded", mark_pending_again)
-    return play(small(CRASH, group=readers()), 1, invariants_every=every)
+    return play(small(CRASH, group=readers()), seed=1, invariants_every=every)
 
 
 @pytest.mark.parametrize("every", [100, AT_END_ONLY])
@@ -105,7 +110,7 @@ def test_broken_invariant_is_a_failure_of_the_lab(
 
 
 def test_timer_that_the_core_has_and_the_host_lacks_is_named() -> None:
-    """`require` compares the timers with the expected keys, and names missing and other keys."""
+    """`require` compares the armed timers with the keys that the core expects, and names errors."""
     lab = HostLab()
     timers = KeyedTimers(lab.host("broker-0"), lambda key: None)
     timers.apply([SetTimer(key="a", delay_us=5), SetTimer(key="b", delay_us=5)])
@@ -129,7 +134,7 @@ def test_broker_whose_timers_were_lost_is_found(monkeypatch: pytest.MonkeyPatch)
         apply(self, others)
 
     monkeypatch.setattr(KeyedTimers, "apply", skip_session_timers)
-    played = play(small(CRASH), 1)
+    played = play(small(CRASH), seed=1)
     assert played.result is PlayResult.BROKEN
     assert "timers_are_armed: broker-" in played.reasons[0]
 
@@ -141,7 +146,7 @@ def test_request_that_no_core_holds_is_found(monkeypatch: pytest.MonkeyPatch) ->
     hold. Without this check, the member of a lost request would wait until its timeout.
     """
     monkeypatch.setattr(GroupCoordinator, "waiting", lambda _self: frozenset())
-    played = play(small(CRASH), 1, invariants_every=20)
+    played = play(small(CRASH), seed=1, invariants_every=20)
     assert played.result is PlayResult.BROKEN
     assert "and the coordinator lacks it" in played.reasons[0]
 
@@ -154,7 +159,7 @@ def test_log_that_contradicts_its_broker_is_found_at_the_end(
     The planted value says that an open transaction begins at offset 7, but the log has none.
     """
     monkeypatch.setattr(ProducerStates, "first_unstable_offset", 7)
-    played = play(small(CRASH), 1, invariants_every=20)
+    played = play(small(CRASH), seed=1, invariants_every=20)
     assert played.result is PlayResult.BROKEN
     (reason,) = played.reasons
     assert reason.startswith("at the end: ")

@@ -27,6 +27,8 @@ CLIENT = NodeName("client")
 # Timeouts of opening a connection (SETUP_US) and of a request.
 SETUP_US = 10_000
 TIMEOUT_US = 50_000
+QUIET_US = 10 * LATENCY_US
+"""After this time all frames that no rule holds back have arrived. No timeout has fired."""
 
 
 def to_server(effect: LinkEffect, *, apis: tuple[str, ...] = ()) -> LinkRule:
@@ -49,7 +51,10 @@ def to_client(
 
 
 class Client:
-    """A client's host, and the outcomes of the requests on its connections."""
+    """A client's host, and the outcomes of the requests on its connections.
+
+    `outcomes` has pairs: the request's group, and "ok" or the class name of the failure.
+    """
 
     def __init__(self, lab: HostLab) -> None:
         self.lab = lab
@@ -78,7 +83,7 @@ class Client:
 
 
 class World:
-    """A server and a client with one open connection."""
+    """A server and a client with one open connection, `connection`."""
 
     def __init__(self, *parked_groups: str) -> None:
         self.lab = HostLab()
@@ -88,7 +93,7 @@ class World:
         self.lab.run_for(2 * LATENCY_US)
 
     def cut(self, *, both_ways: bool = True) -> None:
-        """Cut the client off from the server; by default in both directions, or else only out."""
+        """Cut the frames to the server, and by default also those back to the client."""
         rules = [to_server(Cut())]
         if both_ways:
             rules.append(to_client(Cut()))
@@ -96,16 +101,16 @@ class World:
 
 
 def test_a_cut_is_silent_and_at_healing_all_frames_arrive_in_order() -> None:
-    """An end of a connection learns of a cut only by a timeout.
+    """Neither end of a connection is told of a cut; only a timeout would show it.
 
-    Requests sent in it arrive later.
+    Requests that are sent during the cut arrive at the healing.
     """
     world = World("parked")
     lab, client = world.lab, world.client
     # One request waits at the server, one is on its way, and two more are sent during the cut.
     parked = client.connect("other")
     client.send(parked, "parked")
-    lab.run_for(4 * LATENCY_US)
+    lab.run_for(4 * LATENCY_US)  # enough to open the connection and to send "parked"
     client.send(world.connection, "in flight")
     world.cut()
     for group in ("a", "b"):
@@ -119,7 +124,7 @@ def test_a_cut_is_silent_and_at_healing_all_frames_arrive_in_order() -> None:
 
     lab.set_rules()
     lab.run_for(0)
-    # "in flight" had arrived at the server's host, which held it back, so it needs no latency more.
+    # The server's host had held "in flight" back on its arrival. So it is served without a latency.
     assert world.server.served_groups == ["parked", "in flight"]
     lab.run_for(LATENCY_US)
     assert world.server.served_groups == ["parked", "in flight", "a", "b"]
@@ -131,7 +136,10 @@ def test_a_cut_is_silent_and_at_healing_all_frames_arrive_in_order() -> None:
 
 
 def test_requests_of_a_connection_that_timed_out_in_a_cut_are_never_served() -> None:
-    """The close of the connection arrives, too. The client's next request opens another one."""
+    """At the healing only the close of the connection arrives, not its request.
+
+    The client's next request uses a new connection.
+    """
     world = World()
     lab, client = world.lab, world.client
     world.cut()
@@ -145,7 +153,7 @@ def test_requests_of_a_connection_that_timed_out_in_a_cut_are_never_served() -> 
     lab.run_for(4 * LATENCY_US)  # open, opened, request, response
     assert world.server.served_groups == ["after"]
     assert client.outcomes[1:] == [("after", "ok")]
-    # A reset returns the connections that the server has: number 1, but not 0, which was closed.
+    # `reset_links` returns the connections that the server still has. Connection 0 was closed.
     (still_open,) = world.server.host.reset_links((CLIENT,), ())
     assert still_open.connection_id == 1
 
@@ -163,7 +171,7 @@ def test_a_new_connection_hangs_in_a_cut_until_its_setup_timeout() -> None:
     assert world.client.outcomes == [("g", "Disconnected")]
 
     world.lab.set_rules()
-    world.lab.run_for(10 * LATENCY_US)
+    world.lab.run_for(QUIET_US)
     assert world.server.served == []
 
 
@@ -176,7 +184,7 @@ def test_a_cut_of_the_way_back_holds_the_answers_of_served_requests() -> None:
     opening = client.connect()
     lab.run_for(5 * LATENCY_US)
     assert world.server.served_groups == ["a"]
-    # The answer is held, and so is the acceptance of the new connection.
+    # The cut holds the answer back, and the OpenedFrame of the new connection, too.
     assert (client.outcomes, opening.is_open) == ([], False)
 
     lab.set_rules()
@@ -198,7 +206,7 @@ def test_a_cut_of_one_direction_does_not_touch_the_other() -> None:
     world.server.release()
     lab.run_for(LATENCY_US)
     assert client.outcomes == [("parked", "ok")]
-    lab.run_for(10 * LATENCY_US)
+    lab.run_for(QUIET_US)
     assert world.server.served_groups == ["parked"]
 
 
@@ -209,7 +217,7 @@ def test_a_cut_hides_a_death_until_healing() -> None:
     world.cut()
     client.send(world.connection, "g")
     world.server.host.crash()
-    lab.run_for(10 * LATENCY_US)
+    lab.run_for(QUIET_US)
     assert (client.outcomes, world.connection.is_open) == ([], True)
     lab.set_rules()
     lab.run_for(0)
@@ -225,7 +233,7 @@ def test_a_successor_never_sees_the_held_frames_of_its_predecessor() -> None:
     client.send(world.connection, "old")
     world.server.host.crash()
     lab.run_for(2 * LATENCY_US)
-    successor = EchoServer(lab.host(SERVER, 1))
+    successor = EchoServer(lab.host(SERVER, incarnation=1))
     world.cut()  # again, because a new host has no rules until it gets them
     lab.set_rules()
     lab.run_for(0)
@@ -238,7 +246,10 @@ def test_a_successor_never_sees_the_held_frames_of_its_predecessor() -> None:
 
 
 def test_a_request_to_a_process_whose_death_was_not_reported_is_answered_by_a_reset() -> None:
-    """A client may still use a connection that no process has any more, if it did not learn so."""
+    """A client that was not told of the death still uses the connection.
+
+    The machine of the dead process knows no such connection, and answers with a reset.
+    """
     world = World()
     # The kernel's report of the death is lost.
     world.lab.lose = lambda frame: isinstance(frame, ResetFrame)
@@ -249,7 +260,10 @@ def test_a_request_to_a_process_whose_death_was_not_reported_is_answered_by_a_re
 
 
 def test_the_answer_to_a_client_whose_death_was_not_reported_ends_the_connection() -> None:
-    """If no reset answered it, a server would keep the connections of dead clients for ever."""
+    """The answer is met by a reset, on which the server drops the connection.
+
+    Otherwise a server would keep the connections of dead clients for ever.
+    """
     world = World("p")
     world.client.send(world.connection, "p")
     world.lab.run_for(LATENCY_US)
@@ -258,7 +272,7 @@ def test_the_answer_to_a_client_whose_death_was_not_reported_ends_the_connection
     world.client.host.crash()
     world.server.release()
     world.lab.run_for(2 * LATENCY_US)
-    # The reset finds no connection at the server, so the answer to "p" has ended it.
+    # `reset_links` finds no connection at the server, so the answer to "p" has ended it.
     assert world.server.host.reset_links((CLIENT,), ()) == ()
 
 
@@ -299,7 +313,7 @@ def test_a_rule_for_an_api_holds_it_and_later_frames_of_its_connection() -> None
     client.send(connections[0], "heartbeat 0")  # held back by the rule
     client.send(connections[0], "behind", find)  # waits behind the heartbeat
     client.send(connections[1], "find 1", find)
-    lab.run_for(10 * LATENCY_US)
+    lab.run_for(QUIET_US)
     assert client.outcomes == [("find 0", "ok"), ("find 1", "ok")]
 
     lab.set_rules()
@@ -312,7 +326,7 @@ def test_a_rule_for_an_api_selects_its_answers_on_the_way_back() -> None:
     world = World()
     world.lab.set_rules(to_client(Cut(), apis=("Heartbeat",)))
     world.client.send(world.connection, "g")
-    world.lab.run_for(10 * LATENCY_US)
+    world.lab.run_for(QUIET_US)
     assert world.server.served_groups == ["g"]
     assert world.client.outcomes == []
 
@@ -326,7 +340,7 @@ def test_a_rule_for_a_purpose_spares_other_connections() -> None:
     lab.set_rules(to_client(Cut(), purposes=("coordinator",)))
     client.send(world.connection, "coordinator")
     client.send(fetch, "fetch")
-    lab.run_for(10 * LATENCY_US)
+    lab.run_for(QUIET_US)
     assert sorted(world.server.served_groups) == ["coordinator", "fetch"]
     assert client.outcomes == [("fetch", "ok")]
 
@@ -340,13 +354,14 @@ def test_a_reset_is_seen_at_both_ends_and_loses_frames_in_flight() -> None:
     lab.run_for(2 * LATENCY_US)
     client.send(world.connection, "in flight")
 
-    ends = client.host.reset_links((SERVER,), ("coordinator",))
-    assert len(ends) == len(world.server.host.reset_links((CLIENT,), ("coordinator",))) == 1
+    # Each end is reset by its own host. One connection has the purpose "coordinator".
+    assert len(client.host.reset_links((SERVER,), ("coordinator",))) == 1
+    assert len(world.server.host.reset_links((CLIENT,), ("coordinator",))) == 1
     lab.run_for(0)
     assert client.outcomes == [("parked", "Disconnected"), ("in flight", "Disconnected")]
 
     world.server.release()  # the answer to "parked" finds no connection, which is no error
-    lab.run_for(10 * LATENCY_US)
+    lab.run_for(QUIET_US)
     assert world.server.served_groups == ["parked"]
     assert (world.connection.is_closed, other.is_open) == (True, True)
     assert lab.failures == []
@@ -364,10 +379,10 @@ def test_a_reset_passes_a_cut_and_drops_its_held_frames() -> None:
     assert client.outcomes == [("held", "Disconnected")]
 
     lab.set_rules()
-    frames = len(lab.frames)
-    lab.run_for(10 * LATENCY_US)
+    frames_before = len(lab.frames)
+    lab.run_for(QUIET_US)
     assert world.server.served == []
-    assert len(lab.frames) == frames
+    assert len(lab.frames) == frames_before
 
 
 @pytest.mark.parametrize("effect", [Cut(), Clog(), Slow(delay_us=10)])
@@ -381,7 +396,7 @@ def test_a_host_that_dies_drops_the_frames_in_its_gate(effect: LinkEffect) -> No
     lab.set_rules()
     lab.run_for(1_000)
     assert world.server.served == []
-    # The reset finds no connection at the server, which has learnt of the death.
+    # `reset_links` finds no connection at the server, because the server has learnt of the death.
     assert world.server.host.reset_links((CLIENT,), ()) == ()
     assert lab.failures == []
 
@@ -410,7 +425,7 @@ def test_a_death_ends_connections_whose_acceptance_is_held(effect: LinkEffect) -
 
 
 def test_a_failure_behind_a_gate_is_reported_once() -> None:
-    """The callback of a frame that healing delivers may raise. That is a failure of its node."""
+    """If the callback of a frame that healing delivers raises, its node has failed, once."""
     world = World()
     lab = world.lab
 
@@ -428,7 +443,10 @@ def test_a_failure_behind_a_gate_is_reported_once() -> None:
 
 
 def test_request_is_carried_out_and_its_response_lost_with_the_connection() -> None:
-    """The client cannot know whether the server has acted on the request. It must connect again."""
+    """The client cannot know whether the server has acted on the request. It must connect again.
+
+    By default the rule LoseResponses loses a single response.
+    """
     world = World()
     lab, client = world.lab, world.client
     lab.set_rules(to_client(LoseResponses(), apis=("Heartbeat",)))

@@ -1,9 +1,10 @@
 """The checks of answers, appends, cleanings and created topics find planted bugs during the run.
 
-The tests plant bugs by patching our code. `reason_of(...)` plays a cluster of three brokers, with
-one group and a producer. The run is BROKEN, and the function returns the reason: the violated
-invariant. The high watermark is the offset below which all in-sync replicas (the ISR) have the
-records. A cleaning removes each record whose key has a newer record.
+- The tests plant bugs by patching our code.
+- `small(...)` is an experiment with three brokers, one group and a producer. `reason_of` plays it.
+  A run that violates an invariant is BROKEN, and its reason names the invariant.
+- The high watermark is the offset below which all in-sync replicas (the ISR) have the records.
+- A cleaning removes each record whose key has a newer record.
 """
 
 from collections.abc import Sequence
@@ -67,8 +68,11 @@ def idempotent(experiment: Experiment) -> Experiment:
 
 
 def reason_of(experiment: Experiment) -> str:
-    """Play the experiment with seed 1, which must break an invariant, and return the reason."""
-    played = play(experiment, 1, invariants_every=500)
+    """Play the experiment, which must break an invariant, and return the reason.
+
+    The nodes check themselves after every 500 events.
+    """
+    played = play(experiment, seed=1, invariants_every=500)
     assert played.result is PlayResult.BROKEN, played.reasons
     return played.reasons[0]
 
@@ -83,7 +87,8 @@ def reason_of(experiment: Experiment) -> str:
     ids=["cleaned", "below-min-isr", "truncated"],
 )
 def test_sound_run_has_no_violation(experiment: Experiment) -> None:
-    played = play(experiment, 1, invariants_every=500)
+    """Without a planted bug no check may fail: with cleanings, a small ISR, and truncated logs."""
+    played = play(experiment, seed=1, invariants_every=500)
     assert played.result is PlayResult.PASS, played.reasons
 
 
@@ -110,7 +115,7 @@ def test_wrong_high_watermark_in_an_answer_to_a_consumer_is_found(
 def test_append_that_is_acknowledged_by_the_leader_alone_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: an append is acknowledged although the high watermark has not passed it."""
+    """Planted bug: an append is acknowledged before the high watermark has passed it."""
     create = CoordinatorAppends.__init__
 
     def create_hasty(self: CoordinatorAppends, host: Host, *rest: object, **topic: str) -> None:
@@ -226,6 +231,10 @@ def created(error: ErrorCode = ErrorCode.NONE) -> CreateTopicsResponse:
 
 
 def test_topic_of_a_request_must_have_its_partitions_and_settings() -> None:
+    """The request asks for two partitions and the setting 2, and was answered with NONE (success).
+
+    The check compares the number of partitions and the settings with the metadata.
+    """
     check_created(image_of(2, ["2"]), REQUEST, created())
     with pytest.raises(InvariantViolation, match="archive: expected 2, got 1"):
         check_created(image_of(1, ["2"]), REQUEST, created())
@@ -236,6 +245,7 @@ def test_topic_of_a_request_must_have_its_partitions_and_settings() -> None:
 
 
 def test_topic_that_is_not_created_is_not_checked() -> None:
+    """A refused request creates nothing, and neither does one with `validate_only`."""
     refused = created(ErrorCode.TOPIC_ALREADY_EXISTS)
     check_created(MetadataImage(), REQUEST, refused)
     check_created(MetadataImage(), structs.replace(REQUEST, validate_only=True), created())

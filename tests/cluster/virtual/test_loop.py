@@ -26,10 +26,11 @@ def test_time_jumps_to_the_next_timer_and_is_counted_in_microseconds() -> None:
     def see(label: str) -> None:
         seen.append((label, loop.now_us()))
 
-    for label, when_us in (("day", 86_400_000_000), ("two", 2), ("one", 1)):
+    day_us = 86_400_000_000
+    for label, when_us in (("day", day_us), ("two", 2), ("one", 1)):
         loop.post_at(when_us, see, label)
-    loop.run_until_us(86_400_000_000)
-    assert seen == [("one", 1), ("two", 2), ("day", 86_400_000_000)]
+    loop.run_until_us(day_us)
+    assert seen == [("one", 1), ("two", 2), ("day", day_us)]
     assert loop.time() == 86_400.0
 
 
@@ -47,7 +48,7 @@ def test_equal_times_run_first_in_first_out_for_timers_and_callbacks() -> None:
             case 1:
                 loop.call_at_us(1_000, seen.append, i)
             case _:
-                loop.call_later(0.001, seen.append, i)
+                loop.call_later(0.001, seen.append, i)  # in seconds: 1,000 us, too
     loop.run_until_us(1_000)
     assert seen == list(range(30))
 
@@ -71,7 +72,10 @@ def test_callbacks_added_within_an_instant_run_after_those_that_were_due() -> No
 
 
 def test_a_cancelled_timer_does_not_run_and_does_not_move_the_clock() -> None:
-    """Otherwise the cancelled timeout of a request would make an idle run look busy."""
+    """Otherwise the cancelled timeout of a request would make an idle run look busy.
+
+    With no other timer, waiting is a Deadlock, and the clock still shows 0.
+    """
     loop = VirtualLoop()
     seen: list[str] = []
     loop.call_at_us(50, seen.append, "the loop's own").cancel()
@@ -82,7 +86,10 @@ def test_a_cancelled_timer_does_not_run_and_does_not_move_the_clock() -> None:
 
 
 def test_a_timer_cancelled_at_its_own_instant_does_not_run() -> None:
-    """If an answer and its timeout are due in one microsecond, the one scheduled first wins."""
+    """If an answer and its timeout are due in one microsecond, the one scheduled first wins.
+
+    Here the answer was scheduled first, and cancels the timeout.
+    """
     loop = VirtualLoop()
     seen: list[str] = []
     timers: list[LoopTimer] = []
@@ -142,6 +149,7 @@ def test_an_exception_leaves_the_run_and_the_loop_can_run_on() -> None:
     loop.post_at(1, seen.append, "after")
     with pytest.raises(ValueError, match="broken"):
         loop.run_until_us(10)
+    # The second run goes on with the callback that was due at the same time as the failed one.
     loop.run_until_us(10)
     assert seen == ["after"]
 
@@ -242,7 +250,7 @@ def test_sockets_threads_and_processes_are_refused() -> None:
 
 
 def test_discard_removes_only_the_ready_steps_of_one_context() -> None:
-    """A node that crashes in this instant takes no further step; its neighbour does.
+    """`discard` keeps a node that crashes from taking another step. Other nodes go on.
 
     Each node's tasks have a context of their own, by which the loop finds their steps.
     """

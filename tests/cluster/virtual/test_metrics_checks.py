@@ -26,7 +26,7 @@ CRASH: dict[str, object] = {
 
 def played_run() -> PlayedRun:
     """Play a group of one member, whose commits have the offsets of two partitions each."""
-    return play(small(CRASH, group=readers(members=1)), 1)
+    return play(small(CRASH, group=readers(members=1)), seed=1)
 
 
 def reason_of() -> str:
@@ -37,6 +37,7 @@ def reason_of() -> str:
 
 
 def test_sound_run_has_no_violation() -> None:
+    """Without a planted bug the check must find nothing."""
     played = played_run()
     assert played.result is PlayResult.PASS, played.reasons
 
@@ -62,6 +63,7 @@ def without(kind: TraceKind) -> Callable[[CoordinatorMetrics, TraceEvent], None]
 def test_event_that_is_not_counted_is_found(
     monkeypatch: pytest.MonkeyPatch, kind: TraceKind, metric: str
 ) -> None:
+    """Planted bug: the coordinator's metrics ignore the events of one kind."""
     monkeypatch.setattr(CoordinatorMetrics, "observe", without(kind))
     reason = reason_of()
     assert "metrics agree with the rows of their node" in reason
@@ -69,7 +71,11 @@ def test_event_that_is_not_counted_is_found(
 
 
 def test_offset_counted_in_place_of_its_append_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: a commit counts once for each of its offsets, as in Kafka's new coordinator."""
+    """Planted bug: a commit counts once for each of its offsets, as in Kafka's new coordinator.
+
+    The coordinator of these runs counts a commit once. It recognises the offsets of one commit by
+    `_last_commit`.
+    """
     observe = CoordinatorMetrics.observe
 
     def observe_each(self: CoordinatorMetrics, event: TraceEvent) -> None:
@@ -98,7 +104,7 @@ def test_load_that_is_not_timed_or_timed_wrongly_is_found(
 def test_meter_with_a_wrong_clock_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: the clock of the controller's meters runs a million times too fast.
 
-    It takes microseconds times 1,000 for milliseconds.
+    The bug multiplies microseconds by 1,000 in place of dividing them.
     """
     monkeypatch.setattr(ControllerMetrics, "_now_ms", lambda self: self._host.now_us() * 1_000)
     assert "LeaderElectionRateAndTimeMs.MeanRate: expected" in reason_of()

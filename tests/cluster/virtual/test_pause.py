@@ -27,7 +27,10 @@ TIMEOUT_US = 50_000
 
 
 class Calls:
-    """A client's connection and the outcomes of its requests, with their times."""
+    """A client's connection and the outcomes of its requests.
+
+    `outcomes` has triples: the request's group, the time, and the class name of the outcome.
+    """
 
     def __init__(self, lab: HostLab, client: VirtualHost, purpose: str = "coordinator") -> None:
         self.lab = lab
@@ -51,7 +54,7 @@ def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
     calls, late = Calls(lab, client), Calls(lab, client)
-    lab.run_for(2 * LATENCY_US)
+    lab.run_for(2 * LATENCY_US)  # both connections are open
 
     server.host.pause()
     assert server.host.is_paused
@@ -109,6 +112,7 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
     seen: list[str] = []
     host.serve(lambda request: seen.append(f"request on {request.envelope.correlation_id}"))
 
+    # The purposes of the two connections have no effect here.
     connections = [Calls(lab, client, purpose) for purpose in ("x", "y")]
     lab.run_for(2 * LATENCY_US)
 
@@ -116,6 +120,7 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
         await host.sleep(200)
         seen.append("sleeper")
 
+    # Acts in the first due timer must count: it cancels a due timer and sets new ones.
     def first() -> None:
         seen.append("timer 100")
         doomed.cancel()
@@ -164,9 +169,9 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
 
 
 def test_a_step_that_was_ready_waits_for_the_resume() -> None:
-    """A task waits for an event, which is set in the callback that pauses the task's host.
+    """One callback sets the event that a task waits for, and pauses the task's host.
 
-    The task is then ready to run, but it continues only after the resume.
+    The task is then ready to run, but a paused process runs nothing until the resume.
     """
     lab = HostLab()
     host = lab.host(SERVER)
@@ -188,7 +193,7 @@ def test_a_step_that_was_ready_waits_for_the_resume() -> None:
     assert seen == []
     host.resume()
     lab.run_for(0)
-    assert seen == [500]
+    assert seen == [500]  # the time of the resume
 
 
 def test_a_host_paused_again_in_the_instant_of_its_resume_has_done_nothing() -> None:
@@ -233,7 +238,7 @@ def test_a_paused_host_can_be_killed() -> None:
     server.host.after(50, fired.append, "timer")
     server.host.pause()
     calls.send("a")
-    waiting = Calls(lab, client)
+    waiting = Calls(lab, client)  # a connection that the paused host cannot accept
 
     lab.run_for(500)
     server.host.crash()
@@ -287,6 +292,7 @@ def test_frames_held_by_a_cut_follow_the_due_timers_of_a_resumed_host() -> None:
     lab = HostLab()
     host, client = lab.host(SERVER), lab.host(CLIENT)
     seen: list[str] = []
+    # This server answers nothing.
     host.serve(lambda request: seen.append(f"request {request.envelope.correlation_id}"))
     calls = Calls(lab, client)
     lab.run_for(2 * LATENCY_US)
@@ -316,8 +322,8 @@ def test_frames_held_by_a_cut_follow_the_due_timers_of_a_resumed_host() -> None:
     assert [what for _, _, what in calls.outcomes] == ["Disconnected"] * 2
 
 
-@pytest.mark.parametrize("stopped", [SERVER, CLIENT])
-def test_a_reset_of_links_reaches_a_paused_end_when_it_resumes(stopped: str) -> None:
+@pytest.mark.parametrize("paused", [SERVER, CLIENT])
+def test_a_reset_of_links_reaches_a_paused_end_when_it_resumes(paused: NodeName) -> None:
     """The kernel ends the connection without delay. A paused process learns of it at its resume."""
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
@@ -326,16 +332,17 @@ def test_a_reset_of_links_reaches_a_paused_end_when_it_resumes(stopped: str) -> 
     lab.run_for(2 * LATENCY_US)
     calls.send("a")
 
-    hosts[NodeName(stopped)].pause()
+    hosts[paused].pause()
     lab.run_for(3 * LATENCY_US)
 
     assert len(client.reset_links((SERVER,), ())) == 1
     assert len(server.host.reset_links((CLIENT,), ())) == 1
     lab.run_for(LATENCY_US)
-    assert calls.connection.is_closed == (stopped == SERVER)
-    hosts[NodeName(stopped)].resume()
+    # The client knows of the reset already, unless the client itself is paused.
+    assert calls.connection.is_closed == (paused == SERVER)
+    hosts[paused].resume()
     lab.run_for(LATENCY_US)
     assert calls.connection.is_closed
     assert [what for _, _, what in calls.outcomes] == ["Disconnected"]
-    # A paused server loses the request that waits. A server that runs has served it already.
-    assert len(server.served) == (0 if stopped == SERVER else 1)
+    # The request waited at a paused server, and is lost. A running server has served it already.
+    assert len(server.served) == (0 if paused == SERVER else 1)

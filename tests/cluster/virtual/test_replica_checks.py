@@ -2,8 +2,8 @@
 
 `play(small(...), seed)` plays a cluster of three brokers, with one group and a producer with
 acks=all. Each test plants a bug by patching a method. A run that violates an invariant is BROKEN.
-`reason_of` returns its reason, which names the invariant. The ISR is the set of in-sync replicas of
-a partition.
+`reason_of` returns the run's reason, which names the invariant. The ISR is the set of in-sync
+replicas of a partition.
 """
 
 from collections.abc import Sequence
@@ -35,13 +35,14 @@ CRASH: dict[str, object] = {
 
 def reason_of(*faults: dict[str, object]) -> str:
     """Play with these faults until an invariant is violated, and return the reason."""
-    played = play(small(*faults), 1, invariants_every=100)
+    played = play(small(*faults), seed=1, invariants_every=100)
     assert played.result is PlayResult.BROKEN, played.reasons
     return played.reasons[0]
 
 
 def test_sound_run_has_no_violation() -> None:
-    played = play(small(CRASH), 1, invariants_every=20)
+    """Without a planted bug no check may fail, however often the nodes are checked."""
+    played = play(small(CRASH), seed=1, invariants_every=20)
     assert played.result is PlayResult.PASS, played.reasons
 
 
@@ -107,7 +108,7 @@ def test_broker_with_other_metadata_is_found(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_replicas_with_other_batches_are_found_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: followers change timestamps.
+    """Planted bug: followers store a batch with another timestamp than their leader.
 
     Only the check at the end of a run reads the logs.
     """
@@ -126,16 +127,17 @@ def test_replicas_with_other_batches_are_found_at_the_end(monkeypatch: pytest.Mo
 
 
 def test_check_soon_checks_before_the_next_callback() -> None:
-    """`check_soon` adds one check to the regular checks after every n-th callback.
+    """`check_soon` adds one check to the regular checks, which come after every n-th callback.
 
-    The next n callbacks count from the added check. On a loop without checks it does nothing.
+    The next n callbacks count from the added check.
     """
     loop = VirtualLoop()
-    loop.check_soon()
+    loop.check_soon()  # no effect, because the loop has no checks yet
     seen: list[int] = []
     loop.check_every(10, lambda: seen.append(loop.events_run))
     for i in range(25):
         # The fourth callback asks for the added check; `int` does nothing.
         loop.post_at(1 + i, loop.check_soon if i == 3 else int)
     loop.run_until_us(100)
+    # `seen` has the number of events at each check.
     assert (seen, loop.events_run) == ([4, 14, 24], 25)

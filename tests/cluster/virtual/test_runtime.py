@@ -1,10 +1,12 @@
 """The virtual runtime: lives of nodes, crashes, order of events, failures, and the network.
 
-The virtual runtime plays a cluster in one process, in virtual time (a simulated clock). `Run` plays
-one controller, three fake brokers and four fake consumers, which send heartbeats. `HostLab` has
-single hosts on a network, without nodes: a host is all that a node can touch (clock, timers,
-connections, disk, trace). The trace is the run's recorded rows of events. An incarnation is one
-life of a node.
+- The virtual runtime plays a cluster in one process, in virtual time (a simulated clock).
+- `Run` plays one controller, three fake brokers and four fake consumers. The consumers send
+  heartbeats, and a broker appends a batch to its disk for each heartbeat.
+- `HostLab` has single hosts on a network, without nodes. A host is all that a node can touch:
+  clock, timers, connections, disk, trace.
+- The trace is the run's recorded rows of events. The driver is the run itself: its rows are faults.
+- An incarnation is one life of a node: a restart begins the next one.
 """
 
 import asyncio
@@ -34,7 +36,7 @@ SECOND_US = 1_000_000
 BROKER = NodeName("broker-0")
 CONSUMER = NodeName("consumer-0")
 WORK_OF_A_SECOND = 10
-"""A fake node that runs for a second writes more rows, or batches, than this number."""
+"""A fake node that runs for a second writes more than this number of rows, and of batches."""
 BATCH = RecordBatch(
     base_offset=0, partition_leader_epoch=0, last_offset_delta=0, max_timestamp_ms=0, records=b""
 )
@@ -42,7 +44,10 @@ BATCH = RecordBatch(
 
 
 def test_nodes_start_in_order_run_in_virtual_time_and_stop() -> None:
-    """Ten seconds of virtual time pass. The status and the trace show the nodes' work."""
+    """Nodes start in the order controller, brokers, consumers, and all of them work.
+
+    Ten seconds of virtual time pass.
+    """
     run = Run()
 
     async def main() -> None:
@@ -51,7 +56,8 @@ def test_nodes_start_in_order_run_in_virtual_time_and_stop() -> None:
         assert status.brokers_alive == {0: True, 1: True, 2: True}
         assert len(status.members) == 4
         # A fake consumer reports its answered heartbeats as acknowledged commits.
-        assert all(member.commits_acknowledged > 100 for member in status.members.values())
+        ten_seconds_of_work = 10 * WORK_OF_A_SECOND
+        assert all(m.commits_acknowledged > ten_seconds_of_work for m in status.members.values())
 
     run.run(main())
     assert run.runtime.now_us() == 10 * SECOND_US
@@ -74,6 +80,7 @@ def test_a_crash_is_final_for_the_incarnation_and_keeps_its_disk() -> None:
     The next incarnation finds its appended batches.
     """
     run = Run()
+    # Batches appended before the crash, and batches found on the disk after the restart.
     appended_and_found: list[int] = []
 
     async def main() -> None:
@@ -82,7 +89,7 @@ def test_a_crash_is_final_for_the_incarnation_and_keeps_its_disk() -> None:
         assert (killed.node, killed.incarnation, killed.pid) == (BROKER, 0, None)
         status = await run.runtime.status()
         assert status.brokers_alive == {0: False, 1: True, 2: True}
-        # The group's coordinators: each fake broker that is alive reports itself.
+        # Each fake broker that is alive reports itself as a coordinator of group g.
         assert [group.coordinator for group in status.groups["g"]] == [1, 2]
         await run.runtime.sleep(SECOND_US)
         appended_and_found.append(len(run.rows_of(BROKER, TraceKind.APPEND_STARTED)))
@@ -104,7 +111,7 @@ def test_a_crash_is_final_for_the_incarnation_and_keeps_its_disk() -> None:
     assert max(row.time_us for row in first) <= SECOND_US
     assert min(row.time_us for row in second) == 2 * SECOND_US
     assert len(second) > WORK_OF_A_SECOND
-    # A consumer noticed the crash.
+    # The consumer noticed the crash.
     assert run.rows_of(CONSUMER, TraceKind.REQUEST_FAILED)
 
 
@@ -144,8 +151,8 @@ def test_a_crashed_task_runs_no_cleanup_and_leaves_no_warning(
 ) -> None:
     """A killed process runs no `finally` block, so a killed member must not run one either.
 
-    In a `finally` block a member could leave its group. Python runs the blocks after the end of the
-    run, when they can write no row.
+    Otherwise a killed member could leave its group in the block. Python runs the blocks after the
+    end of the run, when they can write no row.
     """
     LastWords.cleaned_up = 0
     run = Run(LastWords)
@@ -164,9 +171,9 @@ def test_a_crashed_task_runs_no_cleanup_and_leaves_no_warning(
 
 
 def test_a_timer_due_at_the_instant_of_the_crash_does_not_wake_its_task() -> None:
-    """A crash and the end of a sleep are due at 100 us. The crash was scheduled first.
+    """A crash and the end of a sleep are due at 100 us. The crash comes first, so nobody wakes.
 
-    The timer of another node, the bystander, is due then, too, and fires.
+    The timer of another node, the bystander, is also due at 100 us, and fires.
     """
     lab = HostLab()
     host = lab.host("victim")
@@ -177,7 +184,7 @@ def test_a_timer_due_at_the_instant_of_the_crash_does_not_wake_its_task() -> Non
         seen.append("woke")
 
     host.spawn(wait(), name="wait")
-    lab.loop.post_at(100, host.crash)
+    lab.loop.post_at(100, host.crash)  # before `wait` runs and sets its timer
     lab.run_for(50)
     bystander = lab.host("bystander")
     bystander.after(50, lambda: seen.append("bystander"))
@@ -235,9 +242,10 @@ def test_a_crash_in_the_middle_of_a_callback_of_the_same_node_is_safe() -> None:
 
 
 def test_an_observer_may_kill_the_node_that_wrote_a_row() -> None:
-    """An observer gets each row while the node writes it, so it can crash the node at this point.
+    """An observer gets each row while the node writes it, so it can crash the node in that moment.
 
-    The rest of the node's callback has no effect then.
+    Here it kills a broker at the append of offset 5. The rest of the broker's callback then has no
+    effect.
     """
     run = Run()
     killed: list[TraceRow] = []
@@ -297,7 +305,10 @@ class WritesAfterDeath(FakeConsumer):
 
 
 def test_writes_of_a_step_after_its_nodes_death_are_not_on_the_disk() -> None:
-    """The disk keeps the batch appended before the kill, not the one appended after it."""
+    """A callback that runs on after the kill must not change the disk.
+
+    The disk keeps the batch that was appended before the kill, not the one appended after it.
+    """
     run = Run()
 
     def kill(row: TraceRow) -> None:
@@ -411,12 +422,12 @@ def test_ctrl_c_ends_main_with_its_cleanup_and_the_run_can_go_on() -> None:
     assert run.runtime.now_us() < 2 * SECOND_US
     run.runtime.run(run.runtime.stop())
     assert [row for row in run.rows if row.kind == "node_stopped"]
-    # The handler of Ctrl-C is Python's own again.
+    # During a run the runtime handles Ctrl-C. Afterwards the handler is Python's own again.
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_an_experiment_that_waits_for_an_impossible_event_is_a_deadlock() -> None:
-    """No node is alive, so no event can happen that would end the wait."""
+    """No node has been started, so no event can come that would end the wait."""
     run = Run()
     with pytest.raises(Deadlock):
         run.runtime.run(forever())
@@ -500,7 +511,8 @@ def test_a_link_is_fifo_and_its_latencies_follow_the_model() -> None:
     latencies = [link.draw_arrival_us(now_us) - now_us for now_us in range(0, 50_000_000, 10_000)]
     assert min(latencies) >= 100
     assert max(latencies) < 100 + 50 + 1_000
-    assert 400 < sum(latency >= 150 for latency in latencies) < 600  # about a tenth of 5,000
+    with_tail = sum(latency >= 100 + 50 for latency in latencies)
+    assert 400 < with_tail < 600  # about a tenth of 5,000
 
     # One frame in each microsecond: without the rule of order many frames would overtake others.
     link = Link(model, stream(3, "link"), cross_rack=False)
@@ -523,14 +535,17 @@ def test_every_frame_takes_two_draws_whatever_happens_to_it() -> None:
 
 def test_frames_to_another_rack_take_longer() -> None:
     """A link between two racks adds `cross_rack_us`, which is 0 by default."""
-    spec = fake_spec()
     # Without jitter and tail, only the rack makes a difference.
     near, far = (
-        Link(LinkModel(jitter_us=0, tail_us=0, cross_rack_us=700), stream(1, "l"), cross_rack=far)
-        for far in (False, True)
+        Link(
+            LinkModel(jitter_us=0, tail_us=0, cross_rack_us=700),
+            stream(1, "l"),
+            cross_rack=is_cross_rack,
+        )
+        for is_cross_rack in (False, True)
     )
     assert far.draw_arrival_us(0) - near.draw_arrival_us(0) == 700
-    assert spec.links.cross_rack_us == 0
+    assert fake_spec().links.cross_rack_us == 0
 
 
 def test_frames_of_one_link_never_overtake_each_other() -> None:
@@ -573,7 +588,7 @@ def test_a_drifting_clock_shows_other_times_and_fires_timers_accordingly() -> No
     clock = NodeClock(lab.loop)
     host = lab.host("fast", clock=clock)
     lab.run_for(SECOND_US)
-    clock.set_drift(100_000)
+    clock.set_drift(100_000)  # parts per million: the clock gains 10 % from now on
     assert host.now_us() == SECOND_US
 
     fired: list[tuple[int, int]] = []
@@ -587,6 +602,7 @@ def test_a_drifting_clock_shows_other_times_and_fires_timers_accordingly() -> No
     lab.run_for(SECOND_US)
     assert host.now_us() == before_us + SECOND_US
 
+    # A clock that loses a million parts per million stands still.
     with pytest.raises(ValueError, match="does not advance"):
         clock.set_drift(-1_000_000)
 
@@ -596,6 +612,7 @@ def test_a_timer_never_fires_before_its_time_on_the_nodes_own_clock() -> None:
     lab = HostLab()
     clock = NodeClock(lab.loop)
     host = lab.host("odd", clock=clock)
+    # For each timer: 0, or the negative time by which it fired too early.
     early_us: list[int] = []
 
     def fire(due_us: int) -> None:
@@ -626,7 +643,7 @@ def test_the_wall_clock_starts_at_a_fixed_epoch_and_may_jump() -> None:
 def test_random_streams_are_named_and_independent() -> None:
     """Streams with the same seed and the same labels are equal, and all others differ.
 
-    Labels whose joined text is equal, such as "a", "bc" and "ab", "c", give different streams. So
+    Also labels whose joined text is equal, such as "a", "bc" and "abc", give different streams. So
     do a number and its text.
     """
     assert stream(1, "link", "a", "b").random() == stream(1, "link", "a", "b").random()
@@ -651,7 +668,7 @@ def test_random_streams_are_the_same_on_every_machine() -> None:
 
 
 def test_status_and_failures_of_a_run_that_never_started_are_empty() -> None:
-    """An experiment may end before it has started its cluster."""
+    """An experiment may end before it has started its cluster. Its report must still work."""
     run = Run()
 
     async def main() -> ClusterStatus:
@@ -668,9 +685,10 @@ def test_status_and_failures_of_a_run_that_never_started_are_empty() -> None:
 def test_hosts_check_their_answers_where_nodes_check_their_invariants(
     invariants_every: int | None, checks: bool
 ) -> None:
-    """A host has `check_answer`, which checks the answers that it gets, only if nodes are checked.
+    """`check_answer` checks each answer that a host gets. It is set only if nodes are checked.
 
-    One function makes all hosts, so the administrator's host stands for all.
+    With `invariants_every`, nodes check themselves after this number of events. One function makes
+    all hosts, so the administrator's host stands for all.
     """
     runtime = VirtualRuntime(
         fake_spec(),

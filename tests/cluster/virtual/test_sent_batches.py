@@ -1,7 +1,8 @@
-"""The check that a sequence number of an idempotent producer belongs to one record.
+"""The check that an idempotent producer gives each sequence number to one record only.
 
 An idempotent producer numbers its records, so that a broker recognises a batch that is sent again.
-The number must be the same, however often the record is sent.
+A record must keep its number, however often it is sent. Numbers count within a partition, a
+producer id and a producer epoch.
 """
 
 import pytest
@@ -14,7 +15,7 @@ from tests.support.builders.client_batches import client_batch
 
 
 def sent(*batches: RecordBatch, partition: int = 0) -> SentBatches:
-    """Feed the check with one Produce request for each batch."""
+    """Give the check one Produce request for each batch; the check raises at a violation."""
     seen = SentBatches()
     for batch in batches:
         data = PartitionProduceData(index=partition, records=batch)
@@ -24,6 +25,7 @@ def sent(*batches: RecordBatch, partition: int = 0) -> SentBatches:
 
 
 def batch(*values: str, sequence: int = 0, epoch: int = 0, producer: int = 7) -> RecordBatch:
+    """Return a batch of these values; `sequence` is the number of its first record."""
     return client_batch(*values, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
 
 
@@ -38,6 +40,7 @@ def batch(*values: str, sequence: int = 0, epoch: int = 0, producer: int = 7) ->
     ],
 )
 def test_batches_of_a_sound_producer_pass(batches: tuple[RecordBatch, ...]) -> None:
+    """The check raises nothing. A batch without a producer id has no sequence numbers."""
     sent(*batches)
 
 
@@ -50,5 +53,6 @@ def test_batches_of_a_sound_producer_pass(batches: tuple[RecordBatch, ...]) -> N
     ],
 )
 def test_sequence_number_of_two_records_is_found(batches: tuple[RecordBatch, ...]) -> None:
+    """The second batch has a number that the first one gave to another record."""
     with pytest.raises(InvariantViolation, match="a sequence number belongs to one record"):
         sent(*batches)

@@ -1,8 +1,11 @@
 """Start times of nodes: drawn from the seed, uniform, and independent of one another.
 
 The phase of a timer is its place within its period. If all nodes started together, all their
-periodic timers would fire together in every run, and a fault at a fixed time would always meet the
-same phase. `real_spec` is a cluster of three brokers, twelve consumers and a producer.
+periodic timers would fire together in every run. A fault at a fixed time would then always meet the
+same phase.
+
+`real_spec` is a cluster of three brokers, twelve consumers and a producer. Tests of uniformity draw
+from 400 seeds and use `p_of_uniform`.
 """
 
 import pytest
@@ -37,6 +40,7 @@ LIKELY = 0.01
 `p_of_uniform` returns the probability that uniform values are as uneven as the given values.
 """
 CRASH_US = 5 * SECOND_US
+"""Time at which `detect_us` kills the broker."""
 REGISTERED_US = 60_000
 """Within this time after its start a broker has registered; then its regular heartbeats begin."""
 
@@ -63,7 +67,11 @@ def test_brokers_start_evenly_within_a_heartbeat_and_clients_after_them() -> Non
 
 
 def test_start_of_a_node_is_independent_of_other_nodes() -> None:
-    """If a cluster loses nodes, the others must keep their starts, and so their timers' phases."""
+    """A node's start depends on its name and the seed only.
+
+    If an experiment is made smaller, the remaining nodes keep their starts, and their timers keep
+    their phases.
+    """
     alone, among_others = starts(3, real_spec(consumers=1)), starts(3)
     assert {name: among_others[name] for name in alone} == alone
 
@@ -96,9 +104,10 @@ def test_late_node_is_not_drawn_and_long_intervals_do_not_lengthen_the_start() -
 def test_wait_after_the_steady_state_covers_the_longest_period_of_a_member(
     config: ConsumerConfig, longest_us: int
 ) -> None:
-    """The timers of members start with the steady state, and faults come after a drawn wait.
+    """In the steady state all members have joined, and their timers have just begun.
 
-    The wait is up to the longest period, so that a fault meets the timers in any phase.
+    A run then waits for a drawn time before its first fault. The wait is up to the longest period
+    of a timer, so that the fault meets the timers in any phase.
     """
     cluster = real_spec(consumers=2)
     cluster = replace(
@@ -111,14 +120,17 @@ def test_wait_after_the_steady_state_covers_the_longest_period_of_a_member(
 
 
 def test_first_ticks_of_timers_are_independent_and_anywhere_in_their_period() -> None:
-    """A timer of a node that has run for long may have any phase, whatever other timers have."""
+    """`draw_first_tick_us` stands for a node that has run for long: a timer may have any phase.
+
+    The phases of two timers of a node are independent.
+    """
     first, second = (
         [draw_first_tick_us(seed, BROKER, timer, SECOND_US) for seed in SEEDS]
         for timer in ("checkpoint", "log-cleaner")
     )
     assert p_of_uniform(first, 0, SECOND_US) > LIKELY
-    # If two phases are uniform and independent, their difference is uniform. If they are equal, it
-    # is always 0.
+    # If two phases are uniform and independent, their difference is uniform. If both timers had the
+    # same phase, the difference would always be 0.
     differences = [(a - b) % SECOND_US for a, b in zip(first, second, strict=True)]
     assert p_of_uniform(differences, 0, SECOND_US) > LIKELY
     assert all(1 <= tick_us <= SECOND_US for tick_us in first + second)
@@ -141,7 +153,7 @@ def test_nodes_start_at_their_drawn_time_or_all_at_once() -> None:
 
 
 def detect_us(seed: int) -> int:
-    """Kill a broker and return the time until the controller fences it (counts it as dead)."""
+    """Kill a broker; return the time until the controller fences it, that is, counts it as dead."""
     rows: list[TraceRow] = []
     cluster = replace(real_spec(), consumers=(), producers=())
     runtime = VirtualRuntime(
@@ -176,6 +188,7 @@ def test_time_to_fence_a_dead_broker_follows_from_its_drawn_start() -> None:
         # follows the start by a short time.
         assert 0 < phase_us < REGISTERED_US
     assert max(fencing_times_us) - min(fencing_times_us) > HEARTBEAT_US // 2
-    # The last heartbeat was at most one interval before the crash. Its latency comes on top.
+    # The last heartbeat was at most one interval before the crash.
     assert min(fencing_times_us) >= SESSION_US - HEARTBEAT_US
+    # 20 ms is more than the latency of a heartbeat.
     assert max(fencing_times_us) <= SESSION_US + 20_000

@@ -1,8 +1,8 @@
 """Tripwires: if the code of a node reads the machine, the run ends, and the error names the call.
 
-Reads of the machine are its clock, its random numbers, its threads. A run in virtual time must
-depend on its seed alone. So during a run these functions are patched: they raise if code of a node
-calls them. The name of the calling module shows whether it is code of a node.
+A run in virtual time must depend on its seed alone. So the code of a node may not use the machine's
+clock, random numbers or threads. During a run the functions for these are patched: they raise if
+code of a node calls them. The name of the calling module shows whether it is code of a node.
 """
 
 import os
@@ -25,6 +25,7 @@ from tests.support.determinism import planted
 from tests.support.harness.fake_cluster import fake_builder, fake_spec
 
 NODE_MODULE = "cluster.broker.planted"
+"""A module name that the tripwires take for code of a node."""
 CALLS = {
     "time.time": "import time; time.time()",
     "time.monotonic": "import time; time.monotonic()",
@@ -47,7 +48,10 @@ A space at the end of a name makes a second key for the same function.
 
 
 def in_module(name: str, source: str) -> Callable[[], list[str]]:
-    """Return a function that executes `source` and belongs to a module called `name`."""
+    """Return a function that executes `source` and belongs to a module called `name`.
+
+    It returns an empty list, as the hook of `planted` must.
+    """
     scope: dict[str, object] = {"__name__": name}
     exec(f"def planted():\n    {source}\n    return []", scope)
     function = scope["planted"]
@@ -134,9 +138,9 @@ def test_patched_functions_are_restored_after_the_last_run() -> None:
 
 
 def test_all_drawing_functions_of_random_trip() -> None:
-    """Functions of `random` that draw numbers, or return its state, are forbidden.
+    """All functions that draw numbers or return the generator's state are forbidden.
 
-    The test looks for a sample of the forbidden names.
+    The test looks for a sample of their names, and of the names of clocks and of `uuid`.
     """
     names = {name for owner, name in forbidden() if owner in {time, random, uuid, os}}
     assert names >= {"time", "monotonic_ns", "random", "gauss", "seed", "getstate", "uuid1"}
@@ -145,7 +149,7 @@ def test_all_drawing_functions_of_random_trip() -> None:
 def test_node_that_trips_breaks_an_explored_run_and_is_no_finding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """BROKEN means that our own code has failed. It is never a verdict about Kafka."""
+    """A run in which a node trips is BROKEN: our own code has failed, not Kafka's protocol."""
     read = in_module(NODE_MODULE, "import time; time.time()")
     from cluster.broker.node import BrokerNode
 

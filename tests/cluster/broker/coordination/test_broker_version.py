@@ -36,7 +36,10 @@ COORDINATOR = partition_for(GROUP, 3)
 
 
 def test_static_member_is_refused_by_each_api_of_an_old_broker() -> None:
-    """Kafka's handlers check this first; the handler of LeaveGroup has no check (BEHAVIOUR 2.0)."""
+    """Kafka's handlers check this before all else; that of LeaveGroup does not (BEHAVIOUR 2.0).
+
+    `static_member_refusal` returns the refusal of a request, or None if it is not refused.
+    """
     error = ErrorCode.UNSUPPORTED_VERSION
     # Version 5 of JoinGroup is the first with a group.instance.id.
     joined = static_member_refusal(envelope(join_group(instance="i"), version=5))

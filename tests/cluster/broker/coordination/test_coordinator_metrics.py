@@ -3,6 +3,9 @@
 The trace is the run's recorded rows of events. A sample is a row METRICS, whose detail has the
 figures by name. Kafka's metrics are in docs/kafka, BEHAVIOUR 8.3. Ids such as MM-67 are scenarios
 of Kafka's own tests (BEHAVIOUR 10).
+
+Most tests read one run, in which the coordinator of group orders-readers crashes. Another broker
+then loads the group.
 """
 
 import json
@@ -26,19 +29,19 @@ pytestmark = pytest.mark.slow
 
 @cache
 def crash() -> VirtualRun:
-    """Play the crash of a coordinator, with the experiment's own settings."""
+    """Play the experiment coordinator_crash; further calls return the same run."""
     return play_virtual(
         load_experiment("coordinator_crash").experiment, seed=7, trace_messages=False
     )
 
 
 def samples(run: VirtualRun, node: str) -> list[dict[str, float]]:
-    """Return a broker's samples of coordinator metrics, the earliest first."""
+    """Return the figures of a broker's coordinator samples, the earliest first."""
     return [json.loads(row.detail or "{}") for row in sampled(run, node)]
 
 
 def sampled(run: VirtualRun, node: str | None = None) -> list[TraceRow]:
-    """Return the coordinator samples of one broker, or of all brokers."""
+    """Return the rows of the coordinator samples of one broker, or of all brokers."""
     return [
         row
         for row in run.rows
@@ -54,7 +57,10 @@ def first_group_row(run: VirtualRun, kind: TraceKind) -> TraceRow:
 
 
 def test_every_broker_samples_every_ten_seconds() -> None:
-    """The default interval of a cluster's metrics is ten seconds."""
+    """The default interval of a cluster's metrics is ten seconds.
+
+    An incarnation is one life of a broker. A restart would begin the intervals anew.
+    """
     rows = sampled(crash())
     times = [row.time_us for row in rows if row.node == "broker-0" and row.incarnation == 0]
     assert len(times) > 2  # or there would be no two intervals to compare
@@ -90,7 +96,8 @@ def test_counts_equal_the_rows_of_the_trace() -> None:
     run = crash()
     after = first_group_row(run, TraceKind.GROUP_LOADED).node
     last_sample_us = sampled(run, after)[-1].time_us
-    appends = {
+    # All rows of one commit have the correlation id of its request.
+    commits = {
         row.correlation_id
         for row in run.rows
         if row.kind == TraceKind.COMMIT_STORED
@@ -98,8 +105,8 @@ def test_counts_equal_the_rows_of_the_trace() -> None:
         and row.time_us <= last_sample_us
     }
     sample = samples(run, after)[-1]
-    assert sample["offset-commit-count"] == len(appends) > 100
-    assert 0 < sample["offset-commit-rate"] < len(appends)
+    assert sample["offset-commit-count"] == len(commits) > 100
+    assert 0 < sample["offset-commit-rate"] < len(commits)
     assert sample["group-completed-rebalance-count"] == 0
     completed = [samples(run, node)[0] for node in ("broker-0", "broker-1", "broker-2")]
     assert sum(sample["group-completed-rebalance-count"] for sample in completed) == 1

@@ -1,12 +1,13 @@
 """Loads and unloads of offsets partitions run one at a time, and check leader epochs.
 
-When a broker becomes the leader of an offsets partition (one of `__consumer_offsets`), it adds a
-load to its queue of tasks: reading the partition's groups into memory. When it loses the
-leadership, it adds an unload, which drops them. A leader epoch is the number of a partition's
-leadership. With `late_notices_us`, each task is added three more times, later, when it may be
-outdated. A delta is a change of the cluster's metadata.
+- When a broker becomes the leader of an offsets partition (one of `__consumer_offsets`), it adds a
+  load to its queue of tasks. A load reads the partition's groups into memory.
+- When the broker loses the leadership, it adds an unload, which drops these groups.
+- A leader epoch is the number of a partition's leadership.
+- A delta is a change of the cluster's metadata.
+- With `late_notices_us`, each task is added three more times, later, when it may be outdated.
 
-BEHAVIOUR 5.4, 5.5 and FO-06 are sections and a case of docs/kafka/BEHAVIOUR.md.
+BEHAVIOUR 5.4 and FO-06 are a section and a case of docs/kafka/BEHAVIOUR.md.
 """
 
 import json
@@ -51,7 +52,10 @@ TASK_KINDS = (
 
 
 class TaskLab:
-    """The task queue of a broker. A test tells it which partitions the broker leads."""
+    """The task queue of broker 0. A test says which offsets partitions the broker leads.
+
+    `lab.run_for(...)` advances the virtual time by microseconds.
+    """
 
     def __init__(
         self,
@@ -95,15 +99,15 @@ class TaskLab:
         self.tasks = CoordinatorTasks(host, self.cluster, replicas, coordination)
         self.partitions: dict[int, Partition] = {}
         self.tasks.start()
-        self.lab.run_for(1_000)
+        self.lab.run_for(1_000)  # the queue starts
 
     def partition(
         self, index: int, *more: Record, commit_records: int = 0, records_per_batch: int = 500
     ) -> Partition:
         """Return this broker's replica of an offsets partition; the first call creates it.
 
-        The log begins with `commit_records` commits, in batches of `records_per_batch`. If there
-        are records `more`, they follow in one batch.
+        The log begins with `commit_records` commits, in batches of `records_per_batch`. The records
+        `more`, if there are any, follow in one batch.
         """
         if index not in self.partitions:
             storage = MemoryLogStorage()
@@ -183,6 +187,7 @@ def test_loads_of_one_delta_run_one_after_the_other() -> None:
         for row in lab.lab.rows
         if row.kind == TraceKind.LOAD_STARTED
     ]
+    # The second load waited for the first one, which takes the fixed time at least.
     assert waits[0] == 0
     assert waits[1] >= CostModel().load_fixed_us
 
@@ -190,8 +195,8 @@ def test_loads_of_one_delta_run_one_after_the_other() -> None:
 def test_load_takes_the_time_of_the_model_and_reads_every_record() -> None:
     """By the CostModel a load takes a fixed time, 300 ns per record and 4 ns per byte.
 
-    The time is virtual. A load reads in turns of LOAD_TURN_BYTES. The cost of each turn is rounded
-    down to a microsecond, so the load may be a little faster than the sum.
+    A load reads in turns of LOAD_TURN_BYTES. The cost of each turn is rounded down to a
+    microsecond, so the load may be a little faster than the sum.
     """
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
@@ -210,6 +215,8 @@ def test_load_takes_the_time_of_the_model_and_reads_every_record() -> None:
     )
     took_us = completed.time_us - lab.row(TraceKind.LOAD_STARTED).time_us
     turns = detail["bytes"] / LOAD_TURN_BYTES
+    # Rounding takes less than 1 us from each turn, including the last, shorter one, and 1 us from
+    # the fixed part.
     assert expected_us - turns - 2 <= took_us <= expected_us
 
 
@@ -217,8 +224,8 @@ def test_load_delays_the_next_one_by_its_own_cost() -> None:
     """If a load costs ten times as much, the next loads wait ten times as long.
 
     1,200 ns per record is the cost of the Java coordinator (docs/kafka, MEASURED_FAILOVER
-    load-rate), so 20,000 records take 24 ms. Partitions 2 and 0 are empty, so 0 waits no longer
-    than 2.
+    load-rate). So the 20,000 records of partition 1 take 24 ms. The other two partitions are empty:
+    both loads wait for the first one only.
     """
     waits = []
     for load_ns_per_record in (1_200, 12_000):
@@ -240,8 +247,8 @@ def test_load_delays_the_next_one_by_its_own_cost() -> None:
 def test_offset_expiry_waits_for_the_loads_before_it() -> None:
     """Loads and the expiry of offsets share one thread.
 
-    The load takes 200 ms: 10,000 ns for each of 20,000 records. The expiry is due every 100 ms.
-    Those that are due at 100 and 200 ms run only when the load has ended.
+    The load takes 200 ms: 10,000 ns for each of 20,000 records. The expiry is due every 100 ms. The
+    two expiries that are due at 100 and 200 ms run only when the load has ended.
     """
     costs = CostModel(load_ns_per_record=10_000, load_ns_per_byte=0, load_fixed_us=0)
     lab = TaskLab(costs=costs, check_interval_ms=100)
@@ -267,7 +274,7 @@ def test_groups_are_loading_until_the_whole_log_is_read() -> None:
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
     lab.lead(0, epoch=1)
-    lab.lab.run_for(8_000)  # longer than the fixed part of 5 ms, shorter than the load
+    lab.lab.run_for(8_000)  # longer than the load's fixed part of 5 ms, shorter than the load
     assert lab.coordinator.is_loading(0)
     assert lab.coordinator.groups() == ()
     lab.lab.run_for(1_000_000)
@@ -298,7 +305,7 @@ def test_queue_runs_tasks_in_the_order_of_the_leader_epochs() -> None:
 
 
 def test_load_of_a_lost_leadership_stops_reading() -> None:
-    """A replica that no longer leads does not know the log end up to which the load should read.
+    """A load reads up to the log end of the leader. A replica that no longer leads has no such end.
 
     So the load stops (BEHAVIOUR 5.4 step 4).
     """
@@ -330,7 +337,7 @@ def test_load_reads_a_batch_that_is_larger_than_its_buffer() -> None:
 
 
 def test_load_that_stops_early_traces_the_reason_and_serves_the_partition() -> None:
-    """A record without a key ends the load. The trace, the recorded events, has the reason.
+    """A record without a key ends the load. The trace (the recorded events) has the reason.
 
     The Scala coordinator then serves the partition without its groups (BEHAVIOUR 5.4 step 8).
     """
@@ -345,9 +352,9 @@ def test_load_that_stops_early_traces_the_reason_and_serves_the_partition() -> N
 
 
 def test_failed_load_refuses_the_partition_until_a_newer_epoch_in_java() -> None:
-    """In the Java coordinator the partition is FAILED.
+    """In the Java coordinator the partition is FAILED after such a load, and stays so.
 
-    Late notices of the same epoch load nothing.
+    The three late notices of the same epoch load nothing.
     """
     lab = TaskLab(java=JavaSwitches(failed_load_refuses=True), late_notices_us=100_000)
     lab.partition(0, Record(None, b"v"), commit_records=1_000)
@@ -373,7 +380,7 @@ def test_load_continues_in_a_log_that_is_cleaned_during_it() -> None:
     lab = TaskLab()
     log = lab.partition(0, commit_records=20_000).log
     lab.lead(0, epoch=1)
-    lab.lab.run_for(6_000)
+    lab.lab.run_for(6_000)  # the load has begun to read
     assert lab.coordinator.is_loading(0)
     # Clean the log now, in the middle of the load.
     log.update_high_watermark(log.log_end_offset)
@@ -385,7 +392,7 @@ def test_load_continues_in_a_log_that_is_cleaned_during_it() -> None:
         now_ms=0,
         delete_retention_ms=0,
     )
-    # Each step reads 2**20 bytes.
+    # A step reads up to 1 MiB, and returns True at the end.
     while not compaction.step(2**20):
         pass
     assert compaction.apply() is not None
@@ -393,7 +400,7 @@ def test_load_continues_in_a_log_that_is_cleaned_during_it() -> None:
 
     detail = json.loads(lab.row(TraceKind.LOAD_COMPLETED).detail or "{}")
     assert detail["groups"] == 20
-    assert detail["records"] < 20_000
+    assert detail["records"] < 20_000  # fewer than there were before the cleaning
 
     whole = TaskLab()
     whole.partition(0, commit_records=20_000)
@@ -408,9 +415,12 @@ def test_load_continues_in_a_log_that_is_cleaned_during_it() -> None:
 
 
 def test_load_counts_records_of_unknown_types() -> None:
-    """A coordinator of a newer version has written these records. Type 16 is not known here."""
+    """A coordinator of a newer version has written these records. The load skips and counts them.
+
+    The key of a record begins with its type. Type 16 is not known here.
+    """
     lab = TaskLab()
-    newer = Record(b"\x00\x10\x91\xa1x", b"\x00\x00")  # the key begins with the type, 0x0010
+    newer = Record(b"\x00\x10\x91\xa1x", b"\x00\x00")  # 0x0010 is 16
     lab.partition(0, newer, newer, commit_records=1_000)
     lab.lead(0, epoch=1)
     lab.lab.run_for(1_000_000)
@@ -427,7 +437,7 @@ def test_load_of_an_owned_partition_is_ignored() -> None:
     """
     lab = TaskLab()
     lab.lead(0, epoch=1)
-    lab.lab.run_for(100_000)
+    lab.lab.run_for(100_000)  # enough for a load of an empty log
     lab.lead(0, epoch=2)
     lab.lab.run_for(100_000)
     ignored = lab.row(TraceKind.LOAD_IGNORED)

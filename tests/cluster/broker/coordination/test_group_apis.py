@@ -1,10 +1,12 @@
 """What a broker does before and after its coordinator: checks of requests, and appends of records.
 
-Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.0, 2.1 and 5.3. A test plays a story: a coroutine
-that sends requests to a cluster of three brokers in virtual time (`lab`). `lab.client.commit(2,
-GROUP, 7)` commits offset 7 of orders-0 at broker 2, as a client that is no member of the group.
-`lab.events` returns rows of the trace (the recorded events). The high watermark is the offset below
-which all in-sync replicas (the ISR) have the records.
+- Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.0, 2.1 and 5.3.
+- A test plays a story: a coroutine that sends requests to a cluster of three brokers in virtual
+  time (`lab`).
+- `lab.client.commit(2, GROUP, 7)` commits offset 7 of orders-0 at broker 2, as a client that is no
+  member of the group.
+- `lab.events` returns rows of the trace (the recorded events).
+- The high watermark is the offset below which all in-sync replicas (the ISR) have the records.
 """
 
 from cluster.host.host import Disconnected, RequestTimedOut
@@ -34,7 +36,8 @@ FOLLOWERS = [broker_id for broker_id in range(3) if broker_id != COORDINATOR]
 def test_commit_is_acknowledged_when_the_high_watermark_passed_it() -> None:
     """The answer comes after the high watermark has passed the commit (BEHAVIOUR 5.3).
 
-    The trace has the leader epoch at the start of the append, and the ISR at its end.
+    The trace has the leader epoch (the number of the leadership) at the start of the append, and
+    the ISR at its end.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -70,7 +73,7 @@ def test_commit_of_an_unknown_partition_is_refused_for_that_partition_only() -> 
 
 
 def test_commit_of_unknown_partitions_only_does_not_reach_the_coordinator() -> None:
-    """A broker without the coordinator gives the same answer, and not NOT_COORDINATOR."""
+    """A broker that is not the coordinator gives the same answer, and not NOT_COORDINATOR."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.commit(FOLLOWERS[0], GROUP, 7, partitions=(8, 9))
@@ -97,11 +100,12 @@ def test_sync_group_without_protocol_names_is_inconsistent_since_version_5() -> 
 
 
 def test_request_may_wait_for_ever_if_a_later_one_replaced_it_and_was_disconnected() -> None:
-    """A member's JoinGroup over a second connection replaces the first one (BEHAVIOUR 2.2).
+    """The check of unanswered requests must accept this legal case (BEHAVIOUR 2.2).
 
-    The second connection ends. The coordinator does not learn that, so it still holds the second
-    request, and the first one stays without an answer. The check of unanswered requests must accept
-    this, although of the two only the first one has a live connection.
+    1. A member sends a JoinGroup on one connection, and again on a second connection. The second
+       request replaces the first one, which gets no answer any more.
+    2. The second connection ends. The coordinator does not learn that, and holds the second request.
+    3. Now the only request with a live connection is one that the coordinator does not hold.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -125,16 +129,16 @@ def test_request_may_wait_for_ever_if_a_later_one_replaced_it_and_was_disconnect
         await lab.seconds(0.1)
         lab.runtime.check_invariants()
         assert [type(answer) for answer in answers] == [Disconnected]
-        await lab.seconds(3)
+        await lab.seconds(3)  # longer than the timeout of the first request
         assert [type(answer) for answer in answers] == [Disconnected, RequestTimedOut]
 
     BrokerLab(broker_cluster()).run(story)
 
 
 def test_metadata_lists_live_brokers_and_leaders() -> None:
-    """A client starts with this list.
+    """A client learns the brokers and the leaders from a Metadata answer.
 
-    It has no fenced brokers, which the controller counts as dead.
+    The answer leaves out fenced brokers, which the controller counts as dead.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -147,7 +151,7 @@ def test_metadata_lists_live_brokers_and_leaders() -> None:
 
         await lab.kill(2)
         await lab.until(lambda status: status.brokers_fenced[2])  # type: ignore[index]  # a BrokerId
-        await lab.seconds(1)
+        await lab.seconds(1)  # broker 0 learns of the fencing
         answer = await lab.client.call(0, MetadataRequest(topics=(ORDERS, "nothing")))
         assert isinstance(answer, MetadataResponse)
         assert sorted(broker.node_id for broker in answer.brokers) == [0, 1]
@@ -173,9 +177,9 @@ def test_broker_is_not_the_controller() -> None:
 
 
 def test_commit_record_carries_the_wall_clock() -> None:
-    """After a failover the retention of the offset counts from the time in the record.
+    """A commit's record has the time of the wall clock (BEHAVIOUR 5.1).
 
-    The time is that of the wall clock (BEHAVIOUR 5.1).
+    After a failover the retention of the offset counts from this time.
     """
 
     async def story(lab: BrokerLab) -> None:

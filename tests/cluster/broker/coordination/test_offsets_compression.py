@@ -40,7 +40,8 @@ OTHER = next(
 def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: CompressionType) -> None:
     """The next coordinator loads records that the first one wrote, from a log that was cleaned.
 
-    Two groups share the partition: GROUP has a member with an assignment, OTHER commits offsets.
+    A cleaning removes each record whose key has a newer record. Two groups share the partition:
+    GROUP has a member with an assignment, OTHER commits offsets.
     """
     config = msgspec.structs.replace(
         NO_BALANCING,

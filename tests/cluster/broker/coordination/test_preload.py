@@ -21,7 +21,7 @@ PARTITIONS = 3
 
 
 def test_batches_are_a_log_of_epoch_0_with_every_record() -> None:
-    """Recovery and followers demand batches without gaps and with valid CRCs (checksums)."""
+    """The batches have no gaps and valid CRCs (checksums). Recovery and followers demand both."""
     batches = preloaded_batches(SPEC, PARTITIONS)
     assert all(check_batch(batch) is ErrorCode.NONE for batch in batches)
     storage = MemoryStorage()
@@ -46,19 +46,21 @@ def test_records_are_commits_of_groups_of_that_partition() -> None:
 
 
 def test_deleted_offsets_end_with_a_tombstone_each() -> None:
-    """A tombstone is a record without a value, which deletes its key.
+    """A load of these batches must leave no offset.
 
-    A load of these batches must leave no offset. The five commits take the two keys in turn.
+    The five commits take the two keys of `deleted` in turn. A tombstone is a record without a
+    value, which deletes its key.
     """
     spec = PreloadSpec(partition=1, commit_records=5, deleted=(("g", "t", 0), ("g", "t", 1)))
     batches = preloaded_batches(spec, PARTITIONS)
     assert all(check_batch(batch) is ErrorCode.NONE for batch in batches)
-    values: dict[bytes, bool] = {}
+    # By key: True if the last record with the key has a value.
+    has_value: dict[bytes, bool] = {}
     for batch in batches:
         for record in decode_records(batch.records):
             assert record.key is not None
-            values[record.key] = record.value is not None
-    assert list(values.values()) == [False, False]
+            has_value[record.key] = record.value is not None
+    assert list(has_value.values()) == [False, False]
     # The last batch has the two tombstones, after the five commits.
     assert (batches[-1].base_offset, batches[-1].next_offset) == (5, 7)
 

@@ -84,7 +84,9 @@ def test_too_large_commit_is_refused_as_a_whole() -> None:
     ids=["group", "commit"],
 )
 def test_append_without_a_replica_fails_on_the_broker(record: Record) -> None:
-    """The append fails with NOT_LEADER_OR_FOLLOWER. A client gets NOT_COORDINATOR in its place.
+    """The append of a group or a commit fails with NOT_LEADER_OR_FOLLOWER.
+
+    The coordinator would answer its client with NOT_COORDINATOR.
 
     MM-36: storing a group without a replica
     """
@@ -133,9 +135,10 @@ def test_periodic_expiry_traces_only_expired_offsets() -> None:
 
 @pytest.mark.parametrize("refuses", [False, True])
 def test_unreadable_record_fails_every_load_of_its_partition(refuses: bool) -> None:
-    """The Scala coordinator then serves the partition without its groups, and accepts new ones.
+    """After the failed load the Scala coordinator serves the partition, without its groups.
 
-    The Java coordinator refuses the partition (docs/kafka, BEHAVIOUR 6.6, recipe f).
+    The Java coordinator (`refuses`) refuses the partition (docs/kafka, BEHAVIOUR 6.6, recipe f).
+    The next leader fails in the same way.
     """
     preload = PreloadSpec(partition=COORDINATOR, commit_records=1_000, unreadable=True)
     cluster = msgspec.structs.replace(

@@ -2,7 +2,7 @@
 
 The high watermark is the offset below which all in-sync replicas (the ISR) have the records. `park`
 makes an append wait until the high watermark has reached an offset. `check` completes the appends
-that need not wait any more; the owner of the partition calls it after a change.
+that need not wait any more. A broker calls `check` after each change of the partition.
 """
 
 import pytest
@@ -69,7 +69,10 @@ def test_appends_complete_in_log_order_up_to_the_high_watermark() -> None:
 
 
 def test_expired_append_is_not_completed_again() -> None:
-    """The caller has got REQUEST_TIMED_OUT. The later commit of the record is no second outcome."""
+    """The caller has got REQUEST_TIMED_OUT, and must not get a second outcome later.
+
+    The record may still be committed after the expiry.
+    """
     partition, appends = leader(), DelayedAppends()
     done: list[ErrorCode] = []
     delayed = appends.park(partition, append(partition), done.append)
@@ -120,7 +123,7 @@ def test_cancelled_timer_does_not_fire_and_may_be_set_again() -> None:
 
 
 def test_invariant_names_a_waiting_append_below_the_high_watermark() -> None:
-    """Whoever moves a high watermark must call `check`, or the appends below it would wait on."""
+    """A broker that moves a high watermark must call `check`, or appends below it would wait on."""
     partition, appends = leader(), DelayedAppends()
     appends.park(partition, append(partition), lambda error: None)
     appends.check_invariants()
@@ -132,7 +135,10 @@ def test_invariant_names_a_waiting_append_below_the_high_watermark() -> None:
 
 
 def test_invariant_names_a_waiting_append_that_is_complete() -> None:
-    """An append that is marked as done cannot expire, so its request would never be answered."""
+    """Planted bug: an append is marked as done, and still waits.
+
+    It cannot expire any more, so its request would never be answered.
+    """
     partition, appends = leader(), DelayedAppends()
     delayed = appends.park(partition, append(partition), lambda error: None)
     delayed.is_done = True

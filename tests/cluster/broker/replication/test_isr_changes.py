@@ -1,10 +1,13 @@
 """A leader changes its ISR only with the controller's consent (docs/kafka, BEHAVIOUR 6.1).
 
-The ISR is the set of in-sync replicas of a partition. A proposal is the leader's request
-AlterPartition for another ISR. Broker 0 leads orders-0, whose replicas are the brokers 0, 1 and 2.
-The lag limit (replica.lag.time.max.ms) is 4 s: a follower that has not caught up for this time must
-leave the ISR. A follower that has every record does not lag. So the tests first produce a record
-that broker 2 does not fetch.
+- The ISR is the set of in-sync replicas of a partition.
+- A proposal is the leader's request AlterPartition for another ISR.
+- Broker 0 leads orders-0, whose replicas are the brokers 0, 1 and 2.
+- The lag limit (replica.lag.time.max.ms) is 4 s: a follower that has not caught up for this time
+  must leave the ISR.
+- A follower that has every record does not lag. So the tests first produce a record that broker 2
+  does not fetch.
+- `lab.lose` selects the frames (messages of connections) that the network drops.
 """
 
 import json
@@ -135,12 +138,12 @@ def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> 
 
     The limit, 4 s, counts from the last Fetch, which was up to 0.5 s before the test begins. So the
     follower leaves after 3.5 s at the earliest. The leader checks every 2 s, which is half the
-    limit. So after 6 s, and the time of a few messages, the follower has left.
+    limit. So the follower has left after 6 s and the time of a few messages.
     """
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_fetches_of_broker_2
     begun_us = cluster.lab.loop.now_us()
-    assert cluster.produce(seconds=1) is None  # broker 2 is still in the ISR
+    assert cluster.produce(seconds=1) is None  # broker 2 is still in the ISR, so no answer
     cluster.lab.run_for(8_000_000)
     assert cluster.isr() == (0, 1)
 
@@ -162,13 +165,13 @@ def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> 
 def test_leader_counts_isr_changes_once_they_are_confirmed() -> None:
     """The metrics count a change when the controller has confirmed it, and not when it is proposed.
 
-    Broker 0 has six partitions, three of orders and three of __consumer_offsets, and leads two of
-    them. In the second cluster one of these two, orders-0, loses broker 2 from its ISR.
+    Broker 0 has six partitions, three of orders and three of __consumer_offsets. It leads two of
+    them, orders-0 and __consumer_offsets-0. Broker 2 leaves the ISR of orders-0.
     """
     # In the first cluster the proposal never arrives.
     cluster = LossyCluster(metrics_interval_us=1_000_000)
     cluster.lab.lose = cluster.lose_alter_partition_and_fetches
-    cluster.produce(seconds=9)
+    cluster.produce(seconds=9)  # longer than the 7 s in which a lagging follower leaves
     assert cluster.alter_partition_requests()
     assert cluster.metrics("broker-0")["IsrShrinksPerSec.Count"] == 0
 
@@ -192,7 +195,7 @@ def test_leader_counts_isr_changes_once_they_are_confirmed() -> None:
 
 
 def test_record_is_acknowledged_when_the_shrink_is_confirmed() -> None:
-    """The high watermark waits also for a replica that is being removed, until it is confirmed."""
+    """Until the controller confirms a removal, the high watermark waits also for that replica."""
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_fetches_of_broker_2
     # The controller confirms the removal within 7 s, as in the first test.
@@ -239,13 +242,16 @@ def test_one_alter_partition_request_is_in_flight_at_a_time() -> None:
 
 @pytest.mark.parametrize("where", ["_pending", "_sent"])
 def test_invariant_finds_a_proposal_that_was_never_sent(where: str) -> None:
-    """Planted bug: the manager of the proposals loses one, and its partition waits for ever."""
+    """Planted bug: the leader loses a proposal, so that its partition would wait for ever.
+
+    `_isr_changes` keeps a proposal in `_pending` until it is sent, and in `_sent` until its answer.
+    """
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_alter_partition_and_fetches
     changes = cluster.brokers[0]._replicas._isr_changes
     cluster.produce(seconds=1)
-    # Run until the proposal is in the queue (`_pending`) or in flight (`_sent`), in steps of 10 ms,
-    # for 60 s at most. At each timeout the proposal goes from one to the other.
+    # Run until the proposal is in the place that the test wants, in steps of 10 ms, for 60 s at
+    # most. The request is lost, so at each timeout the proposal goes back to `_pending`.
     for _ in range(6_000):
         cluster.lab.run_for(10_000)
         if getattr(changes, where):
@@ -274,8 +280,9 @@ def test_invariant_finds_a_replica_that_contradicts_its_metadata(
 ) -> None:
     """Planted bugs: a replica has an epoch that the broker's metadata do not have.
 
-    Broker 0 leads orders-0, broker 1 follows. Only a leader may have a newer partition epoch than
-    its metadata, as the next test shows.
+    A leader epoch counts leaderships, a partition epoch counts changes of the partition. 7 is too
+    new, -1 too old. Broker 0 leads orders-0, broker 1 follows. Only a leader may have a newer
+    partition epoch than its metadata, as the next test shows.
     """
     cluster = LossyCluster()
     replicas = cluster.brokers[broker]._replicas

@@ -1,9 +1,12 @@
 """The log cleaner on real brokers: what remains, who reads it, and how often the cleaner runs.
 
-A cleaning removes each record whose key has a newer record. The cleaner looks for dirty logs (logs
-with enough records that were not cleaned yet) every log.cleaner.backoff.ms. It never cleans the
-active segment, the end of the log that is still written. `lab` is a cluster of three brokers in
-virtual time; `lab.storages` has their disks.
+- A cleaning removes each record whose key has a newer record. The first dirty offset is the end of
+  the cleaned part of a log.
+- Every log.cleaner.backoff.ms, here 1 s, the cleaner looks for logs with enough records that were
+  not cleaned yet.
+- The active segment is the end of the log, into which the broker still writes. It is never cleaned.
+- `lab` is a cluster of three brokers in virtual time; `lab.storages` has their disks.
+- The tests commit offsets of one group. So the log that matters is the group's offsets partition.
 """
 
 import json
@@ -91,7 +94,7 @@ def loaded(lab: BrokerLab, broker_id: int) -> dict[str, int]:
 
 
 def first_dirty(lab: BrokerLab, broker_id: int) -> int:
-    """Return the end of a broker's last cleaning of the group's partition, as its disk has it."""
+    """Return the first dirty offset of the group's partition, as a broker's disk has it."""
     content = lab.storages[broker_name(broker_id)].read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
     return decode_offset_checkpoint(content or b"")[PARTITION]
 
@@ -103,7 +106,10 @@ def end_of_log(lab: BrokerLab, broker_id: int) -> int:
 
 
 async def kill_and_cut(lab: BrokerLab, broker_id: int) -> int:
-    """Kill a broker whose disk keeps only the first batch of PARTITION; return the log's end."""
+    """Kill a broker, and leave only the first batch of PARTITION on its disk; return the log's end.
+
+    The disk is cut first, because a crash keeps the disk as it is.
+    """
     lab.storages[broker_name(broker_id)].log(PARTITION).truncate(1)
     await lab.kill(broker_id)
     return end_of_log(lab, broker_id)
@@ -130,7 +136,7 @@ def test_every_replica_is_cleaned_and_a_load_reads_the_remaining_records() -> No
 
         await lab.runtime.ask_as_admin(move_leader, PARTITION, NEXT)
         await lab.seconds(1)
-        # Two more records at most: the load also reads the records of the active segment.
+        # The load reads what the cleaning left of the 60 commits. The bound has room for two more.
         assert loaded(lab, NEXT)["records"] < 60 - counts["removed_records"] + 2
         assert await committed(lab, NEXT) == 60
 
@@ -151,7 +157,7 @@ def test_log_within_one_segment_is_not_cleaned() -> None:
 
 @pytest.mark.parametrize("off", ["cleaner", "policy"])
 def test_cleaner_without_compacted_topics_or_switched_off_does_nothing(off: str) -> None:
-    """The two settings are log.cleaner.enable of the broker and cleanup.policy of the topic."""
+    """Off is either log.cleaner.enable of the broker ("cleaner") or cleanup.policy of the topic."""
     config = msgspec.structs.replace(
         NO_BALANCING,
         offsets_topic_segment_bytes=2_000,
@@ -170,7 +176,10 @@ def test_cleaner_without_compacted_topics_or_switched_off_does_nothing(off: str)
 
 
 def test_restarted_follower_copies_the_holes_and_can_lead() -> None:
-    """The follower fetches from its log end. The leader's records at this offset were removed."""
+    """A follower must follow a leader whose log has holes, because a cleaning removed records.
+
+    The follower fetches from its log end. The leader's record at this offset was removed.
+    """
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 5)
@@ -209,13 +218,13 @@ def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None
         await commit(lab, 60)
         await lab.seconds(3)  # the cleaner runs three times
         name = broker_name(OTHER)
-        assert first_dirty(lab, OTHER) > 15  # at least one segment is clean
+        assert first_dirty(lab, OTHER) > 15  # a segment has more than 15 commits: one is clean
 
-        before = len(lab.events(TraceKind.LOG_CLEANED, name))
+        cleanings_before = len(lab.events(TraceKind.LOG_CLEANED, name))
         await lab.kill(OTHER)
         await lab.restart(OTHER)
         await lab.seconds(15)  # the broker's old session of 9 s ends, and it registers again
-        assert len(lab.events(TraceKind.LOG_CLEANED, name)) == before
+        assert len(lab.events(TraceKind.LOG_CLEANED, name)) == cleanings_before
 
         await lab.runtime.ask_as_admin(move_leader, PARTITION, OTHER)
         await lab.seconds(1)
@@ -225,10 +234,10 @@ def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None
 
 
 def test_end_that_a_disk_lost_is_dirty_again() -> None:
-    """The disk lost cleaned records. Those that the broker fetches instead were never cleaned.
+    """A disk lost cleaned records. The broker fetches others in their place, which are not cleaned.
 
-    The checkpoint has the log's end from the start on. By the cleaner's first look, the log may be
-    longer again.
+    So the first dirty offset must go back to the end of the shortened log. This happens at the
+    broker's start, because at the cleaner's first run the log may be longer again.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -238,17 +247,19 @@ def test_end_that_a_disk_lost_is_dirty_again() -> None:
         assert end < first_dirty(lab, OTHER)
 
         await lab.restart(OTHER)
-        await lab.seconds(0.5)  # the first look comes after a second
+        await lab.seconds(0.5)  # the cleaner's first run comes after a second
         assert first_dirty(lab, OTHER) == end
 
     BrokerLab(compacting_cluster()).run(story)
 
 
 def test_end_that_a_follower_truncates_is_dirty_again() -> None:
-    """The last replica in sync lost cleaned records, so the follower removes them, too.
+    """A follower that truncates its log must lower its first dirty offset with it.
 
-    The follower's checkpoint has the new end from then on. Its next incarnation may have a longer
-    log again before the cleaner looks.
+    1. The last in-sync replica, the leader, loses cleaned records and restarts.
+    2. A follower restarts, and removes these records, too.
+    3. From then on its checkpoint has the new end. A later run of the cleaner would be too late,
+       because the log may then be longer again.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -261,6 +272,7 @@ def test_end_that_a_follower_truncates_is_dirty_again() -> None:
         assert end < first_dirty(lab, NEXT)
 
         await lab.restart(COORDINATOR)
+        # Epoch 0 is the first leadership. COORDINATOR's death and its return count one each.
         await lab.until(lambda status: status.partitions[PARTITION].leader_epoch >= 2)
         await lab.restart(NEXT)
         await lab.until(lambda status: len(status.partitions[PARTITION].isr) == 2)
@@ -295,7 +307,10 @@ def test_preloaded_log_is_cleaned_like_any_other() -> None:
 
 
 def test_deleted_topic_is_forgotten_by_the_cleaner() -> None:
-    """The cleaner must not write a deleted topic's log again, even if it was cleaning this log."""
+    """The cleaner must not write a deleted topic's log again, even if it was cleaning this log.
+
+    Afterwards the disk has the logs of topic orders only.
+    """
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)

@@ -1,10 +1,11 @@
 """Flushes of a broker's logs: Kafka's own, by its settings, and the write-back of the system.
 
-Appended data are in the page cache, memory of the operating system, and are dirty until they are
-flushed to the disk. Only flushed data survive a power loss. Kafka flushes by number of messages, by
-time or, by default, never. The operating system writes dirty data to the disk by itself after some
-time (write-back). A recovery point is the offset up to which Kafka itself has flushed a log.
-`flushed_length` counts batches, and includes those of write-backs.
+- Appended data are in the page cache, memory of the operating system. They are dirty until they are
+  on the disk. Only data on the disk survive a power loss.
+- Kafka flushes by number of messages, by time or, by default, never.
+- The operating system writes dirty data to the disk by itself after some time (write-back).
+- `recovery_point` is the offset up to which Kafka itself has flushed a log.
+- `flushed_length` is the number of batches on the disk, by a flush or by a write-back.
 """
 
 import pytest
@@ -80,7 +81,8 @@ def test_system_writes_back_data_that_is_dirty_for_30_seconds() -> None:
 def test_system_writes_back_the_whole_file() -> None:
     """The age of a file is that of its first dirty page. Newer pages are written back with it.
 
-    One record is appended each second. The write-back at 35 s includes all records so far.
+    One record is appended each second. The write-back at 35 s includes all records so far, also the
+    youngest.
     """
     lab = FlusherLab()
     for _ in range(36):
@@ -126,7 +128,7 @@ def test_log_flush_interval_messages_applies_to_every_log() -> None:
 def test_logs_are_not_flushed_by_time_unless_the_scheduler_is_on() -> None:
     """log.flush.interval.ms alone has no effect, because the scheduler is off by default.
 
-    It runs every log.flush.scheduler.interval.ms, whose default is Long.MAX, so never.
+    The scheduler runs every log.flush.scheduler.interval.ms. The default is Long.MAX, so never.
     """
     lab = FlusherLab(BrokerConfig(log_flush_interval_ms=1))
     lab.append(lab.orders)
@@ -181,7 +183,7 @@ def test_flush_by_number_of_messages_delays_the_flush_by_time() -> None:
 
 @pytest.mark.parametrize("interval_ms", [None, 5_000])
 def test_flush_all_flushes_every_log(interval_ms: int | None) -> None:
-    """An orderly shutdown must leave no data to the write-back."""
+    """An orderly shutdown must leave no data to the write-back, whatever the settings are."""
     lab = FlusherLab(BrokerConfig(log_flush_interval_ms=interval_ms))
     lab.append(lab.orders)
     lab.append(lab.payments)

@@ -1,9 +1,11 @@
 """Produce requests of real clients: stored as sent, and once each, also on brokers that crash.
 
-An idempotent producer numbers its records (sequence numbers), so that a broker recognises a batch
-that is sent again. A real client's batch is in Kafka's own format. `lab` is a cluster of three
-brokers in virtual time; broker 0 leads orders-0. The first argument of `lab.client`'s methods is
-the broker that gets the request.
+- An idempotent producer numbers its records (sequence numbers), so that a broker recognises a batch
+  that is sent again.
+- A real client's batch is in Kafka's own format.
+- `lab` is a cluster of three brokers in virtual time. Broker 0 leads orders-0, the only partition
+  in these tests.
+- The first argument of `lab.client`'s methods is the broker that gets the request.
 """
 
 from collections.abc import Awaitable
@@ -55,7 +57,11 @@ def with_settings(
 
 
 def test_batches_of_a_real_client_are_fetched_byte_for_byte() -> None:
-    """The records pass through the leader, its followers, and a restart of all brokers."""
+    """Whatever a broker does with a batch, a consumer must get the bytes that the producer sent.
+
+    The recorded batches pass through the leader, its followers, and a restart of all brokers. With
+    `copy_messages`, every message is encoded and decoded on its way.
+    """
 
     async def story(lab: BrokerLab) -> None:
         sent = [recorded for recorded in recorded_batches() if not recorded.is_transactional]
@@ -118,10 +124,12 @@ def test_topic_may_override_message_size_and_timestamp_type(is_set_by_topic: boo
 
     async def story(lab: BrokerLab) -> None:
         accepted = await lab.client.produce_batch(0, client_batch("a"))
+        # LogAppendTime: the broker's own clock gives the records their time.
         now_ms = lab.client.host.wall_us() // 1_000
         assert now_ms - 1_000 < accepted.log_append_time_ms <= now_ms
         (stored,) = (await lab.client.fetch(0)).records
         assert stored.max_timestamp_ms == accepted.log_append_time_ms
+        # With its header, a batch of 100 bytes is larger than the limit of 100 bytes.
         large = await lab.client.produce_batch(0, client_batch("a" * 100))
         assert large.error_code is ErrorCode.MESSAGE_TOO_LARGE
 
@@ -145,9 +153,10 @@ def test_only_coordinators_write_to_internal_topics(topic: str) -> None:
 
 
 def test_duplicate_is_acknowledged_like_the_first_append() -> None:
-    """A duplicate waits as long as the first append waits. Later it is answered without a wait.
+    """A duplicate is a batch that is sent again. Its answer comes no earlier than the first one's.
 
-    The followers are paused, so no append is acknowledged until they resume.
+    The followers are paused, so no append is acknowledged until they resume. Later a duplicate is
+    answered without a wait.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -180,8 +189,8 @@ def test_duplicate_is_acknowledged_like_the_first_append() -> None:
             "again": 0,
         }
 
-        late = await lab.client.produce_batch(0, produced("a", "b"))
-        assert (late.error_code, late.base_offset) == (ErrorCode.NONE, 0)
+        late_duplicate = await lab.client.produce_batch(0, produced("a", "b"))
+        assert (late_duplicate.error_code, late_duplicate.base_offset) == (ErrorCode.NONE, 0)
         assert values_of(await lab.client.fetch(0)) == [b"a", b"b", b"c"]
 
     BrokerLab(broker_cluster()).run(story)
@@ -239,10 +248,10 @@ def test_expired_producer_may_continue_with_any_sequence() -> None:
 
     async def story(lab: BrokerLab) -> None:
         now_ms = lab.client.host.wall_us() // 1_000
-        # The expiry counts from the time of the producer's last record.
+        # The expiry counts from the timestamp of the producer's last record.
         first = client_batch("a", producer_id=PRODUCER, timestamp_ms=now_ms)
         assert (await lab.client.produce_batch(0, first)).error_code is ErrorCode.NONE
-        gap = produced("b", sequence=9)
+        gap = produced("b", sequence=9)  # the next number would be 1
         refused = await lab.client.produce_batch(0, gap)
         assert refused.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         await lab.seconds(4)  # longer than the expiry and the interval of the check
@@ -252,14 +261,17 @@ def test_expired_producer_may_continue_with_any_sequence() -> None:
 
 
 def test_every_broker_assigns_producer_ids_and_none_twice() -> None:
-    """The producers have no transactional id, and the cluster has no topic of transactions."""
+    """Any broker may be asked for a producer id, and no id may be given to two producers.
+
+    The producers have no transactional id, and the cluster has no topic of transactions.
+    """
 
     async def story(lab: BrokerLab) -> None:
         ids: list[int] = []
 
         async def ask(broker_id: int) -> None:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-            for _ in range(50):
+            for _ in range(50):  # for 5 s at most
                 answer = await lab.client.call(broker_id, request)
                 assert isinstance(answer, InitProducerIdResponse)
                 if answer.error_code is ErrorCode.NONE:

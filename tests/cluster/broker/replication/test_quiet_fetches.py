@@ -1,9 +1,12 @@
 """A leader that skips quiet partitions answers and counts as one that reads all partitions.
 
-A partition is quiet for a follower if the follower's last Fetch found nothing new in it, and if
-nothing has changed since. `QuietFetches` remembers quiet partitions and skips them. `NeverQuiet`
-remembers none; its answers are what is expected. A, B and C are the brokers: A leads, B and C
-follow. A parked Fetch waits for new records. The ISR is the set of in-sync replicas.
+- A partition is quiet for a follower if the follower's last Fetch found nothing new in it, and if
+  nothing has changed since.
+- `QuietFetches` remembers quiet partitions and skips them. `NeverQuiet` remembers none, so its
+  answers are the expected ones.
+- A, B and C are the brokers: A leads, B and C follow.
+- A parked Fetch waits for new records.
+- The ISR is the set of in-sync replicas. A proposal asks the controller for another ISR.
 """
 
 import random
@@ -28,7 +31,9 @@ from tests.support.builders.partition_logs import A, B, C, records
 TOPIC = "orders"
 PARTITIONS = 6
 LAG_MAX_US = 1_000_000
+"""A follower that has not caught up for this time must leave the ISR."""
 STEPS = 300
+"""Number of random events in a test."""
 
 
 class NeverQuiet(QuietFetches):
@@ -42,9 +47,13 @@ class NeverQuiet(QuietFetches):
 
 
 class Leader:
-    """The partitions that a broker leads; it reports their changes as a ReplicaManager does."""
+    """The partitions that broker A leads.
+
+    Each change of a partition is reported to QuietFetches, as a ReplicaManager does it.
+    """
 
     def __init__(self, quiet: type[QuietFetches]) -> None:
+        # The brokers that may be in an ISR, with the epochs of their registrations.
         self.eligible = {A: BrokerEpoch(100), B: BrokerEpoch(101), C: BrokerEpoch(102)}
         self.quiet = quiet(self.eligible)
         self.partitions: dict[PartitionKey, Partition] = {}
@@ -208,9 +217,10 @@ def fetch(follower: Follower, quiet: Leader, plain: Leader, now_us: int) -> None
 
 @pytest.mark.parametrize("seed", range(30))
 def test_skipping_quiet_partitions_changes_no_answer_and_no_count(seed: int) -> None:
-    """The events are drawn: appends, Fetches, ISR changes, leader epochs, restarts of followers.
+    """Both leaders get the same random events, and must give the same answers and proposals.
 
-    `quiet` is the leader that skips quiet partitions, `plain` the one that reads all of them.
+    `quiet` is the leader that skips quiet partitions, `plain` the one that reads all of them. The
+    events are appends, Fetches, ISR changes, new leader epochs and restarts of followers.
     """
     rng = random.Random(seed)
     quiet, plain = Leader(QuietFetches), Leader(NeverQuiet)
@@ -250,7 +260,10 @@ def test_skipping_quiet_partitions_changes_no_answer_and_no_count(seed: int) -> 
 
 
 def test_quiet_partition_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A follower of hundreds of partitions usually lacks records of a single one."""
+    """A follower of hundreds of partitions usually lacks records of a single one.
+
+    The leader must read only the partition that has got a record.
+    """
     leader, follower = Leader(QuietFetches), Follower(B, 101)
     # After two Fetches with equal positions and without records, all partitions are quiet.
     for now_us in (1, 2):
@@ -276,10 +289,10 @@ def test_quiet_partition_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> N
 def test_whole_run_is_unchanged_without_the_skipping(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """`play_seed` plays the experiment that a seed draws from a space, and returns the digests.
+    """The runs would differ if a broker did not report each change of a partition to QuietFetches.
 
-    A space is a file of experiments to draw from; a digest is a hash of the run's trace. The
-    digests would differ if a broker did not report each change of a partition to QuietFetches.
+    `play_seed` plays the experiment that a seed draws from a space (a file of experiments to draw
+    from). It returns digests, which are hashes of the run's trace.
     """
     space = load_space("reference")
     with_skipping = play_seed(space, seed)

@@ -1,9 +1,10 @@
 """Brokers that lose power: the data that are lost, the data that remain, and the restart.
 
-Only flushed data survive a power loss: data that Kafka has flushed to the disk, or that the
-operating system has written back by itself. A checkpoint is a small file with an offset for each
-partition, which survives. The high watermark is the offset below which all in-sync replicas have
-the records. `lab` is a cluster of three brokers in virtual time; `lab.storages` has their disks.
+- A power loss keeps the data that Kafka has flushed to the disk, and those that the operating
+  system has written back by itself. All others are lost.
+- A checkpoint is a small file with an offset for each partition. It survives a power loss.
+- The high watermark is the offset below which all in-sync replicas have the records.
+- `lab` is a cluster of three brokers in virtual time; `lab.storages` has their disks.
 """
 
 import json
@@ -29,7 +30,7 @@ from tests.support.harness.controllers import NO_BALANCING
 from tests.support.harness.virtual_hosts import HostLab
 
 P0 = TopicPartition(ORDERS, 0)
-ALL = {0, 1, 2}
+ALL_BROKERS = {0, 1, 2}
 
 
 async def lose_power(lab: BrokerLab, broker_id: int) -> None:
@@ -118,14 +119,14 @@ def test_high_watermark_checkpoint_beyond_the_log_end_is_lowered() -> None:
         assert decode_offset_checkpoint(content)[P0] == 2
         assert len(disk.log(P0)) == 0
 
-        await lab.seconds(6)
+        await lab.seconds(6)  # the broker writes the checkpoint again
         content = disk.read_checkpoint(REPLICATION_OFFSET_CHECKPOINT) or b""
         # The high watermark is lowered to the log end, 0. The broker has not followed a leader yet:
         # it can register again only when its old session has ended.
         assert decode_offset_checkpoint(content)[P0] == 0
 
         await lab.until(lambda status: status.partitions[P0].leader == 1)
-        await lab.until(lambda status: set(status.partitions[P0].isr) == ALL)
+        await lab.until(lambda status: set(status.partitions[P0].isr) == ALL_BROKERS)
         await lab.seconds(6)
         content = disk.read_checkpoint(REPLICATION_OFFSET_CHECKPOINT) or b""
         assert decode_offset_checkpoint(content)[P0] == 2

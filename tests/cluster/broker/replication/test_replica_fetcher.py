@@ -1,9 +1,8 @@
 """A follower's fetch loop after an error: which partitions wait, and which do not.
 
-A source is a broker that leads partitions that the follower follows. The follower has a loop for
-each source. The loop sends one Fetch at a time, which is for all partitions of the source. A Fetch
-without new records waits at the source for up to 500 ms (a long poll). An error is answered without
-a wait.
+A source is a leader from which the follower fetches. The follower has a loop for each source. The
+loop sends one Fetch at a time, for all partitions of the source. A Fetch without new records waits
+at the source for up to 500 ms (a long poll). An error is answered without a wait.
 """
 
 from collections.abc import Iterator
@@ -161,7 +160,7 @@ def test_partition_with_an_error_is_left_out_and_delays_no_other(
 def test_partition_added_while_the_source_backs_off_is_fetched_at_once(
     lab: Lab,
 ) -> None:
-    """A failed request delays only the partitions that the follower had when it failed."""
+    """A failed request delays only the partitions that the follower had at that time."""
     lab.follow(0)
     lab.run_for(300 * MS)  # the source is not started yet, so the Fetch of partition 0 fails
     lab.start_source()

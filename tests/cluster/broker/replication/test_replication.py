@@ -43,7 +43,7 @@ def test_produce_is_acknowledged_within_a_fetch_round_trip() -> None:
     async def story(lab: BrokerLab) -> None:
         begun_us = lab.runtime.now_us()
         await lab.client.produce(0, b"a")
-        assert lab.runtime.now_us() - begun_us < 30_000  # a long poll waits for up to 500 ms
+        assert lab.runtime.now_us() - begun_us < 30_000  # a few round trips
 
     BrokerLab(broker_cluster()).run(story)
 
@@ -95,9 +95,10 @@ def test_replicas_have_byte_identical_logs() -> None:
 
 
 def test_high_watermark_checkpoint_survives_a_restart_before_the_broker_registers() -> None:
-    """A restarted broker may die again before it has metadata. The checkpoint must stay right.
+    """A restarted broker must not overwrite its high watermarks while it has no metadata yet.
 
-    The checkpoint is the file in which a broker keeps its high watermarks.
+    The checkpoint is the file in which a broker keeps its high watermarks. The broker may die again
+    and then needs them.
     """
 
     async def story(lab: BrokerLab) -> None:
