@@ -1,8 +1,8 @@
 """Both runtimes allow, refuse and trace the same acts in the same states of a node.
 
-The runtimes are virtual time and Ray. Here, Ray has fake processes. An act (a LifeAct) starts,
-restarts, kills, stops, pauses or resumes a node, and is legal only in some states. NODE is a broker
-that is up. LATE is a consumer that is not started yet.
+The runtimes are those of virtual time and of Ray. Ray has fake processes here. An act (a LifeAct)
+starts, restarts, kills, stops, pauses or resumes a node. It is legal only in some states of the
+node. NODE is a broker that is up. LATE is a consumer that is not started yet.
 """
 
 import asyncio
@@ -43,6 +43,7 @@ WAY_TO: dict[NodeState, tuple[str, ...]] = {
     NodeState.PAUSED: ("pause",),
     NodeState.DOWN: ("crash",),
 }
+# The state of a node after a legal act.
 BECOMES = {
     LifeAct.START: NodeState.UP,
     LifeAct.RESTART: NodeState.UP,
@@ -62,7 +63,10 @@ LIFE_KINDS = (
 async def outcome_of(
     lives: Lives, node: NodeName, state: NodeState, act: str, traced: Callable[[], list[str]]
 ) -> Outcome:
-    """Bring a node into `state`, then do the act. `traced` returns all rows so far."""
+    """Bring a node into `state`, then do the act, and return its outcome.
+
+    `traced` returns all trace rows so far, as KIND(cause).
+    """
     for step in WAY_TO[state]:
         await ACTS[step][1](lives, node)
     assert lives.states()[node] is state
@@ -99,7 +103,7 @@ def in_virtual_time(state: NodeState, act: str) -> Outcome:
     return runtime.run(story())
 
 
-def on_pretended_processes(state: NodeState, act: str, run_dir: Path) -> Outcome:
+def on_fake_processes(state: NodeState, act: str, run_dir: Path) -> Outcome:
     """Do the act on Ray's runtime, with fake processes."""
     node = LATE if state is NodeState.NOT_STARTED else NODE
 
@@ -125,7 +129,7 @@ def test_every_act_in_every_state_is_the_same_in_both_runtimes(
 ) -> None:
     """Both runtimes give the same refusal or the same next state, and the same trace rows."""
     virtual_outcome = in_virtual_time(state, act)
-    assert on_pretended_processes(state, act, tmp_path) == virtual_outcome
+    assert on_fake_processes(state, act, tmp_path) == virtual_outcome
 
     life_act = ACTS[act][0]
     answer, next_state, rows = virtual_outcome

@@ -24,7 +24,10 @@ def test_nodes_are_distributed_in_turn_brokers_first() -> None:
 
 
 def test_placed_nodes_are_on_their_machine() -> None:
-    """The other nodes are placed in turn, as if those with a given place did not exist."""
+    """The third argument has the nodes with a given place, by machine.
+
+    The other nodes are placed in turn, as if those with a given place did not exist.
+    """
     layout = spread_nodes(NODES, 2, [[NodeName("b"), NodeName("broker-2")], []])
 
     assert layout.machines == (("broker-0", "broker-2", "controller-100", "b"), ("broker-1", "a"))

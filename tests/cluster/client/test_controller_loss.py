@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 CONTROLLER = controller_name(100)
 BROKER_EVENTS = ("broker_fenced", "broker_registered", "leader_elected", "isr_changed")
 GAP_US_MAX = 600_000
-"""Longer than the time between two commits of a member that nothing disturbs."""
+"""Two commits of a member that nothing disturbs are less than this time apart."""
 
 Action = Callable[[VirtualRuntime], Awaitable[None]]
 
@@ -51,6 +51,7 @@ def play(action: Action, *, after_s: int) -> tuple[list[TraceRow], ClusterStatus
 
 
 def of_kinds(rows: list[TraceRow], *kinds: str) -> list[TraceRow]:
+    """Return the rows of these kinds."""
     return [row for row in rows if row.kind in kinds]
 
 
@@ -70,10 +71,10 @@ def largest_commit_gap_us(rows: list[TraceRow]) -> int:
 def test_restarted_controller_fences_no_broker_and_moves_no_leader(
     away_s: int, loses_power: bool
 ) -> None:
-    """A new incarnation (life) of the controller does not know which brokers are alive.
+    """A restarted controller does not know which brokers are alive, and must not guess.
 
-    So it gives every broker a full session of 9 s, in which the brokers send heartbeats. It does
-    not matter how long the controller was away: 5 s are less than a session, 20 s are more.
+    It gives every broker a full session of 9 s, in which the brokers send heartbeats. It does not
+    matter how long the controller was away: 5 s are less than a session, 20 s are more.
     """
 
     async def lose(runtime: VirtualRuntime) -> None:
@@ -122,10 +123,10 @@ def test_broker_that_died_without_a_controller_is_fenced_a_session_after_its_res
 
 
 def test_broker_restarted_without_a_controller_is_unfenced_when_there_is_one() -> None:
-    """The broker gets DUPLICATE_BROKER_REGISTRATION until its former session ends.
+    """A broker that restarts cannot register again before its former session ends.
 
-    A restarted controller begins this session again. So the broker registers 9 s after the
-    controller's restart.
+    Until then it gets DUPLICATE_BROKER_REGISTRATION. A restarted controller begins the session
+    again, so the broker registers 9 s after the controller's restart.
     """
 
     async def lose_both(runtime: VirtualRuntime) -> None:
@@ -163,6 +164,7 @@ def test_resumed_controller_fences_all_brokers_and_unfences_them_at_once() -> No
     assert set(status.brokers_fenced.values()) == {False}
     assert all(len(partition.isr) == 3 for partition in status.partitions.values())
     assert of_kinds(rows, "rebalance_started") == []
+    # Commits go on soon, although leaderships have moved.
     assert largest_commit_gap_us(rows) < 2 * SECOND
 
 

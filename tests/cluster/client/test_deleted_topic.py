@@ -20,8 +20,9 @@ GONE = "gone"
 def test_group_continues_with_the_remaining_topics() -> None:
     """The leading member notices the change in its metadata, and causes a rebalance.
 
-    The members commit nothing. A commit before the rebalance would wait for default.api.timeout.ms,
-    60 s, because UNKNOWN_TOPIC_OR_PARTITION is retriable.
+    The members of this test commit nothing. A commit for the deleted topic would be repeated for
+    default.api.timeout.ms, 60 s, because UNKNOWN_TOPIC_OR_PARTITION is retriable, and would delay
+    the rebalance.
     """
     base = cluster(2)
     spec = msgspec.structs.replace(
@@ -57,6 +58,7 @@ def test_group_continues_with_the_remaining_topics() -> None:
 
     (group,) = after.groups["g"]
     assert (group.state, group.generation) == ("Stable", 2)
+    # The first rebalance, of the start, was over before the deletion at 15 s.
     (started,) = [
         row for row in rows if row.kind == TraceKind.REBALANCE_STARTED and row.time_us > 15 * SECOND
     ]

@@ -119,7 +119,10 @@ def play(*servers: tuple[str, ...]) -> tuple[list[TraceRow], ClusterStatus]:
 def at_s(
     rows: list[TraceRow], kind: str, node: NodeName, generation: int | None = None
 ) -> list[float]:
-    """Return the times at which a node wrote rows of one kind, in seconds after the cut."""
+    """Return the times, in seconds after the cut, of a node's rows of one kind.
+
+    With `generation`, only rows of this generation count.
+    """
     return [
         row.time_us / SECOND
         for row in rows
@@ -150,8 +153,8 @@ def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
         (row.cause, row.error) for row in started
     }
 
-    # The new side loads the six members. It gets no heartbeats of them, and removes them when their
-    # sessions end.
+    # The new side loads the group of six members. They send it no heartbeats, so it removes them
+    # when their sessions end.
     (loaded,) = at_s(rows, "group_loaded", NEW)
     without_old_members, healed = at_s(rows, "generation_started", NEW)
     assert SESSION_S <= without_old_members - loaded < SESSION_S + 0.1

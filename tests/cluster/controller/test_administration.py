@@ -1,12 +1,18 @@
 """Elections and reassignments that an administrator asks the controller for.
 
-The requests are ElectLeaders and AlterPartitionReassignments. The preferred leader of a partition
-is the first of its replicas; the ISR is the set of its in-sync replicas. The leader epoch is the
-number of its leadership, the partition epoch counts all its changes.
+The requests are ElectLeaders and AlterPartitionReassignments.
 
-`lab` passes requests to a controller, without brokers and network. Its topic `orders` has three
-partitions; broker i is the preferred leader of orders-i. `lab.records()` returns the records of the
-metadata log. Source: Kafka's ReplicationControlManagerTest.
+- The preferred leader of a partition is the first of its replicas. An election of a partition means
+  here that its preferred leader shall lead.
+- The ISR of a partition is the set of its in-sync replicas.
+- The leader epoch is the number of a partition's leadership. The partition epoch counts all changes
+  of the partition.
+- `lab` passes requests to a controller, without brokers and network. Its topic `orders` has three
+  partitions; broker i is the preferred leader of orders-i.
+- `lab.reassign(P0, (2, 0, 1))` changes the order of the replicas.
+- `lab.records()` returns the records of the metadata log.
+
+Source: Kafka's ReplicationControlManagerTest.
 """
 
 import pytest
@@ -56,7 +62,7 @@ def test_election_of_the_present_leader_is_not_needed_and_changes_nothing() -> N
 
 @pytest.mark.parametrize("name", [UNKNOWN, TopicPartition("no such topic", 0)])
 def test_election_of_an_unknown_partition_fails_alone(name: TopicPartition) -> None:
-    """The other partition of the request is elected."""
+    """The other partition of the request gets its new leader."""
     lab = running_lab()
     lab.reassign(P0, (1, 0, 2))
     response = lab.elect_leaders(name, P0)
@@ -133,7 +139,7 @@ def test_reassignment_to_the_order_in_force_writes_nothing() -> None:
 def test_refused_reassignment_changes_nothing(
     replicas: tuple[int, ...] | None, error: ErrorCode
 ) -> None:
-    """A refusal writes no record. An unknown partition is refused, too (the last line)."""
+    """A refusal writes no record. A reassignment of an unknown partition is refused, too."""
     lab = running_lab()
     before = lab.records()
     answer = lab.reassign(P0, replicas)

@@ -1,9 +1,10 @@
 """AlterPartition: the controller accepts a leader's proposal of another ISR, or refuses it.
 
-The ISR is the set of a partition's in-sync replicas. The leader epoch is the number of its
-leadership, the partition epoch counts all its changes. The broker epoch is the number of a broker's
-registration, and an incarnation is one life of a broker. A fenced broker counts as dead.
-
+- The ISR of a partition is the set of its in-sync replicas.
+- The leader epoch is the number of a partition's leadership. The partition epoch counts all changes
+  of the partition.
+- The broker epoch is the number of a broker's registration. An incarnation is one life of a broker.
+- A fenced broker counts as dead.
 - `lab` passes requests to a controller, without brokers and network.
 - `by` is the broker that makes the proposal.
 - A test names an epoch only if it is not the present one; leader and partition epochs begin at 0.
@@ -96,14 +97,14 @@ def test_proposal_of_an_older_leader_epoch_is_fenced(lab: ControllerLab) -> None
 
 
 def test_proposal_with_an_older_partition_epoch_is_out_of_date(lab: ControllerLab) -> None:
-    """The leader has proposed a change of an ISR that is no longer the present one."""
+    """The proposal would change an ISR that is no longer the present one."""
     lab.alter_partition(P0, (0, 2), by=0)
     answer = lab.alter_partition(P0, (0,), by=0, partition_epoch=0)
     assert answer.error_code is ErrorCode.INVALID_UPDATE_VERSION
 
 
 def test_fenced_replica_is_ineligible(lab: ControllerLab) -> None:
-    """A broker that counts as dead must not delay commits, and must not acknowledge them."""
+    """A broker that counts as dead must not join an ISR: each acknowledgement would wait for it."""
     # Broker 2 is silent for 10 s, longer than its session of 9 s.
     for _ in range(5):
         lab.advance_ms(2_000)
@@ -120,7 +121,7 @@ def test_replica_of_a_former_incarnation_is_ineligible(lab: ControllerLab) -> No
     The proposal has the broker epoch of each member. That of broker 2 is a former one.
     """
     lab.alter_partition(P0, (0, 1), by=0)
-    stale = {2: lab.broker_epochs[2] - 1}
+    stale = {2: lab.broker_epochs[2] - 1}  # the epoch of a former registration
     answer = lab.alter_partition(P0, (0, 1, 2), by=0, broker_epochs=stale)
     assert answer.error_code is ErrorCode.INELIGIBLE_REPLICA
     answer = lab.alter_partition(P0, (0, 1, 2), by=0, broker_epochs=dict(lab.broker_epochs))
@@ -134,7 +135,10 @@ def test_unknown_partition_is_refused(lab: ControllerLab) -> None:
 
 
 def test_stale_broker_epoch_refuses_the_whole_request(lab: ControllerLab) -> None:
-    """A former incarnation of the leader sends the request: the present one has not epoch 999."""
+    """A request whose broker epoch is not the present one comes from another incarnation.
+
+    Broker 0 has registered with a much lower epoch than 999.
+    """
     response = lab.replies[
         lab.send(AlterPartitionRequest(broker_id=0, broker_epoch=999, topics=()))
     ]

@@ -106,6 +106,7 @@ def test_heartbeat_of_a_broker_that_has_not_read_its_registration_leaves_it_fenc
     lab = ControllerLab(cluster_of())
     lab.register(0)
     lab.register(1)  # the record at offset 1
+    # The offset says how far broker 1 has read the metadata log.
     response = lab.heartbeat(1, offset=0)
     assert (response.is_caught_up, response.is_fenced) == (False, True)
     response = lab.heartbeat(1, offset=1)
@@ -126,7 +127,7 @@ def test_heartbeat_with_another_broker_epoch_is_stale_and_changes_nothing() -> N
     """A former incarnation must not extend the session of the present incarnation."""
     lab = running_lab()
     before = lab.records()
-    keep_alive(lab, 1, 2, duration_ms=8_000)
+    keep_alive(lab, 1, 2, duration_ms=8_000)  # broker 0 has been silent for 8 s
     response = lab.heartbeat(0, epoch=lab.broker_epochs[0] + 1_000)
     assert response.error_code is ErrorCode.STALE_BROKER_EPOCH
     never_registered = lab.heartbeat(7, epoch=3)
@@ -167,7 +168,7 @@ def test_fencing_takes_the_broker_out_of_every_isr_and_moves_its_leaders() -> No
     """The new leader is the first replica in assignment order that is in the ISR and alive.
 
     Broker 0 led orders-0 and followed in orders-1. Each change adds 1 to the partition epoch. Only
-    a new leader adds 1 to the leader epoch. Source: BEHAVIOUR 6.2.
+    a new leader adds 1 to the leader epoch (BEHAVIOUR 6.2).
     """
     lab = running_lab()
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
@@ -211,7 +212,7 @@ def test_last_member_of_an_isr_remains_in_it_without_a_leader() -> None:
 def test_unfenced_broker_leads_partitions_without_a_leader() -> None:
     """The last member of the ISR returns and is elected, in a new leader epoch."""
     lab = running_lab()
-    lab.advance_ms(SESSION_MS)
+    lab.advance_ms(SESSION_MS)  # all brokers are fenced; broker 2 is the whole ISR
     epoch = lab.partition(P0).leader_epoch
     lab.register(1, incarnation_id=1)  # broker 1 restarts
     lab.heartbeat(1)
@@ -231,7 +232,7 @@ def test_unclean_election_takes_an_alive_replica_from_outside_the_isr() -> None:
     config = BrokerConfig(auto_leader_rebalance_enable=False, unclean_leader_election_enable=True)
     lab = running_lab(config=config)
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)  # broker 1 leads now
-    lab.alter_partition(P0, (1,), by=1)
+    lab.alter_partition(P0, (1,), by=1)  # broker 1 removes broker 2 from the ISR
     keep_alive(lab, 2, duration_ms=SESSION_MS)  # broker 1, the whole ISR, is fenced
     assert lab.partition(P0).leader == 2
     assert lab.partition(P0).isr == (2,)

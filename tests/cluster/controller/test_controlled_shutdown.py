@@ -31,6 +31,7 @@ def running_lab(*, replication_factor: int = 3) -> ControllerLab:
 
 
 def heartbeat_all(lab: ControllerLab, *brokers: int) -> None:
+    """Send a heartbeat of each broker, which has then applied the whole metadata log."""
     for broker_id in brokers:
         lab.heartbeat(broker_id)
 
@@ -76,9 +77,9 @@ def test_shutdown_waits_until_every_active_broker_has_applied_the_move() -> None
 
 
 def test_shutdown_waits_for_the_first_offset_not_for_later_ones() -> None:
-    """The controller waits only for the records of the moved leaderships.
+    """The controller waits until others have applied the moved leaderships, and no later records.
 
-    Later records must not delay the shutdown.
+    Otherwise a busy metadata log could delay a shutdown for ever.
     """
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
@@ -101,7 +102,7 @@ def test_shutdown_does_not_wait_for_brokers_that_shut_down_too() -> None:
 def test_shutdown_of_a_broker_that_leads_nothing_is_granted_at_once() -> None:
     """No leadership moves, so the controller waits for no other broker.
 
-    Its ISRs lose the broker.
+    The broker also leaves the ISRs of the partitions that it follows.
     """
     lab = running_lab()
     lab.reassign(P0, (1, 0, 2))
@@ -139,6 +140,7 @@ def test_silent_broker_in_shutdown_is_fenced_like_any_other() -> None:
     """The process may die during its shutdown, so its session of 9 s must still end."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
+    # Broker 0 is silent for 10 s.
     for _ in range(5):
         lab.advance_ms(2_000)
         heartbeat_all(lab, 1, 2)

@@ -18,7 +18,7 @@ P0 = TopicPartition("orders", 0)
 
 
 def values(lab: ControllerLab) -> dict[str, float]:
-    """Return the metrics after all trace rows that the controller has written."""
+    """Return the metrics that follow from all trace rows of the controller so far."""
     metrics = ControllerMetrics(HostLab().host("controller-100"), lab.image, interval_us=0)
     for event in lab.trace:
         if event.kind in COUNTED_CONTROLLER_EVENTS:
@@ -35,7 +35,10 @@ def end_other_sessions(lab: ControllerLab, *alive: int) -> None:
 
 
 def test_brokers_are_counted_as_fenced_or_active() -> None:
-    """A broker that has registered is fenced until its first heartbeat."""
+    """Each registered broker counts once: as fenced until its first heartbeat, and then as active.
+
+    The broker whose session ends counts as fenced again.
+    """
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1)
     lab.register(2)
@@ -47,7 +50,7 @@ def test_brokers_are_counted_as_fenced_or_active() -> None:
     end_other_sessions(lab, 1, 2)
     metrics = values(lab)
     assert (metrics["FencedBrokerCount"], metrics["ActiveBrokerCount"]) == (1, 2)
-    # Each of these counts: three brokers were unfenced, and one was fenced.
+    # The metric counts fencings and unfencings: three brokers were unfenced, and one was fenced.
     assert metrics["LeaderElectionRateAndTimeMs.Count"] == 4
 
 

@@ -1,6 +1,6 @@
 """The controller as a whole: its log, Fetches that wait, topics, and preferred leaders.
 
-- `lab` passes requests to a controller, without brokers and network, and keeps the time, the timers
+- `lab` passes requests to a controller, without brokers and network. It keeps the time, the timers
   and the replies.
 - `cluster_of(topic())` is the plan of a cluster: three brokers, and the topic `orders` with three
   partitions. `cluster_of()` has no topic.
@@ -119,7 +119,7 @@ def test_fetch_at_the_end_is_answered_empty_after_max_wait() -> None:
 def test_fetch_beyond_the_end_is_out_of_range() -> None:
     """A broker whose log is longer than the controller's must get an error, and not wait."""
     lab = ControllerLab(cluster_of())
-    data = answer_of(lab, lab.fetch(5, max_wait_ms=0))
+    data = answer_of(lab, lab.fetch(5, max_wait_ms=0))  # the log is empty
     assert data is not None
     assert data.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -148,7 +148,7 @@ def test_image_equals_a_replay_of_the_log() -> None:
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     lab.alter_partition(P0, (0, 1), by=0)
-    lab.advance_ms(9_000)
+    lab.advance_ms(9_000)  # all sessions end, which writes more records
     replica = MetadataImage()
     for record in lab.records():
         replica.replay(record)

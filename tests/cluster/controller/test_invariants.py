@@ -22,7 +22,7 @@ def lab() -> ControllerLab:
 
 
 def damage(controller: ControllerLab, **changes: object) -> None:
-    """Change the registration of the first partition without a record in the log."""
+    """Change the image's entry of orders-0, without a record in the log."""
     partitions = controller.image.topics["orders"]
     partitions[0] = replace(partitions[0], **changes)  # type: ignore[arg-type]
     controller.core._checked_up_to = 0  # or the core would check only after a new record
@@ -68,11 +68,11 @@ def test_check_image_refuses_an_inactive_leader_or_isr_member(
 ) -> None:
     """A broker that is fenced, or in a controlled shutdown, may not lead or be in an ISR.
 
-    The only exception is the last member of an ISR without a leader. Broker 0 gets such a state
-    without a record. First all partitions move to broker 1, so that only the damaged partition can
-    fail.
+    The only exception is the last member of an ISR without a leader.
     """
     controller = lab()
+    # Broker 0 gets the state without a record. Then all partitions move to broker 1, so that only
+    # the damaged partition can fail the check.
     broker = controller.image.brokers[BrokerId(0)]
     controller.image.brokers[BrokerId(0)] = replace(broker, **{state: True})  # type: ignore[arg-type]
     for partitions in controller.image.topics.values():
@@ -84,7 +84,7 @@ def test_check_image_refuses_an_inactive_leader_or_isr_member(
 
 
 def test_check_finds_an_unfenced_broker_without_a_session() -> None:
-    """A controller that takes over must begin the session, or it never fences the broker."""
+    """A broker without a session would never be fenced, so each unfenced broker must have one."""
     controller = lab()
     controller.core._liveness.remove(BrokerId(1))
     with pytest.raises(InvariantViolation, match="session_of_each_unfenced"):

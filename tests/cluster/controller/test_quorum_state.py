@@ -21,8 +21,8 @@ def begin(storage: MemoryStorage) -> int:
 def test_controller_epoch_grows_with_every_incarnation_even_without_a_write() -> None:
     """Two incarnations must never write in the same epoch, also after a power loss.
 
-    So an incarnation flushes its epoch to the disk before its first write. KRaft does the same with
-    a vote.
+    So an incarnation flushes its epoch to the disk before its first write. KRaft, Kafka's
+    controllers, do the same with a vote.
     """
     storage = MemoryStorage()
     assert [begin(storage) for _ in range(3)] == [1, 2, 3]
@@ -31,10 +31,13 @@ def test_controller_epoch_grows_with_every_incarnation_even_without_a_write() ->
 
 
 def test_controller_epoch_exceeds_the_log_when_its_file_is_lost() -> None:
-    """Without its file the epoch comes from the log; a lower one could not append."""
+    """Without its file, `quorum-state`, the epoch comes from the log.
+
+    A controller with a lower epoch than its log could not append.
+    """
     storage = MemoryStorage()
     lab = ControllerLab(cluster_of(topic()), storage.log(METADATA_PARTITION))
-    lab.start_brokers(0, 1, 2)  # writes records in epoch 1, but no file quorum-state
+    lab.start_brokers(0, 1, 2)  # writes records in epoch 1, but not the file
     assert begin(storage) == 2
 
 

@@ -60,9 +60,9 @@ def with_config(name: str, value: str | None) -> CreatableTopic:
 
 
 def test_topic_gets_the_brokers_defaults_and_its_own_settings() -> None:
-    """-1 partitions or replicas, the default, stand for the broker's own default numbers.
+    """A request without numbers gets num.partitions and default.replication.factor, 4 and 2 here.
 
-    These are num.partitions and default.replication.factor.
+    The topic's own setting is min.insync.replicas.
     """
     lab = running_lab()
     assert create(lab, with_config("min.insync.replicas", "2")) == (CreatableTopicResult(name="t"),)
@@ -83,7 +83,7 @@ def test_fenced_broker_is_a_replica_only_if_needed_and_never_in_the_isr() -> Non
     lab.advance_ms(8_000)
     for broker_id in (0, 1):
         lab.heartbeat(broker_id)
-    lab.advance_ms(2_000)  # the session of broker 2 ended at 9 s
+    lab.advance_ms(2_000)  # it is 10 s now; the session of broker 2 ended at 9 s
     assert lab.broker(2).fenced
 
     create(lab, CreatableTopic(name="two", num_partitions=2, replication_factor=2))

@@ -88,7 +88,7 @@ def test_topic_named_twice_is_refused_and_kept() -> None:
 
 
 def test_broker_learns_the_deleted_partitions() -> None:
-    """`apply` returns the partitions of the deleted topic, which the cache no longer contains."""
+    """`apply` of a broker's cache returns the changed partitions: here those that were deleted."""
     lab = running_lab()
     cache = MetadataCache(num_offsets_partitions=1)
     before = lab.records()

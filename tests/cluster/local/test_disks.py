@@ -23,7 +23,7 @@ def test_an_ended_incarnation_writes_no_more(tmp_path: Path) -> None:
     log = disk.storage.log(PARTITION)
     log.append(batch("a", base_offset=0))
     disk.close()
-    disk.close()
+    disk.close()  # a second close must do nothing
 
     with pytest.raises(HostDead, match="broker-0-0 has ended"):
         log.append(batch("b", base_offset=1))

@@ -59,12 +59,14 @@ class UnstartableBroker(FakeBroker):
 
 
 def build_broken(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+    """Build fake nodes, in which each broker is a BrokenBroker."""
     if isinstance(spec, BrokerSpec):
         return BrokenBroker(host, spec)
     return fake_builder()(spec, cluster, host)
 
 
 def build_unstartable(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+    """Build fake nodes, in which each broker is an UnstartableBroker."""
     if isinstance(spec, BrokerSpec):
         return UnstartableBroker(host, spec)
     return fake_builder()(spec, cluster, host)
@@ -72,7 +74,10 @@ def build_unstartable(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
 
 @dataclass(kw_only=True)
 class Lab:
-    """One run, ten times as fast as real time."""
+    """One run, ten times as fast as real time: two brokers and two consumers.
+
+    A test is a story, which `play` plays on the running cluster.
+    """
 
     run_dir: Path
     rows: list[TraceRow] = field(default_factory=list)
@@ -129,6 +134,7 @@ class Lab:
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
+    """Return a run that is not started yet."""
     return Lab(run_dir=tmp_path)
 
 
@@ -137,7 +143,7 @@ def test_a_crash_ends_one_node_and_its_disk_outlives_it(lab: Lab) -> None:
 
     async def story(lab: Lab) -> None:
         runtime = lab.runtime
-        before = await lab.until_appended(10, VICTIM)
+        batches_before = await lab.until_appended(10, VICTIM)
         assert await runtime.crash(VICTIM) == HitNode(node=VICTIM, incarnation=0, pid=None)
 
         status = await runtime.status()
@@ -153,8 +159,8 @@ def test_a_crash_ends_one_node_and_its_disk_outlives_it(lab: Lab) -> None:
         assert lab.bytes_on_disk(VICTIM) == size  # a dead broker writes nothing
 
         await runtime.restart(VICTIM)
-        assert await lab.appended(VICTIM) >= before
-        await lab.until_appended(before + 1, VICTIM)
+        assert await lab.appended(VICTIM) >= batches_before
+        await lab.until_appended(batches_before + 1, VICTIM)
 
     lab.play(story)
     started = [(r.node, r.incarnation) for r in lab.rows if r.kind == TraceKind.NODE_STARTED]
@@ -301,7 +307,7 @@ def test_stop_returns_the_whole_trace_once_and_leaves_no_process(lab: Lab) -> No
 
 
 def test_failure_of_the_tool_ends_the_run_and_is_reported(tmp_path: Path) -> None:
-    """A failure by a bug of ours must not be taken for behaviour of Kafka."""
+    """A bug of ours in a node must end the run, or it would be taken for behaviour of Kafka."""
     runtime = LocalRuntime(
         fake_spec(brokers=1, consumers=1),
         seed=1,

@@ -16,7 +16,7 @@ BROKERS = ("broker-0", "broker-1", "broker-2")
 
 @cache
 def crash() -> VirtualRun:
-    """Play the crash of a coordinator, with the settings of the experiment."""
+    """Play the experiment coordinator_crash; further calls return the same run."""
     return play_virtual(
         load_experiment("coordinator_crash").experiment, seed=7, trace_messages=False
     )
@@ -36,7 +36,7 @@ def samples(node: str, name: str) -> list[tuple[int, float]]:
 def test_samples_are_taken_every_interval_or_never(interval_us: int, times: list[int]) -> None:
     """With an interval of 0 there are no samples."""
     lab = HostLab()
-    values = iter(({"a": 1}, {"a": 2}, {"a": 3}))
+    values = iter(({"a": 1}, {"a": 2}, {"a": 3}))  # one for each sample, and one more
     MetricsSampler(lab.host("n"), lambda: next(values), interval_us=interval_us).start()
     lab.run_for(1_000)
     assert [row.time_us for row in lab.rows] == times
@@ -65,10 +65,14 @@ def test_controller_counts_the_fenced_brokers() -> None:
 
 @pytest.mark.slow
 def test_leaders_of_all_brokers_are_all_partitions() -> None:
-    """Before the crash each partition has three replicas and one leader, and then two replicas."""
+    """Each partition is counted by one leader, and by each of its three replicas.
+
+    After the crash of a broker its partitions lack a replica.
+    """
     leaders = [samples(broker, "LeaderCount")[0][1] for broker in BROKERS]
-    held = [samples(broker, "PartitionCount")[0][1] for broker in BROKERS]
-    assert sum(leaders) * 3 == sum(held) > 0
+    replicas = [samples(broker, "PartitionCount")[0][1] for broker in BROKERS]
+    assert sum(leaders) * 3 == sum(replicas) > 0
+    # The numbers of under-replicated partitions, broker by broker.
     lacking = [value for b in BROKERS for _, value in samples(b, "UnderReplicatedPartitions")]
     assert lacking[0] == 0
     assert max(lacking) > 0

@@ -1,6 +1,6 @@
 """Sensors: rates, maxima and averages of recent values, as Kafka computes them.
 
-- A SampledSensor keeps two windows of 30 s, as in Kafka's own metrics.
+- A SampledSensor keeps the values of two windows of 30 s each, as in Kafka's own metrics.
 - A Meter is that of the library Yammer, which Kafka's older metrics use. Its rates decay
   exponentially, and change only at its ticks, every 5 s.
 - Times are arguments, in milliseconds: `Meter(1_000)` begins at 1 s.
@@ -47,7 +47,7 @@ def test_rate_covers_the_last_two_windows() -> None:
 
 
 def test_values_are_forgotten_after_two_windows_and_the_count_is_not() -> None:
-    """Both values are in one window. Its last value is of 10 s, so it is dropped 60 s later."""
+    """Both values are in one window. It is dropped 60 s after its last value, so at 70 s."""
     sensor = SampledSensor()
     sensor.record(250, 0)
     sensor.record(50, 10_000)

@@ -19,6 +19,7 @@ from protocol.ids import NodeName
 
 
 def consumer(index: int, *, isolate: bool = False, starts_later: bool = False) -> ConsumerSpec:
+    """Return a consumer; with `isolate` it gets a process of its own."""
     return ConsumerSpec(
         name=NodeName(f"consumer-{index}"),
         group_id="g",
@@ -30,6 +31,7 @@ def consumer(index: int, *, isolate: bool = False, starts_later: bool = False) -
 
 
 def spec(*consumers: ConsumerSpec, brokers: int = 3, producers: int = 1) -> ClusterSpec:
+    """Return a cluster with one controller and these nodes."""
     return ClusterSpec(
         controllers=(ControllerSpec(node_id=100),),
         brokers=tuple(BrokerSpec(broker_id=i) for i in range(brokers)),
@@ -48,6 +50,7 @@ def test_plan_gives_every_server_a_process_and_clients_one_together() -> None:
     assert list(plans) == ["controller-100", "broker-0", "broker-1", "broker-2", "clients-0"]
     assert node_names(plans["broker-1"]) == ("broker-1",)
     assert node_names(plans["clients-0"]) == ("consumer-0", "consumer-1", "producer-0")
+    # The controller and the brokers are servers.
     assert [name for name, plan in plans.items() if plan.is_server] == list(plans)[:4]
 
 

@@ -10,7 +10,10 @@ from tests.support.harness.abandoned_folders import (
 
 
 def test_folder_of_a_dead_process_is_removed_and_no_other(tmp_path: Path) -> None:
-    """The files of a Ray that still runs, perhaps of another user, must stay."""
+    """The folder of a Ray that still runs, perhaps of another user, must stay.
+
+    A folder names its owner, a process of ours, in OWNER_FILE.
+    """
     check_only_abandoned_folders_are_removed(
         tmp_path,
         "session_",

@@ -93,7 +93,10 @@ def test_outside_clients_find_the_nodes_until_the_run_stops(tmp_path: Path) -> N
 
 
 def test_cancelled_pause_can_be_undone(tmp_path: Path) -> None:
-    """Its process may have been stopped, so the node counts as paused until it is resumed."""
+    """A pause that was cancelled may have stopped the node's process.
+
+    So the node counts as paused, and a resume brings it up again.
+    """
 
     async def body(lab: LivesLab) -> None:
         lab.fleet.trouble["pause_node"] = None
@@ -125,12 +128,14 @@ def test_pause_of_a_process_that_died_by_itself_is_refused(tmp_path: Path) -> No
 def test_failure_of_a_shutdown_in_the_background_is_reported(tmp_path: Path, call: str) -> None:
     """A shutdown goes on in the background, where no caller waits for it.
 
-    Its error must be a failure of the run, because the node would never become down.
+    So an error of it must be reported as a failure of the run. Otherwise the run would wait for a
+    node that never becomes down.
     """
 
     async def body(lab: LivesLab) -> None:
         lab.fleet.trouble[call] = OSError("planted")
         await lab.lives.shut_down(NODE)
+        # Let the background task run.
         for _ in range(20):
             await asyncio.sleep(0)
         assert ["planted" in failure for failure in lab.failures] == [True]
@@ -166,9 +171,9 @@ def test_kill_of_a_process_that_just_shut_down_succeeds(
     """
 
     async def body(lab: LivesLab) -> None:
-        lab.fleet.trouble["shut_down_node"] = None
+        lab.fleet.trouble["shut_down_node"] = None  # the shutdown hangs
         await lab.lives.shut_down(NODE)
-        lab.processes_of(NODE)[0].is_up = False
+        lab.processes_of(NODE)[0].is_up = False  # now its process has ended
         await lab.lives.crash(NODE)
         assert lab.state() is NodeState.DOWN
 

@@ -8,6 +8,7 @@ from cluster.ray.machine_watch import Contact, MachineChange, MachineWatch, Sile
 
 
 def watch() -> MachineWatch:
+    """Return a watch over the machines a and b, which have answered at 0 s."""
     machines = MachineWatch(SilenceLimits(silent_after_s=3.0, lost_after_s=20.0))
     machines.record_answer("a", 0.0)
     machines.record_answer("b", 0.0)
@@ -24,7 +25,7 @@ def test_machine_that_answers_is_never_reported() -> None:
 
 
 def test_silence_is_reported_once_and_its_end_with_its_beginning() -> None:
-    """A network that is cut for 12 s is a disturbance, and not the loss of a machine."""
+    """A machine that is silent for 12 s is not lost. `since_s` is the time of its last answer."""
     machines = watch()
     machines.record_answer("b", 10.0)
 

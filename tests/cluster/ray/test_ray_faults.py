@@ -1,9 +1,10 @@
-"""Every act that a plan of faults can contain, in one run on Ray, ten times as fast as real time.
+"""Every fault that an experiment can contain, in one run on Ray, ten times as fast as real time.
 
-A fixture plays the run once, in chapters. A chapter is a function, such as `paused_broker`, which
-carries out some acts, and stores states and facts in the `Story`. The tests read the story and the
-trace (the recorded events). The driver is the process that starts the nodes and carries out the
-acts. A fenced broker is one that the controller counts as dead.
+- A fixture plays the run once, in chapters. A chapter is a function, such as `paused_broker`. It
+  carries out some acts (faults and their ends), and stores states and facts in the `Story`.
+- The tests, at the end of this file, read the story and the trace (the recorded events).
+- The driver is the process that starts the nodes and carries out the acts.
+- A fenced broker is one that the controller counts as dead.
 """
 
 import time
@@ -92,6 +93,7 @@ class PlantedError(Exception):
 
 
 def process_of(hit: HitNode) -> ProcessRef:
+    """Return the process of a node that an act has hit."""
     assert hit.pid is not None
     return ProcessRef(pid=hit.pid, start_ticks=start_ticks(hit.pid) or 0)
 
@@ -273,6 +275,7 @@ async def broken_off(story: Story) -> None:
 
 
 async def whole_story(story: Story) -> None:
+    """Start the cluster and play all chapters; the last one raises."""
     await story.runtime.start()
     chapters: tuple[Callable[[Story], Awaitable[None]], ...] = (
         late_and_paused_consumers,
@@ -336,7 +339,7 @@ def test_control_plane_does_not_wait_for_a_stopped_process(story: Story) -> None
     """A run that queries the status each second must not hang on a paused node."""
     waited = story.facts["seconds waited for a stopped process"]
     assert isinstance(waited, float)
-    # If it waited, the status alone would take 2 s, and the rules would take 10 s.
+    # With a wait for the stopped process, the status alone would take 2 s, and the rules 10 s.
     assert waited < 1.5
 
 
@@ -411,7 +414,7 @@ def test_committed_offsets_are_readable_after_all_faults(story: Story) -> None:
 
 
 def test_exception_in_the_middle_leaves_no_process(story: Story) -> None:
-    """The experiment breaks off with a stopped broker, two paused consumers and a shutdown.
+    """The experiment breaks off with a paused broker, two paused consumers and a shutdown.
 
     There are six processes: of the controller, three brokers, the shared clients, and the isolated
     consumer.

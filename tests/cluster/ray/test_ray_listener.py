@@ -33,7 +33,10 @@ async def connect(runtime: RayRuntime) -> KafkaConnection:
 
 
 def test_listener_shares_the_fate_of_its_process_and_keeps_its_port(tmp_path: Path) -> None:
-    """A stopped process answers after its resume. A kill ends the connections."""
+    """A listener is stopped and killed with its broker, and a restart has the same port.
+
+    A stopped process answers after its resume. A kill ends the connections.
+    """
     runtime = RayRuntime(
         ClusterSpec(
             controllers=(ControllerSpec(node_id=100),),

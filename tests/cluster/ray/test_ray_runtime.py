@@ -67,30 +67,34 @@ class UnstartableBroker(FakeBroker):
 
 
 def build_broken(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+    """Build fake nodes, in which each broker is a BrokenBroker."""
     if isinstance(spec, BrokerSpec):
         return BrokenBroker(host, spec)
     return fake_builder()(spec, cluster, host)
 
 
 def build_dying(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+    """Build fake nodes, in which each broker is a DyingBroker."""
     if isinstance(spec, BrokerSpec):
         return DyingBroker(host, spec)
     return fake_builder()(spec, cluster, host)
 
 
 def build_unstartable(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+    """Build fake nodes, in which each broker is an UnstartableBroker."""
     if isinstance(spec, BrokerSpec):
         return UnstartableBroker(host, spec)
     return fake_builder()(spec, cluster, host)
 
 
 def rows_of(rows: list[TraceRow], kind: TraceKind, node: str) -> list[TraceRow]:
+    """Return the rows of one kind that a node has written."""
     return [row for row in rows if row.kind == kind and row.node == node]
 
 
 @dataclass(frozen=True)
 class Story:
-    """What one run has shown, in which a broker and a client are killed and restarted.
+    """The facts of one run, in which a broker and a client are killed and restarted.
 
     `appended_before` and `appended_after` count the batches of the killed broker, before the kill
     and after the restart.
@@ -239,7 +243,7 @@ def test_stop_on_ray_leaves_no_process_and_returns_the_whole_trace(story: Story)
 def test_failure_of_the_tool_ends_the_run_and_is_reported(
     tmp_path: Path, build: NodeBuilder, message: str
 ) -> None:
-    """A failure by a bug of ours must not be taken for behaviour of Kafka."""
+    """A bug of ours in a node must end the run, or it would be taken for behaviour of Kafka."""
     rows: list[TraceRow] = []
     runtime = RayRuntime(
         fake_spec(brokers=1, consumers=1),

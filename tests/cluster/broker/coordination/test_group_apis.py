@@ -104,8 +104,8 @@ def test_request_may_wait_for_ever_if_a_later_one_replaced_it_and_was_disconnect
 
     1. A member sends a JoinGroup on one connection, and again on a second connection. The second
        request replaces the first one, which gets no answer any more.
-    2. The second connection ends. The coordinator does not learn that, and holds the second request.
-    3. Now the only request with a live connection is one that the coordinator does not hold.
+    2. The second connection ends. The coordinator does not learn that, and keeps its request.
+    3. Now the only request with a live connection is one that the coordinator does not have.
     """
 
     async def story(lab: BrokerLab) -> None:

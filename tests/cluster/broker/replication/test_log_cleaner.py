@@ -272,7 +272,7 @@ def test_end_that_a_follower_truncates_is_dirty_again() -> None:
         assert end < first_dirty(lab, NEXT)
 
         await lab.restart(COORDINATOR)
-        # Epoch 0 is the first leadership. COORDINATOR's death and its return count one each.
+        # COORDINATOR's death and its return have each begun a leader epoch, so it leads again.
         await lab.until(lambda status: status.partitions[PARTITION].leader_epoch >= 2)
         await lab.restart(NEXT)
         await lab.until(lambda status: len(status.partitions[PARTITION].isr) == 2)

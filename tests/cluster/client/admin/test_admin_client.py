@@ -1,9 +1,9 @@
 """An administrator of groups, on real brokers and consumers in virtual time.
 
-`lab` is a running cluster of one controller and the brokers 0, 1 and 2. `lab.client` sends single
-requests; the first argument is the broker. There are two groups. `tool` (SIMPLE) has committed
-offsets and no members. `readers` (GROUP) has two members, and exists only in tests that use
-`with_members`.
+- `lab` is a running cluster of one controller and the brokers 0, 1 and 2.
+- `lab.client` sends single requests; the first argument is the broker.
+- The group `tool` (SIMPLE) has committed offsets and no members.
+- The group `readers` (GROUP) has two members. It exists only in tests that use `with_members`.
 
 Names such as DescribeConsumerGroupsHandler are classes of Kafka's AdminClient.
 """
@@ -26,7 +26,7 @@ from tests.support.harness.real_cluster import GROUP, TOPIC, real_spec
 T = TypeVar("T")
 
 SIMPLE = "tool"
-"""A group without members; a simple consumer, which is no member, has committed its offsets."""
+"""A group without members. A client that is no member has committed its offsets."""
 COORDINATOR = partition_for(SIMPLE, 3)
 """The coordinator of `tool`: partition i of the three offsets partitions is on broker i."""
 P0, P1, P2 = (TopicPartition(ORDERS, index) for index in range(3))
@@ -98,9 +98,10 @@ def test_groups_of_every_broker_are_listed_with_their_state_and_broker() -> None
 
 
 def test_broker_that_does_not_answer_is_named_beside_the_groups_of_the_others() -> None:
-    """Only the paused broker's own list is missing. A broker is fenced after 9 s, not in 0.9 s.
+    """Only the paused broker's own list is missing from the answer.
 
-    A fenced broker is one that the controller counts as dead.
+    The administrator gives up after 0.9 s. Long after that, the controller would fence the broker
+    (count it as dead), and the administrator would no longer ask it.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -110,6 +111,7 @@ def test_broker_that_does_not_answer_is_named_beside_the_groups_of_the_others() 
         with admin_of(lab, timeout_ms=900) as admin:
             listings = await admin.list_groups()
         assert [group.group_id for group in listings.groups] == [SIMPLE]
+        # The failures have an error for each broker that gave no list.
         ((broker, error),) = listings.failures.items()
         assert broker == silent
         assert isinstance(error, GaveUp)
@@ -120,7 +122,7 @@ def test_broker_that_does_not_answer_is_named_beside_the_groups_of_the_others() 
 
 
 def test_described_group_has_coordinator_protocol_and_assignments() -> None:
-    """The assignments of the members arrive as bytes and are decoded.
+    """The administrator decodes the members' assignments, which arrive as bytes.
 
     Kafka: DescribeConsumerGroupsHandler.
     """
@@ -163,7 +165,7 @@ def test_committed_offsets_and_log_ends_are_read_for_the_lag() -> None:
 
 
 def test_missing_topic_or_group_is_answered_at_once() -> None:
-    """A user waits for the answer, so UNKNOWN_TOPIC_OR_PARTITION is not repeated."""
+    """A user waits for the answer, so a request with this error is not repeated."""
 
     async def ask(admin: AdminClient, lab: BrokerLab) -> None:
         began_us = lab.runtime.now_us()
@@ -195,7 +197,10 @@ def test_group_with_members_is_not_deleted_and_an_empty_one_is_with_its_offsets(
 
 
 def test_offsets_of_a_topic_that_a_group_reads_are_not_deleted() -> None:
-    """Each partition has an error of its own, also one that does not exist."""
+    """Each partition has an error of its own, also one that does not exist.
+
+    The members of GROUP read the topic of P0.
+    """
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         nowhere = TopicPartition("no", 3)
@@ -268,9 +273,10 @@ def test_request_is_repeated_after_the_death_of_the_coordinator() -> None:
 
 
 def test_request_that_times_out_names_the_last_error() -> None:
-    """A dead coordinator is named by all brokers until the controller fences it, after 9 s.
+    """An administrator that gives up says why: with the error of its last try.
 
-    The administrator's timeout, 2 s, ends before.
+    Until the controller fences the dead coordinator, after 9 s, all brokers name it. The
+    administrator's timeout, 2 s, ends before.
     """
 
     async def story(lab: BrokerLab) -> None:

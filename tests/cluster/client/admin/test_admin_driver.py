@@ -44,6 +44,7 @@ Described = dict[str, GroupDescription | ClientError]
 
 
 def describe(lab: ClientLab, *groups: str, timeout_ms: int = 15_000) -> Described:
+    """Let an administrator describe groups; return the outcome of each group."""
     admin = AdminClient(lab.client_host("admin-0"), lab.cluster, timeout_ms=timeout_ms)
     return lab.hosts.run(admin.describe_groups(groups))
 
@@ -68,6 +69,7 @@ def coordinators(places: dict[str, int]) -> FindCoordinatorResponse:
 
 
 def state(outcome: GroupDescription | ClientError) -> str:
+    """Return a group's state, or the name of its error."""
     return outcome.state if isinstance(outcome, GroupDescription) else outcome.name
 
 
@@ -92,8 +94,8 @@ def test_loading_coordinator_is_asked_again_without_another_lookup(make_lab: Lab
 def test_group_that_moved_is_looked_up_again(make_lab: LabMaker, error: ErrorCode) -> None:
     """With either error the administrator forgets the group's broker, and does another lookup."""
     lab = make_lab(2)
-    # A lookup goes to a random broker. The two first lookups may reach different brokers, and then
-    # both name broker 0. So broker 0 must be ready to refuse twice.
+    # A lookup goes to a random broker. If the first two lookups reach different brokers, both name
+    # broker 0. So broker 0 must be ready to refuse twice.
     for broker in lab.brokers:
         broker.answer(FindCoordinatorRequest, coordinator_is(0), coordinator_is(1))
     lab.brokers[0].answer(DescribeGroupsRequest, *[answer(GROUP, error=error)] * 2)
@@ -104,7 +106,7 @@ def test_group_that_moved_is_looked_up_again(make_lab: LabMaker, error: ErrorCod
 
 
 def test_fatal_error_belongs_to_its_group_only(make_lab: LabMaker) -> None:
-    """The other group of the same request gets its answer."""
+    """One request asks for two groups. An error of one must not take the answer from the other."""
     lab = make_lab(1)
     lab.brokers[0].answer(FindCoordinatorRequest, coordinators({GROUP: 0, OTHER: 0}))
     refused = DescribedGroup(group_id=OTHER, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -129,7 +131,7 @@ def test_silent_coordinator_does_not_delay_another_group(make_lab: LabMaker) -> 
     places = coordinators({GROUP: 0, OTHER: 1})
     for broker in lab.brokers:
         broker.answer(FindCoordinatorRequest, *[places] * 3)
-    lab.brokers[0].answer(DescribeGroupsRequest, *[None] * 9)
+    lab.brokers[0].answer(DescribeGroupsRequest, *[None] * 9)  # more than fit into 3 s
     loading = answer(OTHER, error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     lab.brokers[1].answer(DescribeGroupsRequest, loading, answer(OTHER))
 
@@ -143,7 +145,7 @@ def test_silent_coordinator_does_not_delay_another_group(make_lab: LabMaker) -> 
 def test_loading_broker_lists_its_loaded_groups_until_the_timeout(make_lab: LabMaker) -> None:
     """A broker that is loading is asked until the timeout. The groups of its answers are listed.
 
-    A group that two brokers list appears twice, so that a user sees it (a split brain).
+    A group that two brokers list appears twice. So a user sees that two brokers coordinate it.
     """
     lab = make_lab(2)
     listed = (ListedGroup(group_id=GROUP, protocol_type="", group_state="x", group_type="classic"),)
@@ -158,14 +160,15 @@ def test_loading_broker_lists_its_loaded_groups_until_the_timeout(make_lab: LabM
 
 
 def test_commit_is_repeated_while_the_group_rebalances(make_lab: LabMaker) -> None:
-    """After a rebalance the group may have no members any more, so the commit is repeated.
+    """An administrator may commit only for a group without members.
 
-    Any other error is the outcome (Kafka's AlterConsumerGroupOffsetsHandler).
+    After a rebalance a group may have none. So REBALANCE_IN_PROGRESS repeats the commit. Any other
+    error is the outcome (Kafka's AlterConsumerGroupOffsetsHandler).
     """
     lab = make_lab(1)
     lab.brokers[0].answer(
         OffsetCommitRequest,
-        # The answers are for one partition.
+        # 1 is the number of partitions in the answer.
         commit_error(ErrorCode.REBALANCE_IN_PROGRESS, 1),
         commit_error(ErrorCode.OFFSET_METADATA_TOO_LARGE, 1),
     )

@@ -66,10 +66,9 @@ def test_leader_move_fences_no_broker_and_loses_no_record() -> None:
 
 
 def test_second_leader_move_before_the_first_is_known_succeeds() -> None:
-    """Metadata reach the brokers 1 s late, so no broker knows of the first move during the second.
+    """The second move reads old metadata, in which broker 0 still leads, and must still be made.
 
-    The second call then reads that broker 0 is still the preferred leader, and must move the
-    leadership nevertheless.
+    Metadata reach the brokers 1 s late, so no broker knows of the first move during the second.
     """
 
     async def story(lab: BrokerLab) -> tuple[int, tuple[BrokerId, ...]]:
@@ -164,7 +163,7 @@ def test_move_to_an_unknown_partition_or_broker_is_refused(
 
 
 def test_election_is_repeated_until_the_controller_has_restarted() -> None:
-    """The administrator repeats its request, as clients do, and reaches the next controller."""
+    """The administrator repeats its request until the controller is back, after 5 s."""
 
     async def story(lab: BrokerLab) -> int:
         await lab.runtime.crash(lab.controller)
@@ -180,7 +179,7 @@ def test_election_is_repeated_until_the_controller_has_restarted() -> None:
 
 
 def test_election_without_a_controller_times_out_after_a_minute() -> None:
-    """After default.api.timeout.ms (60 s) the administrator gives up; the outcome is unknown."""
+    """After default.api.timeout.ms (60 s) the administrator gives up, and raises TimeoutError."""
 
     async def story(lab: BrokerLab) -> int:
         await lab.runtime.crash(lab.controller)
@@ -204,7 +203,7 @@ def test_election_asked_of_a_broker_is_refused_as_not_controller() -> None:
 
 
 def test_messages_of_an_administrator_pass_through_the_codec() -> None:
-    """With `copy_messages` every message is encoded and decoded, as between processes on Ray."""
+    """With `copy_messages` every message is encoded and decoded, as between real processes."""
 
     async def story(lab: BrokerLab) -> int:
         await lab.runtime.ask_as_admin(move_leader, P0, TWO)

@@ -1,8 +1,8 @@
 """The plan of an offset reset: the new offset of each partition, and resets that are impossible.
 
-`plan_reset(target, bounds, committed)` gets the group's committed offsets as its last argument. If
-the target is outside of the log, the new offset is the nearer end of the log. Only then the row of
-the plan has `asked_for`, the offset that the target asked for.
+`plan_reset(target, bounds, committed)` returns a row for each partition. `current` is the committed
+offset, and `new` the planned one. If the target is outside of the log, `new` is the nearer end of
+the log, and `asked_for` is the offset that the target asked for. Otherwise `asked_for` is None.
 """
 
 import pytest
@@ -35,9 +35,9 @@ BOUNDS = {P0: LogBounds(earliest=3, latest=10), P1: LogBounds(earliest=0, latest
     ids=lambda value: type(value).__name__,
 )
 def test_plan_has_each_partition_within_its_own_log(target: ResetTarget, new: list[int]) -> None:
-    """The second partition has no committed offset.
+    """A target such as the log end has another offset in each partition.
 
-    `ToCurrent` then takes the log end, as Kafka.
+    P1 has no committed offset. Like Kafka, `ToCurrent` then takes the log end.
     """
     plan = plan_reset(target, BOUNDS, {P0: 7})
     assert [(each.partition, each.current, each.new) for each in plan] == [
@@ -60,7 +60,10 @@ def test_plan_has_each_partition_within_its_own_log(target: ResetTarget, new: li
 def test_offset_outside_of_the_log_is_moved_to_the_nearer_end_with_a_warning(
     target: ResetTarget, new: list[int], asked_for: list[int | None]
 ) -> None:
-    """Kafka's tool continues with the nearer end of the log, too, and prints a warning."""
+    """Kafka's tool does the same. A value of `asked_for` is the warning.
+
+    The lists have the values of P0 and P1, whose committed offsets are 7 and 2.
+    """
     plan = plan_reset(target, BOUNDS, {P0: 7, P1: 2})
     assert [each.new for each in plan] == new
     assert [each.asked_for for each in plan] == asked_for

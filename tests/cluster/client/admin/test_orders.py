@@ -1,8 +1,9 @@
 """Orders about a group, carried out on real brokers and consumers in virtual time.
 
-An order is a change of a group that a plan of faults contains: to remove its members, to delete it,
-to reset its offsets. `ask_as_admin(function, ...)` calls the function on an administrator's host.
-In each answer "NONE" stands for success; other names are errors.
+An order is an administrator's change of a group, such as to remove its members, to delete it, or to
+reset its offsets. A run makes orders beside its faults. `ask_as_admin(function, ...)` calls the
+function on an administrator's host. In each answer "NONE" stands for success; other names are
+errors.
 """
 
 import json
@@ -79,7 +80,6 @@ def test_removed_members_get_unknown_member_id_and_join_again() -> None:
     async def story(lab: BrokerLab) -> None:
         before.extend((await lab.runtime.status()).groups[GROUP][0].members)
         answers = await lab.runtime.ask_as_admin(partial(remove_members, group_id=GROUP))
-        # Each member id has the name of an error.
         assert answers == dict.fromkeys(before, "NONE")
 
         await until_stable(lab)
@@ -88,6 +88,7 @@ def test_removed_members_get_unknown_member_id_and_join_again() -> None:
 
     lab = with_members(story)
 
+    # The coordinator's rows say why a rebalance began, with the reason that the client gave.
     started = [row for row in lab.rows if row.kind == TraceKind.REBALANCE_STARTED]
     reasons = [json.loads(row.detail or "{}").get("client_reason") for row in started]
     assert (RebalanceCause.LEAVE, "member was removed by an admin") in [
@@ -148,9 +149,9 @@ def test_empty_group_can_be_reset_then_deleted() -> None:
 
 
 def test_unanswered_order_is_given_up() -> None:
-    """All brokers are paused. The order ends with an error after GROUP_ORDER_TIMEOUT_MS, 2 s.
+    """An order must not hold up a run's faults for long, so it is given up.
 
-    So the plan of faults can continue.
+    All brokers are paused. The order ends with an error after GROUP_ORDER_TIMEOUT_MS, 2 s.
     """
 
     async def story(lab: BrokerLab) -> None:

@@ -30,6 +30,7 @@ def ask(lab: ClientLab) -> dict[TopicPartition, int]:
 
 
 def group_error(code: ErrorCode) -> OffsetFetchResponse:
+    """Return an answer with an error for the group as a whole."""
     return OffsetFetchResponse(groups=(OffsetFetchResponseGroup(group_id=GROUP, error_code=code),))
 
 
@@ -73,7 +74,7 @@ def test_named_partitions_are_fetched_by_name(make_lab: LabMaker) -> None:
 def test_committed_offsets_are_requested_until_the_coordinator_has_loaded(
     make_lab: LabMaker,
 ) -> None:
-    """A coordinator that is loading is asked again. After NOT_COORDINATOR comes a new lookup.
+    """Every retriable error repeats the request: loading, another coordinator, unstable offsets.
 
     Five answers have errors, and the sixth has the offsets.
     """

@@ -1,8 +1,8 @@
 """The assignors, which distribute partitions over a group's members, against Kafka's own tests.
 
-These are RangeAssignorTest and RoundRobinAssignorTest. `RANGE.assign(counts, members)` gets the
-number of partitions of each topic, and returns the partitions of each member. Kafka's behaviour is
-in docs/kafka/BEHAVIOUR.md 7.8, with its case AS-01.
+Kafka's tests are RangeAssignorTest and RoundRobinAssignorTest. `RANGE.assign(counts, members)` gets
+the number of partitions of each topic, and returns the partitions of each member. Kafka's behaviour
+is in docs/kafka/BEHAVIOUR.md 7.8.
 """
 
 from hypothesis import given
@@ -18,6 +18,7 @@ ROUND_ROBIN = ASSIGNORS["roundrobin"]
 def member(
     member_id: str, *topics: str, group_instance_id: str | None = None
 ) -> MemberSubscription:
+    """Return a member that reads these topics."""
     return MemberSubscription(
         member_id=MemberId(member_id), topics=topics, group_instance_id=group_instance_id
     )
@@ -65,10 +66,10 @@ def test_range_with_mixed_subscriptions_assigns_each_topic_to_its_subscribers() 
 
 
 def test_static_members_keep_their_range_when_member_ids_change() -> None:
-    """A static member has a configured instance id, and is sorted by it before all other members.
+    """A static member has a configured instance id, so it keeps its partitions after a restart.
 
-    So its partitions stay the same after a restart. Here the first static member restarts: its
-    member id changes from z to b, and its instance id stays i1.
+    Static members come before all others, in the order of their instance ids. Here the first static
+    member restarts: its member id changes from z to b, and its instance id stays i1.
     """
     before = RANGE.assign(
         {"t": 3},
@@ -119,7 +120,7 @@ def test_range_with_equal_subscriptions_is_complete_and_balanced(
 
 
 def test_round_robin_assigns_all_partitions_in_turn() -> None:
-    """The turns go on from topic t1 to topic t2.
+    """The members take turns, over all partitions of t1 and then of t2, without a new beginning.
 
     Kafka: testTwoConsumersTwoTopicsSixPartitions.
     """

@@ -33,8 +33,9 @@ from tests.support.harness.scripted_broker import (
 def ranges(lab: ClientLab) -> list[tuple[str | None, int | None, str | None]]:
     """Return partition, first offset and detail of every RECORDS_CONSUMED row of the trace.
 
-    The detail has the number of records, the last offset, and the processing time `work_us`, unless
-    it is 0.
+    A row is about the records of one partition that one poll returned, and is written when they are
+    processed. Its detail has their number, the last offset, and the processing time `work_us`,
+    unless this time is 0.
     """
     return [(row.partition, row.offset, row.detail) for row in lab.of_kind("records_consumed")]
 
@@ -113,9 +114,9 @@ def test_poll_returns_at_most_max_poll_records(make_lab: LabMaker) -> None:
 
 
 def test_one_fetch_is_in_flight_per_leader(make_lab: LabMaker) -> None:
-    """One Fetch contains all partitions.
+    """One Fetch contains all partitions of its leader.
 
-    It waits up to 500 ms (fetch.max.wait.ms), so 5 s have 10.
+    Without records it waits 500 ms (fetch.max.wait.ms), so in 5 s the consumer sends 10.
     """
     lab = make_lab(1, partitions=6)
     lab.consumer(commit_interval_ms=None)
@@ -142,7 +143,10 @@ def test_one_fetch_is_in_flight_per_leader(make_lab: LabMaker) -> None:
 def test_fetch_from_the_wrong_leader_refreshes_metadata_and_continues_at_the_right_one(
     make_lab: LabMaker, code: ErrorCode
 ) -> None:
-    """Each of the two partitions has 4 records, which are read from the new leader."""
+    """The errors tell the consumer that its metadata are old.
+
+    It reads all 4 records of each of the two partitions from the new leader, broker 1.
+    """
     lab = make_lab(2)
     node = lab.consumer(commit_interval_ms=None)
     lab.run_for(SECOND)
@@ -182,8 +186,8 @@ def test_fetch_continues_at_the_next_leader_after_a_death(make_lab: LabMaker) ->
 def test_fetch_ignores_metadata_with_an_older_leader_epoch(make_lab: LabMaker) -> None:
     """Kafka's client keeps the newest leader epoch (number of a leadership) that it has seen.
 
-    This is 5 here. Later metadata name broker 0 as the leader in epoch 4, which is older. So the
-    consumer does not fetch from broker 0.
+    The newest epoch here is 5. Later metadata name broker 0 as the leader in epoch 4, which is
+    older. So the consumer does not fetch from broker 0.
     """
     lab = make_lab(2)
     lab.leader, lab.leader_epoch = 1, 5
@@ -220,10 +224,13 @@ def test_fetch_out_of_range_resets_the_position(make_lab: LabMaker) -> None:
 
 
 def test_late_out_of_range_of_a_former_leader_resets_no_position(make_lab: LabMaker) -> None:
-    """The new leader has answered this offset with records, which the consumer has not used yet.
+    """An answer of a former leader may come after records of the new leader. It must be ignored.
 
-    A poll returns one record, so the records of `t-1` wait while those of `t-0` are processed. A
-    reset of `t-1` would process its records, and then begin again at offset 0.
+    1. Broker 0 becomes the leader, and its answer to a Fetch is delayed.
+    2. Broker 1 becomes the leader, and answers with records. A poll returns one record, so the
+       records of `t-1` wait while those of `t-0` are processed.
+    3. The answer of broker 0 arrives: OFFSET_OUT_OF_RANGE. If it reset `t-1`, the consumer would
+       process the waiting records, and then begin again at offset 0.
     """
     lab = make_lab(2, partitions=2)
     lab.leader = 1
@@ -309,5 +316,5 @@ def test_processing_time_of_each_record_is_drawn_between_its_bounds(make_lab: La
     ((_, _, detail),) = ranges(lab)
     assert detail is not None
     work_us = json.loads(detail)["work_us"]
-    assert 10 * 10 * MS < work_us < 10 * 30 * MS
+    assert 10 * 10 * MS < work_us < 10 * 30 * MS  # ten records of 10 to 30 ms
     assert work_us % (10 * MS) != 0  # the random parts are in microseconds

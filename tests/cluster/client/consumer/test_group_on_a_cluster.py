@@ -23,7 +23,11 @@ from tests.support.worlds.measured_cluster import MS, SECOND, cluster
 
 @dataclass
 class Story:
-    """What a test knows of a run: rows, the status before and after the fault, the fault's time."""
+    """What a test knows of a run with one fault: the kill of a node, at `hit_at_us`.
+
+    `before` and `after` are the cluster's status before the kill and at the end. `committed` has
+    the group's committed offsets at the end.
+    """
 
     rows: list[TraceRow] = field(default_factory=list)
     before: ClusterStatus = field(default_factory=ClusterStatus)
@@ -49,7 +53,7 @@ def play(spec: ClusterSpec, *, crash_coordinator: bool, after_us: int) -> Story:
 
     async def main() -> None:
         await runtime.start()
-        await runtime.sleep(15 * SECOND)
+        await runtime.sleep(15 * SECOND)  # the group becomes stable
         story.before = await runtime.status()
         (group,) = story.before.groups["g"]
         if crash_coordinator:
@@ -115,13 +119,16 @@ def test_every_member_notices_the_killed_coordinator_within_tens_of_ms(kill: Sto
 
 
 def test_killed_coordinator_is_named_until_it_is_fenced(kill: Story) -> None:
-    """Each broker answers lookups from its metadata, which name the killed broker until then."""
+    """Each broker answers lookups from its metadata, which name the killed broker until then.
+
+    So every member finds the dead coordinator several times.
+    """
     (fenced,) = kill.since_hit("broker_fenced")
     stale = [row for row in kill.since_hit("coordinator_found") if row.time_us < fenced.time_us]
     assert {row.peer for row in stale} == {fenced.peer}
     lookups_by_member = Counter(row.node for row in stale)
     assert len(lookups_by_member) == 12
-    # In the 9 s until the fencing, with backoffs of about a second at most.
+    # The fencing comes after up to 9 s, and a member waits about a second at most between lookups.
     assert min(lookups_by_member.values()) >= 5
 
 
@@ -171,9 +178,10 @@ def test_no_acknowledged_commit_is_lost_with_the_coordinator(kill: Story) -> Non
 
 
 def test_members_continue_processing_without_a_coordinator(kill: Story) -> None:
-    """Every partition is read on, those of the dead leader after an election.
+    """Members go on reading and processing although they cannot commit.
 
-    No record is read twice or left out. Members still process 10 s after the kill.
+    Partitions of the dead broker are read on after an election. No record is read twice or left
+    out. Members still process 10 s after the kill.
     """
     consumed = [row for row in kill.rows if row.kind == "records_consumed"]
     next_offset: dict[str | None, int] = {}
@@ -189,8 +197,8 @@ def test_members_continue_processing_without_a_coordinator(kill: Story) -> None:
 def test_crash_of_the_leading_member_causes_one_rebalance(member_crash: Story) -> None:
     """The dead member is removed when its session ends. The others learn of it by heartbeats.
 
-    A heartbeat interval is 3 s. So it takes at least the session of 10 s less one interval, and at
-    most 10 s plus one interval and the time of the join (BEHAVIOUR 3.6).
+    A session is 10 s, and a heartbeat interval 3 s. So generation 2 begins 7 to 13 s after the
+    crash; a second is for the join (BEHAVIOUR 3.6).
     """
     generations = member_crash.since_hit("generation_started")
     assert len(generations) == 1
@@ -206,8 +214,8 @@ def test_crash_of_the_leading_member_causes_one_rebalance(member_crash: Story) -
 def test_survivors_of_a_rebalance_keep_their_ids_and_revoke_first(member_crash: Story) -> None:
     """In the eager protocol each member revokes all its partitions before it joins again.
 
-    So it revokes them in generation 1. It loses none, which would mean that it had to give them up
-    without a commit.
+    So it revokes them in generation 1. A member that loses partitions gives them up without a
+    commit. This must happen to no survivor.
     """
     revoked = member_crash.since_hit("partitions_revoked")
     assigned = member_crash.since_hit("partitions_assigned")
@@ -225,14 +233,15 @@ def test_positions_after_the_rejoin_are_the_committed_offsets(member_crash: Stor
     Survivors commit before they revoke. So only records that the dead member has processed and not
     committed are processed twice.
     """
-    # The rows are in order of time, so at a reset both dicts have the last offsets before it.
-    reset = [row for row in member_crash.since_hit("position_reset")]
-    assert {row.cause for row in reset} == {"committed"}
-    assert len(reset) == 12
+    resets = member_crash.since_hit("position_reset")
+    assert {row.cause for row in resets} == {"committed"}
+    assert len(resets) == 12
 
     (dead_name,) = set(member_crash.before.members) - set(member_crash.after.members)
     owned_by_the_dead = {str(p) for p in member_crash.before.members[dead_name].assigned}
 
+    # By partition: the last committed offset, and the end of the processed records. The rows are in
+    # order of time, so at a reset both dicts have the last offsets before it.
     committed: dict[str | None, int] = {}
     processed: dict[str | None, int] = {}
     for row in member_crash.rows:
@@ -241,7 +250,7 @@ def test_positions_after_the_rejoin_are_the_committed_offsets(member_crash: Stor
         elif row.kind == "records_consumed":
             count = json.loads(row.detail or "")["count"]
             processed[row.partition] = (row.offset or 0) + count
-        elif row in reset:
+        elif row in resets:
             assert row.offset == committed[row.partition]
             if row.partition not in owned_by_the_dead:
                 assert row.offset == processed[row.partition]

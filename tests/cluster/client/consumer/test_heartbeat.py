@@ -33,6 +33,7 @@ from tests.support.harness.scripted_broker import MS, SECOND, ClientLab, LabMake
 
 
 def heartbeat_error(code: ErrorCode) -> HeartbeatResponse:
+    """Return an answer to a heartbeat with an error."""
     return HeartbeatResponse(error_code=code)
 
 
@@ -98,7 +99,7 @@ def test_heartbeat_refused_as_not_coordinator_is_repeated_to_the_new_coordinator
     lab.run_for(2 * SECOND)
     # The cause is the error's name here; without an answer it is a sentence.
     assert [row.cause for row in lab.of_kind("coordinator_unknown")] == [code.name]
-    # The repetition follows after retry.backoff.ms, and not after the heartbeat interval of 3 s.
+    # One more heartbeat within 2 s: the member did not wait for the next interval of 3 s.
     assert len(lab.brokers[1].of_type(HeartbeatRequest)) == 1
     assert member_ids(lab) == ["", "m-1"]
     assert member_status(node).generation == 1

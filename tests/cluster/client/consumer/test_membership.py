@@ -54,6 +54,7 @@ SYNC_FATAL = [
 
 
 def join_error(code: ErrorCode) -> JoinGroupResponse:
+    """Return an answer to a JoinGroup with an error."""
     return JoinGroupResponse(error_code=code)
 
 
@@ -111,9 +112,10 @@ def test_member_states_are_traced_in_kafkas_order(make_lab: LabMaker) -> None:
 def test_join_group_error_is_retried_as_in_the_table(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, marks_unknown: bool
 ) -> None:
-    """Whether the id is kept, and whether the coordinator becomes unknown, is in Kafka's table.
+    """After each of these errors the member joins again.
 
-    Source: BEHAVIOUR 7.3.
+    Kafka's table (BEHAVIOUR 7.3) says after which error it keeps its id, and after which it must
+    look for its coordinator (`marks_unknown`).
     """
     lab = make_lab(1)
     broker = lab.brokers[0]
@@ -142,8 +144,8 @@ def test_join_group_fatal_error_ends_the_application(make_lab: LabMaker, code: E
 def test_join_group_times_out_later_than_other_requests(make_lab: LabMaker) -> None:
     """A JoinGroup waits for the rebalance, so its timeout is the rebalance timeout plus 5 s.
 
-    The rebalance timeout is max.poll.interval.ms, here 40 s. Only a request timeout that is longer
-    would count in its place (CL-02). After the timeout the connection is closed.
+    The rebalance timeout is max.poll.interval.ms, here 40 s (CL-02). After the 45 s the connection
+    is closed, and the member looks for its coordinator.
     """
     lab = make_lab(1)
     config = ConsumerConfig(
@@ -230,10 +232,9 @@ def test_sync_group_answer_with_another_protocol_is_inconsistent(make_lab: LabMa
 
 
 def test_sync_group_and_heartbeat_that_fail_together_cause_one_rejoin(make_lab: LabMaker) -> None:
-    """A member sends heartbeats also while its SyncGroup waits, on the same connection.
+    """Both requests fail with errors that ask for another join. The member must join once (CL-08).
 
-    Both requests fail with errors that ask for another join. The member must join only once, and
-    with its id (CL-08).
+    A member sends heartbeats also while its SyncGroup waits.
     """
     lab = make_lab(2)
     lab.leader = 1  # so that broker 0 gets only requests about the group, and no Fetch
@@ -242,7 +243,7 @@ def test_sync_group_and_heartbeat_that_fail_together_cause_one_rejoin(make_lab: 
     broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
     lab.consumer()
     lab.run_for(4 * SECOND)
-    # The heartbeat got its error after 3 s. Now the SyncGroup fails, too.
+    # After 3 s the member has sent a heartbeat. Now the SyncGroup fails; then the heartbeat does.
     (parked,) = broker.unanswered
     broker.host.reply(
         parked.request_id, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
@@ -257,9 +258,9 @@ def test_sync_group_and_heartbeat_that_fail_together_cause_one_rejoin(make_lab: 
 def test_assignment_of_a_topic_that_is_not_subscribed_makes_the_member_rejoin(
     make_lab: LabMaker,
 ) -> None:
-    """The topic `u` is from an older subscription, so the assignment is not used (CL-14).
+    """An assignment may still be from an older subscription. Then it is not used (CL-14).
 
-    The member, which is subscribed to `t`, joins a third time.
+    The member is subscribed to `t`, and is assigned a partition of `u`. So it joins a third time.
     """
     lab = make_lab(1)
     # The bytes: version 0, one topic `u` with one partition 0, and no user data.
@@ -315,7 +316,7 @@ def test_revoked_partitions_are_committed_synchronously_before_the_join(
     """
     lab = make_lab(1)
     broker = lab.brokers[0]
-    lab.consumer(commit_interval_ms=60_000)
+    lab.consumer(commit_interval_ms=60_000)  # longer than the test, so the application commits none
     lab.run_for(SECOND)
     lab.high_watermark = 5
     lab.run_for(SECOND)
@@ -393,6 +394,9 @@ def test_closing_without_a_coordinator_returns(make_lab: LabMaker) -> None:
 
 
 def test_reason_is_truncated_to_255_bytes_between_characters() -> None:
-    """The limit is 255 bytes. 127 letters of two bytes have 254; a 128th would be cut (CL-05)."""
+    """A reason has at most 255 bytes, and no character is cut in two (CL-05).
+
+    127 letters of two bytes have 254 bytes, and the 128th does not fit.
+    """
     assert truncate_reason("x" * 300) == "x" * 255
     assert truncate_reason("é" * 200) == "é" * 127

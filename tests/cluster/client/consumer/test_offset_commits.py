@@ -37,15 +37,17 @@ from tests.support.harness.scripted_broker import (
 
 
 def last_join(lab: ClientLab) -> JoinGroupRequest:
+    """Return the last JoinGroup that broker 0 has received."""
     request = lab.brokers[0].of_type(JoinGroupRequest)[-1]
     assert isinstance(request, JoinGroupRequest)
     return request
 
 
 def test_commit_carries_generation_and_every_position(make_lab: LabMaker) -> None:
-    """Each acknowledged commit has a row OFFSETS_COMMITTED for each partition in the trace.
+    """A commit has the offsets of all partitions, and the member's id and generation.
 
-    The `peer` of the row is the coordinator that has acknowledged the commit.
+    An acknowledged commit has a row OFFSETS_COMMITTED for each partition in the trace. The `peer`
+    of the row is the coordinator that has acknowledged the commit.
     """
     lab = make_lab(1)
     lab.high_watermark = 4
@@ -90,10 +92,10 @@ def test_application_has_one_commit_in_flight(make_lab: LabMaker) -> None:
     broker = lab.brokers[0]
     lab.consumer()
     lab.run_for(SECOND)
-    before = len(broker.of_type(OffsetCommitRequest))
+    commits_before = len(broker.of_type(OffsetCommitRequest))
     broker.answer(OffsetCommitRequest, None)
     lab.run_for(5 * SECOND)
-    assert len(broker.of_type(OffsetCommitRequest)) == before + 1
+    assert len(broker.of_type(OffsetCommitRequest)) == commits_before + 1
 
 
 @pytest.mark.parametrize(
@@ -111,7 +113,8 @@ def test_commit_with_a_retriable_error_fails_once_and_the_next_one_succeeds(
 ) -> None:
     """An asynchronous commit is never repeated, but the application's next commit succeeds.
 
-    The generation stays. Some of the errors make the coordinator unknown.
+    The member stays in its generation. After some of the errors (`marks_unknown`) it must look for
+    its coordinator.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(OffsetCommitRequest, commit_error(code))
@@ -174,10 +177,10 @@ def test_commit_while_rebalancing_fails_without_being_sent(make_lab: LabMaker) -
     broker.answer(JoinGroupRequest, None)
     lab.run_for(4 * SECOND)
 
-    commits = len(broker.of_type(OffsetCommitRequest))
+    commits_before = len(broker.of_type(OffsetCommitRequest))
     assert member_status(node).state == "PREPARING_REBALANCE"
-    lab.run_for(SECOND)
-    assert len(broker.of_type(OffsetCommitRequest)) == commits
+    lab.run_for(SECOND)  # ten intervals of the automatic commit
+    assert len(broker.of_type(OffsetCommitRequest)) == commits_before
 
 
 def test_sync_commit_before_revocation_is_retried_until_it_is_acknowledged(
@@ -236,7 +239,7 @@ def test_auto_commit_is_sent_every_interval(make_lab: LabMaker) -> None:
 
 
 def test_auto_commit_after_a_retriable_failure_is_repeated_soon(make_lab: LabMaker) -> None:
-    """It is repeated after retry.backoff.ms, and not after the interval of 3 s (CL-20)."""
+    """The commit is repeated after retry.backoff.ms, not after the interval of 3 s (CL-20)."""
     lab = make_lab(1)
     config = ConsumerConfig(auto_offset_reset="earliest", auto_commit_interval_ms=3_000)
     lab.brokers[0].answer(OffsetCommitRequest, commit_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
@@ -251,7 +254,7 @@ def test_auto_commit_after_a_retriable_failure_is_repeated_soon(make_lab: LabMak
 
 
 def test_position_is_the_committed_offset(make_lab: LabMaker) -> None:
-    """A position that comes from a commit has the cause "committed" in its trace row.
+    """A member begins at the committed offset. The cause of its trace row is then "committed".
 
     OffsetFetch always has requireStable: offsets of an open transaction must not be read.
     """
@@ -271,6 +274,7 @@ def test_position_is_the_committed_offset(make_lab: LabMaker) -> None:
 
 
 def group_error(code: ErrorCode) -> OffsetFetchResponse:
+    """Return an answer with an error for the group as a whole."""
     return OffsetFetchResponse(groups=(OffsetFetchResponseGroup(group_id=GROUP, error_code=code),))
 
 

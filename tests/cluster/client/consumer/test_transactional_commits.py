@@ -1,7 +1,8 @@
 """A member that commits its offsets in transactions, one request at a time (KIP-98, KIP-447).
 
-A producer epoch fences: when a producer has got a newer epoch, requests with the old one are
-refused.
+The consumer has a producer, whose transactions contain its commits. A transaction ends with a
+commit or an abort. When a producer has got a newer epoch, requests with the old epoch are refused:
+the old producer is fenced.
 
 - `make_lab(1)` makes `lab`, with one scripted broker, which coordinates the group and transactions.
 - The broker gives the member's producer the id 7, with epoch 0 at first.
@@ -75,7 +76,7 @@ def test_commit_is_a_transaction_with_kafkas_order_of_requests(make_lab: LabMake
     lab.run_for(2 * SECOND)
     broker = lab.brokers[0]
     kinds = (InitProducerIdRequest, AddOffsetsToTxnRequest, TxnOffsetCommitRequest, EndTxnRequest)
-    sent = [type(each) for each in broker.requests if isinstance(each, kinds)]
+    sent = [type(request) for request in broker.requests if isinstance(request, kinds)]
     assert sent[:7] == [*kinds, *kinds[1:]]  # two transactions of the same producer
     assert broker.of_type(OffsetCommitRequest) == []
 
@@ -99,7 +100,10 @@ def test_commit_is_a_transaction_with_kafkas_order_of_requests(make_lab: LabMake
 
 
 def test_transaction_with_too_much_metadata_is_aborted(make_lab: LabMaker) -> None:
-    """The texts of the application take turns, so the next one is allowed and commits."""
+    """The broker refuses a commit because of its text (metadata), and the member aborts.
+
+    The application's texts take turns, so the next commit has another text and succeeds.
+    """
     lab = make_lab(1)
     lab.high_watermark = 4
     too_large = txn_commit_error(ErrorCode.OFFSET_METADATA_TOO_LARGE)
@@ -231,7 +235,10 @@ def test_fenced_producer_is_replaced_by_a_new_one(
 
 
 def test_end_of_a_transaction_is_repeated_until_it_is_answered(make_lab: LabMaker) -> None:
-    """The next transaction cannot begin before. Meanwhile the member continues to poll."""
+    """Before the answer the next transaction cannot begin.
+
+    EndTxn fails twenty times, for more than 12 s.
+    """
     lab = make_lab(1)
     not_available = EndTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     lab.brokers[0].answer(EndTxnRequest, *[not_available] * 20)
@@ -262,9 +269,9 @@ def test_closed_consumer_first_commits_its_processed_records(make_lab: LabMaker)
 def test_closed_consumer_with_an_unanswered_end_has_an_unknown_outcome(
     make_lab: LabMaker,
 ) -> None:
-    """The coordinator has the offsets and may still commit them, so the outcome is unknown.
+    """The consumer closes without an answer to EndTxn, and the coordinator may still commit.
 
-    The trace then has the error TIMED_OUT, with the coordinator as the peer.
+    So the outcome is unknown: the trace has the error TIMED_OUT, with the coordinator as the peer.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(EndTxnRequest, *[None] * 40)  # more requests than the test has

@@ -1,9 +1,9 @@
 """The setting `bootstrap.servers`: the first brokers that a client asks.
 
-`make_lab(3)` makes `lab`, with the scripted brokers 0, 1 and 2, whose metadata name all of them.
-`lab.coordinator` coordinates the group, and `lab.leader` leads all partitions: broker 0 at first. A
-lookup is the request FindCoordinator. In a row COORDINATOR_FOUND of the trace, `cause` is the
-broker that has answered the lookup.
+- `make_lab(3)` makes `lab`, with the scripted brokers 0, 1 and 2, whose metadata name all of them.
+- `lab.coordinator` coordinates the group, and `lab.leader` leads all partitions: broker 0 at first.
+- A lookup is the request FindCoordinator, which any broker can answer. In a row COORDINATOR_FOUND
+  of the trace, `cause` is the broker that has answered the lookup.
 """
 
 import pytest
@@ -42,7 +42,7 @@ def test_first_lookup_goes_to_a_bootstrap_server(make_lab: LabMaker, server: str
 
 
 def test_all_brokers_are_known_after_the_first_metadata(make_lab: LabMaker) -> None:
-    """The list is only for the start. Later the client also asks other brokers.
+    """The list of bootstrap servers is only for the start. Later the client asks any broker.
 
     Both the broker of the list and the coordinator crash. Broker 0 then answers the lookup.
     """
@@ -72,6 +72,7 @@ def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
     lab.leader = 1
     lab.consumer(only("broker-2"))
     lab.run_for(2 * SECOND)
+    # The brokers to which the client has opened connections of the general purpose, in order.
     opened = [
         frame.destination
         for frame in lab.hosts.frames

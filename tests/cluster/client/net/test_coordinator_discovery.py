@@ -31,7 +31,7 @@ COMMIT_INTERVAL_MS = 200
 BACKOFF_MAX_MS = 1_000
 """The default of retry.backoff.max.ms and of reconnect.backoff.max.ms."""
 LOOKUPS_PER_SECOND_MAX = 25
-"""The shortest wait is 40 ms: reconnect.backoff.ms, 50 ms, less 20 % of random variation."""
+"""Between two lookups are at least 40 ms: reconnect.backoff.ms, 50 ms, less 20 % at random."""
 
 
 def test_discovery_traces_the_coordinator_and_the_broker_that_named_it(
@@ -83,12 +83,12 @@ def test_concurrent_lookups_share_one_request(make_lab: LabMaker) -> None:
     lab.consumer(commit_interval_ms=20)  # so that commits need the coordinator, too
     lab.run_for(2 * SECOND)
     broker = lab.brokers[0]
-    before = len(broker.of_type(FindCoordinatorRequest))
+    lookups_before = len(broker.of_type(FindCoordinatorRequest))
     broker.answer(FindCoordinatorRequest, None)  # so that the lookup stays in flight
     broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR))
     lab.run_for(4 * SECOND)  # longer than the heartbeat interval, so that a heartbeat is sent
     assert len(lab.of_kind("commit_failed")) == 0  # commits wait for the lookup
-    assert len(broker.of_type(FindCoordinatorRequest)) == before + 1
+    assert len(broker.of_type(FindCoordinatorRequest)) == lookups_before + 1
 
 
 def test_dead_coordinator_is_noticed_at_once_and_named_until_metadata_changes(
@@ -139,9 +139,9 @@ def test_dead_coordinator_is_noticed_at_once_and_named_until_metadata_changes(
 
 
 def test_consumer_without_a_coordinator_continues_to_fetch_and_process(make_lab: LabMaker) -> None:
-    """At the client the ownership of partitions does not expire. Only commits fail.
+    """A client keeps its partitions for as long as it has no answer that takes them away.
 
-    Source: BEHAVIOUR 7.4.
+    Without a coordinator only its commits fail (BEHAVIOUR 7.4).
     """
     lab = make_lab(2)
     lab.coordinator = 1
@@ -192,7 +192,7 @@ def test_coordinator_marked_unknown_by_the_client_causes_no_metadata_request(
     """As in Kafka, only a connection that the peer closes causes a metadata request.
 
     Here the client itself closes the connection to its coordinator. A needless metadata request
-    would keep a broker busy, so that the lookup would go to another broker than in Kafka.
+    would make a broker look busy. Then the lookup would go to another broker than in Kafka.
     """
     lab = make_lab(2)
     lab.consumer()

@@ -28,6 +28,7 @@ KNOWN = tuple(KnownNode(name, GENERAL) for name in SERVERS)
 
 
 def client(lab: HostLab, on_disconnect: Callable[[], None] = lambda: None) -> NetworkClient:
+    """Return a client that knows the three servers; a lost connection calls `on_disconnect`."""
     return NetworkClient(
         lab.host("c"), ConsumerConfig(), known_nodes=lambda: KNOWN, on_disconnect=on_disconnect
     )
@@ -36,11 +37,12 @@ def client(lab: HostLab, on_disconnect: Callable[[], None] = lambda: None) -> Ne
 def ask(
     network: NetworkClient, node: NodeName, group: str = "g", *, timeout_us: int = 1_000_000
 ) -> RequestFuture[HeartbeatResponse]:
+    """Send a heartbeat of `group` to a node; the future gets the answer or an error."""
     return network.send(node, GENERAL, heartbeat(group), HeartbeatResponse, timeout_us=timeout_us)
 
 
 def picks(network: NetworkClient, times: int = 60) -> list[str]:
-    """Return the nodes that are chosen in many searches; each search begins at a random node."""
+    """Return the least loaded nodes of many searches; each search begins at a random node."""
     chosen = [network.least_loaded_node() for _ in range(times)]
     return sorted({node.name for node in chosen if node is not None})
 
@@ -70,7 +72,7 @@ def test_least_loaded_node_prefers_connected_and_idle_over_busy_and_unconnected(
 
 
 def test_unanswered_requests_are_listed() -> None:
-    """The message about a run that is stuck names node, API and age of each such request."""
+    """`waiting` has node, API and age of each unanswered request. It explains a run that hangs."""
     lab = HostLab()
     for name in SERVERS:
         EchoServer(lab.host(name), parked_groups=("parked",))
@@ -83,7 +85,10 @@ def test_unanswered_requests_are_listed() -> None:
 
 
 def test_least_loaded_node_prefers_fewest_in_flight_over_an_unconnected_one() -> None:
-    """Kafka lets a request wait behind a Fetch rather than open another connection."""
+    """Kafka lets a request wait behind a Fetch rather than open another connection.
+
+    s0 has one request in flight, s1 has two, and s2 has no connection.
+    """
     lab = HostLab()
     for name in SERVERS:
         EchoServer(lab.host(name), parked_groups=("parked",))
@@ -168,13 +173,13 @@ def test_send_to_a_node_that_backs_off_fails_without_a_connection() -> None:
     network = client(lab)
     ask(network, SERVERS[0])
     lab.run_for(1_000)
-    frames = len(lab.frames)
+    frames_before = len(lab.frames)
     second = ask(network, SERVERS[0])
     assert not second.is_done
     lab.run_for(1)  # the failure is delivered by the next event, not inside `send`
     assert second.error is not None
     assert second.error.name == DISCONNECTED
-    assert len(lab.frames) == frames
+    assert len(lab.frames) == frames_before
 
 
 def test_send_without_an_answer_times_out_and_closes_the_connection() -> None:
@@ -192,7 +197,10 @@ def test_send_without_an_answer_times_out_and_closes_the_connection() -> None:
 
 
 def test_connection_closed_by_the_client_is_no_sign_of_stale_metadata() -> None:
-    """Kafka requests metadata after a close by the peer, but not after NetworkClient.disconnect."""
+    """Kafka requests metadata after a close by the peer, but not after NetworkClient.disconnect.
+
+    `on_disconnect` requests the metadata, so it must not be called here.
+    """
     lab = HostLab()
     EchoServer(lab.host(SERVERS[0]), parked_groups=("parked",))
     ended: list[int] = []

@@ -37,7 +37,10 @@ def test_backoff_with_an_initial_wait_at_the_maximum_is_constant() -> None:
 
 @pytest.mark.parametrize("retriable", [True, False])
 def test_retrying_repeats_only_retriable_errors_until_the_deadline(retriable: bool) -> None:
-    """The deadline is on the host's clock, because the machine's clock stands in virtual time."""
+    """`with_retries` repeats a call after retriable errors, until a deadline of 3 s here.
+
+    The deadline is on the host's clock, because in virtual time the machine's clock stands still.
+    """
     lab = HostLab()
     host = lab.host("c")
     attempts: list[int] = []
@@ -47,8 +50,9 @@ def test_retrying_repeats_only_retriable_errors_until_the_deadline(retriable: bo
         raise ClientError("X", retriable=retriable)
 
     async def main() -> None:
+        backoff = ExponentialBackoff(host, 100, 1_000)
         with pytest.raises(ClientError, match="X"):
-            await with_retries(host, ExponentialBackoff(host, 100, 1_000), 3_000_000, fail)
+            await with_retries(host, backoff, 3_000_000, fail)
 
     lab.run(main())
     if retriable:
@@ -69,8 +73,8 @@ def test_wakeup_before_the_wait_ends_it_at_once() -> None:
 
     async def main() -> int:
         wakeup.set()
-        await wakeup.wait(None)
-        await wakeup.wait(500)
+        await wakeup.wait(None)  # ends at once; None would wait for ever
+        await wakeup.wait(500)  # without another wakeup this takes all of its 500 us
         return host.now_us()
 
     assert lab.run(main()) == 500

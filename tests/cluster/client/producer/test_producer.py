@@ -36,6 +36,7 @@ def sent(lab: ClientLab, broker: int = 0) -> list[tuple[int, list[int]]]:
 
 
 def error(partition: int, code: ErrorCode) -> ProduceResponse:
+    """Return an answer to a Produce request with an error for one partition."""
     return ProduceResponse(
         responses=(
             TopicProduceResponse(
@@ -47,13 +48,17 @@ def error(partition: int, code: ErrorCode) -> ProduceResponse:
 
 
 def acknowledged(node: ProducerNode) -> int:
+    """Return the number of the producer's records that were acknowledged."""
     status = ClusterStatus()
     node.report(status)
     return status.records_produced
 
 
 def test_producer_numbers_its_records_and_uses_the_partitions_in_turn(make_lab: LabMaker) -> None:
-    """Numbers and a fixed rate allow checkers to find duplicates and gaps."""
+    """By the numbers in the records, checkers find duplicates and gaps.
+
+    In 10 s the producer sends about 100 records, each to the next of three partitions.
+    """
     lab = make_lab(1, partitions=3)
     node = lab.producer(10.0)
     lab.run_for(10 * SECOND)
@@ -78,7 +83,8 @@ def test_producer_lingers_to_fill_a_batch(make_lab: LabMaker) -> None:
 def test_producer_waits_for_the_topic_before_its_first_record(make_lab: LabMaker) -> None:
     """Kafka's `send` waits until the partitions are known, so no record is made before.
 
-    At 100 records a second, 2 s less the wait for metadata have fewer than 190 records.
+    Three metadata answers do not have the topic. So in 2 s, at 100 records a second, the producer
+    makes fewer than 190 records.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(MetadataRequest, *[MetadataResponse()] * 3)
@@ -92,7 +98,10 @@ def test_producer_waits_for_the_topic_before_its_first_record(make_lab: LabMaker
 def test_producer_resends_a_failed_batch_before_later_ones(
     make_lab: LabMaker, code: ErrorCode
 ) -> None:
-    """Only one batch of a partition is in flight, so the records stay in order."""
+    """Only one batch of a partition is in flight, so the records stay in order.
+
+    The first batch is refused twice, and is sent three times before the second batch.
+    """
     lab = make_lab(1, partitions=1)
     lab.brokers[0].answer(ProduceRequest, error(0, code), error(0, code))
     lab.producer(20.0)
@@ -144,7 +153,7 @@ def test_producer_does_not_retry_a_definite_error(make_lab: LabMaker) -> None:
 
 @pytest.mark.parametrize(("acks", "wire"), [("all", -1), ("1", 1), ("0", 0)])
 def test_producer_sends_the_configured_acks(make_lab: LabMaker, acks: str, wire: int) -> None:
-    """In a request acks=all is -1."""
+    """The setting acks=all is -1 in a request."""
     lab = make_lab(1)
     configs = {
         "all": ProducerConfig(),

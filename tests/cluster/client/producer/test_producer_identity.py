@@ -59,7 +59,7 @@ def test_each_partition_has_its_own_sequences() -> None:
 
 
 def test_new_epoch_resets_all_sequences_and_the_last_epoch_needs_a_new_id() -> None:
-    """The last epoch of an id is 32,767. After it the producer must get another id."""
+    """The last epoch of an id is 32,767. After this epoch the producer must get another id."""
     identity = ProducerIdentity()
     identity.begin(5, 32_766)
     identity.identify(P0, 3)
@@ -111,15 +111,16 @@ def test_batch_that_is_given_up_raises_the_epoch(make_lab: LabMaker) -> None:
     lab = make_lab(1, partitions=1)
     lab.producer(10.0, IDEMPOTENT)
     lab.run_for(SECOND)
-    before = len(sent(lab))
+    batches_before = len(sent(lab))
 
     lab.brokers[0].answer(ProduceRequest, error(0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
     lab.run_for(SECOND)
 
     (failed,) = lab.of_kind("produce_failed")
     assert failed.error == "OUT_OF_ORDER_SEQUENCE_NUMBER"
-    after = sent(lab)[before + 1 :]
-    # The batch after the one that was given up: id 7, epoch 1, sequence number 0, one record.
+    # The first of the later batches was given up. The next one: id 7, epoch 1, sequence number 0,
+    # one record.
+    after = sent(lab)[batches_before + 1 :]
     assert after[0] == (7, 1, 0, 1)
     assert after[1][:3] == (7, 1, 1)
 
@@ -158,10 +159,11 @@ class ProducerLab(BrokerLab):
 
 @pytest.mark.parametrize("is_idempotent", [True, False])
 def test_records_are_written_once_although_answers_are_lost(is_idempotent: bool) -> None:
-    """A leader that is paused for 3 s later writes the batches that wait, and their repetition.
+    """A producer gets no answer and repeats its batches. An idempotent one does no harm by that.
 
-    The producer repeats them after its request timeout of 1 s. Without idempotence they are then
-    written twice.
+    1. The leader of orders-0 is paused for 3 s, with batches that wait.
+    2. The producer repeats these batches after its request timeout of 1 s.
+    3. The resumed leader handles both copies. Without idempotence it writes both.
     """
 
     async def story(lab: BrokerLab) -> list[bytes]:

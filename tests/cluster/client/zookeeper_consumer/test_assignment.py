@@ -1,9 +1,10 @@
 """The assignment that each consumer on ZooKeeper computes for itself.
 
-It is computed from the consumer's view: the data of its group that it has read. A member has one
-thread for each stream of a topic that it consumes, and mostly one stream here. `{"t": 1}` says that
-a member has one stream of the topic t. Docstrings quote rules of
-docs/kafka/ZOOKEEPER_CONSUMER.md; ids such as ZK-51 name the rules.
+- A consumer on ZooKeeper computes the assignment from its view: the data of its group that it has
+  read.
+- A stream is what an application iterates over. A member has one thread for each stream of a topic
+  that it consumes. `{"t": 1}` says that a member has one stream of the topic t.
+- Docstrings quote rules of docs/kafka/ZOOKEEPER_CONSUMER.md; ids such as ZK-51 name the rules.
 """
 
 from hypothesis import given
@@ -36,7 +37,7 @@ def shares(strategy: str, view: GroupView) -> dict[str, list[str]]:
 def test_range_assigns_consecutive_partitions_and_one_more_to_the_first_threads() -> None:
     """Per topic: n = P div threads, the first P mod threads get one more (ZK-51).
 
-    P, the number of partitions, is 7; three threads get 3, 2 and 2.
+    Here P, the number of partitions, is 7, and n is 2. Three threads get 3, 2 and 2.
     """
     seven = view({"a": {"t": 1}, "b": {"t": 1}, "c": {"t": 1}}, {"t": 7})
 

@@ -11,6 +11,7 @@ from protocol.config import ZooKeeperConsumerConfig
 from protocol.trace import TraceKind
 from tests.support.harness.zookeeper_group import SECOND, GroupLab, member_name
 
+# Offsets are stored in Kafka only. A commit that gets no answer fails after 0.5 s.
 KAFKA = ZooKeeperConsumerConfig(
     auto_commit_interval_ms=20_000,
     offsets_storage="kafka",
@@ -25,7 +26,7 @@ def test_automatic_commit_is_tried_six_times_and_the_others_once(
 ) -> None:
     """The auto-commit thread gets 1 + `offsets.commit.max.retries` (5) tries (ZK-65).
 
-    R3 and shutdown get one.
+    R3 and shutdown get one. A cut of all OffsetCommits makes every try fail.
     """
 
     async def scenario(lab: GroupLab) -> None:

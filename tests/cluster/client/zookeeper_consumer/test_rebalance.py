@@ -43,7 +43,7 @@ LARGE = 17
 def newcomer_that_waits(members: int) -> Scenario:
     """Return a scenario in which the last member joins, without a conflict.
 
-    Its claims are delayed until the other members have released their partitions.
+    The claims of this newcomer are delayed until the other members have released their partitions.
     """
 
     async def scenario(lab: GroupLab) -> None:
@@ -95,8 +95,7 @@ def test_reads_of_an_undisturbed_join_equal_the_formula(
 
     c, t, b = members, topics, brokers
     views = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.change_began_us)
-    idle = sum(not detail_of(row)["partitions"] for row in views)
-    # `idle` is the number of members without a partition.
+    idle = sum(not detail_of(row)["partitions"] for row in views)  # members without a partition
     assert idle == max(0, members - partitions)
     assert reads == c * (c + t + 3 * b + 9) + partitions + 1 + t - idle * (1 + b)
     assert [attempt["done"] for attempt in lab.attempts(lab.change_began_us)] == [True] * members
@@ -123,6 +122,7 @@ def test_newcomer_of_a_small_group_conflicts_and_pays_a_back_off(seed: int) -> N
 
     lab = GroupLab(members=2, partitions=64, late_from=1, seed=seed).run(scenario)
 
+    # The newcomer claims half of the 64 partitions, and all of them are still held.
     failed = [attempt for attempt in lab.attempts(lab.change_began_us) if not attempt["done"]]
     assert failed == [{"attempt": 0, "conflicts": 32, "done": False}]
     c, t, b, p = 2, 1, 1, 64
@@ -131,6 +131,7 @@ def test_newcomer_of_a_small_group_conflicts_and_pays_a_back_off(seed: int) -> N
     start = 1 + t
     failed_attempt = c + t + 2 * b + 6 + claims + conflicts_of_attempt
     assert lab.reads(lab.change_began_us) == undisturbed + start + failed_attempt
+    # One sleep of 2 s, and less than half a second for everything else.
     assert 2 * SECOND <= lab.change_ended_us - lab.change_began_us <= 5 * SECOND // 2
     # During the sleep the loser's whole share is unowned, not only the disputed one (ZK-49).
     conflicts = lab.of(TraceKind.ZOOKEEPER_CLAIM_CONFLICT, after_us=lab.change_began_us)
@@ -187,6 +188,7 @@ def test_dead_member_is_noticed_by_all_others_with_one_notification_each() -> No
 
     for seed in range(3):
         lab = GroupLab(members=4, partitions=16, seed=seed).run(scenario)
+        # The peer of the row is the member that gets the notification.
         fired = lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.change_began_us)
         assert sorted(str(row.peer) for row in fired) == list(lab.names[:3])
         assert 4 * SECOND <= fired[0].time_us - lab.change_began_us <= 8 * SECOND
@@ -267,7 +269,8 @@ def test_owner_that_never_releases_makes_a_starting_newcomer_give_up() -> None:
 
     The caller gets no streams, but the registration, the watches and the executor thread remain
     until the program closes the connector (ZK-37). A member gives up after four attempts: patience
-    is about 4 x (2 s + attempt) (ZK-50).
+    is about 4 x (2 s + attempt) (ZK-50). `createMessageStreams` is the start of a consumer; the
+    connector is the consumer's object in the program.
     """
     gave_up: list[tuple[int, dict[str, Any]]] = []
 
@@ -301,6 +304,7 @@ def test_two_strategies_in_one_group_conflict_until_members_give_up() -> None:
 
     The result: endless conflicts, ConsumerRebalanceFailedException, until configured away (ZK-75).
     In a running member the exception is only logged, and the member owns nothing (ZK-38).
+    Here member 0 uses range, and member 1 roundrobin.
     """
 
     async def scenario(lab: GroupLab) -> None:
@@ -331,7 +335,7 @@ def test_claim_is_exclusive_during_the_session_of_its_holder() -> None:
 
     lab = GroupLab(members=4, partitions=16, late_from=2).run(scenario)
 
-    owners: dict[str, str] = {}
+    owners: dict[str, str] = {}  # path of a claim -> its owner
     for _row, detail in lab.writes_of("owners"):
         path = detail["path"]
         if path.count("/") < 5:
@@ -417,6 +421,7 @@ def test_members_in_conflict_sleep_the_same_time() -> None:
         await lab.runtime.start_node(member_name(1))
         await lab.runtime.sleep(15 * SECOND)  # enough for four attempts, of about 2 s each
 
+    # Two strategies in one group conflict again and again.
     other = ZooKeeperConsumerConfig(partition_assignment_strategy="roundrobin")
 
     pauses: set[int] = set()
@@ -480,6 +485,7 @@ def test_each_member_claims_in_another_order() -> None:
 
     lab = GroupLab(members=3, partitions=16, late_from=2).run(scenario)
 
+    # By owner: the numbers of its partitions, in the order of the first claims.
     orders: dict[str, list[int]] = {}
     for _row, detail in lab.writes_of("owners", lab.change_began_us):
         if detail["op"] == "create" and detail["data"]:
@@ -499,6 +505,8 @@ def test_automatic_commit_does_not_wait_for_a_rebalance() -> None:
 
     The registry is replaced only by a successful attempt and emptied by the release (ZK-33). So
     auto-commit goes on with the partitions in the registry until the release is complete.
+    The registry is the set of partitions that a member fetches and commits. Here the release hangs
+    for 4 s.
     """
     config = ZooKeeperConsumerConfig(
         auto_commit_interval_ms=1_000, offsets_storage="kafka", dual_commit_enabled=False

@@ -139,7 +139,7 @@ def test_group_with_static_subscriptions_has_two_watches_a_member_and_one_a_topi
 def test_release_of_a_claim_notifies_no_consumer() -> None:
     """A release or the vanishing of a claim wakes no consumer: `owners` has no watch (ZK-26).
 
-    So a consumer that waits for a release can only sleep.
+    So a consumer that waits for a release can only sleep. Here the visitor deletes a claim.
     """
 
     async def scenario(lab: GroupLab) -> None:
@@ -160,9 +160,10 @@ def test_release_of_a_claim_notifies_no_consumer() -> None:
 def test_owner_node_with_the_same_text_counts_as_the_consumers_own() -> None:
     """R9's "equal content is mine" compares the text only, not the session (ZK-46).
 
-    A consumer id is fixed here, and a claim of a dead predecessor has the same text. The claim
-    vanishes with the predecessor's session, without an event. Its partition then has an owner that
-    no znode names.
+    1. A claim of a dead predecessor, which had the same fixed consumer id, still exists.
+    2. A consumer starts with this id, and takes the claim for its own.
+    3. The claim vanishes with the predecessor's session, without an event. The consumer then owns a
+       partition that no znode names.
     """
     claimed = f"/consumers/{GROUP}/owners/t0/3"
 

@@ -67,6 +67,7 @@ def test_member_without_zookeeper_goes_on_processing_what_another_owns() -> None
     # The session ends 6 s after the last ping, which was up to 2 s before the cut. ZooKeeper's
     # leader checks every 2 s.
     assert 4 * SECOND <= expired.time_us - lab.change_began_us <= 8 * SECOND
+    # A member owns what it processes.
     owned_by_0 = {
         str(row.partition)
         for row in processed_between(lab, member_name(0), lab.change_began_us, expired.time_us)
@@ -174,7 +175,7 @@ def test_release_that_goes_on_in_the_next_session_deletes_owners_of_the_living()
     lab = GroupLab(members=4, partitions=32, late_from=3, config=COMMIT_EVERY_SECOND).run(scenario)
 
     claims: dict[str, str] = {}  # path of a claim -> session that created it
-    deleted_of_others = 0
+    deleted_of_others = 0  # claims that another session has deleted
     for row, detail in lab.writes_of("owners"):
         path = detail["path"]
         if detail["op"] == "create":
@@ -295,6 +296,7 @@ def test_lagging_follower_gives_different_views_while_it_lags(lag_us: int) -> No
         await lab.runtime.start_node(member_name(5))
         await lab.runtime.sleep(20 * SECOND)
 
+    # For each seed: the time during which some of the old members know the newcomer and others not.
     disagreement_us = []
     for seed in range(2):
         lab = GroupLab(members=6, partitions=16, late_from=5, servers=3, seed=seed).run(scenario)
@@ -316,10 +318,11 @@ def test_lagging_follower_gives_different_views_while_it_lags(lag_us: int) -> No
 
 @pytest.mark.slow
 def test_member_that_gave_up_owns_nothing_until_an_unrelated_event() -> None:
-    """When its release takes longer than 4 back-offs, others give up (ZK-94): those of member 0.
+    """When its release takes longer than 4 back-offs, others give up (ZK-94).
 
     All whose new share overlaps its old share fail, and after 4 tries give up (ZK-76). Such a
     consumer stays registered, owns nothing, and waits for the next unrelated notification (ZK-38).
+    Here member 0 releases slowly, and member 1 gives up.
     """
     idle: list[str] = []
 

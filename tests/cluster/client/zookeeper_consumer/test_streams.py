@@ -29,6 +29,7 @@ def test_queue_holds_two_chunks_beside_the_one_being_iterated() -> None:
         )
         queued: list[int] = []
 
+        # A fetcher with five chunks of one record each.
         async def fetch() -> None:
             for first in range(5):
                 await queue.put(Chunk(info, first, last=first), Interrupt())
@@ -67,7 +68,7 @@ def test_commit_covers_the_record_that_is_being_processed() -> None:
     for row in lab.processed():
         assert row.offset is not None
         processed.append((row.time_us, row.offset))
-    # Find commits whose last record, at offset - 1, was not processed yet at that time.
+    # The offsets of commits whose last record, at offset - 1, was still being processed.
     in_hand = [
         row.offset
         for row in lab.of(TraceKind.ZOOKEEPER_OFFSET_COMMITTED)
