@@ -1,8 +1,8 @@
 """`python -m benchmarks`: runs benchmarks, and writes their figures to docs/BENCHMARKS.md.
 
-A part is a module with `run() -> tuple[Measurement, ...]`. Each part runs in a process of its own.
-The output of the process, such as a profile that explains the figures, goes into the page, too. A
-new run of a part (`--part`) replaces the part's section of the page; the other sections stay.
+A part is a module with `run() -> tuple[Measurement, ...]`. Each part runs in a process of its own,
+whose output, such as a profile that explains the figures, goes into the page. A new run of a part
+(`--part`) replaces the part's section of the page; the other sections stay.
 """
 
 import argparse

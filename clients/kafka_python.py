@@ -2,8 +2,8 @@
 
 Settings (`--set`) have kafka-python's names, with dots or with underscores: `session.timeout.ms` is
 the same as `session_timeout_ms`. Settings of the command line override the defaults that this
-program sets. Two objects write the program's events: `Ownership` those on changes of the assigned
-partitions, `Acknowledged` those on the brokers' answers to sent records.
+program sets. Two objects of `clients.program` write the events: `Ownership` writes changes of the
+assigned partitions, `Acknowledged` the brokers' answers to sent records.
 """
 
 import sys
@@ -59,7 +59,7 @@ def _settings(options: Options) -> dict[str, object]:
             settings[name] = text == "true"
         else:
             settings[name] = int(text) if text.lstrip("-").isdigit() else text
-    # `acks` must be the text "all", or a number. For any other text `int` raises.
+    # The library takes the text "all", or a number. For any other text, `int` raises an error here.
     if "acks" in settings and settings["acks"] != "all":
         settings["acks"] = int(str(settings["acks"]))
     return settings
@@ -79,6 +79,8 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # the library
 
 
 class _Member(Consumer):
+    """A member of a group, with kafka-python's KafkaConsumer."""
+
     def __init__(self, options: Options, ownership: Ownership) -> None:
         self._consumer = KafkaConsumer(
             bootstrap_servers=options.bootstrap.split(","),
@@ -98,7 +100,7 @@ class _Member(Consumer):
             ReadRecord(
                 partition=record.partition,
                 offset=record.offset,
-                # Without the blanks with which the producer pads values (`--value-bytes`).
+                # `rstrip` removes the blanks with which `produce --value-bytes` pads values.
                 value=(record.value or b"").decode().rstrip(),
             )
             for records in by_partition.values()
@@ -109,11 +111,13 @@ class _Member(Consumer):
         self._consumer.commit()
 
     def close(self) -> None:
-        # The loop in `program` makes the last commit, if the options want one.
+        # `program` has made the last commit already, if the options want commits.
         self._consumer.close(autocommit=False)
 
 
 class _Writer(Producer):
+    """A producer, with kafka-python's KafkaProducer."""
+
     def __init__(self, options: Options, acknowledged: Acknowledged) -> None:
         self._topic = options.topic
         self._acknowledged = acknowledged
@@ -131,7 +135,7 @@ class _Writer(Producer):
         future.add_errback(lambda error: self._acknowledged.lost(number, repr(error)))
 
     def work(self, timeout_s: float) -> None:
-        # The library sends and calls back in a thread of its own, so there is nothing to do here.
+        # The library handles answers in a thread of its own, so there is nothing to do here.
         time.sleep(timeout_s)
 
     def finish(self, timeout_s: float) -> None:

@@ -1,10 +1,10 @@
 """The client program of librdkafka: `python clients/librdkafka.py consume|produce ...`.
 
 librdkafka is a library in C; confluent-kafka is its Python package. Settings of the command line
-(`--set`) override the defaults that this program sets. Two objects write the program's events:
-`Ownership` those on changes of the assigned partitions, `Acknowledged` those on the brokers'
-answers to sent records. The library calls its callbacks only inside of the program's calls, such as
-`poll`.
+(`--set`) override the defaults that this program sets. Two objects of `clients.program` write the
+events: `Ownership` writes changes of the assigned partitions, `Acknowledged` the brokers' answers
+to sent records. The library calls the program's callbacks only while the program calls the library,
+for example in `poll`.
 """
 
 import sys
@@ -30,8 +30,8 @@ from clients.program import (
 )
 
 NO_OFFSET = KafkaError._NO_OFFSET
-"""Error of a commit without anything to commit. In spite of the underscore, this is the library's
-documented name of the error."""
+"""Error of a commit without anything to commit. Despite the underscore, this is the documented name
+of the error."""
 MAX_POLL_RECORDS = 500
 """Limit of the records that one poll returns."""
 
@@ -55,6 +55,8 @@ class Librdkafka(Client):
 
 
 class _Member(Consumer):
+    """A member of a group, with the library's Consumer."""
+
     def __init__(self, options: Options, ownership: Ownership) -> None:
         self._ownership = ownership
         self._consumer = LibraryConsumer(
@@ -84,7 +86,7 @@ class _Member(Consumer):
                 ReadRecord(
                     partition=message.partition(),
                     offset=message.offset(),
-                    # Without the blanks with which the producer pads values (`--value-bytes`).
+                    # `rstrip` removes the blanks with which `produce --value-bytes` pads values.
                     value=(message.value() or b"").decode().rstrip(),
                 )
             )
@@ -94,7 +96,7 @@ class _Member(Consumer):
         try:
             self._consumer.commit(asynchronous=False)
         except KafkaException as error:
-            # NO_OFFSET is no failure here: no position has changed since the last commit.
+            # NO_OFFSET is no failure: no position has changed since the last commit.
             if error.args[0].code() != NO_OFFSET:
                 raise
 
@@ -112,6 +114,8 @@ class _Member(Consumer):
 
 
 class _Writer(Producer):
+    """A producer, with the library's Producer."""
+
     def __init__(self, options: Options, acknowledged: Acknowledged) -> None:
         self._topic = options.topic
         self._acknowledged = acknowledged
@@ -134,7 +138,7 @@ class _Writer(Producer):
         while True:
             try:
                 self._producer.produce(self._topic, value, key, on_delivery=on_delivery)
-            # The library's queue is full. `poll` handles answers of brokers, which makes room.
+            # The library's queue is full. `poll` handles brokers' answers, which makes room.
             except BufferError:
                 self._producer.poll(0.05)
             else:

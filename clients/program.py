@@ -1,9 +1,11 @@
 """The frame of a client program: its command line, its events, and its two loops.
 
-A client family is one Kafka client library. It implements `Consumer` and `Producer` with a few
-calls of this library. Every event is written here, so that all families write the same events. A
-member (`consume`) commits its positions: the broker stores up to which offset it has read. Names
-with the suffix _s are durations, or times of the monotonic clock, in seconds.
+A client family is one Kafka client library. Its program implements `Consumer` and `Producer` with
+a few calls of the library. Every event is written here, so all families write the same events. The
+command `consume` runs a member of a group. The member commits its positions: it has the broker
+store, for each partition, the offset of the next record to read. The command `produce` runs a
+producer of numbered records. Names with the suffix _s are durations, or times of the monotonic
+clock, in seconds.
 """
 
 import argparse
@@ -17,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 POLL_S = 0.2
-"""Longest wait for records. SIGTERM is handled after it, so this also limits that delay."""
+"""Longest wait for records. SIGTERM is handled only after the wait, so at most this much later."""
 REPORT_S = 0.5
 """Shortest interval between two `records` events, and between two `acknowledged` events."""
 
@@ -27,14 +29,14 @@ class Options:
     """The options of the command line.
 
     - `name`: the client.id, also written in each event.
-    - `until`: `consume` ends after so many records; 0: never.
-    - `count`: `produce` ends after so many records; 0: never.
-    - `rate`: records a second; 0: as many as the client accepts.
+    - `until`: number of records after which `consume` ends; 0: it runs until a signal.
+    - `count`: number of records after which `produce` ends; 0: it runs until a signal.
+    - `rate`: records that `produce` sends a second; 0: as many as the client accepts.
     - `commit_interval_s`: time between two commits; 0: no commits.
     - `value_bytes`: size to which the values of records are padded with blanks.
     - `settings`: settings of the client library, by the library's names.
 
-    Options of the other command are 0 or "".
+    Options that the command does not have are 0 or "".
     """
 
     bootstrap: str
@@ -71,7 +73,7 @@ class Reporter:
         sys.stdout.flush()
 
     def failed(self, action: str, error: BaseException | object) -> None:
-        """Write an error of the client library during `action`: the error's type and text."""
+        """Write an `error` event: the type and text of the library's error during `action`."""
         self.write("error", during=action, error=type(error).__name__, message=str(error))
 
 
@@ -84,13 +86,13 @@ class Ownership:
     owned: dict[int, None] = field(default_factory=dict)
 
     def assigned(self, partitions: Iterable[int]) -> None:
-        """Add partitions, and write the event."""
+        """Add partitions, and write an `assigned` event."""
         added = sorted(partitions)
         self.owned.update(dict.fromkeys(added))
         self.reporter.write("assigned", partitions=added, owned=sorted(self.owned))
 
     def revoked(self, partitions: Iterable[int], *, lost: bool = False) -> None:
-        """Remove partitions, and write the event.
+        """Remove partitions, and write a `revoked` or a `lost` event.
 
         `lost`: the group has removed the member, so another member can own the partitions already.
         """
@@ -113,7 +115,7 @@ class Consumer(ABC):
 
     @abstractmethod
     def commit(self) -> None:
-        """Commit the positions, and wait for the answer.
+        """Commit the positions, and wait for the broker's answer.
 
         Raises: exceptions of the library.
         """
@@ -128,11 +130,11 @@ class Producer(ABC):
 
     @abstractmethod
     def send(self, number: int, key: bytes, value: bytes) -> None:
-        """Send record `number`. Its answer comes later."""
+        """Send record `number`, without a wait for the broker's answer."""
 
     @abstractmethod
     def work(self, timeout_s: float) -> None:
-        """Let the library handle answers, for `timeout_s` at most."""
+        """Give the library time to handle the brokers' answers, `timeout_s` at most."""
 
     @abstractmethod
     def finish(self, timeout_s: float) -> None:
@@ -140,11 +142,11 @@ class Producer(ABC):
 
 
 class Acknowledged:
-    """Collects the answers to records, and writes them as events.
+    """Collects the brokers' answers to sent records, and writes them as events.
 
     An `acknowledged` event has [number, partition, offset] of each record that was stored. A
     `refused` event has the number of a record whose delivery failed, and which is not sent again.
-    It is possible that a broker has stored the record nevertheless.
+    A broker can have stored a refused record nevertheless, if only its answer was lost.
     """
 
     def __init__(self, reporter: Reporter) -> None:
@@ -162,15 +164,15 @@ class Acknowledged:
             self._waiting.append((number, partition, offset))
 
     def lost(self, number: int, error: object) -> None:
-        """Count a failed record, and write its event."""
+        """Count a record whose delivery failed, and write its `refused` event."""
         with self._lock:
             self.refused += 1
         self._reporter.write("refused", number=number, error=str(error))
 
     def report(self, *, now: bool = False) -> None:
-        """Write the acknowledged records since the last report.
+        """Write the acknowledged records since the last report, if REPORT_S seconds have passed.
 
-        Do so only if REPORT_S seconds have passed since then, or if `now` is True.
+        With `now`, write them in any case.
         """
         if not now and time.monotonic() - self._reported_s < REPORT_S:
             return
@@ -182,7 +184,7 @@ class Acknowledged:
 
 
 class Stop:
-    """Remembers SIGTERM and SIGINT, so that a loop can end in order instead of in the middle."""
+    """Notes that SIGTERM or SIGINT came. A loop asks `is_requested`, and so ends between turns."""
 
     def __init__(self) -> None:
         self.is_requested = False
@@ -214,7 +216,7 @@ class Client(ABC):
 def main(client: Client, arguments: Sequence[str] | None = None) -> int:
     """Run a client program, and return its exit code.
 
-    It is 1 if a record was refused or had no answer at the end, otherwise 0.
+    The code is 1 if `produce` had a record that was refused or got no answer, otherwise 0.
     """
     parser = argparse.ArgumentParser(
         description=f"A consumer or a producer: {client.name}. Events are JSON lines on stdout."
@@ -251,7 +253,7 @@ def main(client: Client, arguments: Sequence[str] | None = None) -> int:
         if not separator or not key:
             parser.error(f"--set: expected KEY=VALUE, got {text}")
         settings[key] = value
-    # `given` does not have the options of the other command, so these get defaults.
+    # `given` has only the options of its own command. The others get 0 or "".
     options = Options(
         bootstrap=given.bootstrap,
         topic=given.topic,
@@ -278,7 +280,7 @@ def _consume(client: Client, options: Options, reporter: Reporter) -> int:
     waiting: list[tuple[int, int, str]] = []  # records for the next event
     total = 0
     reported_s = committed_s = time.monotonic()
-    uncommitted = False  # True if records were read since the last successful commit
+    has_uncommitted = False  # whether records were read since the last successful commit
 
     while not stop.is_requested and not (options.until and total >= options.until):
         try:
@@ -290,23 +292,23 @@ def _consume(client: Client, options: Options, reporter: Reporter) -> int:
             continue
         waiting += [(record.partition, record.offset, record.value) for record in records]
         total += len(records)
-        uncommitted = uncommitted or bool(records)
+        has_uncommitted = has_uncommitted or bool(records)
         now_s = time.monotonic()
         if waiting and now_s - reported_s >= REPORT_S:
             reporter.write("records", records=waiting, total=total)
             waiting, reported_s = [], now_s
         if (
-            uncommitted
-            and options.commit_interval_s
+            has_uncommitted
+            and options.commit_interval_s  # 0: no commits
             and now_s - committed_s >= options.commit_interval_s
         ):
-            uncommitted = not _commit(consumer, reporter)
+            has_uncommitted = not _commit(consumer, reporter)
             committed_s = time.monotonic()
 
     # The order matters: the last records are committed before the member leaves its group.
     if waiting:
         reporter.write("records", records=waiting, total=total)
-    if uncommitted and options.commit_interval_s:
+    if has_uncommitted and options.commit_interval_s:
         _commit(consumer, reporter)
     try:
         consumer.close()
@@ -336,8 +338,8 @@ def _commit(consumer: Consumer, reporter: Reporter) -> bool:
 def _produce(client: Client, options: Options, reporter: Reporter) -> int:
     """Produce until a signal, or until `options.count` records. Returns the exit code.
 
-    Record `number` is due `number / rate` seconds after the beginning. So if one record is late,
-    the times of the later ones do not change.
+    With a rate, record `number` is due `number / rate` seconds after the beginning. So a late
+    record does not delay the records after it.
     """
     stop = Stop()
     acknowledged = Acknowledged(reporter)

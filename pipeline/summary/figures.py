@@ -2,10 +2,13 @@
 
 `summary` fills these structs, and the command line prints them. This module imports no Spark.
 
-The error of the clocks is the difference between the clocks of the run's machines; it is 0 on one
-machine. A figure is disturbed if a machine was away by accident (lost or silent without a planned
-fault) in the figure's time. An offsets partition is a partition of `__consumer_offsets`: the broker
-that leads it coordinates its groups. A failover moves it to another broker.
+A run breaks a cluster by faults, and measures what follows. The broker that leads a partition of
+`__consumer_offsets` (an offsets partition) coordinates the groups of this partition. A fault can
+move the partition, and so the coordinator, to another broker.
+
+The error of the clocks is the difference between the clocks of the run's machines. On one machine
+it is 0. A figure is disturbed if, in the figure's time, a machine was away by accident: lost or
+silent without a planned fault.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +27,8 @@ from pipeline.summary.outcomes import (
 )
 
 Chain = Literal["broker", "client", "gap"]
-"""The part of the summary to which a measure belongs. Chains overlap in time: never add them up.
+"""The part of the summary to which a measure belongs. Chains overlap in time, so never add up times
+of two chains.
 
 - `broker`: the phases from a fault to the new active coordinator, for each offsets partition;
 - `client`: the phases until the new coordinator accepted a member, for each member;
@@ -32,20 +36,20 @@ Chain = Literal["broker", "client", "gap"]
 """
 
 PERCENTS = (50, 90, 99)
+"""Percentiles of each measure."""
 MARK = " *"
-"""Text that follows a figure which a machine's disturbance can have caused. `story` has the
-footnote."""
+"""Text that follows a disturbed figure. `story` has the footnote that explains it."""
 HEADER = ("samples", "missing", "p50", "p90", "p99", "max")
 """The names of the cells of `Distribution.cells`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """One figure: a column of a table, over all of a fault's rows.
+    """One figure of a fault: the values of one column, in all rows of a table about this fault.
 
     - `subject_kind`: selects rows of the table `availability`; None for other tables.
     - `is_time`: True if the unit is microseconds, False if the figure is a count.
-    - `across_nodes`: True if the time starts on one node's clock and ends on another's, so that the
+    - `across_nodes`: True if the time starts on one node's clock and ends on another's. Then the
       error of the clocks matters.
     """
 
@@ -132,10 +136,10 @@ class Distribution:
     disturbed: bool = False
 
     def percentile(self, percent: int) -> int | None:
-        """Return a percentile if there are enough samples for it.
+        """Return a percentile, or None if there are too few samples for it.
 
-        The rule: of so many samples, at least one can be expected above the percentile. The 90th
-        percentile needs 10 samples, the 99th 100; the median needs one.
+        There are enough if at least one sample can be expected above the percentile: the 90th needs
+        10 samples, the 99th 100. The median needs only one.
         """
         return self.percentiles.get(percent) if self.samples >= samples_needed(percent) else None
 
@@ -147,7 +151,7 @@ class Distribution:
 
     @property
     def longest_text(self) -> str:
-        """The longest of these times as text; `never` if the time of a subject did not end."""
+        """The longest of these times as text; `never` if no subject has a time that ended."""
         if self.missing and not self.samples:
             return f"never{self.mark}"
         return f"{self._shown(self.maximum, is_time=True)}{self.mark}"
@@ -160,7 +164,7 @@ class Distribution:
 
     @property
     def mark(self) -> str:
-        """MARK if a machine was away in the time of these values."""
+        """MARK if these values are disturbed, otherwise an empty text."""
         return MARK if self.disturbed else ""
 
 
@@ -171,25 +175,26 @@ def samples_needed(percent: int) -> int:
 
 
 def duration_text(value_us: int, *, bound_us: int = 0) -> str:
-    """Return a duration as text: three digits and a unit, or `< bound` below the clocks' error.
+    """Return a duration as text: three digits and a unit, or `< 5 ms` if the clocks' error is 5 ms.
 
-    A negative duration comes from different clocks; it is printed only if its size exceeds
-    `bound_us`, the error of the clocks. Units: the arguments are in microseconds.
+    `bound_us` is the error of the clocks: a duration below it is not certain. Two clocks can even
+    make a duration negative. Units: the arguments are in microseconds.
     """
     if abs(value_us) < bound_us:
         return f"< {duration_text(bound_us)}"
     size = abs(value_us)
     if size < 1_000:
         return f"{value_us} us"
-    # From 999,500 us on, three digits of milliseconds would round to 1000 ms, which is a second.
+    # From 999,500 us on, whole milliseconds would round to 1000 ms, which is a second.
     if size < 999_500:
         ms = value_us / 1_000
+        # From 99,950 us on, three digits are whole milliseconds: `.3g` could print 1e+02.
         return f"{ms:.3g} ms" if size < 99_950 else f"{ms:.0f} ms"
     return f"{value_us / 1_000_000:.2f} s"
 
 
 def length_text(value_us: int, *, bound_us: int = 0) -> str:
-    """Return a duration as `duration_text` does, but a plain `0` for no time at all."""
+    """Return a duration as `duration_text` does, but `0` if both arguments are 0."""
     return duration_text(value_us, bound_us=bound_us) if value_us or bound_us else "0"
 
 
@@ -200,15 +205,16 @@ class FaultSummary:
     Units: `injected_us`, `healed_us` (None: never) are microseconds on the run's clock.
 
     - `measures`: the measures that have rows, in the order of MEASURES.
-    - `members`: number of members of the affected groups; `members_kept`: number of those that had
-      the same member id and generation (the number of the group's rebalance) after the fault;
-      `members_kept_id`: number of those with the same member id.
-    - `noticed_by`: each reason for which members marked their coordinator unknown, with the number
-      of these members.
-    - `left_after`: pairs of a number of commits, 1 or more, and the number of members that left the
-      old coordinator when this number of their commits had timed out there.
-    - `told_by_old`: number of members to which the old coordinator named itself in a stale answer
-      (one that no longer was true).
+    - `members`: number of members of the affected groups.
+    - `members_kept_id`: number of members that had the same member id after the fault.
+    - `members_kept`: number of members that had the same member id and the same generation (the
+      number of the group's rebalance) after the fault.
+    - `noticed_by`: pairs of a reason for which members gave their coordinator up, and the number of
+      these members.
+    - `left_after`: pairs (timeouts, members): this many members left the old coordinator after this
+      many of their commits, 1 or more, had timed out there.
+    - `told_by_old`: number of members to which the old coordinator still named itself as their
+      coordinator.
     - `rebalances`: those that began between this fault and the next.
     """
 
@@ -258,8 +264,7 @@ class FaultSummary:
         if distribution is None:
             return False
         if not distribution.samples:
-            # No subject has a value. If a coordinator moved, this is a result, and so it is
-            # printed.
+            # No subject has a value. If a coordinator moved, that is a result, so print it.
             return bool(self.partitions_moved) and measure.name not in _ONLY_IF_NEEDED
         if not distribution.maximum and measure.name in _ONLY_IF_ANY and not if_zero:
             return False
@@ -282,7 +287,8 @@ class RunSummary:
 
     Units: `clock_error_us` is the error of the clocks, in microseconds.
 
-    - `bad_rows`: number of unusable rows by reason; `unreadable`: unusable files, with the reason.
+    - `bad_rows`: pairs of a reason and the number of rows that were unusable for this reason.
+    - `unreadable`: unusable files, with the reason.
     - `completed`: False for a run that broke off or has no events.
     - `coordinators`: pairs of coordinators that served a group at the same time, in time order.
     - `owners`: pairs of sets of members that owned partitions at the same time, in time order.
@@ -332,10 +338,10 @@ def find_worst(summary: RunSummary, measure: str) -> Worst | None:
 
 
 def same_gaps(faults: Sequence[FaultSummary], measure: str) -> dict[str, str]:
-    """Return, by fault, the earlier fault that has the same longest gap.
+    """Return, by fault, the earlier fault that shows the same longest gap; leave out other faults.
 
-    A fault is in the result only if an earlier fault has the same longest gap. Two gaps of the same
-    length in microseconds are taken for the same gap.
+    One long gap can lie after two faults. Two gaps of the same length in microseconds are taken for
+    the same gap.
     """
     first_fault_by_length: dict[int, str] = {}
     earlier_by_fault = {}
@@ -349,7 +355,7 @@ def same_gaps(faults: Sequence[FaultSummary], measure: str) -> dict[str, str]:
 
 
 def _badness(candidate: Worst) -> tuple[bool, int]:
-    """Return the sort key of a fault; one with a time that never ended is the worst."""
+    """Return a sort key; a fault after which some time never ended comes after all others."""
     return candidate.distribution.missing > 0, candidate.longest_us
 
 

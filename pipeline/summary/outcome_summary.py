@@ -1,8 +1,8 @@
 """From aggregates to outcomes: rebalances, times with two coordinators or owners, repeats, errors.
 
-An aggregate is a table of few rows over all runs, such as the number of rebalances of one kind
-after one fault. `spark_aggregates` and `trace_aggregates` compute the aggregates; this module needs
-neither Spark nor the trace. A leader epoch is the number of a partition's leadership.
+An aggregate is a table of few rows over all runs, such as the rebalances of each kind after each
+fault. `spark_aggregates` and `trace_aggregates` compute the aggregates. This module makes the
+structs of `outcomes` from them. A leader epoch is the number of a partition's leadership.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,20 +22,16 @@ AggregateRow = Mapping[str, Any]  # Any: a cell's type is its column's
 Aggregates = Mapping[str, Sequence[AggregateRow]]
 """The rows of each aggregate, by its name."""
 LINEAGES = ("first_coordinator", "first_epoch", "second_coordinator", "second_epoch")
-"""Columns with the lineages of the first and the second owners: the coordinator that assigned the
-partitions, and its leader epoch.
-"""
+"""Columns with the lineage of the first and of the second owners. A lineage is the coordinator that
+assigned the partitions, with its leader epoch."""
 FaultKey = tuple[str, str]
 """Run and fault."""
 ONE_BY_ONE_MAX = 3
-"""Most rebalances of a kind after one fault that are listed one by one."""
+"""Most rebalances of a kind after one fault that are listed one by one; more share one entry."""
 
 
 def rebalances_after(aggregates: Aggregates) -> dict[FaultKey, tuple[Rebalances, ...]]:
-    """Return the rebalances after each fault, by group, coordinator and reason, in time order.
-
-    If there are at most ONE_BY_ONE_MAX of a kind, each has an entry; more share one entry.
-    """
+    """Return the rebalances after each fault, by group, coordinator and reason, in time order."""
     injected = {
         (row["run"], row["fault"]): row["injected_us"] for row in aggregates["known_faults"]
     }
@@ -48,7 +44,7 @@ def rebalances_after(aggregates: Aggregates) -> dict[FaultKey, tuple[Rebalances,
 
 
 def _rebalances(row: AggregateRow, injected_us: int) -> Rebalances:
-    """Return the rebalances of one aggregate; `injected_us` is the moment of their fault."""
+    """Return the rebalances of one row; `injected_us` is the moment of their fault."""
     return Rebalances(
         group=row["group"],
         broker=row["broker"],
@@ -93,6 +89,7 @@ def coordinators_at_once(aggregates: Aggregates) -> dict[str, tuple[Coordinators
 
 
 def _overlapping_tenure(row: AggregateRow, side: str) -> OverlappingTenure:
+    """Return one of the two tenures of a row; `side` is "older" or "newer"."""
     return OverlappingTenure(
         broker=row[f"{side}_broker"],
         leader_epoch=row[f"{side}_epoch"],
@@ -125,7 +122,7 @@ def owners_at_once(aggregates: Aggregates) -> dict[str, tuple[Owners, ...]]:
 
 
 def processing_of_groups(aggregates: Aggregates) -> dict[str, tuple[GroupProcessing, ...]]:
-    """Return what each run's groups processed, by name."""
+    """Return what each run's groups processed, by run; the groups are sorted by name."""
     groups: dict[str, list[GroupProcessing]] = {}
     for row in _in_order(aggregates["processed"], "run", "group"):
         groups.setdefault(row["run"], []).append(
@@ -150,5 +147,6 @@ def _in_order(rows: Sequence[AggregateRow], *columns: str) -> list[AggregateRow]
 
 
 def _nulls_first(value: str | int | None) -> tuple[bool, str | int]:
-    """Return a sort key by which None comes first. The 0 in it is never compared with a value."""
+    """Return a sort key by which None comes first."""
+    # The 0 is never compared with a value: the first elements differ already.
     return (value is not None, 0 if value is None else value)

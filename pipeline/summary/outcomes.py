@@ -3,11 +3,12 @@
 `figures.RunSummary` holds these structs beside the phases. Times are microseconds on the run's
 clock, lengths are microseconds. This module imports no Spark.
 
-In a rebalance, the members of a group rejoin and get new partitions; its number is the generation.
-An offsets partition is a partition of `__consumer_offsets`; the broker that leads it coordinates
-its groups, and the leader epoch is the number of this leadership. A tenure is the time in which a
-broker is the coordinator of an offsets partition in one leader epoch. If two tenures overlap, the
-older one has the lower epoch.
+- In a rebalance, the members of a group rejoin and get new partitions. Each rebalance begins a new
+  generation of the group; generations are numbered.
+- The broker that leads a partition of `__consumer_offsets` (an offsets partition) coordinates the
+  groups of this partition. The leader epoch is the number of this leadership.
+- A tenure is the time in which a broker is the coordinator of an offsets partition in one leader
+  epoch. If two tenures overlap, the older one has the lower epoch.
 """
 
 from collections.abc import Iterable
@@ -23,12 +24,14 @@ class Rebalances:
     - `reason`: a RebalanceCause, as in `tables.rebalances`.
     - `consumers`: the members that caused the rebalances; empty if no single member did.
     - `removed`, `added`: consumers that left or joined the group.
-    - `removed_because`: the RemovalCauses.
+    - `removed_because`: for which reasons members were removed (RemovalCauses).
     - `generations`: the first generation that ended, and the last one that began (None if none
       did).
-    - `not_stored`: number of rebalances whose assignment was not stored, with `store_errors`.
-    - `after_us`: time from the fault to the first of the rebalances; `longest_us`: the longest time
-      from a start to the stored assignment (None if no assignment was stored).
+    - `not_stored`: number of rebalances whose assignment the coordinator could not store;
+      `store_errors`: the errors.
+    - `after_us`: time from the fault to the start of the first rebalance.
+    - `longest_us`: longest time from the start of a rebalance to its stored assignment; None if no
+      assignment was stored.
     """
 
     group: str
@@ -47,7 +50,7 @@ class Rebalances:
     last_us: int
     after_us: int
     longest_us: int | None
-    disturbed: bool = False  # a machine was away by accident when one of them began
+    disturbed: bool = False  # a machine was away by accident during the rebalances
 
     @property
     def words(self) -> str:
@@ -61,15 +64,16 @@ class Rebalances:
 _CAUSED_BY_NO_MEMBER = frozenset(
     {RebalanceCause.ASSIGNMENT_NOT_STORED, RebalanceCause.GROUP_TOO_LARGE}
 )
-"""Reasons that are not acts of a member. The coordinator names a member with them all the same."""
+"""Reasons that are not acts of a member. For these too, the coordinator records a member, which
+`words` leaves out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlappingTenure:
     """The tenure of one of two coordinators, and its answers while both served.
 
-    - `heartbeats`: heartbeats answered with success, if the answer arrived while both served.
-    - `commits`: commits acknowledged, if the answer arrived while both served.
+    - `heartbeats`: successful answers to heartbeats that arrived while both served.
+    - `commits`: successful answers to commits that arrived while both served.
     - `commits_in_all`: commits that the log acknowledged in the whole tenure.
     """
 
@@ -84,12 +88,13 @@ class OverlappingTenure:
 class Coordinators:
     """Two coordinators of the same groups at the same time.
 
-    - `older_end`: the end reason of the older tenure.
-    - `older_paused_us`, `older_cut_us`: lengths of time in which the older broker was paused, or
-      cut off from others.
-    - `older_last_commit_us`, `newer_first_commit_us`: moments at which the log acknowledged the
-      last commit of the older tenure, and the first commit of the newer one; None if there was
-      none.
+    - `from_us`, `to_us`: the time with two coordinators.
+    - `older_end`: why the older tenure ended.
+    - `older_paused_us`, `older_cut_us`: how long the older broker was paused, or cut off from
+      others, in the time with two coordinators.
+    - `older_last_commit_us`: moment at which the log acknowledged the last commit of the older
+      tenure; None if it had none.
+    - `newer_first_commit_us`: the same for the first commit of the newer tenure.
     """
 
     groups: tuple[str, ...]
@@ -110,13 +115,15 @@ class Coordinators:
 class Owners:
     """Two sets of members that owned the same partitions of a group at the same time.
 
-    - `first_consumers`: the members that owned the partitions already; `second_consumers`: those
-      that came to own them, too.
-    - `first_coordinator`, `second_coordinator`: broker and leader epoch that assigned the
-      partitions of each set; None if unknown.
+    - `partitions`: number of these partitions.
+    - `first_consumers`: the members that owned the partitions already.
+    - `second_consumers`: the members that came to own the same partitions later.
+    - `first_coordinator`, `second_coordinator`: the broker that assigned the partitions to each
+      set, and its leader epoch; None if unknown.
     - `from_us`, `to_us`: the time with two owners; `to_us` None: until the run ended.
     - `longest_us`: the longest time in which one partition had two owners.
-    - `records_both`: number of records that members of both sets processed in that time.
+    - `records_both`: number of records that members of both sets processed in the time with two
+      owners.
     - `healed_us`: the last healing of a fault before `to_us`, or else the first one after it.
     """
 
@@ -136,7 +143,7 @@ class Owners:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupProcessing:
-    """Number of records that a group processed; `repeated` of these had been processed before."""
+    """How often a group processed a record, and how often it had processed that record before."""
 
     group: str
     records: int
@@ -145,7 +152,7 @@ class GroupProcessing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitErrors:
-    """Number of commits that failed with an error (Kafka's name), and of their members."""
+    """How many commits failed with one error (Kafka's name), and of how many members."""
 
     error: str
     commits: int
@@ -153,17 +160,20 @@ class CommitErrors:
 
 
 MAX_LISTED = 4
-"""Most names, or ranges of names, in one text."""
+"""Most names, or ranges of names, that `listed` puts into one text."""
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names as text, with ranges: `consumer-0 to 5, consumer-9`, up to MAX_LISTED."""
+    """Return names as text, with ranges: `consumer-0 to 5, consumer-9`.
+
+    Names beyond MAX_LISTED are only counted: `... and 3 more`.
+    """
     parts: list[str] = []
     for stem, numbers in _by_stem(names).items():
         parts += [_range_text(stem, first, last) for first, last in _ranges(numbers)]
     shown = ", ".join(parts[:MAX_LISTED])
-    more = len(parts) - MAX_LISTED
-    return f"{shown} and {more} more" if more > 0 else shown
+    left_out = len(parts) - MAX_LISTED
+    return f"{shown} and {left_out} more" if left_out > 0 else shown
 
 
 def in_number_order(names: Iterable[str]) -> tuple[str, ...]:
@@ -176,10 +186,13 @@ _NO_NUMBER = -1
 
 
 def _split(name: str) -> tuple[str, int]:
-    """Split a name into its beginning and the number at its end."""
+    """Split a name into its beginning and the number at its end: `consumer-` and 10.
+
+    A name without a number is returned whole, with _NO_NUMBER. A number with leading zeros (007)
+    does not count, because the name could not be rebuilt from it.
+    """
     stem = name.rstrip("0123456789")
     digits = name[len(stem) :]
-    # No number, or one with leading zeros (007), from which the name could not be rebuilt.
     if not digits or str(int(digits)) != digits:
         return name, _NO_NUMBER
     return stem, int(digits)
@@ -195,7 +208,7 @@ def _by_stem(names: Iterable[str]) -> dict[str, list[int]]:
 
 
 def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
-    """Return the ranges of consecutive numbers among sorted ones, each with its first and last."""
+    """Return the first and last number of each range of consecutive numbers; they are sorted."""
     ranges: list[tuple[int, int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][1] + 1:
@@ -206,7 +219,7 @@ def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
 
 
 def _range_text(stem: str, first: int, last: int) -> str:
-    """Return a range of numbers as text: `consumer-0 to 5`."""
+    """Return a range of numbered names as text: `consumer-0 to 5`."""
     if first == _NO_NUMBER:
         return stem
     if first == last:

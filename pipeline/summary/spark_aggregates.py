@@ -1,8 +1,10 @@
 """The aggregates of tables that `summary` reads, computed with Spark.
 
 An aggregate is a table of few rows over all runs. Only these rows reach the driver (the Python
-process of the analysis). Their number depends on faults, groups and epochs (leaderships of
-partitions), not on events. `trace_aggregates` computes the same aggregates from a trace in memory.
+process of the analysis). A run with more events has no more of these rows, only one with more
+faults or groups. `trace_aggregates` computes the same aggregates from a trace in memory. A member
+notices a fault when it gives its coordinator up. The lineage of an owner of a partition is the
+coordinator that assigned the partition, with its leader epoch (the number of its leadership).
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -52,31 +54,38 @@ def _moved_partitions(broker_phases: DataFrame) -> DataFrame:
 
 
 def _member_counts(client_phases: DataFrame) -> DataFrame:
-    """One row per run, fault, cause of noticing, and number of commits that timed out before.
+    """One row per run, fault, cause by which members noticed it, and number of timeouts before.
+
+    `timeouts`: how many commits of a member had timed out when it noticed the fault.
 
     Nulls: `noticed_by` if no cause is known; `timeouts` of members that kept their coordinator.
     """
-    # If an id or generation is unknown (null), a comparison is null, and `count_if` does not count
-    # it.
+    # Unknown ids and generations are null: the comparison is null, and `count_if` leaves it out.
     kept_id = F.col("member_id") == F.col("member_id_after")
-    kept = kept_id & (F.col("generation") == F.col("generation_after"))
-    timeouts = F.when(F.col("unknown_us").isNotNull(), F.col("commit_timeouts"))
+    kept_generation = F.col("generation") == F.col("generation_after")
+    has_left_coordinator = F.col("unknown_us").isNotNull()
+    timeouts = F.when(has_left_coordinator, F.col("commit_timeouts"))
     return client_phases.groupBy("run", "fault", "noticed_by", timeouts.alias("timeouts")).agg(
         F.count("*").alias("members"),
-        F.count_if(kept).alias("kept"),
+        F.count_if(kept_id & kept_generation).alias("kept"),
         F.count_if(kept_id).alias("kept_id"),
+        # Members to which the old coordinator named itself as their coordinator.
         F.count_if(F.col("self_answers") > 0).alias("told"),
     )
 
 
 def _rebalances_by_kind(rebalances: DataFrame) -> DataFrame:
-    """One row per run, fault, group, coordinator and reason, or per rebalance if these are few."""
+    """One row per kind of rebalances, or one per rebalance if a kind has few.
+
+    Rebalances of a kind have the same run, fault, group, coordinator and reason.
+    """
     kind = ("run", "fault", "group", "broker", "leader_epoch", "reason")
-    of_its_kind = F.count("*").over(Window.partitionBy(*kind))  # rebalances of the row's kind
+    count_of_kind = F.count("*").over(Window.partitionBy(*kind))
     return (
         rebalances.where(F.col("fault").isNotNull())
-        # If a kind has few rebalances, each has a row of its own: `separate` is its start.
-        .withColumn("separate", F.when(of_its_kind <= ONE_BY_ONE_MAX, F.col("started_us")))
+        # `separate` groups the rows of a kind further: few rebalances by their starts, so that each
+        # has a row of its own; for many it is null, so they share one row.
+        .withColumn("separate", F.when(count_of_kind <= ONE_BY_ONE_MAX, F.col("started_us")))
         .groupBy(*kind, "separate")
         .agg(
             F.count("*").alias("count"),
@@ -96,22 +105,23 @@ def _rebalances_by_kind(rebalances: DataFrame) -> DataFrame:
 
 
 def _coordinator_pairs(tenure_overlaps: DataFrame) -> DataFrame:
-    """One row per overlap of two coordinators of the same groups."""
+    """One row per time in which two coordinators served the same groups."""
     return tenure_overlaps.where(F.size("groups") > 0)
 
 
 def _owner_sets(ownership_overlaps: DataFrame) -> DataFrame:
-    """One row per run, group, fault and pair of coordinators whose members owned together.
+    """One row per run, group, fault and pair of lineages.
 
-    Members of two coordinators owned the same partitions at the same time.
+    It sums up the times in which members of the two lineages owned the same partitions.
     """
-    still = F.max(F.col("to_us").isNull())  # some partition had two owners when the run ended
+    # For booleans, `max` is "any": some partition still had two owners when the run ended.
+    is_open = F.max(F.col("to_us").isNull())
     return ownership_overlaps.groupBy("run", "group", "fault", *LINEAGES).agg(
         F.count_distinct("partition").alias("partitions"),
         _set("first_consumer").alias("first_consumers"),
         _set("second_consumer").alias("second_consumers"),
         F.min("from_us").alias("from_us"),
-        F.when(~still, F.max("to_us")).alias("to_us"),
+        F.when(~is_open, F.max("to_us")).alias("to_us"),
         F.max("length_us").alias("longest_us"),
         F.sum("records_both").alias("records_both"),
         F.max("healed_us").alias("healed_us"),
@@ -135,17 +145,21 @@ def _errors(commits: DataFrame) -> DataFrame:
 
 
 def _set(column: str) -> Column:
-    """Return the distinct values, sorted."""
+    """Return the distinct values of a column, sorted, as an aggregate."""
     return F.sort_array(F.collect_set(column))
 
 
 def _union(column: str) -> Column:
-    """Return the distinct elements of a column of lists, sorted."""
+    """Return the distinct elements of a column of lists, sorted, as an aggregate."""
     return F.sort_array(F.array_distinct(F.flatten(F.collect_list(column))))
 
 
 def _felt_spreads(felt_partitions: DataFrame) -> DataFrame:
-    """One row per run, group (null: all groups) and felt measure."""
+    """One row per run, group (null: all groups) and felt measure.
+
+    A felt measure is one that users of a group notice.
+    """
+    # One entry for each measure, so that `explode` makes a row of each.
     entries = F.array(
         *(
             F.struct(
@@ -156,11 +170,11 @@ def _felt_spreads(felt_partitions: DataFrame) -> DataFrame:
         )
     )
     of_groups = felt_partitions.select("run", "group", F.explode(entries).alias("entry"))
-    # Each row once more, with a null group: these rows are about the partitions of all groups.
-    everything = of_groups.withColumn("group", F.lit(None).cast("string"))
+    # Each row once more, with a null group, for the figures of all groups together.
+    of_all_groups = of_groups.withColumn("group", F.lit(None).cast("string"))
     percents = F.array(*(F.lit(percent / 100) for percent in FELT_PERCENTS))
     return (
-        of_groups.unionByName(everything)
+        of_groups.unionByName(of_all_groups)
         .select("run", "group", "entry.*")
         .groupBy("run", "group", "measure")
         .agg(
@@ -177,10 +191,10 @@ def _felt_spreads(felt_partitions: DataFrame) -> DataFrame:
             "samples",
             "missing",
             *(
-                F.when(F.col("samples") >= samples_needed(percent), F.col("ranks")[at]).alias(
+                F.when(F.col("samples") >= samples_needed(percent), F.col("ranks")[index]).alias(
                     f"p{percent}"
                 )
-                for at, percent in enumerate(FELT_PERCENTS)
+                for index, percent in enumerate(FELT_PERCENTS)
             ),
             "max",
             "total",
@@ -189,7 +203,7 @@ def _felt_spreads(felt_partitions: DataFrame) -> DataFrame:
 
 
 def _felt_counts(felt_groups: DataFrame) -> DataFrame:
-    """One row per run and group."""
+    """One row per run and group, as in the table `felt_groups`."""
     return felt_groups
 
 
@@ -208,4 +222,4 @@ SUMMED_UP = (
     rows("felt_spreads", _felt_spreads, "felt_partitions"),
     rows("felt_counts", _felt_counts, "felt_groups"),
 )
-"""The steps that compute the aggregates from tables."""
+"""The steps that compute the aggregates: name, function, and the table that the function gets."""

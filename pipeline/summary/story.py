@@ -1,10 +1,12 @@
 """Sentences about the outcomes of a run for its groups, for the terminal and the report.
 
 Pure functions turn the values of the modules `figures` and `outcomes` into plain text, without
-markup and line breaks. Moments are of the run's clock. MARK follows a disturbed figure: in its
-time, a machine was away by accident. Felt figures are those that users of a group notice. A leader
-epoch is the number of the leadership of a group's offsets partition: the broker in the newest epoch
-is the coordinator.
+markup and line breaks. Moments are of the run's clock.
+
+- MARK follows a disturbed figure: in its time, a machine was away by accident.
+- Felt figures are those that users of a group notice.
+- The broker that leads a group's offsets partition coordinates the group. The leader epoch is the
+  number of this leadership; the newest epoch has the true coordinator.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,14 +34,14 @@ from protocol.causes import RebalanceCause
 from results_schema.results import OLD_EPOCH_ATTEMPTS, CheckOutcome, CheckReport
 
 _LONG_WAIT_US = 1_000_000
-"""Shortest wait for an answer that has a sentence of its own."""
+"""Shortest wait for an answer of the old coordinator that gets a sentence of its own."""
 # From the sixth on, the ordinal has digits: `6th`, `7th`.
 _ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 _NAMES_REMOVED = frozenset({RebalanceCause.SESSION_EXPIRY, RebalanceCause.LEAVE})
-"""Reasons of rebalances whose sentence already names the removed member. No second line names
-it."""
+"""Reasons of rebalances whose headline already names the removed member, so that no line "removed"
+must follow."""
 _MAX_ERRORS = 8
-"""Most errors of commits that a sentence names; it adds the others up."""
+"""Most errors of commits that a sentence names; of the others it has the sum."""
 _PRINTED_IF_ZERO = frozenset(
     {"needless_rebalances", "gaps", "overlaps", "commits_acknowledged", OLD_EPOCH_ATTEMPTS}
 )
@@ -53,7 +55,7 @@ CHAIN_HEADINGS: dict[Chain, str] = {
 }
 """Headings of the figures of a fault, on the terminal and on pages."""
 FELT = "what was felt"
-"""First words of headings about effects that users of a group notice."""
+"""First words of the headings of felt figures."""
 NOTHING_FELT = (
     "no partition was without an owner or waited, no record was processed again, and never more "
     "records waited than before the first fault"
@@ -97,7 +99,7 @@ def felt_after(fault: FaultSummary) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """A headline, and its particulars; each particular is a line."""
+    """A headline and its details; each detail is a line below the headline."""
 
     headline: str
     particulars: tuple[str, ...] = ()
@@ -119,7 +121,7 @@ def coordinator_with_epoch(broker: str, epoch: int | None) -> str:
 
 
 def noticed_text(fault: FaultSummary) -> str | None:
-    """Return the reasons for which members marked their coordinator unknown; None if none did."""
+    """Return the reasons for which members gave their coordinator up; None if no member did."""
     if not fault.noticed_by:
         return None
     causes = ", ".join(
@@ -129,14 +131,14 @@ def noticed_text(fault: FaultSummary) -> str | None:
 
 
 def leaving_texts(fault: FaultSummary) -> Iterator[str]:
-    """Yield sentences about members that stayed with the old coordinator, and why they left it."""
+    """Yield sentences on how long members stayed with the old coordinator, and why they left it."""
     if not fault.partitions_moved:
         return
     for timeouts, members in fault.left_after:
-        which = _ORDINALS.get(timeouts, f"{timeouts}th")
+        ordinal = _ORDINALS.get(timeouts, f"{timeouts}th")
         yield (
-            f"{members} of {fault.members} members left the old coordinator on the {which} commit "
-            "that timed out there"
+            f"{members} of {fault.members} members left the old coordinator on the {ordinal} "
+            "commit that timed out there"
         )
     if fault.left_after:
         members = fault.told_by_old
@@ -155,7 +157,10 @@ def leaving_texts(fault: FaultSummary) -> Iterator[str]:
 
 
 def kept_text(fault: FaultSummary) -> str | None:
-    """Return the number of members that kept id and generation; None if no member was affected."""
+    """Return how many members kept id and generation; None if the fault affected no member.
+
+    The generation is the number of the group's last rebalance.
+    """
     if not fault.members:
         return None
     if not fault.rebalances:
@@ -175,7 +180,10 @@ def rebalances_statement(rebalances: Rebalances, fault: FaultSummary) -> Stateme
 
 
 def _course_text(rebalances: Rebalances, fault: FaultSummary) -> str:
-    """Return the times, the coordinator, the generations and the length of rebalances."""
+    """Return the times, the coordinator, the generations and the length of rebalances.
+
+    For example: "2.00 s after the fault, at broker-1: generation 3 to 4; stable after 40 ms".
+    """
     when = f"{duration_text(rebalances.after_us)} after the fault"
     if rebalances.count > 1:
         when = f"from {when} on, for {duration_text(rebalances.last_us - rebalances.first_us)}"
@@ -184,8 +192,8 @@ def _course_text(rebalances: Rebalances, fault: FaultSummary) -> str:
         healed = f"{duration_text(after_us)} after it was healed"
         when += ", while it was in force" if after_us < 0 else f", {healed}"
 
-    old, new = rebalances.generations
-    reached = "no new generation" if new is None else f"generation {old} to {new}"
+    first, last = rebalances.generations
+    reached = "no new generation" if last is None else f"generation {first} to {last}"
     where = coordinator_with_epoch(rebalances.broker, rebalances.leader_epoch)
 
     parts = [f"{when}, at {where}: {reached}"]
@@ -194,41 +202,43 @@ def _course_text(rebalances: Rebalances, fault: FaultSummary) -> str:
         parts.append(f"stable after {longest}{duration_text(rebalances.longest_us)}")
     if rebalances.not_stored:
         errors = ", ".join(rebalances.store_errors)
-        which = "its assignment"
+        assignments = "its assignment"
         if rebalances.count > 1:
-            which = f"{rebalances.not_stored} of their assignments"
-        parts.append(f"{which} not stored ({errors})")
+            assignments = f"{rebalances.not_stored} of their assignments"
+        parts.append(f"{assignments} not stored ({errors})")
     return "; ".join(parts)
 
 
 def _changed_members(rebalances: Rebalances) -> Iterator[str]:
-    """Yield the removed and added members, unless the reason names them already."""
-    if rebalances.removed and not (
-        rebalances.removed == rebalances.consumers and rebalances.reason in _NAMES_REMOVED
-    ):
+    """Yield the removed and the added members, unless the headline names them already."""
+    headline_names_removed = (
+        rebalances.reason in _NAMES_REMOVED and rebalances.removed == rebalances.consumers
+    )
+    if rebalances.removed and not headline_names_removed:
         because = ", ".join(rebalances.removed_because)
         yield f"removed: {listed(rebalances.removed)} ({because})"
-    if rebalances.added and not (
-        rebalances.added == rebalances.consumers and rebalances.reason == RebalanceCause.JOIN
-    ):
+    headline_names_added = (
+        rebalances.reason == RebalanceCause.JOIN and rebalances.added == rebalances.consumers
+    )
+    if rebalances.added and not headline_names_added:
         yield f"added: {listed(rebalances.added)}"
 
 
 def coordinators_statement(both: Coordinators) -> Statement:
-    """State that a group had two coordinators: the time, and the answers of each in it."""
-    impaired = [
+    """State that a group had two coordinators, how long, and what each answered meanwhile."""
+    impairments = [
         f"{word} for {duration_text(length_us)} of it"
         for word, length_us in (("cut off", both.older_cut_us), ("paused", both.older_paused_us))
         if length_us
     ]
-    older = ", ".join((_answered(both.older), *impaired, f"then {both.older_end}"))
+    older = ", ".join((_answered(both.older), *impairments, f"then {both.older_end}"))
     older_name = coordinator_with_epoch(both.older.broker, both.older.leader_epoch)
     newer_name = coordinator_with_epoch(both.newer.broker, both.newer.leader_epoch)
     particulars = [f"{older_name}: {older}", f"{newer_name}: {_answered(both.newer)}"]
     if both.older.commits_in_all or both.newer.commits_in_all:
         particulars.append(
-            f"commits in all: {_tenure(both.older, 'the last', both.older_last_commit_us)}; "
-            f"{_tenure(both.newer, 'the first', both.newer_first_commit_us)}"
+            f"commits in all: {_commits(both.older, 'the last', both.older_last_commit_us)}; "
+            f"{_commits(both.newer, 'the first', both.newer_first_commit_us)}"
         )
     headline = (
         f"two coordinators of {listed(both.groups)} ({both.partition}) from "
@@ -238,16 +248,17 @@ def coordinators_statement(both: Coordinators) -> Statement:
     return Statement(headline=headline, particulars=tuple(particulars))
 
 
-def _tenure(tenure: OverlappingTenure, which: str, at_us: int | None) -> str:
-    """Return the number of commits of one leader epoch, and the moment of the first or last.
+def _commits(tenure: OverlappingTenure, which: str, at_us: int | None) -> str:
+    """Return the number of commits of one leader epoch, and the moment of one of them.
 
-    `which`: "the first" or "the last".
+    `which`: "the first" or "the last" of them.
     """
     moment = "" if at_us is None else f", {which} at {moment_text(at_us)}"
     return f"epoch {tenure.leader_epoch} {tenure.commits_in_all:,}{moment}"
 
 
 def _answered(tenure: OverlappingTenure) -> str:
+    """Return what a coordinator answered while there were two."""
     heartbeats = counted(tenure.heartbeats, "heartbeat")
     return f"{heartbeats} answered, {counted(tenure.commits, 'commit')} acknowledged"
 
@@ -259,21 +270,21 @@ def owners_statement(both: Owners) -> Statement:
     records = f"{counted(both.records_both, 'record')} processed by both meanwhile"
     if both.to_us is not None and both.healed_us is not None:
         after_us = both.to_us - both.healed_us
-        side = "after" if after_us >= 0 else "before"
-        records += f"; over {moment_text(abs(after_us))} {side} the healing"
+        relation = "after" if after_us >= 0 else "before"
+        records += f"; over {moment_text(abs(after_us))} {relation} the healing"
     return Statement(
         headline=f"two owners of {counted(both.partitions, 'partition')} of {both.group} from "
         f"{moment_text(both.from_us)} to {until}{length}{_mark(both.disturbed)}",
         particulars=(
-            f"first {_side(both.first_consumers, both.first_coordinator)}",
-            f"then also {_side(both.second_consumers, both.second_coordinator)}",
+            f"first {_owner_set(both.first_consumers, both.first_coordinator)}",
+            f"then also {_owner_set(both.second_consumers, both.second_coordinator)}",
             records,
         ),
     )
 
 
-def _side(consumers: tuple[str, ...], coordinator: tuple[str | None, int | None]) -> str:
-    """Return the members of one of two sets of owners, with the coordinator that assigned."""
+def _owner_set(consumers: tuple[str, ...], coordinator: tuple[str | None, int | None]) -> str:
+    """Return one of two sets of owners, with the coordinator that assigned them the partitions."""
     broker, epoch = coordinator
     number = counted(len(consumers), "member")
     assigned = "" if broker is None else f", assigned by {coordinator_with_epoch(broker, epoch)}"
@@ -289,7 +300,7 @@ def repeated_text(processing: GroupProcessing) -> str:
 
 
 def errors_text(errors: Sequence[CommitErrors]) -> str:
-    """Return the errors of commits with their numbers, the first few by name."""
+    """Return the errors of commits with their numbers; the first _MAX_ERRORS have their names."""
     shown = [
         f"{outcome.error} {outcome.commits:,} ({counted(outcome.members, 'member')})"
         for outcome in errors[:_MAX_ERRORS]
@@ -299,9 +310,10 @@ def errors_text(errors: Sequence[CommitErrors]) -> str:
 
 
 def felt_rows(group: FeltGroup) -> list[tuple[str, dict[str, str]]]:
-    """Return each felt measure that is not 0 for all partitions, with its cells by heading.
+    """Return the name of each felt measure with its cells by heading.
 
-    Headings are `partitions`, `p50`, `p90`, `max`, `sum`; a cell may be empty.
+    Headings are `partitions`, `p50`, `p90`, `max`, `sum`; a cell may be empty. A measure that is 0
+    for all partitions is left out.
     """
     rows = []
     for measure in FELT_MEASURES:
@@ -345,41 +357,44 @@ def felt_text(group: str, felt: FeltGroup) -> str:
 def check_figures(check: CheckReport) -> list[str]:
     """Return the counts and lengths of a check as texts.
 
-    `check.seen` holds numbers of judged cases, and lengths whose names end in `_us`.
-    `check.measured` holds more figures; of these, only the lengths whose names end in `_ms` are
-    returned. The moments in it are left out, because other parts of the output show them. A check
-    that judged nothing prints no 0.
+    - `check.seen` holds numbers of judged cases, and lengths whose names end in `_us`. All of them
+      are returned.
+    - `check.measured` holds lengths whose names end in `_ms`, and moments. The moments are left
+      out, because other parts of the output show them.
+
+    A figure that is 0 is returned only if it is in _PRINTED_IF_ZERO and the check judged something.
     """
-    judged = check.outcome is not CheckOutcome.NOTHING_SEEN
+    has_judged = check.outcome is not CheckOutcome.NOTHING_SEEN
     durations = {
-        what: value
-        for what, value in check.measured.items()
-        if what not in check.seen and what.endswith("_ms")
+        name: value
+        for name, value in check.measured.items()
+        if name not in check.seen and name.endswith("_ms")
     }
     return [
-        _check_figure(what, value)
-        for what, value in (check.seen | durations).items()
-        if value or (judged and what in _PRINTED_IF_ZERO)
+        _check_figure(name, value)
+        for name, value in (check.seen | durations).items()
+        if value or (has_judged and name in _PRINTED_IF_ZERO)
     ]
 
 
-def _check_figure(what: str, value: int) -> str:
-    """Return a figure in words; a name that ends in a unit is a time."""
-    name, _, unit = what.rpartition("_")
-    words = what.replace("_", " ")
+def _check_figure(name: str, value: int) -> str:
+    """Return a figure in words: `leader_epochs` as `2 leader epochs`, `longest_us` as a time."""
+    stem, _, unit = name.rpartition("_")
     if unit == "us":
-        return f"{name.replace('_', ' ')} {moment_text(value)}"
+        return f"{stem.replace('_', ' ')} {moment_text(value)}"
     if unit == "ms":
-        return f"{name.replace('_', ' ')} {duration_text(value * 1_000)}"
+        return f"{stem.replace('_', ' ')} {duration_text(value * 1_000)}"
+    words = name.replace("_", " ")
     return f"{value:,} {words if value != 1 else _singular(words)}"
 
 
 def _singular(words: str) -> str:
     """Return `leader epochs` as `leader epoch`: the first plural word loses its ending.
 
-    Words before that word are kept, and a text without a plural is returned unchanged.
+    All other words are kept.
     """
     first, *others = words.split(" ")
+    # `first` is no plural: look for one among the others.
     if not first.endswith("s") or first.endswith("ss"):
         return " ".join((first, _singular(" ".join(others)))) if others else first
     # `fetches` loses `es`, other plurals lose `s`.

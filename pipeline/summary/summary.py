@@ -1,9 +1,9 @@
 """From aggregates to summaries: each fault's phases and gaps with percentiles, and its members.
 
-Spark (`spark_aggregates`) or plain Python (`trace_aggregates`) computes the aggregates, which are
-tables of few rows over all runs. This module turns them into a summary, in the same way for both. A
-disturbance is a time in which a machine was away by accident. The steady state of a run is the
-state with all groups, members and partitions complete.
+Aggregates are tables of few rows over all runs. Spark (`spark_aggregates`) or plain Python
+(`trace_aggregates`) computes them. This module turns the aggregates of either into one summary for
+each run. A disturbance is a time in which a machine was away by accident. A run is in its steady
+state when its groups have all their members and partitions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,10 +39,11 @@ def summarize_runs(
 
     A figure is marked if a machine was away in its time, according to the run's journal.
     """
-    bad: dict[str, dict[str, int]] = {}
+    bad_by_run: dict[str, dict[str, int]] = {}
     for row in aggregates["bad_row_counts"]:
-        bad.setdefault(row["run"], {})[row["reason"]] = row["count"]
-    known = {row["run"]: row for row in aggregates["known_runs"]}
+        bad_by_run.setdefault(row["run"], {})[row["reason"]] = row["count"]
+    # A run without events has no row here.
+    with_events = {row["run"]: row for row in aggregates["known_runs"]}
     disturbances = {files.run: disturbances_of(files.directory) for files in runs}
 
     faults = _faults(aggregates, clock_errors_us, disturbances)
@@ -56,10 +57,10 @@ def summarize_runs(
         RunSummary(
             run=files.run,
             directory=files.directory,
-            events=known[files.run]["events"] if files.run in known else 0,
-            completed=files.run in known and known[files.run]["completed"],
+            events=with_events[files.run]["events"] if files.run in with_events else 0,
+            completed=files.run in with_events and with_events[files.run]["completed"],
             clock_error_us=clock_errors_us[files.run],
-            bad_rows=tuple(sorted(bad.get(files.run, {}).items())),
+            bad_rows=tuple(sorted(bad_by_run.get(files.run, {}).items())),
             unreadable=files.unreadable,
             faults=tuple(faults.get(files.run, ())),
             coordinators=tuple(
@@ -72,11 +73,11 @@ def summarize_runs(
             ),
             processing=processed.get(files.run, ()),
             commit_errors=errors.get(files.run, ()),
-            felt=_felt(felt.get(files.run), away, known.get(files.run)),
+            felt=_felt(felt.get(files.run), away, with_events.get(files.run)),
             disturbances=away,
         )
-        # The second `for` only names the disturbances of the run: `away`.
         for files in runs
+        # This `for` has one turn: it names the disturbances of the run.
         for away in (disturbances[files.run],)
     )
 
@@ -84,7 +85,10 @@ def summarize_runs(
 def _felt(
     felt: Felt | None, disturbances: Sequence[Disturbance], run: AggregateRow | None
 ) -> Felt | None:
-    """Return the felt figures, marked if a machine was away after the steady state."""
+    """Return the felt figures, marked if a machine was away after the steady state began.
+
+    Felt figures are those that users of a group notice.
+    """
     if felt is None or run is None:
         return felt
     return replace(felt, disturbed=is_disturbed(disturbances, run["steady_us"] or 0, None))
@@ -96,12 +100,14 @@ def _faults(
     disturbances: Mapping[str, Sequence[Disturbance]],
 ) -> dict[str, list[FaultSummary]]:
     """Return each run's faults in time order."""
-    measured = _distributions(aggregates["known_figures"], clock_errors_us, disturbances)
-    rebalanced = rebalances_after(aggregates)
-    moved = {(row["run"], row["fault"]): row["moved"] for row in aggregates["moved_partitions"]}
-    members: dict[FaultKey, list[AggregateRow]] = {}
+    measures_by_fault = _distributions(aggregates["known_figures"], clock_errors_us, disturbances)
+    rebalances_by_fault = rebalances_after(aggregates)
+    moved_by_fault = {
+        (row["run"], row["fault"]): row["moved"] for row in aggregates["moved_partitions"]
+    }
+    counts_by_fault: dict[FaultKey, list[AggregateRow]] = {}
     for row in aggregates["member_counts"]:
-        members.setdefault((row["run"], row["fault"]), []).append(row)
+        counts_by_fault.setdefault((row["run"], row["fault"]), []).append(row)
 
     in_order = sorted(
         aggregates["known_faults"], key=lambda row: (row["run"], row["injected_us"], row["fault"])
@@ -109,8 +115,8 @@ def _faults(
     summaries: dict[str, list[FaultSummary]] = {}
     for row in in_order:
         key = (row["run"], row["fault"])
-        measures = measured.get(key, {})
-        counts = members.get(key, ())
+        measures = measures_by_fault.get(key, {})
+        counts = counts_by_fault.get(key, ())
         away = disturbances[row["run"]]
         summary = FaultSummary(
             fault=row["fault"],
@@ -119,7 +125,7 @@ def _faults(
             node=row["node"],
             injected_us=row["injected_us"],
             healed_us=row["healed_us"],
-            partitions_moved=moved.get(key, 0),
+            partitions_moved=moved_by_fault.get(key, 0),
             members=_sum(counts, "members"),
             members_kept=_sum(counts, "kept"),
             members_kept_id=_sum(counts, "kept_id"),
@@ -136,7 +142,7 @@ def _faults(
                     rebalances,
                     disturbed=is_disturbed(away, rebalances.first_us, _until_us(rebalances)),
                 )
-                for rebalances in rebalanced.get(key, ())
+                for rebalances in rebalances_by_fault.get(key, ())
             ),
         )
         summaries.setdefault(row["run"], []).append(summary)
@@ -144,34 +150,38 @@ def _faults(
 
 
 def _sum(counts: Sequence[AggregateRow], column: str) -> int:
+    """Return the sum of a column over the member counts of a fault."""
     return sum(row[column] for row in counts)
 
 
 def _noticed(counts: Sequence[AggregateRow]) -> tuple[tuple[str, int], ...]:
-    """Return the causes by which members noticed a fault, the most frequent first, with numbers."""
-    members: dict[str, int] = {}
+    """Return pairs of a cause by which members noticed a fault, and the number of these members.
+
+    The most frequent cause is first.
+    """
+    members_by_cause: dict[str, int] = {}
     for row in counts:
         cause = row["noticed_by"]
         if cause is not None:
-            members[cause] = members.get(cause, 0) + row["members"]
-    return tuple(sorted(members.items(), key=lambda entry: (-entry[1], entry[0])))
+            members_by_cause[cause] = members_by_cause.get(cause, 0) + row["members"]
+    return tuple(sorted(members_by_cause.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
 def _left_after(counts: Sequence[AggregateRow]) -> tuple[tuple[int, int], ...]:
     """Return pairs: a number of commits that timed out, and how many members left after them."""
-    members: dict[int, int] = {}
+    members_by_timeouts: dict[int, int] = {}
     for row in counts:
         timeouts = row["timeouts"]
         if timeouts:
-            members[timeouts] = members.get(timeouts, 0) + row["members"]
-    return tuple(sorted(members.items()))
+            members_by_timeouts[timeouts] = members_by_timeouts.get(timeouts, 0) + row["members"]
+    return tuple(sorted(members_by_timeouts.items()))
 
 
 def _until_us(rebalances: Rebalances) -> int | None:
-    """Return the latest moment at which the last of these rebalances can have been stable.
+    """Return the latest moment at which the last of these rebalances can have ended.
 
-    This is the start of the last rebalance plus the length of the longest one. Returns None if no
-    rebalance had a stored assignment.
+    The length of the last one is not known, only that of the longest one. Returns None if no
+    rebalance ended with a stored assignment.
     """
     return None if rebalances.longest_us is None else rebalances.last_us + rebalances.longest_us
 
@@ -185,7 +195,7 @@ def _distributions(
     across = {measure.name for measure in MEASURES if measure.across_nodes}
     by_fault: dict[FaultKey, dict[str, Distribution]] = {}
     for row in figures:
-        # The error between two clocks matters only for a time that two clocks measured.
+        # The error of the clocks matters only for a time that two clocks measured.
         bound_us = clock_errors_us[row["run"]] if row["measure"] in across else 0
         measures = by_fault.setdefault((row["run"], row["fault"]), {})
         disturbed = is_disturbed(disturbances[row["run"]], row["from_us"], row["to_us"])
@@ -194,12 +204,15 @@ def _distributions(
 
 
 def _distribution(row: AggregateRow, bound_us: int, *, disturbed: bool) -> Distribution:
-    """Return a measure as a Distribution; a percentile with too few samples is left out."""
-    given = {percent: row[f"p{percent}"] for percent in PERCENTS}
+    """Return a measure as a Distribution.
+
+    `bound_us` is the error of the clocks. A percentile with too few samples is left out.
+    """
+    values = {percent: row[f"p{percent}"] for percent in PERCENTS}
     return Distribution(
         samples=row["samples"],
         missing=row["missing"],
-        percentiles={percent: value for percent, value in given.items() if value is not None},
+        percentiles={percent: value for percent, value in values.items() if value is not None},
         maximum=row["max"],
         bound_us=bound_us,
         disturbed=disturbed,

@@ -1,8 +1,7 @@
 """The summary of a run as a file beside its tables, so that a report needs no Spark.
 
-The file also records the version of the tables, and the event files from which they were made. By
-these `is_current` recognizes tables of an older version, and tables whose events have changed
-since.
+The file also records the version of the tables, and the event files from which they were made. So
+`is_current` finds out that tables have an older version, or that their events have changed since.
 """
 
 from dataclasses import dataclass, replace
@@ -22,8 +21,9 @@ TABLES_VERSION = 7
 class _MadeFrom:
     """Version and sources of the tables.
 
-    `event_files`: number of rows of each file in `events`, None for an unreadable file. Times of
-    files are not recorded, because copying a run changes them. `tables`: names of the tables.
+    - `event_files`: number of rows of each file in the folder `events`; None for an unreadable
+      file. Times of files are not recorded, because a copy of the run has other ones.
+    - `tables`: names of the tables.
     """
 
     tables_version: int
@@ -33,10 +33,7 @@ class _MadeFrom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stamped:
-    """The key `made_from` of the file, the only one that is not a field of RunSummary.
-
-    Decoding skips all other keys.
-    """
+    """Reads only the key `made_from` of the file. All other keys are fields of RunSummary."""
 
     made_from: _MadeFrom
 
@@ -61,13 +58,14 @@ def write_summary(summary: RunSummary) -> None:
     # The hook writes a Path as text.
     document = msgspec.to_builtins(summary, enc_hook=str)
     document["made_from"] = msgspec.to_builtins(made_from)
+    # A reader sees the whole file or none: `replace` is one step.
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
     temporary.replace(path)
 
 
 def read_summary(directory: Path) -> RunSummary | None:
-    """Return the summary of the run in `directory`; None if there is none of this version.
+    """Return the summary of the run in `directory`; None without one of TABLES_VERSION.
 
     The summary's `directory` is the argument, not the stored one: a run can have been moved.
     """
@@ -94,7 +92,7 @@ def decode_summary(content: bytes) -> RunSummary:
 
 
 def is_current(directory: Path) -> bool:
-    """Return whether a run has all tables of this version, made from its present event files."""
+    """Return whether a run has all tables, of TABLES_VERSION and of its present event files."""
     made_from = _made_from(directory)
     return (
         made_from is not None
@@ -109,7 +107,7 @@ def drop_summary(directory: Path) -> None:
 
 
 def _made_from(directory: Path) -> _MadeFrom | None:
-    """Return version and sources of the tables; None if there are none of this version."""
+    """Return version and sources of the tables; None without tables of TABLES_VERSION."""
     try:
         content = summary_path(directory).read_bytes()
         made_from = msgspec.json.decode(content, type=_Stamped).made_from
@@ -119,6 +117,7 @@ def _made_from(directory: Path) -> _MadeFrom | None:
 
 
 def _event_files(directory: Path) -> dict[str, int | None]:
+    """Return the number of rows of each event file of a run; None for an unreadable file."""
     return {path.name: _rows(path) for path in sorted((directory / "events").glob("*"))}
 
 

@@ -1,7 +1,8 @@
 """The aggregates of one run's tables, computed in plain Python.
 
 An aggregate is a table of few rows, from which a summary is made. `summary.spark_aggregates`
-computes the same aggregates with Spark; `summary.summary` reads the aggregates of either.
+computes the same aggregates with Spark; `summary.summary` reads the aggregates of either. A leader
+epoch is the number of the leadership by which a broker is the coordinator of groups.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -36,43 +37,52 @@ def bad_row_counts_of(bad_rows: Iterable[TableRow]) -> list[TableRow]:
 
 
 def _moved_partitions(trace: Trace) -> list[TableRow]:
+    """Count the partitions that each fault moved to another broker."""
     by_fault = _grouped(broker_phases_of(trace), "fault")
     return [{"fault": fault, "moved": len(rows)} for (fault,), rows in by_fault.items()]
 
 
 def _member_counts(trace: Trace) -> list[TableRow]:
-    """Count the members of each fault by how they noticed it, and by what they kept.
+    """Count the members of each fault by how they noticed it, and how many kept what they had.
 
-    A member can keep its member id and its generation (the number of the group's rebalance).
+    A member can keep its member id and its generation (the number of the group's rebalance). It
+    notices the fault when it gives its coordinator up, possibly after commits that timed out.
     """
-    counted: dict[tuple[object, ...], TableRow] = {}
+    counts_by_kind: dict[tuple[object, ...], TableRow] = {}
     for row in client_phases_of(trace):
-        timeouts = None if row["unknown_us"] is None else row["commit_timeouts"]
-        about = {"fault": row["fault"], "noticed_by": row["noticed_by"], "timeouts": timeouts}
+        has_left_coordinator = row["unknown_us"] is not None
+        kind = {
+            "fault": row["fault"],
+            "noticed_by": row["noticed_by"],
+            "timeouts": row["commit_timeouts"] if has_left_coordinator else None,
+        }
         zeros = {"members": 0, "kept": 0, "kept_id": 0, "told": 0}
-        counts = counted.setdefault(tuple(about.values()), about | zeros)
+        counts = counts_by_kind.setdefault(tuple(kind.values()), kind | zeros)
 
         # As in Spark, a comparison with an unknown id or generation is false.
-        kept_id = row["member_id"] is not None and row["member_id"] == row["member_id_after"]
-        has_generation = row["generation"] is not None
-        kept = kept_id and has_generation and row["generation"] == row["generation_after"]
+        kept_id = _is_equal_and_known(row["member_id"], row["member_id_after"])
+        kept_generation = _is_equal_and_known(row["generation"], row["generation_after"])
 
         counts["members"] += 1
         counts["kept_id"] += kept_id
-        counts["kept"] += kept
-        # The old coordinator told the member that it still was the coordinator.
+        counts["kept"] += kept_id and kept_generation
+        # Members to which the old coordinator named itself as their coordinator.
         counts["told"] += (row["self_answers"] or 0) > 0
-    return list(counted.values())
+    return list(counts_by_kind.values())
+
+
+def _is_equal_and_known(before: object, after: object) -> bool:
+    return before is not None and before == after
 
 
 def _rebalances_by_kind(trace: Trace) -> list[TableRow]:
-    """Sum up the rebalances of each fault that have the same _KIND; list a few one by one."""
+    """Return a row for each kind of rebalances, or for each rebalance if a kind has few."""
     after_faults = [row for row in rebalances_of(trace) if row["fault"] is not None]
     aggregates = []
     for kind, same_kind in _grouped(after_faults, *_KIND).items():
-        # Few rebalances are listed one by one; those with the same start still share an entry.
-        few = len(same_kind) <= ONE_BY_ONE_MAX
-        parts = _grouped(same_kind, "started_us").values() if few else [same_kind]
+        # Few rebalances get rows of their own; those with the same start still share a row.
+        are_few = len(same_kind) <= ONE_BY_ONE_MAX
+        parts = _grouped(same_kind, "started_us").values() if are_few else [same_kind]
         for rows in parts:
             errors = _known(rows, "store_error")
             started = [row["started_us"] for row in rows]
@@ -97,13 +107,14 @@ def _rebalances_by_kind(trace: Trace) -> list[TableRow]:
 
 
 def _coordinator_pairs(trace: Trace) -> list[TableRow]:
+    """Return a row for each time in which two coordinators served the same groups."""
     return [row for row in tenure_overlaps_of(trace) if row["groups"]]
 
 
 def _owner_sets(trace: Trace) -> list[TableRow]:
-    """Sum up overlaps of owners with the same group, fault and lineages.
+    """Sum up the times in which two members owned a partition, by group, fault and lineages.
 
-    The lineage of an owner is the coordinator, with its leader epoch, that assigned the partition.
+    The lineage of an owner is the coordinator that assigned the partition, with its leader epoch.
     """
     aggregates = []
     columns = ("group", "fault", *LINEAGES)
@@ -126,7 +137,7 @@ def _owner_sets(trace: Trace) -> list[TableRow]:
 
 
 def _processed(trace: Trace) -> list[TableRow]:
-    """Count the records that each group processed, and the repetitions among them."""
+    """Count the records that each group processed, and those it had processed before."""
     return [
         {
             "group": group,
@@ -138,7 +149,7 @@ def _processed(trace: Trace) -> list[TableRow]:
 
 
 def _commit_errors(trace: Trace) -> list[TableRow]:
-    """Count, for each error after a fault, the commits and the members that it concerned."""
+    """Count, for each error of commits after a fault, these commits and their members."""
     failed = [
         row for row in commits_of(trace) if row["fault"] is not None and row["error"] != "NONE"
     ]
@@ -166,16 +177,16 @@ def _felt_spreads(trace: Trace) -> list[TableRow]:
         of_groups.append((None, partitions))
     for group, rows in of_groups:
         for measure in FELT_MEASURES:
-            known = sorted(_known(rows, measure.column))
+            values = sorted(_known(rows, measure.column))
             aggregates.append(
                 {
                     "group": group,
                     "measure": measure.name,
-                    "samples": len(known),
-                    "missing": len(rows) - len(known),
-                    **{f"p{percent}": _nearest_rank(known, percent) for percent in PERCENTS},
-                    "max": max(known, default=None),
-                    "total": sum(known) if known else None,
+                    "samples": len(values),
+                    "missing": len(rows) - len(values),
+                    **{f"p{percent}": _nearest_rank(values, percent) for percent in PERCENTS},
+                    "max": max(values, default=None),
+                    "total": sum(values) if values else None,
                 }
             )
     return aggregates
@@ -204,7 +215,7 @@ AGGREGATES: dict[str, Callable[[Trace], list[TableRow]]] = {
 """The function of each aggregate, by the name of Spark's step for it."""
 
 
-_Key = tuple[Any, ...]  # Any: a cell's type is its column's
+_Key = tuple[Any, ...]  # Any: each column has its own type
 
 
 def _grouped(rows: Iterable[TableRow], *columns: str) -> dict[_Key, list[TableRow]]:
@@ -215,7 +226,7 @@ def _grouped(rows: Iterable[TableRow], *columns: str) -> dict[_Key, list[TableRo
     return groups
 
 
-def _known(rows: Sequence[TableRow], column: str) -> list[Any]:  # Any: as above
+def _known(rows: Sequence[TableRow], column: str) -> list[Any]:  # Any: the column's type
     """Return the values of a column that are not None."""
     return [row[column] for row in rows if row[column] is not None]
 
