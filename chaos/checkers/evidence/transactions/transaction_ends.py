@@ -184,7 +184,10 @@ class TransactionEnds:
             case TraceKind.TRANSACTION_STATE if detail["to"] in _CARRIED_OUT:
                 self._carried_out_us[producer_id] = row.time_us
             case TraceKind.TXN_COMMIT_PENDING:
-                self._pending.setdefault((row.group or "", producer_id), []).append(row)
+                known = self._pending.setdefault((row.group or "", producer_id), [])
+                if known and self._has_ended_in_the_log(known[-1], row, producer_id):
+                    known.clear()
+                known.append(row)
                 self._take_emptied((row.group or "", producer_id), row)
             case TraceKind.TRANSACTION_COMPLETED:
                 key = (row.group or "", producer_id)
@@ -232,6 +235,16 @@ class TransactionEnds:
         else:
             return
         self._markers.setdefault(producer_id, deque(maxlen=MAX_KEPT_DECISIONS)).append(markers)
+
+    def _has_ended_in_the_log(self, known: TraceRow, row: TraceRow, producer_id: int) -> bool:
+        """Return True if another coordinator than that of `row` had `known`, which has ended since.
+
+        The coordinator of `row` has loaded the group together with the marker, so no row shows the
+        end.
+        """
+        is_same_life = (known.node, known.incarnation) == (row.node, row.incarnation)
+        carried_out_us = self._carried_out_us.get(producer_id, -1)
+        return not is_same_life and known.time_us + self._margin_us < carried_out_us
 
     def _take_emptied(self, key: tuple[str, int], pending: TraceRow) -> None:
         """Note that a late end has removed `pending`, whose append was in progress at that end."""
@@ -285,13 +298,14 @@ class TransactionEnds:
             detail = detail_of(end.row)
             is_commit = detail["committed"] or detail["offsets"] > 0
             wanted = _COMMIT if is_commit else _ABORT
-            if not decided:
-                continue
             # The end may be that of the previous transaction, unless the decision of its own
-            # transaction fits. A still later decision that fits does not rule this out.
+            # transaction fits. A still later decision that fits does not rule this out. A late end
+            # may also come before its own transaction is decided.
             own = self._own_decision(end, decided, wanted)
             if own is None and self._is_late_end_of_previous(end, wanted):
                 self.late.append((end.since, end.row))
+                continue
+            if not decided:
                 continue
             if own is not None and wanted == _ABORT:
                 self._note_removed_with(end, own)

@@ -33,12 +33,13 @@ def pending(
     producer_id: int = 0,
     *,
     append_id: int | None = None,
+    node: str = "broker-0",
     incarnation: int = 0,
 ) -> None:
     """Add the row of an offset of t-0 that waits for the end of its transaction."""
     rows.add(
         time_s,
-        "broker-0",
+        node,
         TraceKind.TXN_COMMIT_PENDING,
         incarnation=incarnation,
         group="g",
@@ -473,6 +474,41 @@ def test_late_end_of_an_aborted_transaction_takes_the_next_one_with_its_own_offs
     rows.load_completed(loaded_s, "broker-0", leader_epoch=3)
     rows.committed(10.45, "consumer-g-0", offset=2)
     completed(rows, 10.5, committed=False)
+
+    rows.assigned(12, "consumer-g-0")
+    rows.fetched(12.1, "consumer-g-0", offset=1)
+    report = check(rows)
+
+    assert report.findings_total == findings
+    assert report.excused == ({} if findings else {LATE_END: 1, FORGOTTEN: 1})
+
+
+@pytest.mark.parametrize(("loaded_s", "findings"), [(10.5, 0), (9, 1)])
+@pytest.mark.parametrize("is_known_since_before", [False, True])
+def test_late_end_may_come_before_the_next_decision(
+    loaded_s: float, findings: int, *, is_known_since_before: bool
+) -> None:
+    """The end of an aborted transaction, at 11.2 s, removes an offset of the next one.
+
+    The next transaction is decided only then. There is no excuse without a load between the first
+    decision, at 10 s, and the end. In the second case broker-1, the coordinator before broker-0,
+    had an offset of a still earlier transaction; the marker was in the log when broker-0 loaded it.
+    """
+    rows = Rows()
+    rows.assigned(1, "consumer-g-0")
+    rows.committed(2, "consumer-g-0", offset=1)
+    if is_known_since_before:
+        pending(rows, 3, node="broker-1")
+        decided(rows, 3.1, COMMIT)
+        decided(rows, 3.2, "CompleteCommit")
+
+    decided(rows, 10, ABORT)
+    decided(rows, 10.1, "CompleteAbort")
+    rows.load_completed(loaded_s, "broker-0", leader_epoch=3)
+    pending(rows, 11)
+    completed(rows, 11.2, committed=False)
+    decided(rows, 11.3, COMMIT)
+    rows.committed(11.4, "consumer-g-0", offset=2)
 
     rows.assigned(12, "consumer-g-0")
     rows.fetched(12.1, "consumer-g-0", offset=1)
