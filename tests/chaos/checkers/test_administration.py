@@ -287,7 +287,7 @@ def test_error_of_an_order_must_fit_the_group(
 
         report = check(rows)
 
-        assert bool(report.findings) is is_found
+        assert bool(report.findings) is is_found, state
         assert report.seen["group_orders"] == 1
 
 
@@ -368,7 +368,7 @@ def test_order_that_is_carried_out_passes_with_its_effect() -> None:
     rows = group_in("Empty")
     order_group(rows, 20, "delete_group")
     rows.group_state(20.1, "broker-0", "Empty", "Dead", cause="deleted by an administrator")
-    another_fault(rows, 25)
+    another_fault(rows, 25)  # ends the time for the effect
     assert check(rows).outcome is CheckOutcome.PASS
 
 
@@ -387,11 +387,11 @@ def test_members_of_a_disturbed_coordinator_need_not_be_removed() -> None:
     """After an election the order may reach another coordinator than the one with the members."""
     for is_disturbed in (False, True):
         rows = group_in(None)
-        rows.generation_started(12, "broker-0", 1, ("m-0",))
+        rows.generation_started(12, "broker-0", generation=1, members=("m-0",))
         order_group(rows, 20, "remove_members")
         if is_disturbed:
-            rows.elected(20.1, "broker-1", [0, 1, 2])
-        another_fault(rows, 25)
+            rows.elected(20.1, "broker-1", isr=[0, 1, 2])
+        another_fault(rows, 25)  # ends the time in which m-0 must be removed
         assert bool(check(rows).findings) is not is_disturbed
 
 

@@ -22,7 +22,7 @@ READER = "consumer-readers-0"
 
 def two_owners(suite: CheckSuite) -> Rows:
     """Let the suite observe two owners of the same partition, from 2 s to 5 s."""
-    rows = Rows(suite.observe)
+    rows = Rows(suite.observe)  # the suite gets each row when it is added
     rows.assigned(1, READER, "readers")
     rows.assigned(2, "consumer-readers-1", "readers")
     rows.add(
@@ -208,7 +208,7 @@ def acknowledged_and_led(suite: CheckSuite) -> CheckReport:
     rows.add(
         5.9, producer, TraceKind.RECORDS_PRODUCED, partition="t-0", offset=10, detail={"count": 1}
     )
-    rows.leads(6, "broker-1", 1, 10, partition="t-0")
+    rows.leads(6, "broker-1", leader_epoch=1, log_end=10, partition="t-0")
     (report,) = [report for report in suite.finish() if report.check == "processing"]
     return report
 

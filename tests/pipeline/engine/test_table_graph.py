@@ -33,9 +33,10 @@ FOREVER_MS = 10**9
 
 
 def _named(name: str, *inputs: str) -> Step:
-    """Return a step that adds a column to its first input. Its other inputs are only needed.
+    """Return a step that adds a column to its first input.
 
-    The column has the step's name; its value is made of the names of the other inputs.
+    The column has the step's name. The step needs its other inputs, too: the value of the column
+    is made of the names of their last columns.
     """
 
     def transform(first: DataFrame, *others: DataFrame) -> DataFrame:
@@ -46,6 +47,7 @@ def _named(name: str, *inputs: str) -> Step:
 
 
 def _as_it_is(_: Step, frame: DataFrame) -> DataFrame:
+    """Return the DataFrame unchanged: the `carry_out` of a test that needs none."""
     return frame
 
 
@@ -64,11 +66,11 @@ def test_steps_are_computed_after_their_inputs_in_any_order_of_the_list(
         _named("first", "source"),
     ]
 
-    found = compute(
+    frames = compute(
         steps, {"source": spark.range(1)}, _as_it_is, context=spark.sparkContext, threads=2
     )
 
-    assert {name: frame.columns for name, frame in found.items()} == {
+    assert {name: frame.columns for name, frame in frames.items()} == {
         "source": ["id"],
         "first": ["id", "first"],
         "left": ["id", "first", "left"],
@@ -97,7 +99,7 @@ def test_independent_steps_are_computed_at_the_same_time(spark: SparkSession) ->
         both_started.wait()
         return frame
 
-    found = compute(
+    frames = compute(
         [_named("one", "source"), _named("other", "source")],
         {"source": spark.range(1)},
         carry_out,
@@ -105,7 +107,7 @@ def test_independent_steps_are_computed_at_the_same_time(spark: SparkSession) ->
         threads=2,
     )
 
-    assert set(found) == {"source", "one", "other"}
+    assert set(frames) == {"source", "one", "other"}
 
 
 def test_failed_step_raises_its_own_error_and_ends_the_jobs_of_others(spark: SparkSession) -> None:
@@ -151,7 +153,7 @@ def test_failed_step_raises_its_own_error_and_ends_the_jobs_of_others(spark: Spa
     assert reached == ["endless"]
     # The job is cancelled before `compute` returns; its tasks end a moment later.
     tracker = spark.sparkContext.statusTracker()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while tracker.getActiveJobsIds() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not tracker.getActiveJobsIds()

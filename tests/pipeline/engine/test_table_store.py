@@ -40,6 +40,7 @@ def _copied(analysed: AnalysedRuns, names: Sequence[str], base: Path) -> dict[st
 
 
 def _assert_same(analysed: AnalysedRuns, copies: dict[str, Path]) -> None:
+    """Assert that each copy of a run has the same rows in its tables as the original."""
     for run, copy in copies.items():
         assert is_current(copy)
         for name in TABLE_NAMES:

@@ -37,13 +37,21 @@ def batch(at_s: float, offset: int, work_us: int, consumer: str = "consumer-a") 
 
 def test_processing_gap_ends_with_the_start_of_the_next_batch() -> None:
     """The batch that ended at 9 s took 3 s, so it began at 6 s: the gap lasts from 4 s to 6 s."""
-    trace = batch(4, 0, 500_000) + batch(9, 8, 3_000_000) + batch(10, 16, 500_000)
+    trace = (
+        batch(4, offset=0, work_us=500_000)
+        + batch(9, offset=8, work_us=3_000_000)
+        + batch(10, offset=16, work_us=500_000)
+    )
     assert gap(trace) == (4_000_000, 6_000_000, 2_000_000)
 
 
 def test_partition_that_is_always_processed_has_no_gap() -> None:
     """Work lasts from 4 s to 7 s, and again from 7 s to 9 s: the gap at 7 s has length 0."""
-    trace = batch(4, 0, 500_000) + batch(7, 8, 3_000_000) + batch(9, 16, 2_000_000)
+    trace = (
+        batch(4, offset=0, work_us=500_000)
+        + batch(7, offset=8, work_us=3_000_000)
+        + batch(9, offset=16, work_us=2_000_000)
+    )
     assert gap(trace) == (7_000_000, 7_000_000, 0)
 
 
@@ -55,6 +63,8 @@ def test_later_of_two_members_may_have_begun_earlier(first_work_us: int) -> None
     ended the gap.
     """
     trace = (
-        batch(4, 0, 500_000) + batch(8, 8, first_work_us) + batch(10, 16, 4_500_000, "consumer-b")
+        batch(4, offset=0, work_us=500_000)
+        + batch(8, offset=8, work_us=first_work_us)
+        + batch(10, offset=16, work_us=4_500_000, consumer="consumer-b")
     )
     assert gap(trace) == (4_000_000, 5_500_000, 1_500_000)

@@ -45,12 +45,12 @@ def group(text: str) -> TableRow:
 
 def test_time_without_an_owner_lasts_from_a_revocation_to_the_next_assignment() -> None:
     """t-0 is revoked at 4 s and assigned at 7.5 s."""
-    found = partition("""
+    figures = partition("""
     4 consumer-a partitions_revoked group=g member=a-1 generation=1 partitions=t-0,
     7.5 consumer-b partitions_assigned group=g member=b-1 generation=2 partitions=t-0,
     """)
-    assert (found["from_us"], found["to_us"]) == (1_000_000, 20_000_000)
-    assert found["unowned_us"] == 3_500_000
+    assert (figures["from_us"], figures["to_us"]) == (1_000_000, 20_000_000)
+    assert figures["unowned_us"] == 3_500_000
 
 
 def test_time_after_the_death_of_the_last_owner_lasts_until_the_end() -> None:
@@ -74,13 +74,13 @@ def test_wait_counts_as_a_whole_once_it_reaches_a_second(
     Waits shorter than a second are usual, because a member polls in intervals. A longer wait counts
     as a whole, not only the part after its first second.
     """
-    found = partition(f"""
+    figures = partition(f"""
     3 producer-0 records_produced partition=t-0 offset=0 count=5
     3.1 consumer-a records_consumed group=g member=a-1 partition=t-0 offset=0 count=5 last=4
     4 producer-0 records_produced partition=t-0 offset=5 count=5
     {processed_s} consumer-a records_consumed group=g partition=t-0 offset=5 count=5 last=9
     """)
-    assert found["waited_us"] == waited_us
+    assert figures["waited_us"] == waited_us
 
 
 # 40 records are produced at 3 s.
@@ -91,7 +91,8 @@ WORK = """
 
 @pytest.mark.parametrize(
     ("batches", "waited_us"),
-    # The last batch always ends at offset 40, the log's end, so that nothing waits afterwards.
+    # A batch is: second of its end, first offset, microseconds of work. The last batch always ends
+    # at offset 40, the log's end, so that nothing waits afterwards.
     [
         # Records wait from 3 s on. The batches' work: 3.0 to 6.2 s, then 6.2 to 7.5 s.
         ((("6.2", 0, 3_200_000), ("7.5", 32, 1_300_000)), 0),
@@ -109,11 +110,8 @@ WORK = """
 def test_processing_of_a_batch_is_no_wait(
     batches: tuple[tuple[str, int, int], ...], waited_us: int
 ) -> None:
-    """A batch is (second at which its processing ended, first offset, microseconds of work).
-
-    The trace has one row per batch, written when its processing ended.
-    """
-    found = partition(
+    """The trace has one row per batch, written when its processing ended."""
+    figures = partition(
         WORK
         + "".join(
             f"{at_s} consumer-a records_consumed group=g member=a-1 partition=t-0 "
@@ -121,16 +119,16 @@ def test_processing_of_a_batch_is_no_wait(
             for at_s, offset, work_us in batches
         )
     )
-    assert found["waited_us"] == waited_us
+    assert figures["waited_us"] == waited_us
 
 
 def test_partition_without_waiting_records_has_no_wait() -> None:
     """All five records are processed after 0.1 s. From then on, no member needs to work."""
-    found = partition("""
+    figures = partition("""
     3 producer-0 records_produced partition=t-0 offset=0 count=5
     3.1 consumer-a records_consumed group=g member=a-1 partition=t-0 offset=0 count=5 last=4
     """)
-    assert (found["waited_us"], found["lag_peak"]) == (0, 5)
+    assert (figures["waited_us"], figures["lag_peak"]) == (0, 5)
 
 
 # Before the fault at 5 s, at most 5 records wait: this is the usual lag. At 7 s 20 records wait; 10
@@ -147,46 +145,46 @@ LAG = """
 
 def test_lag_is_over_when_no_more_records_wait_than_before_the_first_fault() -> None:
     """At 9 s 4 records wait (25 produced, 21 processed), which is at most the usual 5."""
-    found = partition(
+    figures = partition(
         LAG + "9 consumer-a records_consumed group=g partition=t-0 offset=15 count=6 last=20"
     )
-    assert (found["lag_usual"], found["lag_peak"]) == (5, 20)
+    assert (figures["lag_usual"], figures["lag_peak"]) == (5, 20)
     # The peak is at 7 s; the lag is over 2 s later.
-    assert (found["lag_peak_us"], found["lag_over_us"]) == (7_000_000, 2_000_000)
+    assert (figures["lag_peak_us"], figures["lag_over_us"]) == (7_000_000, 2_000_000)
 
 
 def test_lag_that_lasts_until_the_end_is_never_over() -> None:
     """At 8 s 10 records still wait (25 produced, 15 processed), more than the usual 5."""
-    found = partition(LAG)
-    assert (found["lag_peak"], found["lag_over_us"]) == (20, None)
+    figures = partition(LAG)
+    assert (figures["lag_peak"], figures["lag_over_us"]) == (20, None)
 
 
 def test_record_that_is_processed_again_counts_as_repeated() -> None:
     """Offsets 3 and 4 are processed by both members."""
-    found = partition("""
+    figures = partition("""
     3 consumer-a records_consumed group=g member=a-1 partition=t-0 offset=0 count=5 last=4
     4 consumer-b records_consumed group=g member=b-1 partition=t-0 offset=3 count=4 last=6
     """)
-    assert found["repeated"] == 2
+    assert figures["repeated"] == 2
 
 
 def test_partition_that_returns_to_its_owner_moved_and_came_back() -> None:
     """t-0 goes from consumer-a to consumer-b and back: each figure counts it once."""
-    found = group("""
+    figures = group("""
     4 consumer-a partitions_revoked group=g member=a-1 generation=1 partitions=t-0,
     5 consumer-b partitions_assigned group=g member=b-1 generation=2 partitions=t-0,
     6 consumer-b partitions_revoked group=g member=b-1 generation=2 partitions=t-0,
     7 consumer-a partitions_assigned group=g member=a-1 generation=3 partitions=t-0,
     """)
-    assert (found["partitions"], found["moved"], found["came_back"]) == (1, 1, 1)
+    assert (figures["partitions"], figures["moved"], figures["came_back"]) == (1, 1, 1)
 
 
 def test_partition_that_its_owner_is_assigned_again_did_not_move() -> None:
     """consumer-a owns t-0 from 0.5 s on, and the next rebalance (generation 2) gives it back."""
-    found = group("""
+    figures = group("""
     5 consumer-a partitions_assigned group=g member=a-1 generation=2 partitions=t-0,
     """)
-    assert (found["moved"], found["came_back"]) == (0, 0)
+    assert (figures["moved"], figures["came_back"]) == (0, 0)
 
 
 REMOVED = "9 broker-0 member_removed group=g member=a-1 generation=1"

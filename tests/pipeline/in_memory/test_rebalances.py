@@ -30,17 +30,17 @@ def test_rebalances_of_random_runs_equal_those_of_the_table() -> None:
     for seed in SEEDS:
         trace = Trace(random_run(seed))
         log = log_of(trace.rows)
-        found = [rebalance for group in log.groups() for rebalance in log.of_group(group)]
+        logged = [rebalance for group in log.groups() for rebalance in log.of_group(group)]
         compared_columns = ("group", "reason", "cause", "client_reason", "store_error", "length_us")
-        assert [[getattr(rebalance, name) for name in compared_columns] for rebalance in found] == [
-            [row[name] for name in compared_columns] for row in rebalances_of(trace)
-        ], seed
-        reasons |= {rebalance.reason for rebalance in found}
+        assert [
+            [getattr(rebalance, name) for name in compared_columns] for rebalance in logged
+        ] == [[row[name] for name in compared_columns] for row in rebalances_of(trace)], seed
+        reasons |= {rebalance.reason for rebalance in logged}
     assert reasons == set(RebalanceCause)  # the seeds reach every cause
 
 
 class Story:
-    """Rows about one group on one broker: the first is at 1 s, each next one a second later."""
+    """Rows about one group on one broker. The first row is at 1 s, each next one a second later."""
 
     def __init__(self) -> None:
         self.rows: list[TraceRow] = []
@@ -76,16 +76,18 @@ class Story:
             detail=None if reason is None else {"client_reason": reason},
         )
 
-    def only(self) -> Rebalance:
-        """Return the only rebalance."""
-        (found,) = log_of(self.rows).of_group("g")
-        return found
+    def only_rebalance(self) -> Rebalance:
+        """Return the only rebalance that a log finds in the rows."""
+        (rebalance,) = log_of(self.rows).of_group("g")
+        return rebalance
 
 
 def test_rebalance_in_progress_has_no_end() -> None:
     """A rebalance in progress has no new generation, no length, and nothing cut it short."""
-    found = Story().begin().only()
-    assert (found.new_generation, found.length_us, found.cut_short_by) == (None, None, None)
+    rebalance = Story().begin().only_rebalance()
+    assert rebalance.new_generation is None
+    assert rebalance.length_us is None
+    assert rebalance.cut_short_by is None
 
 
 def test_rebalance_is_cut_short_by_the_departure_of_the_last_member() -> None:
@@ -98,29 +100,29 @@ def test_rebalance_is_cut_short_by_the_departure_of_the_last_member() -> None:
         cause=GroupStateCause.NO_MEMBER_LEFT,
         detail={"from": "PreparingRebalance", "to": "Empty"},
     )
-    found = story.only()
-    assert found.reason == "session expiry"
-    assert (found.cut_short_us, found.cut_short_by) == (2_000_000, "no member is left")
+    rebalance = story.only_rebalance()
+    assert rebalance.reason == "session expiry"
+    assert (rebalance.cut_short_us, rebalance.cut_short_by) == (2_000_000, "no member is left")
 
 
 def test_rebalance_is_cut_short_by_the_death_of_its_coordinator() -> None:
     """Only the death of broker-1, the group's coordinator, counts; that of broker-0 does not."""
     story = Story().begin()
     story.add(TraceKind.NODE_KILLED, node="driver", peer="broker-0")
-    assert story.only().cut_short_by is None
+    assert story.only_rebalance().cut_short_by is None
     story.add(TraceKind.NODE_KILLED, node="driver", peer="broker-1")
-    found = story.only()
-    assert (found.cut_short_us, found.cut_short_by) == (3_000_000, "broker-1 was killed")
+    rebalance = story.only_rebalance()
+    assert (rebalance.cut_short_us, rebalance.cut_short_by) == (3_000_000, "broker-1 was killed")
 
 
 def test_completed_rebalance_is_not_cut_short_later() -> None:
-    """Later rows belong to the next rebalance."""
+    """The broker dies after the assignment was stored, which ended the rebalance."""
     story = Story().begin()
     story.add(TraceKind.GENERATION_STARTED, group="g", generation=1)
     story.add(TraceKind.ASSIGNMENT_STORED, group="g", generation=1)
     story.add(TraceKind.NODE_KILLED, node="driver", peer="broker-1")
-    found = story.only()
-    assert (found.length_us, found.cut_short_by) == (2_000_000, None)
+    rebalance = story.only_rebalance()
+    assert (rebalance.length_us, rebalance.cut_short_by) == (2_000_000, None)
 
 
 def test_next_rebalance_cuts_short_the_one_before() -> None:
@@ -129,7 +131,7 @@ def test_next_rebalance_cuts_short_the_one_before() -> None:
     story.add(
         TraceKind.MEMBER_ADDED, group="g", member="n", generation=0, detail={"client_id": "c"}
     )
-    story.begin(RebalanceCause.LEAVE, "the consumer is being closed")
+    story.begin(RebalanceCause.LEAVE, reason="the consumer is being closed")
     log = log_of(story.rows)
     first, second = log.of_group("g")
     assert first.cut_short_by == "leave of m"

@@ -26,9 +26,9 @@ from tests.support.builders.report_rows import (
 
 
 def commit(error: str, commits: int, consumer: str = "c-0", fault: str | None = "crash-0") -> Row:
-    """Return a row of `commits`.
+    """Return a row of `commits`: the number of a member's commits that ended with `error`.
 
-    `fault` is None if the commit ended before the first fault.
+    The error NONE stands for success. `fault` is None if the commits ended before the first fault.
     """
     return {
         "fault": fault,
@@ -42,8 +42,8 @@ def commit(error: str, commits: int, consumer: str = "c-0", fault: str | None = 
 
 # One crash of broker-2 at 10 s, with four members: c-0, c-1 and c-2 noticed it, c-1 rejoined, c-3
 # noticed nothing. The last commit has no fault, because it was before the crash. The numbers in
-# `broker_phase` and `client_phase` are lengths of phases in microseconds; here only their presence
-# matters.
+# `broker_phase` and `client_phase` are lengths of phases in microseconds. Their values do not
+# matter here: a member with lengths noticed the fault.
 TABLES: dict[str, list[Row]] = {
     "faults": [fault_row()],
     "broker_phases": [broker_phase(7 * S, 1, 1, 1)],
@@ -83,12 +83,12 @@ def built(
 
 def table(section: Section, heading: str) -> TextTable:
     """Return the table whose first heading is `heading`."""
-    (shown,) = [
+    (only_table,) = [
         part
         for part in section.parts
         if isinstance(part, TextTable) and part.headings[0] == heading
     ]
-    return shown
+    return only_table
 
 
 def text(section: Section) -> str:
@@ -152,10 +152,12 @@ def test_errors_of_commits_are_counted_by_kafkas_names_after_the_fault() -> None
 
 def test_group_that_commits_nothing_is_reported_as_such() -> None:
     """`No commit met an error` would be true, but would suggest that some commits succeeded."""
-    rows = TABLES | {"commits": []}
-    assert "No member committed" in text(built(fault_summary(rows), tables=rows))
-    fine = TABLES | {"commits": [commit("NONE", 100)]}
-    assert "No commit met an error" in text(built(fault_summary(fine), tables=fine))
+    without_commits = TABLES | {"commits": []}
+    section = built(fault_summary(without_commits), tables=without_commits)
+    assert "No member committed" in text(section)
+    without_errors = TABLES | {"commits": [commit("NONE", 100)]}
+    section = built(fault_summary(without_errors), tables=without_errors)
+    assert "No commit met an error" in text(section)
 
 
 def test_hit_nodes_are_listed_beside_the_planned_target() -> None:

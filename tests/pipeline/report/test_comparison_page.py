@@ -57,6 +57,7 @@ def test_settings_of_one_name_have_their_sections_if_they_differ() -> None:
     """Without sections, `members 3, members 5` would not say which group has 3 members."""
 
     def of_two_groups(name: str, old: str, new: str) -> RunFacts:
+        """Return a run of the groups `old` and `new`, with these numbers of members."""
         return run_facts(
             run=name,
             settings=tuple(
@@ -83,14 +84,19 @@ def test_unlike_runs_are_named_by_their_experiments() -> None:
 
 def test_many_runs_of_a_configuration_share_its_name() -> None:
     """Runs that differ only in their seeds are samples of one configuration."""
-    runs = [facts(f"x/{n}", "9000" if n % 2 else "18000", seed=n) for n in range(20)]
+    runs = [
+        facts(f"x/{index}", timeout="9000" if index % 2 else "18000", seed=index)
+        for index in range(20)
+    ]
     assert set(column_names(runs)) == {f"{TIMEOUT} 9000", f"{TIMEOUT} 18000"}
 
 
 def test_setting_that_only_one_run_has_is_a_difference() -> None:
     """A run of another version of the tool can have other settings."""
-    bare = run_facts(settings=(SettingFact(section="cluster", name="brokers", value="3"),))
-    assert settings_that_differ([facts("x/1"), bare]) == (
+    without_timeout = run_facts(
+        settings=(SettingFact(section="cluster", name="brokers", value="3"),)
+    )
+    assert settings_that_differ([facts("x/1"), without_timeout]) == (
         ("cluster.config", TIMEOUT, ("9000", None)),
     )
 
@@ -124,10 +130,10 @@ def test_page_compares_figures_and_settings_and_links_the_runs_reports(tmp_path:
 
 def test_page_of_one_column_mentions_no_difference(tmp_path: Path) -> None:
     """The runs differ only in their seeds, so they share one column."""
-    names = [f"x/{nth}" for nth in range(10)]
+    names = [f"x/{index}" for index in range(10)]
     runs = [
-        (facts(name, seed=nth), summary(name, tmp_path / name, 8 * S))
-        for nth, name in enumerate(names)
+        (facts(name, seed=index), summary(name, tmp_path / name, detect_us=8 * S))
+        for index, name in enumerate(names)
     ]
 
     html = comparison_html(runs, tmp_path / "page.html")

@@ -56,7 +56,10 @@ def text_of(html: str) -> str:
 
 def test_first_screen_names_the_cheaper_deploy_and_the_difference(tmp_path: Path) -> None:
     """Each cost is shown as a sum, and divided by the four members that were replaced."""
-    runs = [deploy("dynamic", 40 * S, 8), deploy("static", 400 * S, 0)]
+    runs = [
+        deploy("dynamic", waited_us=40 * S, rebalances=8),
+        deploy("static", waited_us=400 * S, rebalances=0),
+    ]
     text = text_of(comparison_html(runs, tmp_path / "page.html"))
     answer = text[text.index(QUESTION) :]
     assert "dynamic is better, 40.00 s against 400.00 s (10 times less)" in answer
@@ -75,7 +78,7 @@ def test_first_screen_names_the_settings_in_which_the_deploys_differ(tmp_path: P
     """A reader who got the page by mail does not have the experiment's file."""
     runs = []
     for name, value in (("dynamic", None), ("static", "member-{index}")):
-        facts, summary = deploy(name, 40 * S, 0)
+        facts, summary = deploy(name, waited_us=40 * S, rebalances=0)
         setting = SettingFact(section="groups.readers", name="id", value=value or "not set")
         runs.append((replace(facts, settings=(setting,)), summary))
     text = text_of(comparison_html(runs, tmp_path / "page.html"))
@@ -85,8 +88,8 @@ def test_first_screen_names_the_settings_in_which_the_deploys_differ(tmp_path: P
 
 def test_page_without_two_deploys_asks_nothing_about_them(tmp_path: Path) -> None:
     """Only one of the two runs has a rollout, so there is nothing to compare."""
-    facts, summary = deploy("dynamic", 40 * S, 8)
-    other = (replace(facts, faults=()), summary)
-    html = comparison_html([(facts, summary), other], tmp_path / "page.html")
+    facts, summary = deploy("dynamic", waited_us=40 * S, rebalances=8)
+    without_rollout = (replace(facts, faults=()), summary)
+    html = comparison_html([(facts, summary), without_rollout], tmp_path / "page.html")
     assert QUESTION not in html
     assert "What the deploy cost" not in html

@@ -327,6 +327,7 @@ def test_headline_counts_each_reason_of_rebalances() -> None:
     (fault,) = run.summary.faults
 
     def note(*rebalances: Rebalances) -> str:
+        """Return the note below the figure that counts the rebalances."""
         summary = run_summary(faults=(replace(fault, rebalances=rebalances),))
         figures = headline(report_input(run.facts, summary)).figures
         return next(figure.note for figure in figures if figure.label.startswith("rebalance"))
@@ -360,7 +361,7 @@ def test_headline_escapes_names_that_came_from_the_run() -> None:
 
 def page_run_with_a_disturbed_machine_says_which_figures_prove_nothing() -> str:
     """The accident is no fault of the plan, and the marked figures are explained above them."""
-    away = journal_entry(
+    accident = journal_entry(
         fault_id="machine-0",
         fault="machine_disturbed",
         target="10.0.0.3",
@@ -371,14 +372,15 @@ def page_run_with_a_disturbed_machine_says_which_figures_prove_nothing() -> str:
         groups=(),
         partitions=(),
     )
-    run = _failover(run_facts(faults=(CRASH, away), checks=(PASSED,)))
+    run = _failover(run_facts(faults=(CRASH, accident), checks=(PASSED,)))
     (fault,) = run.summary.faults
     disturbed = Disturbance(
         from_us=12_100_000, until_us=24_300_000, sentence="machine 10.0.0.3 was disturbed"
     )
+    # Only the gaps were measured while the machine was disturbed.
     marked = tuple(
-        (measure, replace(found, disturbed=measure.chain == "gap"))
-        for measure, found in fault.measures
+        (measure, replace(figures, disturbed=measure.chain == "gap"))
+        for measure, figures in fault.measures
     )
     summary = replace(
         run.summary, faults=(replace(fault, measures=marked),), disturbances=(disturbed,)

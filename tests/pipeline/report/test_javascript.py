@@ -1,4 +1,7 @@
-"""Vega's script, which draws the charts: bundled once, kept in a cache, checked before each use."""
+"""Vega's script, which draws the charts: bundled once, kept in a cache, checked before each use.
+
+Bundling makes one script of Vega and the code that it needs.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,8 +46,8 @@ def test_javascript_is_bundled_once_for_all_processes(cache: Path, bundled: list
 def test_damaged_javascript_is_bundled_anew(cache: Path, bundled: list[str]) -> None:
     """An incomplete file would break every later report."""
     whole = vega_javascript()
-    (kept,) = cache.iterdir()
-    kept.write_text(kept.read_text()[:-5])
+    (cached_file,) = cache.iterdir()
+    cached_file.write_text(cached_file.read_text()[:-5])
     vega_javascript.cache_clear()
     assert vega_javascript() == whole
     assert len(bundled) == 2

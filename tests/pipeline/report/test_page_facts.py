@@ -1,8 +1,10 @@
 """Pages of whole runs: their facts are unchanged, and a person has reviewed their words.
 
-If a sentence is reworded, `words` change, but `facts` do not. `golden.check` compares a text with
-the recorded file of that name; with `pytest --rewrite` it writes the file, so that a person can
-review it. RECIPES and SCHEDULES name the runs.
+The facts of a page are its figures and names; its words are the sentences. If a sentence is
+reworded, the words change, but the facts do not. `golden.check` compares a text with the recorded
+file of that name; with `pytest --rewrite` it writes the file, so that a person can review it.
+RECIPES and SCHEDULES name the runs. The fixture `reports` plays the runs, and has the page and the
+facts of each.
 """
 
 from pathlib import Path

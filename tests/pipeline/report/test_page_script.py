@@ -181,17 +181,17 @@ def test_overview_shows_an_accident_in_its_own_colour_with_a_legend(
         draw_all(seen.page)
         flags = seen.page.locator(".overview .fault")
         legend = seen.page.locator(".overview-legend span")
-        shown = [
+        flag_texts = [
             f"{flag.get_attribute('class')}: {flag.get_attribute('title')}" for flag in flags.all()
         ]
-        golden.check("words/overview.txt", "\n".join([*shown, *legend.all_inner_texts(), ""]))
-        of_flags, of_legend = (
-            found.evaluate_all("all => all.map(each => getComputedStyle(each).backgroundImage)")
-            for found in (flags, legend.locator("i"))
+        golden.check("words/overview.txt", "\n".join([*flag_texts, *legend.all_inner_texts(), ""]))
+        flag_colours, legend_colours = (
+            elements.evaluate_all("all => all.map(each => getComputedStyle(each).backgroundImage)")
+            for elements in (flags, legend.locator("i"))
         )
-        # Two flags, each with the look of its legend.
-        assert len(set(of_flags)) == 2
-        assert of_legend == of_flags
+        # Two flags, each with the colour of its entry in the legend.
+        assert len(set(flag_colours)) == 2
+        assert legend_colours == flag_colours
         assert seen.problems == []
 
 
@@ -235,7 +235,7 @@ def test_invalid_chart_is_reported_in_its_place_and_the_others_are_drawn(
 
 
 def test_chart_without_the_time_axis_has_no_time_bar(browser: Browser, tmp_path: Path) -> None:
-    """A comparison of runs has no common clock."""
+    """The runs of a comparison have no common clock, so its charts have no time axis."""
 
     def only(_run: ReportInput) -> Section:
         spec = alt.Chart(alt.NamedData("bars")).mark_bar().encode(x="a:Q", y="who:N")
@@ -257,9 +257,9 @@ WIDE = TextTable(
 """A table of eleven columns, with a block of two rows and a block of one."""
 
 
-@pytest.mark.parametrize(("screen", "beside"), [(PHONE, True), (DESKTOP, False)])
+@pytest.mark.parametrize(("screen", "is_phone"), [(PHONE, True), (DESKTOP, False)])
 def test_rows_of_a_block_are_beside_each_other_on_a_phone(
-    browser: Browser, tmp_path: Path, screen: Screen, beside: bool
+    browser: Browser, tmp_path: Path, screen: Screen, is_phone: bool
 ) -> None:
     """Eleven columns do not fit: a reader would scroll, and lose sight of the row's name.
 
@@ -275,18 +275,18 @@ def test_rows_of_a_block_are_beside_each_other_on_a_phone(
         fits = seen.page.locator("#costs .scroll").evaluate(
             "each => each.scrollWidth <= each.clientWidth"
         )
-        assert fits or not beside  # only on a phone the table must fit
+        assert fits or not is_phone  # only on a phone the table must fit
         # Cells of one line have the same distance from the top.
         tops = seen.page.locator("#costs tbody tr").evaluate_all(
             "rows => rows.map(row => row.cells[3].getBoundingClientRect().top)"
         )
-        assert (tops[0] == tops[1]) is beside
+        assert (tops[0] == tops[1]) is is_phone
         assert tops[1] < tops[2]
         # A phone shows one name for each block, a desktop one for each row.
         names = seen.page.locator("#costs tbody th:visible")
-        assert names.count() == (2 if beside else 3)
+        assert names.count() == (2 if is_phone else 3)
         # On a phone, the style sheet prints a cell's heading before the cell.
         heading = seen.page.locator("#costs td[data-heading]").nth(1)
         shown = heading.evaluate("each => getComputedStyle(each, '::before').content")
-        assert shown == ('"figure number 0"' if beside else "none")
+        assert shown == ('"figure number 0"' if is_phone else "none")
         assert seen.problems == []

@@ -68,11 +68,11 @@ def built(*faults: FaultSummary, rows: dict[str, list[Row]]) -> Section:
 
 def charts(parts: Sequence[Part]) -> dict[str, Chart]:
     """Return all charts by their ids."""
-    found: dict[str, Chart] = {}
+    by_id: dict[str, Chart] = {}
     for part in parts:
         inner = part.parts if isinstance(part, Beside) else (part,)
-        found |= {chart.id: chart for chart in inner if isinstance(chart, Chart)}
-    return found
+        by_id |= {chart.id: chart for chart in inner if isinstance(chart, Chart)}
+    return by_id
 
 
 def words(parts: Sequence[Part]) -> str:
@@ -134,11 +134,12 @@ def test_long_load_names_the_number_of_records_read() -> None:
 
 def test_sentence_of_a_broker_is_about_a_partition_that_has_groups() -> None:
     """Offsets partitions without groups move as well, but no group waits for them."""
-    empty = [
-        broker_phase(1 * S, 1, 1, 1, partition=f"__consumer_offsets-{n}", groups=[])
-        for n in range(3)
+    without_groups = [
+        broker_phase(1 * S, 1, 1, 1, partition=f"__consumer_offsets-{index}", groups=[])
+        for index in range(3)
     ]
-    text = _plain(broker_sentence(fault_summary(), [*empty, broker_phase(*BROKER)], SETTINGS))
+    rows = [*without_groups, broker_phase(*BROKER)]
+    text = _plain(broker_sentence(fault_summary(), rows, SETTINGS))
     assert "__consumer_offsets-2 (readers)" in text
 
 
@@ -212,8 +213,8 @@ def test_members_without_a_phase_are_counted_by_reason() -> None:
         client_phase("c-2", None, None, None),
     ]
     fault = fault_summary({"client_phases": rows}, partitions_moved=1)
-    found = FaultRows(fault=fault, broker=[], client=rows, gap=[])
-    notes = {strip.name: strip.note for strip in found.strips("client")}
+    fault_rows = FaultRows(fault=fault, broker=[], client=rows, gap=[])
+    notes = {strip.name: strip.note for strip in fault_rows.strips("client")}
     assert notes["notice"] == "1 did not have to"
     assert notes["accept"] == "1 did not have to, 1 did not get there"
     assert notes["join"] == "2 did not have to"
@@ -283,7 +284,7 @@ def test_many_faults_share_charts_with_one_selection_and_an_overview() -> None:
     assert overview.table is not None
     assert len(overview.table.rows) == 200
     # The reader can pick 60 of the 200 faults (MAX_PICKED of the section), which bounds the data.
-    assert sum(len(found) for chart in shown.values() for found in chart.data.values()) < 10_000
+    assert sum(len(data) for chart in shown.values() for data in chart.data.values()) < 10_000
 
 
 def test_section_of_a_thousand_members_is_small() -> None:
@@ -295,15 +296,15 @@ def test_section_of_a_thousand_members_is_small() -> None:
     rows["availability"] = [gap("member", f"c-{n}", 8 * S + n * MS) for n in range(1_000)]
     shown = charts(built(fault_summary(rows), rows=rows).parts)
     # A datum for each of the 1,000 members would be more.
-    assert sum(len(found) for chart in shown.values() for found in chart.data.values()) < 600
+    assert sum(len(data) for chart in shown.values() for data in chart.data.values()) < 600
 
 
 def test_names_of_a_run_are_escaped() -> None:
     """A group may have any name, also one that is HTML."""
     rows = tables()
     rows["broker_phases"] = [broker_phase(*BROKER, groups=["<img>"])]
-    found = built(fault_summary(rows), rows=rows)
+    section = built(fault_summary(rows), rows=rows)
     assert not [
-        part for part in found.parts if isinstance(part, Paragraph) and "<img>" in part.html
+        part for part in section.parts if isinstance(part, Paragraph) and "<img>" in part.html
     ]
-    assert "&lt;img&gt;" in words(found.parts)
+    assert "&lt;img&gt;" in words(section.parts)

@@ -86,11 +86,8 @@ def test_violation_lists_its_cause_above_its_evidence() -> None:
     fault = Rows().add(9, "driver", TraceKind.FAULT_INJECTED, cause="cut-0")
     finding = replace(_finding(COMMIT), led_to=(fault,))
     html = _html(violations_section(report_input(run_facts(checks=(_broken(finding),)))))
-    places = [
-        html.index(text)
-        for text in ("What led to it:", "fault injected", "What proves it:", "offsets committed")
-    ]
-    # The texts stand on the page in this order.
+    texts_in_order = ("What led to it:", "fault injected", "What proves it:", "offsets committed")
+    places = [html.index(text) for text in texts_in_order]
     assert places == sorted(places)
 
 
@@ -124,14 +121,17 @@ def test_violation_with_long_evidence_folds_the_rest() -> None:
 
 
 def test_violations_count_the_findings_that_were_not_kept() -> None:
-    """Without a guard (a safety rule of the code) every commit may break: most are only counted."""
+    """A run has thousands of findings, and keeps one. The page counts the others."""
     facts = run_facts(checks=(_broken(_finding(COMMIT), total=1_234),))
     html = _html(violations_section(report_input(facts)))
     assert "1,233 more findings of the same kind" in html  # 1,234 less the one that is shown
 
 
 def test_violations_name_the_guard_that_was_switched_off() -> None:
-    """Without this note the violation would look like one of unchanged Kafka."""
+    """A guard is a check of Kafka's that an experiment can switch off.
+
+    Without this note the violation would look like one of unchanged Kafka.
+    """
     guard = SettingFact(
         section="cluster.guards", name="high_watermark_gate", value="false", default="true"
     )

@@ -21,7 +21,10 @@ from tests.support.builders.report_rows import GROUP, Row, S, broker_phase, faul
 
 
 def _settings(interval: str, auto: str) -> tuple[SettingFact, ...]:
-    """Return a group's settings; `interval` is of the lab's own commits, `auto` of Kafka's."""
+    """Return a group's settings.
+
+    `interval` is that of the lab's own commits; `auto` switches Kafka's automatic commits on.
+    """
     return (
         SettingFact(section=f"groups.{GROUP}", name="commit_interval_ms", value=interval),
         SettingFact(section=f"groups.{GROUP}.config", name="enable.auto.commit", value=auto),
@@ -45,8 +48,8 @@ def test_run_whose_members_may_commit_does_not_name_the_settings() -> None:
     """
     for settings in (_settings("5000", "false"), _settings("not set", "true"), ()):
         assert not no_member_commits(run_facts(settings=settings))
-    never = _settings("not set", "false")
-    assert not no_member_commits(run_facts(settings=never, commits_acknowledged=1))
+    never_commit = _settings("not set", "false")
+    assert not no_member_commits(run_facts(settings=never_commit, commits_acknowledged=1))
 
 
 def _why(ownership: list[Row], **fault: Any) -> str | None:  # noqa: ANN401 - any field
@@ -155,9 +158,9 @@ def test_expectation_is_shown_beside_the_measurement() -> None:
         healed_us=91 * S,
     )
     first = headline(report_input(run_facts(expect="About 31 s."), run_summary(owners=(owners,))))
-    line = dict(first.answers)["What was expected?"]
-    reason = re.sub(r"<[^>]+>", "", line).replace("\N{NO-BREAK SPACE}", " ")
-    assert reason.startswith("About 31 s. Measured: 29.00 s two owners at once")
+    html = dict(first.answers)["What was expected?"]
+    text = re.sub(r"<[^>]+>", "", html).replace("\N{NO-BREAK SPACE}", " ")
+    assert text.startswith("About 31 s. Measured: 29.00 s two owners at once")
 
 
 def test_every_measure_of_the_chains_is_defined() -> None:

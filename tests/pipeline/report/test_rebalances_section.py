@@ -90,10 +90,11 @@ def test_rebalance_without_a_result_has_no_length() -> None:
     stuck = rebalance(length_us=None, stable_us=None, store_error="REQUEST_TIMED_OUT")
     last = rebalance(length_us=None, stable_us=None, join_us=None, new_generation=None)
     rows = table(built([stuck, last], fault_summary(rebalances=(rebalances_of(count=2),)))).rows
+    # The last two cells: time of joining, time until the group was stable.
     assert rows[0][-1] == "not stored (REQUEST_TIMED_OUT)"
     assert rows[1][-2:] == (None, "never")
-    generations = 5  # the index of this column
-    assert rows[1][generations] == "1 to none"  # the run ended before a new generation
+    generations_column = 5
+    assert rows[1][generations_column] == "1 to none"  # the run ended before a new generation
 
 
 def test_faults_with_and_without_rebalances_are_listed_separately() -> None:

@@ -50,13 +50,14 @@ def test_configuration_begins_with_the_differences_from_kafka() -> None:
 def test_configuration_of_late_members_has_only_differences_from_their_group() -> None:
     """Late members inherit their group's settings, so 6000 at both is listed once."""
     late = "groups.readers.late_members[0].config"
-    # Both have 6000; 45000 is Kafka's default.
-    first, _rest = _configuration(
+    # The group and its late members have 6000; Kafka's default is 45000.
+    differs, _rest = _configuration(
         _setting(SESSION, "6000", "45000", "groups.readers.config"),
         _setting(SESSION, "6000", "45000", late),
         _setting("bootstrap.servers", "broker-0", "none", late),
     )
-    assert [(row[0], row[3]) for row in first.rows] == [
+    # Column 0 is the setting's name, column 3 its section.
+    assert [(row[0], row[3]) for row in differs.rows] == [
         (SESSION, "groups.readers"),
         ("bootstrap.servers", "groups.readers.late_members[0]"),
     ]

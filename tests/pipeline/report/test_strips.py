@@ -24,10 +24,10 @@ from tests.support.builders.report_rows import S, distribution
 
 def strip(*values_us: int | None, bound_us: int = 0, note: str = "") -> Strip:
     """Return the strip of the phase `accept` with one time per member; None means no time."""
-    known = [(f"c-{place}", time) for place, time in enumerate(values_us) if time is not None]
+    times = [(f"c-{index}", time) for index, time in enumerate(values_us) if time is not None]
     return Strip(
         name="accept",
-        values=tuple(known),
+        values=tuple(times),
         figures=distribution(values_us, bound_us=bound_us),
         subject="member",
         note=note,

@@ -267,7 +267,10 @@ def test_cut_that_includes_the_members_is_described_as_such() -> None:
 
 
 def test_overlap_of_a_stopped_member_is_no_split_brain() -> None:
-    """The only coordinator removes a paused member, which then resumes and processes again."""
+    """The only coordinator removes c-0, a paused member, which then resumes and processes again.
+
+    In a split brain, each of two coordinators would have assigned the partition.
+    """
     row = overlap("orders-0", "c-0", "c-1", first_coordinator=NEW[0], first_epoch=NEW[1])
     tables = {
         "ownership_overlaps": [row],
@@ -340,10 +343,10 @@ def test_time_spans_in_the_table_are_not_wrapped() -> None:
     section = built(SPLIT)
     assert section is not None
     (table,) = [part for part in section.parts if isinstance(part, TextTable)]
-    both, first = str(table.rows[0][3]), str(table.rows[0][6])
-    gap = "\N{NO-BREAK SPACE}"
-    assert ">64.000 s to 93.000 s<".replace(" ", gap) in both
-    assert first == "6.000 s to 93.000 s".replace(" ", gap) + " (lost)"
+    time_of_overlap, time_of_first_owner = str(table.rows[0][3]), str(table.rows[0][6])
+    no_break = "\N{NO-BREAK SPACE}"
+    assert ">64.000 s to 93.000 s<".replace(" ", no_break) in time_of_overlap
+    assert time_of_first_owner == "6.000 s to 93.000 s".replace(" ", no_break) + " (lost)"
 
 
 def test_table_names_members_without_their_common_prefix() -> None:

@@ -74,7 +74,10 @@ def test_time_without_an_owner_and_records_processed_again_are_caveats() -> None
 
 
 def test_unnoticeable_effects_are_no_caveat() -> None:
-    """A second is the least; and a time below the error between machines' clocks is not known."""
+    """Two owners, or no owner, for less than a second are no caveat.
+
+    Nor is a time below the error between the clocks of two machines.
+    """
     short = run(owners("g", 999_999), g=felt_group(unowned=999_999, repeated=0))
     assert caveats_of(short) == ()
     assert caveats_of(run(owners("g", 2 * S), clock_error_us=3 * S)) == ()

@@ -26,8 +26,8 @@ MS = 1_000
 def crash(detect_us: int, *gaps_us: int, **changes: object) -> FaultSummary:
     """Return a crash; `gaps_us` are the times that members (of twelve) were without a commit."""
     values = {"detect": [detect_us], "commit gap": list(gaps_us)}
-    given: dict[str, object] = {"members": 12, "members_kept": 12, "partitions_moved": 1}
-    return fault_summary(values=values, **given | changes)  # type: ignore[arg-type]
+    fields: dict[str, object] = {"members": 12, "members_kept": 12, "partitions_moved": 1}
+    return fault_summary(values=values, **fields | changes)  # type: ignore[arg-type]
 
 
 def row(comparison: Comparison, label: str, fault: str | None = "crash") -> ComparisonRow:
@@ -38,28 +38,28 @@ def row(comparison: Comparison, label: str, fault: str | None = "crash") -> Comp
 
 def test_each_of_a_few_runs_has_a_column() -> None:
     """Two runs of one experiment are two columns, in the order of the arguments."""
-    found = compare_runs([summary_of("x/2", crash(8 * S)), summary_of("x/1", crash(9 * S))])
-    assert [column.title for column in found.columns] == ["x/2", "x/1"]
-    assert row(found, "detect p50").texts == ("8.00 s", "9.00 s")
+    comparison = compare_runs([summary_of("x/2", crash(8 * S)), summary_of("x/1", crash(9 * S))])
+    assert [column.title for column in comparison.columns] == ["x/2", "x/1"]
+    assert row(comparison, "detect p50").texts == ("8.00 s", "9.00 s")
 
 
 def test_median_and_longest_are_separate_rows() -> None:
     """A comparison of medians alone would hide the member that waited longest."""
-    found = compare_runs([summary_of("x/1", crash(8 * S, 100 * MS, 200 * MS, 900 * MS))])
-    assert row(found, "commit gap p50").texts == ("200 ms",)
-    assert row(found, "commit gap max").texts == ("900 ms",)
+    comparison = compare_runs([summary_of("x/1", crash(8 * S, 100 * MS, 200 * MS, 900 * MS))])
+    assert row(comparison, "commit gap p50").texts == ("200 ms",)
+    assert row(comparison, "commit gap max").texts == ("900 ms",)
     # This row is in the table's part about gaps (times without service).
-    assert row(found, "commit gap max").group == "gap"
+    assert row(comparison, "commit gap max").group == "gap"
 
 
 def test_missing_value_is_not_zero() -> None:
     """A phase that no member needed has no duration; a 0 would look like the fastest of all."""
-    joined = fault_summary(
+    with_rebalance = fault_summary(
         values={"detect": [8 * S], "join": [700 * MS]}, partitions_moved=1, members=12
     )
-    found = compare_runs([summary_of("x/1", joined), summary_of("x/2", crash(8 * S))])
-    assert row(found, "join p50").texts == ("700 ms", None)
-    assert row(found, "join p50").differs, "only one run had a rebalance: a difference"
+    comparison = compare_runs([summary_of("x/1", with_rebalance), summary_of("x/2", crash(8 * S))])
+    assert row(comparison, "join p50").texts == ("700 ms", None)
+    assert row(comparison, "join p50").differs, "only one run had a rebalance: a difference"
 
 
 def test_full_comparison_has_every_figure_and_counts_zeros() -> None:
@@ -71,8 +71,8 @@ def test_full_comparison_has_every_figure_and_counts_zeros() -> None:
         )
         for place, count in enumerate([0, 2, 5])
     ]
-    found = compare_runs(runs, names=["x"] * 3, in_full=True)
-    (cell,) = row(found, "timeouts at old max").cells
+    comparison = compare_runs(runs, names=["x"] * 3, in_full=True)
+    (cell,) = row(comparison, "timeouts at old max").cells
     assert cell is not None
     assert (cell.low, cell.median, cell.high, cell.missing) == (0, 2, 5, 0)
     assert range_text(cell, "count") == "2 (0 to 5)"
@@ -104,20 +104,20 @@ def test_faults_are_aligned_by_kind_and_order() -> None:
     pause = crash(3 * S, fault="pause-1", kind="pause")
     first = summary_of("x/1", crash(1 * S), pause, crash(2 * S, fault="crash-2"))
     second = summary_of("x/2", crash(5 * S), crash(6 * S, fault="crash-1"))
-    found = compare_runs([first, second])
-    assert found.faults == ("crash 1", "crash 2", "pause")
-    assert row(found, "detect p50", "crash 2").texts == ("2.00 s", "6.00 s")
-    assert row(found, "detect p50", "pause").texts == ("3.00 s", None)
-    # A row of faults differs only if both runs have such a fault.
-    assert not row(found, "detect p50", "pause").differs, "the other run has no such fault"
+    comparison = compare_runs([first, second])
+    assert comparison.faults == ("crash 1", "crash 2", "pause")
+    assert row(comparison, "detect p50", "crash 2").texts == ("2.00 s", "6.00 s")
+    assert row(comparison, "detect p50", "pause").texts == ("3.00 s", None)
+    # A row is marked as different only if both runs have such a fault.
+    assert not row(comparison, "detect p50", "pause").differs
 
 
 def test_runs_without_a_common_kind_of_fault_are_aligned_by_order() -> None:
     """A user may compare a crash with a pause on purpose, so their figures share the rows."""
     pause = crash(9 * S, fault="pause-0", kind="pause")
-    found = compare_runs([summary_of("x/1", crash(8 * S)), summary_of("y/1", pause)])
-    assert found.faults == ("fault",)
-    assert row(found, "detect p50", "fault").texts == ("8.00 s", "9.00 s")
+    comparison = compare_runs([summary_of("x/1", crash(8 * S)), summary_of("y/1", pause)])
+    assert comparison.faults == ("fault",)
+    assert row(comparison, "detect p50", "fault").texts == ("8.00 s", "9.00 s")
 
 
 def test_columns_of_single_runs_or_of_two_runtimes_have_a_note() -> None:
@@ -125,7 +125,7 @@ def test_columns_of_single_runs_or_of_two_runtimes_have_a_note() -> None:
 
     A column of two or more runs shows its range, so it needs no note.
     """
-    runs = [summary_of(f"x/{nth}", crash(8 * S)) for nth in range(4)]
+    runs = [summary_of(f"x/{index}", crash(8 * S)) for index in range(4)]
     single = compare_runs(runs[:2])
     # The second argument names the runtime of each run.
     (note,) = comparison_notes(single, ["ray", "ray"])
@@ -147,16 +147,16 @@ def test_runs_of_one_name_share_a_column_with_median_and_range() -> None:
         summary_of(f"x/{place}", *([crash(detect_us)] if detect_us else []))  # 0: no fault
         for place, detect_us in enumerate([7 * S, 8 * S, 9 * S, 17 * S, 0])
     ]
-    found = compare_runs(runs, names=names)
-    assert [(column.title, len(column.runs)) for column in found.columns] == [
+    comparison = compare_runs(runs, names=names)
+    assert [(column.title, len(column.runs)) for column in comparison.columns] == [
         ("9000", 4),
         ("18000", 1),
     ]
-    assert row(found, "detect p50").texts == (
+    assert row(comparison, "detect p50").texts == (
         "8.00 s (7.00 s to 9.00 s), 1 of 4 without",
         "17.00 s",
     )
-    cell = row(found, "detect p50").cells[0]
+    cell = row(comparison, "detect p50").cells[0]
     assert cell is not None
     # Of the four runs named 9000 one had no fault, and therefore no value.
     assert (cell.runs, cell.missing, cell.values) == (3, 1, (7 * S, 8 * S, 9 * S))
@@ -165,9 +165,9 @@ def test_runs_of_one_name_share_a_column_with_median_and_range() -> None:
 def test_many_runs_without_names_are_grouped_by_experiment() -> None:
     """A table with a column for each of forty runs would be unreadable."""
     runs = [summary_of(f"x/{n}", crash(n * S)) for n in range(1, MAX_COLUMNS + 2)]
-    found = compare_runs(runs)
-    assert [column.title for column in found.columns] == ["x"]
-    assert len(found.columns[0].runs) == MAX_COLUMNS + 1
+    comparison = compare_runs(runs)
+    assert [column.title for column in comparison.columns] == ["x"]
+    assert len(comparison.columns[0].runs) == MAX_COLUMNS + 1
 
 
 def test_values_kept_for_a_chart_are_bounded_and_span_the_range() -> None:
@@ -196,10 +196,10 @@ def test_times_are_marked_from_5_percent_and_a_tenth_of_a_second_on(
 
     If every row had a mark, no mark would catch the eye.
     """
-    found = compare_runs(
+    comparison = compare_runs(
         [summary_of(f"x/{place}", crash(detect_us)) for place, detect_us in enumerate(times)]
     )
-    assert row(found, "detect p50").differs is differs
+    assert row(comparison, "detect p50").differs is differs
 
 
 def test_times_within_the_clocks_error_are_not_marked() -> None:
@@ -208,8 +208,10 @@ def test_times_within_the_clocks_error_are_not_marked() -> None:
         fault_summary(values={"detect": [detect_us]}, bound_us=50 * MS, partitions_moved=1)
         for detect_us in (51 * MS, 99 * MS)
     ]
-    found = compare_runs([summary_of(f"x/{place}", fault) for place, fault in enumerate(faults)])
-    assert not row(found, "detect p50").differs
+    comparison = compare_runs(
+        [summary_of(f"x/{place}", fault) for place, fault in enumerate(faults)]
+    )
+    assert not row(comparison, "detect p50").differs
     below = compare_runs(
         [
             summary_of(
@@ -235,11 +237,11 @@ def test_outcomes_are_counted_and_marked_when_they_differ() -> None:
     """A count has no threshold: one rebalance more is a difference."""
     without = crash(8 * S)
     with_one = crash(8 * S, rebalances=(rebalances_of(),), members_kept=11)
-    found = compare_runs([summary_of("x/1", without), summary_of("x/2", with_one)])
-    assert row(found, "rebalances").texts == ("0", "1")
-    assert row(found, "rebalances").differs
-    assert row(found, "members kept").texts == ("12", "11")
-    assert not row(found, "members").differs
+    comparison = compare_runs([summary_of("x/1", without), summary_of("x/2", with_one)])
+    assert row(comparison, "rebalances").texts == ("0", "1")
+    assert row(comparison, "rebalances").differs
+    assert row(comparison, "members kept").texts == ("12", "11")
+    assert not row(comparison, "members").differs
 
 
 def test_figures_of_whole_runs_come_last_with_their_verdicts() -> None:
@@ -258,17 +260,17 @@ def test_figures_of_whole_runs_come_last_with_their_verdicts() -> None:
         healed_us=None,
     )
     runs = [summary_of("x/1", owners=(owners,)), summary_of("x/2")]
-    found = compare_runs(runs, verdicts=["violated", None])
-    assert row(found, "two owners at once max", None).texts == ("29.00 s", "never")
-    assert row(found, "two owners at once max", None).differs
-    assert row(found, "verdict", None).texts == ("violated", None)
-    assert {row.fault for row in found.rows} == {None}
+    comparison = compare_runs(runs, verdicts=["violated", None])
+    assert row(comparison, "two owners at once max", None).texts == ("29.00 s", "never")
+    assert row(comparison, "two owners at once max", None).differs
+    assert row(comparison, "verdict", None).texts == ("violated", None)
+    assert {row.fault for row in comparison.rows} == {None}
 
 
 def test_run_without_events_has_only_missing_values() -> None:
     """Without events, a run does not show that there were never two coordinators."""
-    found = compare_runs([summary_of("x/1"), summary_of("x/2", events=0, completed=False)])
-    assert row(found, "two coordinators at once max", None).texts == ("never", None)
+    comparison = compare_runs([summary_of("x/1"), summary_of("x/2", events=0, completed=False)])
+    assert row(comparison, "two coordinators at once max", None).texts == ("never", None)
 
 
 def test_hundreds_of_faults_of_a_kind_are_grouped() -> None:
@@ -277,11 +279,11 @@ def test_hundreds_of_faults_of_a_kind_are_grouped() -> None:
     Of 1 to 100 s the median is 50 s. Members are added up: 100 crashes with 12 members each.
     """
     many = [crash(place * S, place * S, fault=f"crash-{place}") for place in range(1, 101)]
-    found = compare_runs([summary_of("x/1", *many), summary_of("x/2", crash(8 * S))])
-    assert found.faults == ("crash, all",)
-    assert row(found, "detect p50", "crash, all").texts == ("50.00 s", "8.00 s")
-    assert row(found, "detect max", "crash, all").texts == ("100.00 s", "8.00 s")
-    assert row(found, "members", "crash, all").texts == ("1,200", "12")
+    comparison = compare_runs([summary_of("x/1", *many), summary_of("x/2", crash(8 * S))])
+    assert comparison.faults == ("crash, all",)
+    assert row(comparison, "detect p50", "crash, all").texts == ("50.00 s", "8.00 s")
+    assert row(comparison, "detect max", "crash, all").texts == ("100.00 s", "8.00 s")
+    assert row(comparison, "members", "crash, all").texts == ("1,200", "12")
 
 
 def test_number_of_names_must_equal_the_number_of_runs() -> None:

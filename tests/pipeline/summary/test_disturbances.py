@@ -45,19 +45,22 @@ def accident(from_us: int, until_us: int | None, *, lost: bool = False) -> Journ
 def summary_with(directory: Path, *entries: JournalEntry) -> RunSummary:
     """Write the journal of a run and return the run's summary."""
     (directory / JOURNAL_FILE).write_bytes(encode_journal(entries))
-    found = summarize_directory(directory)
-    assert found is not None
-    return found
+    summary = summarize_directory(directory)
+    assert summary is not None
+    return summary
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Write a run of random rows: several faults, with figures of all three chains."""
+    """Write a run of random rows: several faults, with figures of all three chains.
+
+    The chains are the phases of brokers, the phases of clients, and the times without service.
+    """
     return write_run(tmp_path / "talk" / "1", random_run(2))
 
 
 @pytest.mark.parametrize(
-    ("from_us", "until_us", "disturbed"),
+    ("from_us", "until_us", "expected"),
     [
         (0, 23 * S, False),
         (0, 24 * S, True),
@@ -70,7 +73,7 @@ def directory(tmp_path: Path) -> Path:
     ],
 )
 def test_time_is_disturbed_if_it_shares_a_moment(
-    from_us: int | None, until_us: int | None, disturbed: bool
+    from_us: int | None, until_us: int | None, expected: bool
 ) -> None:
     """A machine was away from 24 to 36 s; the arguments are the time of a figure.
 
@@ -78,7 +81,7 @@ def test_time_is_disturbed_if_it_shares_a_moment(
     has neither begin nor end, and is never disturbed.
     """
     away = Disturbance(from_us=24 * S, until_us=36 * S, sentence="")
-    assert is_disturbed([away], from_us, until_us) == disturbed
+    assert is_disturbed([away], from_us, until_us) == expected
 
 
 def test_machine_that_is_lost_is_away_until_the_end(tmp_path: Path) -> None:
@@ -112,6 +115,7 @@ def test_only_figures_of_the_disturbed_time_are_marked(directory: Path) -> None:
     marked = summary_with(directory, accident(last.injected_us, None))
 
     def disturbed(summary: RunSummary, fault: str) -> list[bool]:
+        """Return for each figure of the fault whether it is marked."""
         (fault_summary,) = (entry for entry in summary.faults if entry.fault == fault)
         return [distribution.disturbed for _, distribution in fault_summary.measures]
 
@@ -145,13 +149,13 @@ def test_summary_differs_in_marks_alone(directory: Path) -> None:
 
 def test_longest_of_a_marked_distribution_has_the_mark() -> None:
     """A line's name has the mark once; its cells, which are narrow, have none."""
-    found = Distribution(
+    marked = Distribution(
         samples=1, missing=1, percentiles={50: 2_000}, maximum=2_000, disturbed=True
     )
-    assert found.cells(is_time=True) == ("1", "1", "2 ms", "", "", "2 ms")
-    assert found.longest_text == f"2 ms{MARK}"
+    assert marked.cells(is_time=True) == ("1", "1", "2 ms", "", "", "2 ms")
+    assert marked.longest_text == f"2 ms{MARK}"
     # No samples: no member recovered.
-    assert replace(found, samples=0).longest_text == f"never{MARK}"
+    assert replace(marked, samples=0).longest_text == f"never{MARK}"
 
 
 def test_footnote_names_the_machine_and_is_absent_without_accidents(directory: Path) -> None:
@@ -174,8 +178,9 @@ def test_comparison_marks_the_column_of_the_disturbed_run(directory: Path) -> No
         assert right == (None if left is None else f"{left}{MARK}")
     # The second argument has the runtimes of the runs.
     assert any("away by accident" in note for note in comparison_notes(comparison, ["ray"]))
-    same = compare_runs([plain, plain], names=["a", "b"])
-    assert not any("away by accident" in note for note in comparison_notes(same, ["ray"]))
+    without_accident = compare_runs([plain, plain], names=["a", "b"])
+    notes = comparison_notes(without_accident, ["ray"])
+    assert not any("away by accident" in note for note in notes)
 
 
 def test_caveats_of_a_disturbed_run_are_marked(directory: Path) -> None:

@@ -81,8 +81,8 @@ def _write(directory: Path, *, rows: int = 3) -> RunSummary:
     (directory / "events").mkdir(parents=True)
     _write_rows(directory, rows)
     (directory / "tables" / "runs").mkdir(parents=True)
-    fault, more = _everything()
-    summary = summary_of(directory.name, fault, directory=directory, **more)
+    fault, fields = _everything()
+    summary = summary_of(directory.name, fault, directory=directory, **fields)
     write_summary(summary)
     return summary
 

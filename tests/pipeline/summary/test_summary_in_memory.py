@@ -1,4 +1,7 @@
-"""The summary of a run in memory; tests/pipeline/whole_runs compares it with Spark's."""
+"""The summary of a run, computed in plain Python; other tests compare it with Spark's.
+
+The other tests are in tests/pipeline/whole_runs.
+"""
 
 from pathlib import Path
 
@@ -11,16 +14,16 @@ from tests.support.random_worlds.random_trace import random_run
 
 
 def test_summary_of_rows_equals_that_of_their_files(tmp_path: Path) -> None:
-    """A summary needs no files: whoever plays many seeds has the rows in memory."""
+    """A summary needs no files: a command that plays many seeds has the rows in memory."""
     rows = random_run(2)
     # The files give the rows in another order, and the manifest has an error between clocks.
     directory = write_run(tmp_path / "talk" / "1", rows, files=3, clock_error_us=250)
-    found = summarize_rows(
+    summary = summarize_rows(
         list(reversed(rows)), run="talk/1", directory=directory, clock_error_us=250
     )
-    assert found == summarize_directory(directory)
-    assert found.events == len(rows)
-    assert found.faults
+    assert summary == summarize_directory(directory)
+    assert summary.events == len(rows)
+    assert summary.faults
 
 
 def test_run_with_too_many_rows_is_left_to_spark(

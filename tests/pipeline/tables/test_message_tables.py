@@ -41,12 +41,12 @@ def test_group_states_follow_the_group_on_each_coordinator(analysed: AnalysedRun
     """
     rows = read_table(analysed.directories["talk"], "group_states")
     columns = ("leader_epoch", "state", "generation", "members", "from_us", "to_us", "length_us")
-    found: dict[object, list[object]] = {}
+    states: dict[object, list[object]] = {}
     for row in sorted(rows, key=lambda row: row["from_us"]):
         assert (row["group"], row["partition"]) == ("g", "__consumer_offsets-0")
         place = (row["broker"], row["incarnation"])  # incarnations count from 0
-        found.setdefault(place, []).append([row[column] for column in columns])
-    assert found == {
+        states.setdefault(place, []).append([row[column] for column in columns])
+    assert states == {
         ("broker-1", 0): [
             [1, PREPARING, 0, 1, 1_000_000, 4_000_000, 3_000_000],
             [1, COMPLETING, 1, 2, 4_000_000, 4_100_000, 100_000],
@@ -80,8 +80,8 @@ def test_messages_around_a_fault_include_waiting_and_unanswered_ones(
     """
     rows = analysed.table("talk", "messages", "from_node", "api", "sent_us")
     columns = ("correlation_id", "received_us", "answered_us", "ended_us", "outcome")
-    found = {key: [row[column] for column in columns] for key, row in rows.items()}
-    assert found == {
+    exchanges = {key: [row[column] for column in columns] for key, row in rows.items()}
+    assert exchanges == {
         ("c-0", "OffsetCommit", 18_500_000): [3, None, None, 19_300_000, "NONE"],
         ("c-0", "OffsetCommit", 20_600_000): [4, None, None, 20_620_000, "NONE"],
         # The star keeps the values of a long row on two lines.
@@ -119,17 +119,20 @@ def test_equal_messages_are_one_row_unless_they_change_the_group(
     """
     rows = analysed.table("talk", "messages", "from_node", "api", "sent_us")
     columns = ("to_node", "purpose", "member", "named", "repeats", "last_ended_us")
-    found = {key: [row[column] for column in columns] for key, row in rows.items()}
-    commit = found["c-0", "OffsetCommit", 20_600_000]
+    exchanges = {key: [row[column] for column in columns] for key, row in rows.items()}
+    commit = exchanges["c-0", "OffsetCommit", 20_600_000]
     assert commit == ["broker-1", "coordinator", "c-0-a", None, 3, 30_030_000]
-    lookups = [found["c-3", "FindCoordinator", at] for at in (25_000_000, 25_200_000, 25_300_000)]
+    lookups = [
+        exchanges["c-3", "FindCoordinator", sent_us]
+        for sent_us in (25_000_000, 25_200_000, 25_300_000)
+    ]
     assert lookups == [
         ["broker-0", "bootstrap", None, None, 2, 25_110_000],
         ["broker-0", "client", None, "broker-1", 1, 25_220_000],
         ["broker-0", "client", None, "broker-2", 1, 25_320_000],
     ]
-    assert found["c-1", "Heartbeat", 19_999_000][-2:] == [1, None]
-    assert found["admin-0", "OffsetFetch", None] == ["broker-1", None, None, None, 1, None]
+    assert exchanges["c-1", "Heartbeat", 19_999_000][-2:] == [1, None]
+    assert exchanges["admin-0", "OffsetFetch", None] == ["broker-1", None, None, None, 1, None]
 
 
 def test_messages_of_many_clients_are_bounded_to_whole_exchanges(analysed: AnalysedRuns) -> None:
@@ -140,7 +143,8 @@ def test_messages_of_many_clients_are_bounded_to_whole_exchanges(analysed: Analy
     LeaveGroup). The others follow in the order of their names.
     """
     rows = read_table(analysed.directories["crowd"], "messages")
-    assert CLIENTS * PER_CLIENT > len(rows) == 400
+    assert len(rows) == 400
+    assert CLIENTS * PER_CLIENT > 400
     of_client: dict[str, list[tuple[str, str]]] = {}
     for row in sorted(rows, key=lambda row: row["sent_us"]):
         of_client.setdefault(row["from_node"], []).append((row["api"], row["outcome"]))

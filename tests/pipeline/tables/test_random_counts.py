@@ -87,7 +87,7 @@ def test_bad_rows_of_a_damaged_trace_equal_the_oracle(analysed: AnalysedRuns) ->
     found = read_table(directory, "bad_rows")
     key = ("time_us", "node", "incarnation", "seq", "kind")
     assert differences(expected, found, key) == []
-    # Each reason: one of five required columns is missing, or the kind is unknown.
+    # Six reasons: one of five required columns is missing, or the kind is unknown.
     assert len({row["reason"] for row in found}) == 6
     (run,) = read_table(directory, "runs")
     assert run["events"] == len(written) - len(found)

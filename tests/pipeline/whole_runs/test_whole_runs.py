@@ -56,8 +56,8 @@ def _check_tables(whole: Path, run: Path) -> None:
     assert is_current(whole)
     for name in TABLE_NAMES:
         assert pq.read_schema(whole / "tables" / name / "part-00000.parquet") == arrow_schema(name)
-        found, expected = read_table(whole, name), read_table(run, name)
-        assert sorted(found, key=repr) == sorted(expected, key=repr), f"{name} of {run}"
+        rows, expected = read_table(whole, name), read_table(run, name)
+        assert sorted(rows, key=repr) == sorted(expected, key=repr), f"{name} of {run}"
 
 
 def test_random_runs_read_whole_have_the_tables_of_the_transforms(
@@ -113,27 +113,28 @@ def test_each_run_of_one_call_is_read_whole_or_transformed_as_needed(
     the run's name into the column `run` as a constant, and do not take it from the path of each
     file.
     """
-    stories = analysis.told.directories
+    directories = analysis.told.directories
     # The first run that cannot be read whole.
     spoiled = next(
-        run for run in stories.values() if _read_whole(run, tmp_path / "tried")[1] is None
+        run for run in directories.values() if _read_whole(run, tmp_path / "tried")[1] is None
     )
-    runs = [stories["pause"], spoiled, stories["empty"]]
+    runs = [directories["pause"], spoiled, directories["empty"]]
     copies = [_copied(run, tmp_path / "analysed") for run in runs]
-    seen: list[AnalysisProgress] = []
+    reports: list[AnalysisProgress] = []
 
-    summaries = analyze(copies, spark=spark, progress=seen.append)
+    summaries = analyze(copies, spark=spark, progress=reports.append)
 
     assert [summary.directory for summary in summaries] == copies
     for run, copy in zip(runs, copies, strict=True):
         assert is_current(copy)
         for name in TABLE_NAMES:
-            found, expected = read_table(copy, name), read_table(run, name)
-            assert sorted(found, key=repr) == sorted(expected, key=repr), f"{name} of {run}"
+            rows, expected = read_table(copy, name), read_table(run, name)
+            assert sorted(rows, key=repr) == sorted(expected, key=repr), f"{name} of {run}"
     # The steps are Spark's start, three runs, the tables of the spoiled run, and its summary.
-    assert seen[-1].total == 1 + 3 + len(TABLE_NAMES) + 1
-    assert seen[-1].done == seen[-1].total
-    assert [progress.done for progress in seen] == sorted(progress.done for progress in seen)
+    assert reports[-1].total == 1 + 3 + len(TABLE_NAMES) + 1
+    assert reports[-1].done == reports[-1].total
+    steps_done = [report.done for report in reports]
+    assert steps_done == sorted(steps_done)
 
 
 def test_unwritable_tables_are_an_error_of_the_system_with_its_path(

@@ -21,6 +21,7 @@ T0 = "t-0"
 
 
 def check(rows: Rows, *, clock_error_us: int = 0, unclean: bool = False) -> CheckReport:
+    """Return the report of the checker `processing`, to which this check belongs."""
     checker = Processing(
         CheckContext(
             groups={},

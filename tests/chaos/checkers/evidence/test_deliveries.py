@@ -232,7 +232,7 @@ def test_new_process_of_a_member_begins_anew() -> None:
     rows = begun()
     rows.consumed(2, C0, first=10, last=19)
     rows.add(3, "driver", TraceKind.NODE_KILLED, peer=C0)
-    again = {"group": "g", "partition": "t-0", "incarnation": 1}
+    new_process = {"group": "g", "partition": "t-0", "incarnation": 1}
     rows.add(
         4,
         C0,
@@ -243,14 +243,14 @@ def test_new_process_of_a_member_begins_anew() -> None:
         incarnation=1,
         detail={"partitions": ["t-0"]},
     )
-    rows.add(4.1, C0, TraceKind.OFFSETS_FETCHED, offset=10, **again)  # type: ignore[arg-type]
-    rows.add(4.1, C0, TraceKind.POSITION_RESET, offset=10, cause="committed", **again)  # type: ignore[arg-type]
+    rows.add(4.1, C0, TraceKind.OFFSETS_FETCHED, offset=10, **new_process)  # type: ignore[arg-type]
+    rows.add(4.1, C0, TraceKind.POSITION_RESET, offset=10, cause="committed", **new_process)  # type: ignore[arg-type]
 
     assert check(rows).outcome is not CheckOutcome.VIOLATED
 
 
 def test_in_real_time_nothing_of_this_is_judged() -> None:
-    """In real time rows may be missing.
+    """The checker judges deliveries in virtual time only. In real time rows may be missing.
 
     Also, real producers write markers of transactions, which take offsets without being records.
     """
@@ -278,7 +278,7 @@ def test_commit_of_records_that_were_not_delivered_is_found() -> None:
 
 
 def test_commit_of_an_older_assignment_in_a_new_generation_is_found() -> None:
-    """t-0 belongs to another member in generation 2, whose commit C0's commit would undo."""
+    """In generation 2, t-0 belongs to another member. C0's commit would undo that member's."""
     rows = begun()
     rows.consumed(2, C0, first=10, last=19)
     rows.committed(2.1, C0, offset=20)
@@ -373,9 +373,9 @@ def test_revocation_after_a_failed_commit_passes() -> None:
 
 
 def test_revocation_after_a_long_wait_passes() -> None:
-    """Within 5 s a commit may have been tried and ended without a row.
+    """C0 revokes t-0 5 s after its last records. It may have tried a commit that left no row.
 
-    That happens if C0 finds no coordinator, or gets no answer.
+    A commit leaves no row if C0 finds no coordinator, or gets no answer.
     """
     rows = begun()
     rows.consumed(2, C0, first=10, last=19)
@@ -394,8 +394,9 @@ def test_lost_partitions_and_groups_that_never_commit_need_no_commit() -> None:
     rows = begun()
     rows.consumed(2, C0, first=10, last=19)
     rows.revoked(3, C0)
-    never = {"g": replace(CONTEXT.groups["g"], commits=False)}
-    assert check(rows, replace(CONTEXT, groups=never)).outcome is not CheckOutcome.VIOLATED
+    without_commits = {"g": replace(CONTEXT.groups["g"], commits=False)}
+    report = check(rows, replace(CONTEXT, groups=without_commits))
+    assert report.outcome is not CheckOutcome.VIOLATED
 
 
 def test_position_without_records_needs_no_commit() -> None:

@@ -53,7 +53,8 @@ def test_broker_has_one_colour_in_all_lanes() -> None:
 
     # The ownership lane: by the fill of each bar.
     by_member = {
-        (member, generation): fill for member, generation, fill in cells(owners, "owners", *"mgc")
+        (member, generation): fill
+        for member, generation, fill in cells(owners, "owners", "m", "g", "c")
     }
     assert by_member["consumer-0", 1] == soft(fills["broker-2"])
     assert by_member["consumer-1", 2] == soft(fills["broker-0"])
@@ -66,11 +67,11 @@ def test_generations_of_one_coordinator_are_shades_of_its_colour() -> None:
 
     The variants are the plain colour, the colour with a pattern, and the pale colour.
     """
-    looks = [broker_fill(0, variant) for variant in range(3)]
-    assert len(set(looks)) == 3
-    assert looks[0] == SERIES[0]
-    assert looks[1] == "url(#hatch-1)"
-    assert SERIES[0] in looks[2]
+    plain, pattern, pale = (broker_fill(0, variant) for variant in range(3))
+    assert len({plain, pattern, pale}) == 3
+    assert plain == SERIES[0]
+    assert pattern == "url(#hatch-1)"
+    assert SERIES[0] in pale
 
 
 def test_brokers_have_none_of_the_colours_of_rebalances_and_faults() -> None:

@@ -11,6 +11,9 @@ into memory). A leader epoch is the number of the partition's leadership.
 - of a tenure, `c`: commits; `x`: reason of its end
 - of a load, `n`: records read; `g`: time that it waited
 
+Tables of the coordinator lane are `tenures`, `loads`, `vacant` (times without a coordinator),
+`twice` (times with two) and `stalled` (parts of a tenure in which the broker was cut off).
+
 Runs are steady from 6 s and end at 60 s. `journal_entry` makes the fault crash-0: broker-2 is
 killed at 11.25 s and started again at 36.25 s. `tenure(broker, leader epoch, begin, end)` is a
 tenure of __consumer_offsets-2, `load(broker, leader epoch, begin, end)` the load before it.
@@ -168,7 +171,6 @@ def test_coordinator_lane_of_two_coordinators_has_a_row_each_and_one_for_the_ove
     assert older == OFFSETS_2
     assert newer != older
     assert label == "broker-2 · leader epoch 0 · cut off 30.00 s"
-    # The part of the tenure in which broker-2 was cut off.
     assert cells(chart, "stalled", "r", "a", "b") == [(OFFSETS_2, 9.0, 39.0)]
     ((row, a, b, text),) = cells(chart, "twice", "r", "a", "b", "l")
     assert row not in {older, newer}

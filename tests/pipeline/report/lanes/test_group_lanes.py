@@ -76,11 +76,11 @@ def test_group_lane_of_many_groups_counts_them_and_shows_one_on_demand() -> None
     ]
     run = report_input(tables={"group_states": states})
 
-    chart, one = groups_lane(run), group_detail(run)
+    chart, detail = groups_lane(run), group_detail(run)
     assert chart is not None
-    assert one is not None
+    assert detail is not None
     compiled_without_warnings(chart)
-    compiled_without_warnings(one)
+    compiled_without_warnings(detail)
 
     counts = cells(chart, "counts", "k", "a", "n")
     at_10 = {kind: number for kind, time_s, number in counts if time_s == 10.0}
@@ -88,10 +88,12 @@ def test_group_lane_of_many_groups_counts_them_and_shows_one_on_demand() -> None
     # A count for each state and time of a change, and not for each of the 1,000 groups.
     assert len(chart.data["counts"]) < 5_000
 
-    (pick,) = one.picks
+    (pick,) = detail.picks
     assert pick.options[0] == "group-7", "where most happened comes first"
     assert len(pick.options) == 1_000
-    rows_of_seven = {row for row, picked in cells(one, "states", "r", "p") if picked == "group-7"}
+    rows_of_seven = {
+        row for row, picked in cells(detail, "states", "r", "p") if picked == "group-7"
+    }
     assert rows_of_seven == {"group-7 · broker-2", "group-7 · broker-1"}
 
 
@@ -102,11 +104,11 @@ def test_group_states_in_the_page_are_bounded() -> None:
         for index in range(2_000)
         for at in range(10)
     ]
-    one = group_detail(report_input(tables={"group_states": states}))
-    assert one is not None
-    assert len(one.data["states"]) <= groups.MAX_PICKED
+    detail = group_detail(report_input(tables={"group_states": states}))
+    assert detail is not None
+    assert len(detail.data["states"]) <= groups.MAX_PICKED
     # MAX_PICKED is 8,000 states, and each group has 10.
-    assert "800 of 2,000 groups can be picked" in one.about
+    assert "800 of 2,000 groups can be picked" in detail.about
 
 
 def test_rebalance_lane_without_rebalances_is_none() -> None:
@@ -161,14 +163,14 @@ def test_rebalance_lane_of_many_groups_counts_those_in_progress() -> None:
     """If many groups rebalance at the same time, the lane shows their number over time."""
     herd = [rebalance(10 + index / 1_000, 20, 21, group=f"group-{index}") for index in range(500)]
     run = report_input(tables={"rebalances": herd})
-    chart, one = rebalances_lane(run), rebalance_detail(run)
+    chart, detail = rebalances_lane(run), rebalance_detail(run)
     assert chart is not None
-    assert one is not None
+    assert detail is not None
     compiled_without_warnings(chart)
-    compiled_without_warnings(one)
+    compiled_without_warnings(detail)
     joining = [n for k, n in cells(chart, "counts", "k", "n") if k == rebalances.JOINING]
     assert max(joining) == 500
-    assert len(one.picks[0].options) == 500
+    assert len(detail.picks[0].options) == 500
 
 
 def test_availability_lane_without_a_gap_is_none() -> None:

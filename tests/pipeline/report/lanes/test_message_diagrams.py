@@ -204,7 +204,7 @@ def test_repeated_exchanges_are_one_bar_below_the_line() -> None:
 
 
 def test_diagram_shows_the_election_and_the_load_of_the_coordinator() -> None:
-    """The election and the load explain why the brokers answer differently from then on.
+    """An election and a load are drawn, because from then on brokers answer differently.
 
     The controller elects a new leader of the partition `__consumer_offsets-2`, which stores the
     group; each election increases the leader epoch. The new leader loads the partition (reads the
@@ -244,7 +244,7 @@ def test_diagram_links_to_the_important_times_of_its_fault() -> None:
         broker_phases=[load("broker-0", 1, 19.075, 19.08)],
         client_phases=[_lost("consumer-2", 21), _lost("consumer-1", 20), _lost("consumer-3", 22)],
     )
-    here = 'href="#lane-messages-crash-0"'
+    link = 'href="#lane-messages-crash-0"'
     for span, text in (
         ('data-from="11.25" data-to="11.25"', "the fault"),
         # `load` has the election decided 100 ms before the load begins.
@@ -253,7 +253,7 @@ def test_diagram_links_to_the_important_times_of_its_fault() -> None:
         ('data-from="22.0" data-to="23.0"', "the last one"),
         ('data-from="36.25" data-to="36.25"', "its healing"),
     ):
-        assert f"<a {here} {span}>{text}</a>" in chart.about
+        assert f"<a {link} {span}>{text}</a>" in chart.about
 
 
 @pytest.mark.slow
@@ -296,6 +296,7 @@ def test_nodes_are_servers_first_and_bounded() -> None:
     rows.append(message("Fetch", "broker-10", "controller-100", 11))
     rows += [message("JoinGroup", "consumer-777", _BROKER, 12 + at) for at in range(3)]
     drawn = diagram(rows)
+    # Servers in the order: controllers, then brokers by number.
     assert drawn.nodes[:3] == ["controller-100", "broker-2", "broker-10"]
     assert "consumer-777" in drawn.nodes
     assert len(drawn.nodes) == MAX_NODES
@@ -307,7 +308,7 @@ def test_nodes_are_servers_first_and_bounded() -> None:
 
 def test_texts_that_would_overlap_appear_at_different_zooms() -> None:
     """The more important of two close texts is shown first, the other at a nearer zoom."""
-    # A word: node, time, text, and a number for its importance (1 is the most important).
+    # A word has a node, a time, a text, and its rank of importance (1 is the most important).
     words = place_words(
         [
             Word("a", us(10), "a word", 2),

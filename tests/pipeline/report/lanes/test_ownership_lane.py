@@ -70,8 +70,8 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
     assert chart is not None
     vega = compiled_without_warnings(chart)
 
+    # The intervals of consumer-0, consumer-1 and consumer-6.
     zero, one, six = sorted(rows(chart, "owners"), key=lambda owner: str(owner["m"]))
-    # `zero`, `one` and `six` are the intervals of consumer-0, consumer-1 and consumer-6.
     assert (zero["r"], zero["a"], zero["b"]) == ("orders-0", 6.0, 93.2)
     assert six["r"] != zero["r"], "the second owner has a row of its own"
     assert (six["a"], six["b"], six["w"], six["e"]) == (64.08, 94.0, "broker-0", 1)
@@ -80,14 +80,13 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
     assert one["c"] == zero["c"]
 
     # The bar of the overlap. Here `w` has the owners, `e` their generations and coordinators.
-    ((row, a, b, who, how, text),) = cells(chart, "twice", "r", "a", "b", "w", "e", "l")
-    assert (row, a, b) == (six["r"], 64.08, 93.2)
-    assert who == "consumer-0 and consumer-6"
-    assert (
-        how
-        == "generation 1 by broker-2 in leader epoch 0; generation 2 by broker-0 in leader epoch 1"
+    ((row, begin, end, owners, assigned_by, label),) = cells(chart, "twice", *"rabwel")
+    assert (row, begin, end) == (six["r"], 64.08, 93.2)
+    assert owners == "consumer-0 and consumer-6"
+    assert assigned_by == (
+        "generation 1 by broker-2 in leader epoch 0; generation 2 by broker-0 in leader epoch 1"
     )
-    assert text == "two owners 29.12 s"
+    assert label == "two owners 29.12 s"
 
     # The names of the rows, and the table beneath.
     domain = next(scale for scale in vega["scales"] if scale["name"] == "y")["domain"]
@@ -162,7 +161,7 @@ def test_ownership_rows_of_every_selection_are_few() -> None:
     assert members.options == ("all members", "consumer-0")
     owners = rows(detail, "owners")
     ranges = {owner["h"] for owner in owners}
-    # One option more than ranges: that of the remarkable partitions.
+    # The remarkable partitions have an option, too, but no range.
     assert len(partitions.options) == len(ranges) + 1
     for number in ranges:
         rows_of_range = {owner["r"] for owner in owners if owner["h"] == number}

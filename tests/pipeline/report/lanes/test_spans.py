@@ -32,17 +32,17 @@ def test_slots_of_overlapping_intervals_never_share_a_row() -> None:
             start = rng.randrange(100)
             intervals.append((start, start + rng.randrange(1, 40)))
 
-        taken = slots(intervals)
+        row_of = slots(intervals)
         for index, (start, end) in enumerate(intervals):
             for earlier in range(index):
                 other_start, other_end = intervals[earlier]
                 if other_start < end and start < other_end:
-                    assert taken[index] != taken[earlier]
+                    assert row_of[index] != row_of[earlier]
         # The number of intervals at once is greatest at the start of one of them.
         most_at_once = max(
             sum(start <= time < end for start, end in intervals) for time, _ in intervals
         )
-        assert max(taken) + 1 == most_at_once, "no more rows than needed"
+        assert max(row_of) + 1 == most_at_once, "no more rows than needed"
 
 
 def test_free_time_is_what_the_intervals_leave() -> None:
@@ -84,9 +84,9 @@ def test_thinned_steps_keep_the_highest_and_lowest_peak() -> None:
     counts[777] = -1
     steps = Steps(tuple(range(20_000)), tuple((count,) for count in counts))
 
-    few = thinned(steps, 400)
-    # Both peaks, the first and the last step remain, in the order of time.
+    few = thinned(steps, 400)  # at most 400 of the 20,000 steps
     assert len(few.times_us) <= 400
+    # Both peaks, the first and the last step remain, in the order of time.
     assert (1_000,) in few.counts
     assert (-1,) in few.counts
     assert (few.times_us[0], few.times_us[-1]) == (0, 19_999)

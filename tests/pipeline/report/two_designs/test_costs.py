@@ -120,9 +120,8 @@ def test_change_without_a_later_attempt_never_settles() -> None:
     old, _ = both_costs(**tables)
 
     assert old.settled_us is None
-    # The partition has no owner from 10 to 210 ms after the join. All of it counts, because the
-    # next
-    # change is the crash, 1 s after the join.
+    # The partition has no owner from 10 to 210 ms after the join. All of this time counts, because
+    # the next change (the crash) comes 1 s after the join.
     assert old.unowned_us == 200_000
 
 
@@ -136,7 +135,7 @@ def test_measured_points_equal_the_figures_of_the_docs(kind: str, section: str) 
     # The page's section of this kind has one table for `old`, and after "New:" one for `new`.
     text = MEASUREMENT.read_text(encoding="utf-8").split(f"\n## {section}. ")[1].split("\n## ")[0]
     old, new = text.split("\nNew:\n")
-    points = MEASURED["join" if kind == "join" else "death"]
+    points = MEASURED["join" if kind == "join" else "death"]  # a literal for the type checker
     for cells in _rows(old):
         members = cells["C"]
         assert points[NOTIFICATIONS][members] == cells["notifications"]
@@ -151,13 +150,13 @@ def _rows(text: str) -> list[dict[str, int]]:
     """Return the rows of the first table of a text: the first number of each cell."""
     lines = [line for line in text.splitlines() if line.startswith("|")]
     headings = [cell.strip() for cell in lines[0].strip("|").split("|")]
-    found = []
+    rows = []
     # The first two lines of a table are its headings and a rule.
     for line in lines[2:]:
         numbers = [re.match(r"\s*(\d+)", cell) for cell in line.strip("|").split("|")]
         row = zip(headings, numbers, strict=True)
-        found.append({name: int(number[1]) for name, number in row if number})
-    return found
+        rows.append({name: int(number[1]) for name, number in row if number})
+    return rows
 
 
 @pytest.mark.parametrize(("members", "reads"), [(8, 234), (32, 1506)])

@@ -42,10 +42,10 @@ def test_chart_of_what_partitions_felt_precedes_tables_of_changed_and_of_alike_f
     """
     twice = {"partition": "t-0", "length_us": 5_000_000, "records_both": 3}
     overlaps = [{**twice, "group": "old"}, {**twice, "group": "new"}]
-    found = sections(ownership_overlaps=overlaps)
+    by_id = sections(ownership_overlaps=overlaps)
 
-    assert list(found) == ["designs", "design-costs", "design-plans"]
-    felt, changed, alike = found["designs"].parts
+    assert list(by_id) == ["designs", "design-costs", "design-plans"]
+    felt, changed, alike = by_id["designs"].parts
     assert isinstance(felt, Chart)
     assert isinstance(changed, TextTable)
     assert isinstance(alike, TextTable)
@@ -117,8 +117,8 @@ def test_costs_of_one_change_are_one_block_if_both_groups_have_one_size() -> Non
         (two_design_facts(run=f"run-{old}", old=old, new=new), two_design_tables())
         for old, new in ((3, 3), (9, 7))
     ]
-    found = two_designs_sections(runs, ["a", "b"])
-    (section,) = (each for each in found if each.id == "design-costs")
+    built = two_designs_sections(runs, ["a", "b"])
+    (section,) = (section for section in built if section.id == "design-costs")
     (table,) = (part for part in section.parts if isinstance(part, TextTable))
     assert [[row[1] for row in body] for body in table.bodies] == [
         ["old of 3 on ZooKeeper", "new of 3 with a coordinator"],
@@ -137,8 +137,8 @@ def test_lanes_show_each_view_and_the_members_that_gave_up() -> None:
         attempt(1, JOIN_US, (0, 1, 2), outcome="conflict", conflicts=1, gave_up="running"),
         attempt(2, JOIN_US, (0, 1, 2)),
     ]
-    found = charts_of(sections(zookeeper_attempts=attempts)["design-plans"])
-    rows = found["designs-plans-zookeeper"].data["plans-zookeeper"]
+    charts = charts_of(sections(zookeeper_attempts=attempts)["design-plans"])
+    rows = charts["designs-plans-zookeeper"].data["plans-zookeeper"]
 
     discs = [row for row in rows if row["mark"] == "disc"]
     assert [row["text"] for row in discs] == ["2", "3", "3"]
@@ -146,7 +146,7 @@ def test_lanes_show_each_view_and_the_members_that_gave_up() -> None:
     assert discs[0]["fill"] != discs[1]["fill"]
     (cross,) = (row for row in rows if row["mark"] == "cross")
     assert cross["says"] == "consumer-old-1 gave up (running)"
-    others = found["designs-plans-coordinator"].data["plans-coordinator"]
+    others = charts["designs-plans-coordinator"].data["plans-coordinator"]
     (assigned,) = (row for row in others if row["mark"] == "disc")
     assert assigned["says"] == "consumer-new-2: its assignment of generation 2"
     # Both charts show the same span of time, so that a reader can compare them.
@@ -160,6 +160,7 @@ def test_large_group_shows_members_with_trouble_first() -> None:
     The lanes are drawn in the order of the members' numbers, so that old-39, which had a conflict,
     is the last lane.
     """
+    # Member, time of the attempt, and the members in its view.
     attempts = [attempt(member, JOIN_US, range(40)) for member in range(40)]
     attempts[39] = attempt(39, JOIN_US, range(40), outcome="conflict", conflicts=1)
     chart = charts_of(sections(zookeeper_attempts=attempts)["design-plans"])

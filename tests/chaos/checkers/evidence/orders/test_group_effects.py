@@ -23,28 +23,32 @@ GROUP = GroupExpectation(
 
 def missing(
     before: Rows,
-    fault: str,
+    order: str,
     after: Rows,
     *,
     members: Sequence[str] | None = None,
     is_undisturbed: bool = True,
 ) -> str | None:
-    """Return which effect is missing of an order that was given between two traces; None: none.
+    """Return the missing effect of an order; None if the order has its effects.
 
-    `members` are those that the order removes; None: they are not known.
+    The order is given between the rows `before` and the rows `after`. `members` are those that the
+    order removes; None: they are not known.
     """
     effects = GroupEffects(CheckContext(groups={"g": GROUP}))
     for row in before.rows:
         if row.kind in EFFECT_KINDS:
             effects.observe(row)
-    effects.begin("g", fault, "broker-0", members)
+    effects.begin("g", order, "broker-0", members)
     for row in after.rows:
         effects.observe(row)
     return effects.find_missing(is_undisturbed=is_undisturbed)
 
 
 def stored(*partitions: str, member: str = "m-0", generation: int = 1) -> Rows:
-    """Return rows of commits that broker-0 stores."""
+    """Return rows of commits that broker-0 stores.
+
+    An administrator's commit, unlike a member's, has the empty member id and generation -1.
+    """
     rows = Rows()
     for partition in partitions:
         rows.commit_stored(1, "broker-0", member, generation, 5, partition=partition)
@@ -52,6 +56,7 @@ def stored(*partitions: str, member: str = "m-0", generation: int = 1) -> Rows:
 
 
 def removed(*partitions: str, cause: str = DELETED) -> Rows:
+    """Return rows of offsets that broker-0 removes."""
     rows = Rows()
     for partition in partitions:
         rows.offset_removed(2, cause=cause, partition=partition)
@@ -145,16 +150,16 @@ def test_removal_of_members_removes_each_of_them() -> None:
     assert missing(Rows(), "remove_members", Rows()) is None  # the members are not known
 
 
-@pytest.mark.parametrize(("cause", "is_found"), [(DELETED, False), ("expired", True)])
-def test_deletion_of_a_group_makes_it_dead(cause: str, *, is_found: bool) -> None:
+@pytest.mark.parametrize(("cause", "is_missing"), [(DELETED, False), ("expired", True)])
+def test_deletion_of_a_group_makes_it_dead(cause: str, *, is_missing: bool) -> None:
     """The group must die because it was deleted, not because it expired.
 
     If it had expired, the order would have been refused with GROUP_ID_NOT_FOUND.
     """
     rows = Rows()
     rows.group_state(2, "broker-0", "Empty", "Dead", cause=cause)
-    found = missing(Rows(), "delete_group", rows, is_undisturbed=False)
-    assert (found == "the group was not deleted") is is_found
+    missing_effect = missing(Rows(), "delete_group", rows, is_undisturbed=False)
+    assert missing_effect == ("the group was not deleted" if is_missing else None)
 
 
 def test_rows_of_another_group_are_no_effect() -> None:
