@@ -354,9 +354,14 @@ def test_failed_append_truncated_by_the_later_epoch_passes() -> None:
     """
     rows = Rows()
     failover(rows, log_end=12)
-    lost = rows.append_started(10, "broker-0", leader_epoch=0, base_offset=12)
+    append_id = rows.append_started(10, "broker-0", leader_epoch=0, base_offset=12)
     rows.append_completed(
-        15, "broker-0", leader_epoch=0, base_offset=12, append_id=lost, error="REQUEST_TIMED_OUT"
+        15,
+        "broker-0",
+        leader_epoch=0,
+        base_offset=12,
+        append_id=append_id,
+        error="REQUEST_TIMED_OUT",
     )
     rows.appended(16, "broker-1", leader_epoch=1, base_offset=12)
 
@@ -497,11 +502,11 @@ def test_leader_that_the_controller_did_not_elect_is_found(
     rows.leads(2, "broker-1", leader_epoch=1, log_end=0)
 
     assert not check(rows).findings
-    found = check(rows, CheckContext(in_virtual_time=True)).findings
-    assert bool(found) == is_found
+    findings = check(rows, CheckContext(in_virtual_time=True)).findings
+    assert bool(findings) == is_found
     if is_found:
-        assert (
-            "broker-1 leads it in epoch 1, which the controller did not give it" in found[0].summary
+        assert "broker-1 leads it in epoch 1, which the controller did not give it" in (
+            findings[0].summary
         )
 
 

@@ -116,7 +116,7 @@ def test_member_of_the_old_generation_that_rejoins_may_still_commit() -> None:
 
 
 def pending(rows: Rows, time_s: float, member: str, generation: int) -> None:
-    """Let the coordinator accept an offset into a transaction."""
+    """Let the coordinator accept an offset of the member's transaction; it is not stored yet."""
     rows.add(
         time_s + 0.002,
         "broker-0",
@@ -294,10 +294,12 @@ def test_generation_loaded_by_a_new_coordinator_keeps_its_assignment() -> None:
 def test_generation_of_a_lost_group_differs_from_a_later_one_of_the_same_number() -> None:
     """After the loss of the log a group may begin another generation 1, with a new member.
 
-    Later broker-1 loads a generation 1, and assigns t-0 to its member. If this member is the new
-    one, it is the other generation 1, and t-0 is free. If it is the old member M1, it is the first
-    generation 1, in which t-0 belongs to M0. The file
-    tests/corpus/generation_begun_again_and_never_acknowledged.yaml plays such a run.
+    Later broker-1 loads a generation 1, and assigns t-0 to its member:
+
+    - If the member is `new-id`, broker-1 has loaded the other generation 1, in which t-0 is free.
+    - If the member is M1, broker-1 has loaded the first generation 1, in which t-0 belongs to M0.
+
+    The file tests/corpus/generation_begun_again_and_never_acknowledged.yaml plays such a run.
     """
     for member, outcome in (("new-id", CheckOutcome.PASS), (M1, CheckOutcome.VIOLATED)):
         rows = stable_group()
@@ -366,18 +368,18 @@ def test_run_without_members_reports_that_nothing_was_judged() -> None:
 
 
 def joined(rows: Rows, time_s: float, generation: int) -> None:
-    """Let consumer 0 complete a join."""
+    """Let C0 complete a join: it is now the member M0 of `generation`."""
     rows.member_state(time_s, C0, "STABLE", before="COMPLETING_REBALANCE", generation=generation)
 
 
 def test_partitions_of_the_joined_generation_pass() -> None:
     """The member gets and gives up partitions in generation 1, then gets some in generation 2."""
     rows = stable_group()
-    joined(rows, 5, 1)
+    joined(rows, 5, generation=1)
     rows.assigned(5, C0, names=["t-0"], peer="broker-0")
     rows.revoked(9, C0)
-    rows.generation_started(10, "broker-0", 2, (M0, M1))
-    joined(rows, 10.1, 2)
+    rows.generation_started(10, "broker-0", generation=2, members=(M0, M1))
+    joined(rows, 10.1, generation=2)
     rows.assigned(10.1, C0, names=["t-0"], generation=2, peer="broker-0")
     rows.revoked(12, C0, lost=True, generation=2)
 
@@ -390,7 +392,7 @@ def test_assignment_under_another_generation_than_the_joined_one_is_found(
 ) -> None:
     """Planted bug: a member keeps the identity of an earlier join, or takes none at all."""
     rows = stable_group()
-    joined(rows, 10.1, 2)
+    joined(rows, 10.1, generation=2)
     rows.assigned(10.2, C0, generation=generation, member=member)
 
     (finding,) = check(rows).findings
@@ -407,7 +409,11 @@ def test_assignment_under_another_generation_than_the_joined_one_is_found(
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_partitions_given_up_under_another_generation_are_found(*, lost: bool) -> None:
-    """Planted bug: a revocation names the generation of the next join."""
+    """Planted bug: a revocation names the generation of the next join.
+
+    C0 gives up partitions of generation 1 as a member of generation 2. With `lost` it loses them
+    instead of revoking them.
+    """
     rows = stable_group()
     rows.revoked(6, C0, lost=lost, generation=2)
 

@@ -105,7 +105,8 @@ def test_no_check_accuses_a_group_whose_members_write_no_rows(
     rows = [row for row in all_rows if not is_row_of_a_lab_client(unseen, row)]
     assert guests_in(rows) == (OUTSIDE,)
     context = context_of(experiment, in_virtual_time=in_virtual_time)
-    # The second argument is all groups; those without guests are judged in full.
+    # The arguments are the groups with guests, and all groups. A group of the lab is judged in
+    # full only if no guest has joined it.
     suite = CheckSuite(context.without_guests([OUTSIDE], experiment.groups))
     suite.observe_all(rows)
 

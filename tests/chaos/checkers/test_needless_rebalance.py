@@ -2,7 +2,8 @@
 
 A failover moves a group to another coordinator, which loads it. If all members survive the fault, a
 Stable group needs no rebalance. A rebalance after the fault is needed only if something happened to
-a member before it; any other is a finding. NOTHING_SEEN: the run had no failover to judge.
+a member before the rebalance. Any other rebalance is a finding. NOTHING_SEEN: the run had no
+failover to judge.
 
 The coordinator removes a member of which it has not heard for a session (45 s): the member expires.
 The generation is the number of a group's rebalance. In it the members rejoin (PreparingRebalance),
@@ -124,7 +125,7 @@ def test_member_of_an_earlier_generation_may_join_again() -> None:
     ):
         rows = Rows()
         ids = [f"{C0}-id", f"{C1}-id"] if generation_of_c1 == 2 else [f"{C0}-id"]
-        rows.generation_started(4, "broker-0", 2, ids)
+        rows.generation_started(4, "broker-0", generation=2, members=ids)
         rows.group_state(4.1, "broker-0", "CompletingRebalance", "Stable", generation=2)
         rows.member_state(4.2, C0, "STABLE", generation=2)
         rows.member_state(4.2, C1, "STABLE", generation=generation_of_c1)
@@ -169,7 +170,7 @@ def test_session_expiry_of_a_living_member_is_found() -> None:
 
 
 def test_rebalance_after_the_kill_of_a_member_passes() -> None:
-    """C1 was killed, and its session has ended."""
+    """C1 is killed at 20 s, and its session of 45 s has ended before the rebalance at 66 s."""
     rows = stable_group_loses_its_coordinator()
     rows.add(20, "driver", TraceKind.NODE_KILLED, peer=C1)
     rebalance(rows, 66, cause=RebalanceCause.SESSION_EXPIRY)
@@ -671,7 +672,7 @@ def test_member_left_out_of_a_generation_may_learn_it_from_an_earlier_coordinato
 
 
 @pytest.mark.parametrize(
-    ("generation", "removed", "outcome"),
+    ("generation", "is_removed", "outcome"),
     [
         (1, False, CheckOutcome.VIOLATED),
         (1, True, CheckOutcome.PASS),
@@ -680,7 +681,7 @@ def test_member_left_out_of_a_generation_may_learn_it_from_an_earlier_coordinato
 )
 @pytest.mark.parametrize("error", ["UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"])
 def test_live_member_that_its_coordinator_refuses_is_found(
-    error: str, generation: int, *, removed: bool, outcome: CheckOutcome
+    error: str, generation: int, *, is_removed: bool, outcome: CheckOutcome
 ) -> None:
     """Only a removal by broker-1, or a rebalance that the member missed, excuses the refusal."""
     rows = Rows()
@@ -689,7 +690,7 @@ def test_live_member_that_its_coordinator_refuses_is_found(
     rows.group_state(3, "broker-1", "CompletingRebalance", "Stable")
     rows.fault(10, "broker-0")
     rows.add(11, C0, TraceKind.COORDINATOR_FOUND, group="g", peer="broker-1")
-    if removed:
+    if is_removed:
         rows.member_removed(60, "broker-1", f"{C0}-id")
     rows.member_state(61, C0, "UNJOINED", before="STABLE", generation=generation, error=error)
     rebalance(rows, 62)
@@ -777,16 +778,16 @@ def test_sync_deadline_may_expire_an_id_without_an_assignment(
     assert check(rows).outcome is outcome
 
 
-@pytest.mark.parametrize("heard", [True, False])
+@pytest.mark.parametrize("is_heard", [True, False])
 def test_member_removed_by_a_broker_before_it_was_elected_again_may_return_as_a_new_one(
     *,
-    heard: bool,
+    is_heard: bool,
 ) -> None:
     """broker-0 is replaced by broker-1, and then elected again, and learns of neither in time.
 
-    So it does not load the group again, and goes on with the members in its memory. It expires a
-    member of which it has not heard for a session, and which then returns under a new id. If the
-    member was heard at 40 s, the expiry at 50 s is early, and is found.
+    So broker-0 does not load the group again, and goes on with the members in its memory. It
+    expires a member of which it has not heard for a session. This member then returns under a new
+    id. If the member was heard at 40 s, the expiry at 50 s is early, and is found.
     """
     rows = Rows()
     rows.load_completed(1, "broker-0", leader_epoch=0)
@@ -795,7 +796,7 @@ def test_member_removed_by_a_broker_before_it_was_elected_again_may_return_as_a_
     # broker-1 leads in epoch 1. broker-0 does not hear of this.
     rows.load_completed(5, "broker-1", leader_epoch=1)
     rows.group_loaded(5, "broker-1", members=["member-0-1234", f"{C1}-1234"])
-    if heard:
+    if is_heard:
         rows.session_restarted(40, "broker-0", "member-0-1234")
     rows.fault(6, "broker-2")
     # broker-0 expires the member, which returns. Then it hears that it leads in epoch 2.
@@ -812,7 +813,7 @@ def test_member_removed_by_a_broker_before_it_was_elected_again_may_return_as_a_
     )
     rows.generation_started(53, "broker-0", generation=2, members=["member-0-5678", f"{C1}-1234"])
 
-    assert (check(rows).outcome is CheckOutcome.PASS) is not heard
+    assert (check(rows).outcome is CheckOutcome.PASS) is not is_heard
 
 
 @pytest.mark.parametrize("asked", ["a zombie", "one that had heard", "its coordinator"])

@@ -260,9 +260,9 @@ def test_member_expired_long_before_the_end_of_its_session_is_found() -> None:
     assert "while a silent member may be dropped after 45 s" in report.findings[0].summary
 
 
-@pytest.mark.parametrize(("expired_s", "allowed"), [(53.2, True), (79, False)])
+@pytest.mark.parametrize(("expired_s", "is_allowed"), [(53.2, True), (79, False)])
 def test_member_expired_in_time_may_be_overtaken_long_after_the_fault(
-    expired_s: float, allowed: bool
+    expired_s: float, is_allowed: bool
 ) -> None:
     """The fault lasts from 10 s to 60 s. It excuses an expiry at 53.2 s, but none at 79 s.
 
@@ -277,12 +277,12 @@ def test_member_expired_in_time_may_be_overtaken_long_after_the_fault(
     rows.assigned(80, C1, names=["t-0"], generation=2, peer="broker-0")
     rows.revoked(80.5, C0, lost=True)
 
-    assert (check(rows).outcome is CheckOutcome.PASS) is allowed
+    assert (check(rows).outcome is CheckOutcome.PASS) is is_allowed
 
 
-@pytest.mark.parametrize(("assigned_s", "allowed"), [(29.2, True), (25, False)])
+@pytest.mark.parametrize(("assigned_s", "is_allowed"), [(29.2, True), (25, False)])
 def test_member_assigned_by_a_zombie_has_its_session_from_the_load_on(
-    assigned_s: float, allowed: bool
+    assigned_s: float, is_allowed: bool
 ) -> None:
     """broker-1, the new coordinator, loads the group at 26 s, and expires C0 at 71 s.
 
@@ -302,15 +302,15 @@ def test_member_assigned_by_a_zombie_has_its_session_from_the_load_on(
     rows.assigned(71.1, C1, names=["t-0"], generation=2, peer="broker-1")
     rows.revoked(72, C0, lost=True)
 
-    assert (check(rows).outcome is CheckOutcome.PASS) is allowed
+    assert (check(rows).outcome is CheckOutcome.PASS) is is_allowed
 
 
 @pytest.mark.parametrize(
-    ("unfenced_s", "ghost", "allowed"),
+    ("unfenced_s", "ghost", "is_allowed"),
     [(110, False, True), (110, True, True), (70.5, False, False)],
 )
 def test_broker_that_waits_for_its_old_session_counts_as_down(
-    unfenced_s: float, ghost: bool, allowed: bool
+    unfenced_s: float, ghost: bool, is_allowed: bool
 ) -> None:
     """broker-1 is killed and starts again, but stays fenced until its old session has ended.
 
@@ -340,7 +340,7 @@ def test_broker_that_waits_for_its_old_session_counts_as_down(
     rows.add(unfenced_s, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
     rows.revoked(112, C0, lost=True)
 
-    assert (check(rows).outcome is CheckOutcome.PASS) is allowed
+    assert (check(rows).outcome is CheckOutcome.PASS) is is_allowed
 
 
 def test_zombie_that_continues_for_ever_is_found() -> None:
@@ -476,7 +476,7 @@ def test_member_removed_before_the_load_has_no_session_at_the_new_coordinator() 
 
 
 @pytest.mark.parametrize(
-    ("groups", "generation", "allowed"),
+    ("groups", "generation", "is_allowed"),
     [
         (0, 1, True),  # the load finds no group: it was deleted
         (1, 3, True),  # the load finds the generation in which C1 is assigned
@@ -484,7 +484,7 @@ def test_member_removed_before_the_load_has_no_session_at_the_new_coordinator() 
     ],
 )
 def test_overlap_that_the_log_explains_may_begin_at_the_load(
-    groups: int, generation: int, allowed: bool
+    groups: int, generation: int, is_allowed: bool
 ) -> None:
     """C1 is assigned C0's partition right after a load, at 54 s. The loaded log may explain this.
 
@@ -505,4 +505,4 @@ def test_overlap_that_the_log_explains_may_begin_at_the_load(
     rows.assigned(54.1, C1, names=["t-0"], generation=generation, peer="broker-1")
     rows.revoked(54.2, C0, lost=True)
 
-    assert (check(rows).outcome is CheckOutcome.PASS) is allowed
+    assert (check(rows).outcome is CheckOutcome.PASS) is is_allowed

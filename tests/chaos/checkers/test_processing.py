@@ -272,8 +272,12 @@ def test_records_skipped_by_an_administrator_are_counted_and_no_violation() -> N
 def test_deletion_takes_offsets_that_wait_for_their_marker(stored: bool) -> None:
     """A deletion also removes offsets that wait for their transaction's marker, without a row.
 
-    The only row of the deletion is about t-1. If the commit of t-0 had been stored, its deletion
-    would have a row of its own. Then nothing excuses that C1 starts at 80, which is found.
+    The only row of the deletion is about t-1.
+
+    - If the commit of t-0 was not stored, the deletion may have removed it, too. So C1 may start
+      at 80.
+    - If it was stored, its deletion would have a row of its own. Nothing excuses that C1 starts at
+      80, which is found.
     """
     rows = group_that_commits()
     if stored:
@@ -351,9 +355,10 @@ def test_offset_that_an_administrator_committed_first_binds_no_group() -> None:
 def test_records_skipped_after_an_expiry_are_no_violation(
     empty_s: float, outcome: CheckOutcome
 ) -> None:
-    """`offsets.retention.minutes` is 1, so an offset that expires after 50 s is lost.
+    """`offsets.retention.minutes` is 1: an offset of an Empty group expires after 60 s.
 
-    The group is Empty from 5 s on, and the offset expires `empty_s` later.
+    The group is Empty from 5 s on, and the offset is removed `empty_s` later. After 50 s that is
+    too early, so the offset is lost.
     """
     rows = group_that_commits()
     rows.revoked(4, C0)
@@ -436,9 +441,9 @@ def test_reset_to_latest_after_a_deletion_is_found_if_members_had_committed_sinc
 ) -> None:
     """A deletion excuses the loss of earlier commits, and of those whose append was under way.
 
-    The commit of 30 is stored at 3.7 s, after the deletion at 3.5 s. If a member from before the
-    deletion, or an administrator, sent it, this may have been before 3.5 s, and the append waited
-    for a replica. A member that joined after the deletion has certainly sent it later.
+    The commit of 30 is stored at 3.7 s, after the deletion at 3.5 s. A member from before the
+    deletion, or an administrator, may have sent it before 3.5 s, if its append waited for a
+    replica. A member that joined after the deletion has certainly sent it later.
     """
     rows = group_that_commits()
     rows.revoked(3.3, C0)

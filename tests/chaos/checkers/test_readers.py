@@ -25,6 +25,7 @@ READING_S = 2 * 5 + 1 + 10
 
 
 def checker(*, transaction_partitions: tuple[str, ...] = ()) -> Readers:
+    """Return a checker of group g; partitions of transactions make its members transactional."""
     return Readers(
         CheckContext(
             transaction_timeout_us=10_000_000,
@@ -64,7 +65,7 @@ def group() -> Rows:
 
 
 def killed(rows: Rows, time_s: float, node: str) -> None:
-    """Let a fault kill `node`, which stays dead."""
+    """Let a fault kill `node`, which does not start again by itself."""
     rows.fault(time_s, node, nodes=[node])
     rows.add(time_s, "driver", TraceKind.NODE_KILLED, peer=node, cause="crash")
 
@@ -257,9 +258,10 @@ def test_run_waits_for_a_reader_and_its_first_step() -> None:
     )
     assert readers.unsettled(300_000_000) == ()  # both bounds have ended
 
-    later = Rows()
-    later.consumed(43, C0, first=0, last=0)
-    later.assigned(44, C1, names=["t-1"], generation=2)
-    for row in later.rows:
+    # C0 reads the record of t-0, and t-1 gets a reader.
+    later_rows = Rows()
+    later_rows.consumed(43, C0, first=0, last=0)
+    later_rows.assigned(44, C1, names=["t-1"], generation=2)
+    for row in later_rows.rows:
         readers.observe(row)
     assert readers.unsettled(45_000_000) == ()

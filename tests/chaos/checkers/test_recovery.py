@@ -31,6 +31,11 @@ def checker(
     with_producer: bool = False,
     min_insync_replicas: int = 1,
 ) -> Recovery:
+    """Return the checker of a run.
+
+    balance_s: interval at which the controller moves leaders back; None: it never does.
+    recovery_s: longest time that the run waits for parts to recover.
+    """
     return Recovery(
         CheckContext(
             groups={
@@ -200,7 +205,7 @@ def test_preferred_leader_that_does_not_return_is_found(recovery_s: int, outcome
 
     report = check(end(rows, 90), checker(balance_s=5, recovery_s=recovery_s))
 
-    assert report.outcome == CheckOutcome[outcome.upper()]
+    assert report.outcome.value == outcome
     if report.findings:
         assert "led by broker-1, and its preferred leader broker-0" in report.findings[0].summary
 
@@ -416,23 +421,23 @@ def test_run_that_never_heals_judges_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("acknowledged", "is_whole", "is_found"),
+    ("is_acknowledged", "is_whole", "is_found"),
     [(False, True, True), (True, True, False), (False, False, False)],
 )
 def test_producer_without_acknowledged_records_is_found(
-    acknowledged: bool, is_whole: bool, is_found: bool
+    is_acknowledged: bool, is_whole: bool, is_found: bool
 ) -> None:
     """Planted bug: a producer that never sends again.
 
-    It is excused while its topic lacks a replica. The bound is a record's period (1 s), two
-    requests (2 * 5 s) and the checker's SLACK_US (10 s).
+    The producer is excused while its topic lacks a replica (`is_whole` is False). The bound is a
+    record's period (1 s), two requests (2 * 5 s) and the checker's SLACK_US (10 s).
     """
     rows = cluster()
     rows.stage(40, "liveness")
     if not is_whole:
         rows.add(41, "controller-0", TraceKind.BROKER_FENCED, peer="broker-2")
         change_isr(rows, 41, T0, brokers=[0, 1])
-    if acknowledged:
+    if is_acknowledged:
         rows.add(
             45,
             "producer-0",

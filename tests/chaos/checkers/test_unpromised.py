@@ -139,9 +139,15 @@ def test_second_owner_that_does_not_process_is_no_finding() -> None:
     detail: dict[str, object] = {"partitions": ["orders-0"]}
     rows.add(1, C0, TraceKind.PARTITIONS_ASSIGNED, group="old", detail=detail)
     rows.add(2, C1, TraceKind.PARTITIONS_ASSIGNED, group="old", detail=detail)
-    consumed: dict[str, object] = {"count": 1, "last": 4}
-    kind = TraceKind.RECORDS_CONSUMED
-    rows.add(3, C1, kind, group="old", partition="orders-0", offset=4, detail=consumed)
+    rows.add(
+        3,
+        C1,
+        TraceKind.RECORDS_CONSUMED,
+        group="old",
+        partition="orders-0",
+        offset=4,
+        detail={"count": 1, "last": 4},
+    )
     rows.add(4, C0, TraceKind.PARTITIONS_LOST, group="old", detail=detail)
 
     report = checker.finish()

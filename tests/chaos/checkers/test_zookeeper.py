@@ -199,8 +199,8 @@ def test_owner_node_that_outlives_its_session_is_found() -> None:
 def test_client_that_reads_an_older_state_is_found(in_virtual_time: bool) -> None:
     """ZK-05: a server which has applied less refuses the session.
 
-    The client has seen 0x3. S2 accepts its session immediately, and applies 0x3 only 0.1 s later.
-    This is longer than the error of the clocks in real time, 20 ms.
+    The client has seen 0x3. S2 accepts its session, and applies 0x3 only 0.1 s later. In real time
+    the error of the clocks is 20 ms, so the order of the two rows is certain.
     """
     story = opened(
         CheckContext(

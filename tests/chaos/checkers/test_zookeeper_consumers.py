@@ -233,7 +233,7 @@ def test_member_that_is_never_notified_of_a_change_is_found() -> None:
     story.heals_and_waits()
 
     (summary,) = summaries(story)
-    # within NOTICE_US and a session, 16 s
+    # The summary goes on with the time allowed, 16 s: NOTICE_US and a session.
     assert summary.startswith("consumer-old-0 never heard of the last change of old, within 1")
 
 
@@ -256,7 +256,8 @@ def test_unregistered_member_needs_no_notification() -> None:
 def test_commit_of_an_expired_session_is_found_unless_it_was_begun_before() -> None:
     """ZK-55: after the expiry nothing is committed.
 
-    ZK-66: a commit that waited is carried out in the new session, so one begun before is legal.
+    ZK-66: a commit that waited is carried out in the new session. So a commit that began before
+    the expiry is legal.
     """
     story = Story()
     story.begins()

@@ -33,7 +33,10 @@ def test_duration_in_another_form_is_refused(text: str) -> None:
 
 
 def test_cluster_has_the_offsets_topic_and_equal_members() -> None:
-    """`__consumer_offsets` comes from the brokers' settings, compacted as in Kafka."""
+    """The file has no topic `__consumer_offsets`: its settings are those of the brokers.
+
+    As in Kafka, the topic is compacted.
+    """
     spec = to_cluster_spec(experiment())
 
     offsets, orders = spec.topics
@@ -133,6 +136,7 @@ def test_plan_is_in_time_order_with_ends_before_beginnings() -> None:
         )
     )
 
+    # An act is the beginning or the end (`heals`) of a fault.
     assert [(act.at_us // 1_000_000, act.planned.fault_id, act.heals) for act in acts_of(plan)] == [
         (3, "crash-1", False),
         (8, "crash-1", True),

@@ -68,6 +68,7 @@ def loads(tmp_path: Path) -> Loads:
 
 
 def shipped() -> list[dict[str, Any]]:
+    """Return the documents of the experiments that belong to the lab."""
     return [yaml.safe_load(Path(listed.path).read_text()) for listed in list_experiments()]
 
 
@@ -258,7 +259,7 @@ def test_schema_and_validate_agree_on_random_mutations(loads: Loads) -> None:
     out of range. The schema may accept a mistake that only the whole file shows: an undefined
     group, too many replicas.
     """
-    rng = random.Random(5)  # any constant: the mutations are the same in each run of the test
+    rng = random.Random(5)  # a constant, so that each run of the test has the same mutations
     documents = [*shipped(), *(changed(CRASH, "faults", [fault]) for fault in ONE_OF_EACH)]
     accepted = wrongly_shaped = 0
     for number in range(MUTATIONS):
@@ -339,20 +340,20 @@ def test_pattern_of_a_target_accepts_exactly_valid_targets(name: str) -> None:
     """Both the pattern and `check_target` accept a target, with spaces and without."""
     syntax = TARGET_KINDS[name].syntax
     # A valid target: each placeholder of the syntax is replaced by an example.
-    written = syntax.replace("<group>", "readers").replace("<topic-partition>", "orders-1")
-    written = written.replace("<id>", "1").replace("<index>", "1").replace("<number>", "1")
-    written = written.replace("<target>", "broker(1)").replace("<client id>", "reader-1")
+    target = syntax.replace("<group>", "readers").replace("<topic-partition>", "orders-1")
+    target = target.replace("<id>", "1").replace("<index>", "1").replace("<number>", "1")
+    target = target.replace("<target>", "broker(1)").replace("<client id>", "reader-1")
     # ? is a valid client id, but no valid argument of any other kind of target.
     invalid_argument = "" if "<client id>" in syntax else "?"
     pattern = {"type": "string", "pattern": f"^({target_pattern(syntax)})$"}
     group = {"members": 2, "topics": ["orders"]}
     groups = {"readers": group, "old": group | {"coordination": "zookeeper"}}
-    spaced = written.replace("(", " ( ").replace(",", " ,  ")
+    target_with_spaces = target.replace("(", " ( ").replace(",", " ,  ")
 
-    for valid in (written, spaced):
+    for valid in (target, target_with_spaces):
         made = experiment(groups=groups, cluster={"brokers": 3, "machines": 2})
         assert check_target(valid, made) is None
         jsonschema.validate(valid, pattern)
-    for invalid in (f"{written}x", f"x{written}", f"{name}({invalid_argument})", ""):
+    for invalid in (f"{target}x", f"x{target}", f"{name}({invalid_argument})", ""):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(invalid, pattern)

@@ -234,14 +234,15 @@ def test_misspelt_choice_has_a_near_miss(write: Write) -> None:
 def test_several_problems_are_reported_together_in_the_files_order(write: Write) -> None:
     """The problems are reported by line, whichever check found them."""
     changed = VALID.replace("brokers: 3", "brokers: x").replace("at: 5s", "att: 5s")
-    found = problems(write(changed.replace("records_per_second: 10", "records_per_second: 0")))
+    changed = changed.replace("records_per_second: 10", "records_per_second: 0")
+    reported = problems(write(changed))
 
-    assert [problem.path for problem in found] == [
+    assert [problem.path for problem in reported] == [
         "cluster.brokers",
         "producers[0].records_per_second",
         "faults[0].att",
     ]
-    assert [problem.line for problem in found] == [6, 24, 26]
+    assert [problem.line for problem in reported] == [6, 24, 26]
 
 
 @pytest.mark.parametrize(
@@ -343,6 +344,7 @@ LATE_MEMBERS = """\
 
 
 def with_late_members(content: str = VALID) -> str:
+    """Return the file with LATE_MEMBERS in its group."""
     return content.replace("    members: 2\n", LATE_MEMBERS)
 
 
@@ -730,16 +732,15 @@ def test_every_shipped_experiment_is_valid_and_without_warning() -> None:
 
 def test_override_by_the_end_of_a_path_suggests_the_path(write: Write) -> None:
     """Users type `--var` with the setting alone, as Kafka's documentation names it."""
-    (unknown,) = problems(write(VALID), "broker.session.timeout.ms=9000")
-    assert unknown.near_miss == "cluster.config.broker.session.timeout.ms"
-    (unknown,) = problems(write(VALID), "session.timeout.ms=9000")
-    assert unknown.near_miss == "groups.readers.config.session.timeout.ms"
+    problem = only_problem(write(VALID), "broker.session.timeout.ms=9000")
+    assert problem.near_miss == "cluster.config.broker.session.timeout.ms"
+    problem = only_problem(write(VALID), "session.timeout.ms=9000")
+    assert problem.near_miss == "groups.readers.config.session.timeout.ms"
 
 
 def test_override_by_the_end_of_no_path_suggests_none(write: Write) -> None:
     """No path of an experiment ends with this name."""
-    (unknown,) = problems(write(VALID), "no.such.setting.ms=9000")
-    assert unknown.near_miss is None
+    assert only_problem(write(VALID), "no.such.setting.ms=9000").near_miss is None
 
 
 def test_bad_value_hides_no_problem_of_another_place(write: Write) -> None:
@@ -781,7 +782,7 @@ def test_stand_in_for_a_bad_value_has_no_problem_of_its_own(
 
 
 def test_existing_file_of_a_known_name_is_suggested(write: Write) -> None:
-    """The working directory has no coordinator_crash.yaml, but an experiment has the name."""
+    """The working directory lacks coordinator_crash.yaml, but a shipped experiment has the name."""
     write(VALID)
     assert only_problem("coordinator_crash.yaml").near_miss == "coordinator_crash"
 
@@ -795,9 +796,5 @@ def test_override_without_a_value_is_refused(write: Write, value: str) -> None:
     key = "groups.readers.commit_interval_ms"
     problem = only_problem(write(VALID), f"{key}={value}")
     assert (problem.file, problem.path, problem.message) == ("--var", key, "has no value")
-    assert (
-        load_experiment(write(VALID), (f"{key}=null",))
-        .experiment.groups["readers"]
-        .commit_interval_ms
-        is None
-    )
+    without_commits = load_experiment(write(VALID), (f"{key}=null",)).experiment
+    assert without_commits.groups["readers"].commit_interval_ms is None

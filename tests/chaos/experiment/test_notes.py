@@ -1,4 +1,4 @@
-"""Notes tell what the defaults of an experiment mean for its figures. A note is no warning."""
+"""Notes say what the defaults of an experiment mean for its figures. A note is no warning."""
 
 import json
 

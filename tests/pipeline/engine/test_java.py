@@ -43,7 +43,7 @@ def test_find_java_prefers_java_home_as_spark_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "found"),
+    ("script", "problem_text"),
     [
         ("echo 'openjdk version \"11.0.2\"' >&2", "Java 11"),
         ("echo broken >&2; exit 1", "does not tell its version"),
@@ -51,14 +51,14 @@ def test_find_java_prefers_java_home_as_spark_does(tmp_path: Path) -> None:
     ],
 )
 def test_find_java_without_a_suitable_one_names_the_package(
-    tmp_path: Path, script: str | None, found: str
+    tmp_path: Path, script: str | None, problem_text: str
 ) -> None:
     """The advice must name the version and a way to install it."""
     if script is not None:
         _java(tmp_path, script)
     problem = find_java({"JAVA_HOME": str(tmp_path)})
     assert isinstance(problem, JavaProblem)
-    assert found in problem.found
+    assert problem_text in problem.found
     assert "17" in problem.advice
     assert "JAVA_HOME" in problem.advice
 

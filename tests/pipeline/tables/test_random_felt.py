@@ -26,7 +26,7 @@ def test_felt_partitions_of_random_runs_equal_the_oracle(
     for column in ("unowned_us", "waited_us", "repeated", "lag_peak", "lag_over_us"):
         assert any(row[column] for row in rows), column
         assert any(row[column] == 0 for row in rows), column
-    # Case: the lag is known, and there is no limit for it.
+    # Case: the lag did not come down to its usual size before the end of the run.
     assert any(row["lag_peak_us"] is not None and row["lag_over_us"] is None for row in rows)
 
 

@@ -53,13 +53,13 @@ def test_random_run_of_one_seed_is_reproducible() -> None:
 def test_random_runs_number_rows_and_order_times_in_each_incarnation() -> None:
     """`seq` numbers the rows of an incarnation, in the order of their times."""
     for seed in SEEDS:
-        last: dict[tuple[str, int], tuple[int, int]] = {}
+        last_row: dict[tuple[str, int], tuple[int, int]] = {}
         for row in random_run(seed):
             life = (row.node, row.incarnation)
-            seq, time_us = last.get(life, (-1, 0))
-            assert row.seq == seq + 1
-            assert row.time_us >= time_us
-            last[life] = (row.seq, row.time_us)
+            last_seq, last_time_us = last_row.get(life, (-1, 0))
+            assert row.seq == last_seq + 1
+            assert row.time_us >= last_time_us
+            last_row[life] = (row.seq, row.time_us)
 
 
 def test_random_runs_have_every_kind_that_a_table_reads() -> None:
@@ -77,11 +77,16 @@ def test_random_runs_have_ties_and_two_incarnations_and_open_ends() -> None:
     runs = [random_run(seed) for seed in SEEDS]
 
     # Ties: moments at which several rows of a run were written.
-    times = [Counter(row.time_us for row in rows) for rows in runs]
-    assert sum(count > 1 for counted in times for count in counted.values()) > 1_000
+    rows_per_time = [Counter(row.time_us for row in rows) for rows in runs]
+    assert sum(count > 1 for counts in rows_per_time for count in counts.values()) > 1_000
     # Nodes with a second incarnation.
-    lives = {(seed, row.node) for seed, rows in enumerate(runs) for row in rows if row.incarnation}
-    assert len(lives) > 10
+    restarted = {
+        (run_index, row.node)
+        for run_index, rows in enumerate(runs)
+        for row in rows
+        if row.incarnation
+    }
+    assert len(restarted) > 10
     # Some runs record that they stop; the others broke off, so their intervals have open ends.
     ended = [any('"stopping"' in (row.detail or "") for row in rows) for rows in runs]
     assert 4 < sum(ended) < len(ended)

@@ -20,9 +20,9 @@ def test_verdicts_of_random_documents_equal_the_oracle(
     rows = []
     for run in random_runs:
         expected = [row | {"run": run.run} for row in verdicts_of(run.directory)]
-        found = run.table("verdicts")
-        assert differences(expected, found, ("check",)) == []
-        rows += found
+        rows_by_spark = run.table("verdicts")
+        assert differences(expected, rows_by_spark, ("check",)) == []
+        rows += rows_by_spark
     assert len(rows) > 40
     for column in ("check", "verdict", "experiment"):
         assert any(row[column] is None for row in rows), column

@@ -103,15 +103,15 @@ def test_late_release_shows_in_the_tables(random_runs: Runs) -> None:
     live consumers have created in between (ZK-74). Consumers whose attempts meet conflicts give up
     (ZK-38).
     """
-    (late,) = (run for run in random_runs if run.run.startswith("zookeeper_late_release"))
-    sessions = late.table("zookeeper_sessions")
+    (run,) = (run for run in random_runs if run.run.startswith("zookeeper_late_release"))
+    sessions = run.table("zookeeper_sessions")
     (expired,) = (row for row in sessions if row["end"] == "expired")
     assert expired["ended_us"] < expired["learned_us"]
     next_sessions = [
         row for row in sessions if row["consumer"] == expired["consumer"] and row != expired
     ]
     assert sum(row["deleted_of_others"] for row in next_sessions) > 0
-    attempts = late.table("zookeeper_attempts")
+    attempts = run.table("zookeeper_attempts")
     assert any(row["conflicts"] for row in attempts)
     # Every request counts, pings too: a run of this length has some hundreds.
-    assert sum(row["requests"] for row in late.table("zookeeper_operations")) > 500
+    assert sum(row["requests"] for row in run.table("zookeeper_operations")) > 500

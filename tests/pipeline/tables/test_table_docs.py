@@ -46,8 +46,8 @@ def test_written_tables_have_their_columns(analysed: AnalysedRuns, run: str) -> 
         written = pq.read_table(analysed.directories[run] / "tables" / name).schema
         assert written.names == list(TABLE_COLUMNS[name]), name
         # Arrow names the values of a list "item", Spark's files "element".
-        kinds = [str(field.type).replace("element:", "item:") for field in written]
-        assert kinds == [
+        types = [str(field.type).replace("element:", "item:") for field in written]
+        assert types == [
             str(field.type).replace("element:", "item:") for field in arrow_schema(name)
         ], name
 

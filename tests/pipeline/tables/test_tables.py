@@ -1,4 +1,4 @@
-"""This file compares every table with small traces worked out by hand.
+"""The tables of the analysis against small traces worked out by hand.
 
 The traces are commented text files with times in seconds. Spark analyses all runs in one call, and
 the tests then read the tables back without Spark. docs/TABLES.md explains every column.

@@ -283,11 +283,11 @@ def test_inherited_setting_of_late_members_is_reported_once() -> None:
         {"at": "2s", "members": 1, "config": CONSUMER | {"retry.backoff.ms": 2_000}},
     ]
 
-    found = warnings(
+    reported = warnings(
         experiment(groups=readers({"late_members": late}, heartbeat_interval_ms=20_000))
     )
 
-    assert [warning.path for warning in found] == [
+    assert [warning.path for warning in reported] == [
         "groups.readers.config.heartbeat.interval.ms",
         "groups.readers.late_members[1].config.retry.backoff.ms",
     ]
@@ -460,11 +460,12 @@ def test_members_without_a_common_assignor_are_warned_about(
 
     Kafka's coordinator does so with the error INCONSISTENT_GROUP_PROTOCOL.
     """
+    # The group's other members have Kafka's default, which includes `range`.
     config = CONSUMER | {"partition.assignment.strategy": late}
-    batch = {"at": "1s", "members": 1, "config": config}
-    found = [
-        problem
-        for problem in warnings(experiment(groups=readers({"late_members": [batch]})))
-        if problem.path == "groups.readers.late_members"
+    late_members = [{"at": "1s", "members": 1, "config": config}]
+    warnings_of_late_members = [
+        warning
+        for warning in warnings(experiment(groups=readers({"late_members": late_members})))
+        if warning.path == "groups.readers.late_members"
     ]
-    assert bool(found) is is_warned
+    assert bool(warnings_of_late_members) is is_warned

@@ -35,7 +35,10 @@ def test_ensemble_is_built_only_if_a_group_asks_for_it() -> None:
 
 
 def test_settings_of_the_file_reach_servers_and_members() -> None:
-    """In the file the settings have the names of Kafka and ZooKeeper."""
+    """A setting of the file that did not reach its node would have no effect, without an error.
+
+    In the file the settings have the names of Kafka and ZooKeeper.
+    """
     file = with_old(
         zookeeper={"zookeeper.session.timeout.ms": 12_000, "rebalance.max.retries": 10},
         late_members=[{"at": "5s", "members": 1}],
@@ -98,6 +101,7 @@ def test_members_whose_retries_end_before_a_session_are_warned_about() -> None:
     """
 
     def warned_paths(**settings: object) -> list[str]:
+        """Return the paths of the warnings about the group on ZooKeeper."""
         problems = warnings(with_old(zookeeper=settings))
         return [problem.path for problem in problems if problem.path.startswith("groups.old")]
 
@@ -120,13 +124,13 @@ def test_filter_names_the_topics_of_the_group_or_excludes_the_others() -> None:
         (member,) = to_cluster_spec(file).zookeeper_consumers
         assert member.topic_filter is not None
         assert (member.topic_filter.pattern, member.topic_filter.regex) == (kind, regex)
-    (plain,) = to_cluster_spec(
+    (without_filter,) = to_cluster_spec(
         experiment(
             topics=topics,
             groups={"old": {"members": 1, "topics": ["c"], "coordination": "zookeeper"}},
         )
     ).zookeeper_consumers
-    assert plain.topic_filter is None
+    assert without_filter.topic_filter is None
 
 
 def test_filter_is_only_for_members_on_zookeeper() -> None:

@@ -21,11 +21,11 @@ from tests.support.builders.packaged_spaces import packaged_space
 SEEDS = 200
 
 
-def all_losses(of: Experiment) -> Iterator[tuple[FaultDefinition, ...]]:
-    """Yield the losses of each seed, if every seed may lose nodes."""
+def all_losses(experiment: Experiment) -> Iterator[tuple[FaultDefinition, ...]]:
+    """Yield the losses that each seed draws for the experiment, if every seed may lose nodes."""
     faults = msgspec.structs.replace(packaged_space("standard").faults, lost=1.0)
     for seed in range(SEEDS):
-        yield draw_losses(faults, of, seed)
+        yield draw_losses(faults, experiment, seed)
 
 
 def roles(losses: tuple[FaultDefinition, ...]) -> list[str]:
@@ -36,14 +36,14 @@ def roles(losses: tuple[FaultDefinition, ...]) -> list[str]:
 def test_at_most_one_broker_is_lost_and_each_group_keeps_a_first_member() -> None:
     """A group must keep a member that certainly runs: a late member may never join."""
     group = {"topics": ["orders"], "commit_interval_ms": 200}
-    of = experiment(
+    three_groups = experiment(
         groups={
             "readers": {"members": 3, **group},
             "alone": {"members": 1, **group},
             "late": {"members": 0, "late_members": [{"at": "1s", "members": 2}], **group},
         }
     )
-    drawn = list(all_losses(of))
+    drawn = list(all_losses(three_groups))
 
     assert all(loss.fault == "node_loss" for losses in drawn for loss in losses)
     assert {roles(losses).count("broker") for losses in drawn} == {0, 1}
@@ -56,13 +56,14 @@ def test_at_most_one_broker_is_lost_and_each_group_keeps_a_first_member() -> Non
 
 
 @pytest.mark.parametrize(
-    ("offsets_replicas", "topic_replicas", "may"), [(3, 3, True), (2, 3, False), (3, 2, False)]
+    ("offsets_replicas", "topic_replicas", "may_lose"),
+    [(3, 3, True), (2, 3, False), (3, 2, False)],
 )
 def test_broker_is_lost_only_if_every_partition_has_a_replica_to_spare(
-    offsets_replicas: int, topic_replicas: int, may: bool
+    offsets_replicas: int, topic_replicas: int, may_lose: bool
 ) -> None:
     """min.insync.replicas is 2 here, so a partition with two replicas has none to spare."""
-    of = experiment(
+    made = experiment(
         cluster={
             "brokers": 3,
             "config": {
@@ -74,8 +75,8 @@ def test_broker_is_lost_only_if_every_partition_has_a_replica_to_spare(
         topics={"orders": {"partitions": 2, "replication.factor": topic_replicas}},
     )
 
-    assert may_lose_a_broker(of) is may
-    assert any("broker" in roles(losses) for losses in all_losses(of)) is may
+    assert may_lose_a_broker(made) is may_lose
+    assert any("broker" in roles(losses) for losses in all_losses(made)) is may_lose
 
 
 @pytest.mark.slow
@@ -88,7 +89,9 @@ def test_space_sets_the_share_of_seeds_that_lose_nodes() -> None:
     )
     # The lower bound is low: some seeds that may lose nodes draw no loss, or have none to spare.
     assert 0.3 * space.faults.lost < losing / SEEDS <= space.faults.lost * 1.5
-    none = replace(space, faults=msgspec.structs.replace(space.faults, lost=0.0))
+    without_losses = replace(space, faults=msgspec.structs.replace(space.faults, lost=0.0))
     assert not any(
-        fault.fault == "node_loss" for seed in range(SEEDS) for fault in draw(none, seed).faults
+        fault.fault == "node_loss"
+        for seed in range(SEEDS)
+        for fault in draw(without_losses, seed).faults
     )

@@ -60,7 +60,7 @@ def test_group_without_a_place_for_a_member_gets_no_operation() -> None:
 
 
 def shortened(args: dict[str, Any], fails: Any) -> dict[str, Any]:  # noqa: ANN401 - a predicate
-    """Return the arguments to which a rollout is shrunk; `fails` is True if a candidate fails."""
+    """Return the arguments to which a rollout is shrunk; `fails(args)`: the candidate fails."""
     made = quick_experiment(
         faults=[{"at": "1s", "fault": "rollout", "target": "members(readers)", "args": args}]
     )
@@ -68,15 +68,15 @@ def shortened(args: dict[str, Any], fails: Any) -> dict[str, Any]:  # noqa: ANN4
         shrink_pass for shrink_pass in wording(None) if shrink_pass.does == "shortening rollouts"
     ]
     # The pass is a generator: it yields a candidate, and `send` tells it whether that still fails.
-    steps, verdict, kept = shortening.steps(made), None, made
+    steps, still_fails, smallest = shortening.steps(made), None, made
     while True:
         try:
-            candidate = next(steps) if verdict is None else steps.send(verdict)
+            candidate = next(steps) if still_fails is None else steps.send(still_fails)
         except StopIteration:
-            return kept.faults[0].args
-        verdict = fails(candidate.faults[0].args)
-        if verdict:
-            kept = candidate
+            return smallest.faults[0].args
+        still_fails = fails(candidate.faults[0].args)
+        if still_fails:
+            smallest = candidate
 
 
 def test_durations_of_a_rollout_are_shortened_one_by_one() -> None:
@@ -87,7 +87,5 @@ def test_durations_of_a_rollout_are_shortened_one_by_one() -> None:
         "ready_after": "200ms",
         "max_unavailable": "50%",
     }
-    assert shortened(args, lambda now: isinstance(now["start_up"], list))["start_up"] == [
-        "3s",
-        "9s",
-    ]
+    shortest = shortened(args, lambda tried: isinstance(tried["start_up"], list))
+    assert shortest["start_up"] == ["3s", "9s"]

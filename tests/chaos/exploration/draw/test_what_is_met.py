@@ -91,9 +91,9 @@ def test_runs_that_lose_nodes_are_live_with_the_remaining_ones() -> None:
         (run.seed, run.findings or run.reasons) for run in runs
     ]
     # Faults last 30 s. A wait for lost nodes would take liveness_timeout, 120 s, in addition.
-    late = [
+    late_seeds = [
         run.seed
         for run, steady, end in zip(runs, steady_s, ends_s, strict=True)
         if end - steady > 30 + 90
     ]
-    assert len(late) <= 1, late
+    assert len(late_seeds) <= 1, late_seeds

@@ -19,7 +19,7 @@ def run(*lineage: int, marks: str = "", faults: int = 5, passed: bool = True) ->
 
 
 def runs_with_common_marks(seeds: range, marks: str = "xy") -> Iterator[RunSeen]:
-    """Yield a run for each seed. The marks of so many runs are common, so other marks are rare."""
+    """Yield a run for each seed, all with the same marks: these are then common, others rare."""
     for seed in seeds:
         yield run(seed, marks=marks)
 
@@ -86,8 +86,8 @@ def test_half_of_the_parents_are_chosen_for_rare_marks_and_half_for_rare_pairs()
         corpus.take(seen)
     corpus.take(run(900, marks="xy"))
     for index in range(RAREST_MARKS + 5):
-        for again in range(1 + index):
-            corpus.take(run(1_000 + 100 * index + again, marks=chr(index) + "x"))
+        for repetition in range(1 + index):
+            corpus.take(run(1_000 + 100 * index + repetition, marks=chr(index) + "x"))
 
     marks, pairs = corpus.rare()
     assert len(marks) == RAREST_MARKS

@@ -97,9 +97,12 @@ def player(space: Space) -> Callable[[Item], PlayedRun]:
 class Explored:
     """A whole search over scripted workers.
 
-    `share` is the share of mutated seeds, `size` the number of workers; `before` has the records of
-    an interrupted search, which is resumed; `deadly` maps a seed to the number of workers that it
-    kills. 10 % of the seeds are rechecked: played twice.
+    share: the share of mutated seeds.
+    size: the number of workers.
+    before: the records of an interrupted search, which is resumed.
+    deadly: maps a seed to the number of workers that it kills.
+
+    10 % of the seeds are rechecked: played twice.
     """
 
     def __init__(
@@ -239,11 +242,13 @@ def test_mutation_reaches_a_rare_situation_sooner_than_drawing(space: Space) -> 
     count = 600
 
     def first_with(mark: str, share: float) -> int:
+        """Return the first seed whose run reached the mark; `count` if none did."""
         explored = Explored(space, count, share=share, block=50, batch=10)
         runs = sorted(explored.guidance.runs(), key=lambda run: run.lineage[-1])
         return next((run.lineage[-1] for run in runs if mark in run.marks), count)
 
-    guided, drawn = first_with("five_meet", 0.5), first_with("five_meet", 0.0)
+    guided = first_with("five_meet", share=0.5)
+    drawn = first_with("five_meet", share=0.0)
     assert guided < count
     assert guided * 2 <= drawn, (guided, drawn)
 
