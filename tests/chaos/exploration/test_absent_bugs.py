@@ -43,6 +43,7 @@ def test_record_names_a_seed_of_each_bug() -> None:
 
 
 def test_record_without_a_row_of_a_bug_is_refused() -> None:
+    """Without a seed that shows the bug, the search could not prove that the bug has an effect."""
     with pytest.raises(NotShown, match=f"no seed that shows {FAILED}"):
         shown_in_record("| bug | where |\n", {FAILED: OPERATION_BUGS[FAILED]})
 
@@ -71,33 +72,34 @@ def test_search_counts_a_seed_that_shows_a_bug_and_continues_after_it(tmp_path: 
     first = search_absent(OPERATION_BUGS, space, seeds=1, progress=progress)
     assert (first.seeds, first.shown, first.undecided) == (1, (0,), 0)
 
-    played: list[int] = []
-    again = search_absent(
+    played_seeds: list[int] = []
+    continued = search_absent(
         OPERATION_BUGS,
         space,
         seeds=2,
         progress=progress,
-        on_seed=lambda absence: played.append(absence.seeds),
+        on_seed=lambda absence: played_seeds.append(absence.seeds),
     )
-    assert played == [2]  # seed 1 only
-    assert again.shown[:1] == (0,)
-    assert msgspec.json.decode(progress.read_bytes(), type=Absence) == again
+    # One call of `on_seed`, with the number of seeds so far: only seed 1 was played.
+    assert played_seeds == [2]
+    assert continued.shown[:1] == (0,)
+    assert msgspec.json.decode(progress.read_bytes(), type=Absence) == continued
 
     # Results of other code are not continued.
-    progress.write_bytes(msgspec.json.encode(replace(again, code="of other code", seeds=7)))
+    progress.write_bytes(msgspec.json.encode(replace(continued, code="of other code", seeds=7)))
     anew = search_absent(OPERATION_BUGS, space, seeds=1, progress=progress)
     assert (anew.seeds, anew.shown) == (1, (0,))
 
 
 def test_section_has_the_counts() -> None:
     """The page has a section about the search, made by `absence_lines`."""
-    clean = Absence(
+    no_bug_shown = Absence(
         space="standard", bugs=tuple(OPERATION_BUGS), code="", commit="abc", seeds=2_000
     )
-    page = " ".join(absence_lines(clean))
+    page = " ".join(absence_lines(no_bug_shown))
     assert "seeds 0 to 1,999 of the space `standard`" in page
     assert "No seed shows one of them" in page
     assert FAILED in page
-    noisy = " ".join(absence_lines(replace(clean, shown=(3, 5), undecided=2)))
-    assert "shown by seeds 3, 5" in noisy
-    assert "without a verdict: 2" in noisy
+    page = " ".join(absence_lines(replace(no_bug_shown, shown=(3, 5), undecided=2)))
+    assert "shown by seeds 3, 5" in page
+    assert "without a verdict: 2" in page

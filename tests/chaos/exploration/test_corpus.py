@@ -33,7 +33,7 @@ MENDED_BY = "# Mended by commit "
 SHOWN_WITH = "# Guard off: "
 
 
-def kept(path: Path) -> tuple[Experiment, ReplayStamp]:
+def read_corpus_file(path: Path) -> tuple[Experiment, ReplayStamp]:
     """Return the experiment of a corpus file, and the data of its run."""
     experiment = load_experiment(str(path)).experiment
     assert experiment.replay is not None, f"{path.name} has no `replay:`"
@@ -52,7 +52,7 @@ def test_file_gives_its_recorded_result(path: Path) -> None:
     Since the code has changed, a violation that depends on a race may need another seed. The first
     word of `expect` is the check that must have a finding.
     """
-    experiment, stamp = kept(path)
+    experiment, stamp = read_corpus_file(path)
 
     run = play(experiment, stamp.seed)
 
@@ -68,7 +68,7 @@ def test_file_gives_its_recorded_result(path: Path) -> None:
 @pytest.mark.parametrize("path", OF_GUARDS, ids=lambda path: path.stem)
 def test_guard_prevents_the_violation_of_its_file(path: Path) -> None:
     """With the guard on, the plan passes under its own network seed and under three others."""
-    experiment, stamp = kept(path)
+    experiment, stamp = read_corpus_file(path)
     guarded = replace(experiment, cluster=replace(experiment.cluster, guards=Guards()))
 
     for seed in (stamp.seed, 101, 102, 103):
@@ -79,13 +79,13 @@ def test_guard_prevents_the_violation_of_its_file(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_each_file_describes_its_bug_or_guard(path: Path) -> None:
     """The comment of a mended bug names the commit; that of a guard's file names the guard."""
-    experiment, stamp = kept(path)
+    experiment, stamp = read_corpus_file(path)
     comment = [
         line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")
     ]
-    marks = MENDED_BY if stamp.result == PlayResult.PASS else SHOWN_WITH
+    first_words = MENDED_BY if stamp.result == PlayResult.PASS else SHOWN_WITH
 
-    assert len([line for line in comment if line.startswith(marks)]) == 1
+    assert len([line for line in comment if line.startswith(first_words)]) == 1
     if stamp.result != PlayResult.PASS:
         off = [name for name, on in asdict(experiment.cluster.guards).items() if not on]
         assert f"{SHOWN_WITH}{', '.join(off)}" in comment
@@ -96,7 +96,7 @@ def test_every_guard_has_a_file() -> None:
     shown = {
         name
         for path in OF_GUARDS
-        for name, on in asdict(kept(path)[0].cluster.guards).items()
+        for name, on in asdict(read_corpus_file(path)[0].cluster.guards).items()
         if not on
     }
 

@@ -62,11 +62,12 @@ def test_generation_whose_assignment_was_never_stored_is_unused() -> None:
 
 def test_a_crash_of_the_coordinator_costs_an_election_and_a_load() -> None:
     """Members that lose their coordinator, and must look it up again, are counted as well."""
-    played = play(small(CRASH), seed=1)
-    assert played.result is PlayResult.PASS
-    assert played.effort["leaders_elected"] > 0
-    assert played.effort["loads"] > 0
-    assert played.effort["coordinators_lost"] > 0
+    # `small` is a small experiment with this fault.
+    run = play(small(CRASH), seed=1)
+    assert run.result is PlayResult.PASS
+    assert run.effort["leaders_elected"] > 0
+    assert run.effort["loads"] > 0
+    assert run.effort["coordinators_lost"] > 0
 
 
 def test_counts_of_runs_include_requests_and_zeros() -> None:
@@ -79,7 +80,7 @@ def test_counts_of_runs_include_requests_and_zeros() -> None:
 
 
 @pytest.mark.parametrize(
-    ("now", "has_grown"),
+    ("counts", "has_grown"),
     [
         ([10] * SEEDS, False),
         ([11] * SEEDS, True),  # each run needs one more
@@ -90,12 +91,12 @@ def test_counts_of_runs_include_requests_and_zeros() -> None:
     ],
 )
 def test_growth_is_a_regression_if_it_is_large_and_significant(
-    now: list[int], has_grown: bool
+    counts: list[int], has_grown: bool
 ) -> None:
     """A list has the count of each seed; in the earlier version each seed needed 10 truncations."""
-    (change,) = compare({"truncations": now}, {"truncations": [10] * SEEDS})
+    (change,) = compare({"truncations": counts}, {"truncations": [10] * SEEDS})
     assert change.has_grown is has_grown
-    assert (change.now, change.recorded) == (sum(now), 10 * SEEDS)
+    assert (change.now, change.recorded) == (sum(counts), 10 * SEEDS)
 
 
 def test_new_count_is_compared_with_zero() -> None:

@@ -30,19 +30,19 @@ def with_bug(name: str, experiment: Experiment, seed: int) -> PlayedRun:
 def test_commit_that_counts_although_it_failed_is_found_by_the_first_seed() -> None:
     """The planted bug: a closing member treats a failed last commit as acknowledged."""
     experiment = draw(packaged_space("operations"), seed=0)
-    run = with_bug(FAILED, experiment, 0)
+    run = with_bug(FAILED, experiment, seed=0)
     assert run.result is PlayResult.VIOLATED
     assert {finding.signature.check for finding in run.findings} == {"durable_commits"}
     assert play(experiment, seed=0).result is PlayResult.PASS
 
 
-def busy_members(fault: str, **more: object) -> Experiment:
+def busy_members(fault: str, **fields: object) -> Experiment:
     """Return an experiment whose members always have fetched records to process.
 
     A member processes 10 records per second, and 20 are produced per second.
     """
     made = quick_experiment(
-        faults=[{"at": "3s", "fault": fault, **more}],
+        faults=[{"at": "3s", "fault": fault, **fields}],
         producers=[{"topic": "orders", "records_per_second": 20}],
     )
     config = msgspec.structs.replace(made.groups["readers"].config, max_poll_records=1)
@@ -56,12 +56,12 @@ def busy_members(fault: str, **more: object) -> Experiment:
 def test_records_skipped_at_close_are_found_by_a_rollout_and_not_by_a_crash(name: str) -> None:
     """A crashed member does not close its consumer, so that the planted bug has no effect."""
     rollout = busy_members("rollout", target="members(readers)", args={"start_up": "1s"})
-    run = with_bug(name, rollout, 3)
+    run = with_bug(name, rollout, seed=3)
     assert run.result is PlayResult.VIOLATED, run.reasons
     assert {finding.signature.check for finding in run.findings} == {"processing"}
     assert play(rollout, seed=3).result is PlayResult.PASS
     crash = busy_members("crash", target="member(readers, 1)", duration="1s")
-    assert with_bug(name, crash, 3).result is PlayResult.PASS
+    assert with_bug(name, crash, seed=3).result is PlayResult.PASS
 
 
 def test_no_fault_of_the_standard_space_closes_a_member_that_works() -> None:

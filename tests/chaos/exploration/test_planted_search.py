@@ -189,11 +189,10 @@ def test_a_group_that_never_recovers_in_a_long_plan_is_shrunk_in_few_runs() -> N
         return runs[-1]
 
     anything = Signature(check="liveness", claim="")  # no finding has it, so the run is not stopped
-    finding = min(
-        play_with_bug(experiment, 614, anything).findings, key=lambda found: found.time_us
-    )
+    findings = play_with_bug(experiment, 614, anything).findings
+    first_finding = min(findings, key=lambda finding: finding.time_us)
     shrinker = Shrinker(play_with_bug, now_s=lambda: 0.0, deadline_s=1.0, last_s=1.0, max_runs=60)
-    shrunk = shrinker.shrink(experiment, 614, finding.signature)
+    shrunk = shrinker.shrink(experiment, 614, first_finding.signature)
 
     assert (shrunk.before.faults, shrunk.end) == (74, ShrinkEnd.RUNS)
     assert shrunk.after.faults <= 5

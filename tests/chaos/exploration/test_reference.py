@@ -129,8 +129,8 @@ def test_cycles_of_many_runs_are_collected_between_runs() -> None:
         first_garbage = weakref.ref(Loop())
         run_is_over()
         assert first_garbage() is not None  # too little garbage for a collection
-        many = [Loop() for _ in range(LEFT_MAX)]
-        del many
+        enough_garbage = [Loop() for _ in range(LEFT_MAX)]
+        del enough_garbage
         run_is_over()
         assert first_garbage() is None
         last_garbage = weakref.ref(Loop())

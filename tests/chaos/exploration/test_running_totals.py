@@ -139,7 +139,7 @@ def test_inconclusive_runs_are_listed_by_their_reasons() -> None:
 def test_verdict_outcome_and_exit_code(
     tally: Tally, stop: Stop, verdict: str, outcome: str, code: int
 ) -> None:
-    """A failure of the lab (broken, not deterministic) gives code 255, whatever the verdict is."""
+    """A failure of the lab (broken, not deterministic) gives exit code 255 with any verdict."""
     results = results_of(tally, stop, Path("x"), elapsed_s=1.0, runs_per_minute=1.0, workers=1)
     assert (results.verdict, results.outcome, results.exit_code) == (verdict, outcome, code)
 

@@ -134,10 +134,10 @@ def test_slow_worker_is_awaited_to_recheck_the_seeds_of_the_first() -> None:
 def test_run_that_differs_at_its_recheck_is_not_deterministic() -> None:
     """10 % of the 10 seeds is one seed, 9; it has another digest when it is played again."""
 
-    def again(seed: int) -> PlayedRun:
+    def recheck(seed: int) -> PlayedRun:
         return PlayedRun(seed=seed, result=PlayResult.PASS, digest="other", virtual_us=40_000_000)
 
-    workers = ScriptedWorkers(play_again=again)
+    workers = ScriptedWorkers(play_again=recheck)
     searching = Searching(workers, Limits(count=10), recheck_percent=10)
     searching.search.run()
 

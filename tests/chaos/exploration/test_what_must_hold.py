@@ -35,11 +35,11 @@ def test_zombie_is_a_finding_where_its_group_asks_for_one_owner() -> None:
 
 def test_zombie_is_no_finding_where_no_group_asks() -> None:
     """The property is off by default: the same plan and seed break no promise."""
-    asked = load_experiment(str(ZOMBIE)).experiment
-    unasked = load_experiment(str(ZOMBIE), ["groups.old.must_hold=[]"]).experiment
-    assert asked.faults == unasked.faults
+    demanding = load_experiment(str(ZOMBIE)).experiment
+    without_demand = load_experiment(str(ZOMBIE), ["groups.old.must_hold=[]"]).experiment
+    assert demanding.faults == without_demand.faults
 
-    assert play(unasked, seed=1).result is PlayResult.PASS
+    assert play(without_demand, seed=1).result is PlayResult.PASS
 
 
 def test_split_view_is_a_finding_where_its_group_asks_for_one_owner() -> None:
@@ -56,12 +56,12 @@ def test_split_view_is_a_finding_where_its_group_asks_for_one_owner() -> None:
     assert len(experiment.faults) == 1
     assert {finding.signature.check for finding in played.findings} == {CHECK}
 
-    # The server and the last view of each consumer, at the time of the finding.
-    found_us = min(finding.time_us for finding in played.findings)
+    # The server of each consumer, and the number of members in its last view, at the finding.
+    first_finding_us = min(finding.time_us for finding in played.findings)
     servers: dict[str, str | None] = {}
     members: dict[str, int] = {}
     for row in rows:
-        if row.time_us > found_us:
+        if row.time_us > first_finding_us:
             break
         if row.kind == TraceKind.ZOOKEEPER_CLIENT_STATE:
             servers[row.node] = row.peer  # None: not connected
@@ -69,6 +69,6 @@ def test_split_view_is_a_finding_where_its_group_asks_for_one_owner() -> None:
             members[row.node] = len(detail_of(row)["members"])
 
     # The consumer at the lagging server computed last, and is the only one that saw two members.
-    (late,) = (node for node, server in servers.items() if server == LAGGING)
-    assert members[late] == 2
-    assert [count for node, count in members.items() if node != late] == [1]
+    (last,) = (node for node, server in servers.items() if server == LAGGING)
+    assert members[last] == 2
+    assert [count for node, count in members.items() if node != last] == [1]

@@ -126,11 +126,12 @@ def test_deletion_of_offsets_may_name_unknown_partitions() -> None:
 
     run.inject()
 
+    # The last word of the act is the argument `unknown_partitions`.
     assert run.runtime.acts == ["delete_offsets readers ('orders',) True"]
 
 
 def test_order_about_a_topic_that_the_file_lacks_is_refused() -> None:
-    """The loader refuses it, with a suggestion."""
+    """A misspelt topic must be found before the run starts, and the message suggests the topic."""
     (problem,) = errors(experiment(faults=[order("delete_offsets", topic="order")]))
 
     assert problem.path == "faults[0].args.topic"

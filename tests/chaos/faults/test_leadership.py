@@ -159,7 +159,7 @@ def test_preferred_election_of_all_names_every_leadership_that_moves() -> None:
 
     entry = run.inject()
 
-    assert run.runtime.acts == ["elect_preferred_leaders None"]
+    assert run.runtime.acts == ["elect_preferred_leaders None"]  # None: of all partitions
     assert entry.hit == "orders-0: 0 to 2, orders-1: 2 to 1"
     assert entry.nodes == ("broker-0", "broker-2")
     assert entry.blast_radius.partitions == ("orders-0", "orders-1")

@@ -572,7 +572,7 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
     ),
     # A crash is no operation.
     "coordinator_moved_in_an_operation": (operation("crash"), group_loaded(B1, 1)),
-    # The last election keeps the leader.
+    # The last election elects the same leader again.
     "moved_three_times_in_a_session": (*MOVED, elected(B2, epoch=2), elected(B2, epoch=3)),
     # The wait is short.
     "load_waited_long": (*FIRST, loading(B1, epoch=1, wait_us=500_000)),
@@ -707,16 +707,21 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
 
 @pytest.mark.parametrize("name", sorted(NEAR_MISSES))
 def test_mark_is_not_reached_by_a_similar_situation(name: str) -> None:
-    """Each story of NEAR_MISSES lacks one condition of the mark, which its comment names."""
+    """Each story of NEAR_MISSES lacks one condition of its mark; a comment names the condition."""
     assert name not in reached(NEAR_MISSES[name])
 
 
 def test_row_of_another_partition_or_group_reaches_no_mark() -> None:
     """The leader of t-0 moves; t-0 is a partition of records, not an offsets partition."""
-    first: Columns = {"partition": "t-0", "leader_epoch": 0, "peer": B0, "detail": {"isr": [0]}}
-    second: Columns = {**first, "leader_epoch": 1, "peer": B1}
+    first_election: Columns = {
+        "partition": "t-0",
+        "leader_epoch": 0,
+        "peer": B0,
+        "detail": {"isr": [0]},
+    }
+    second_election: Columns = {**first_election, "leader_epoch": 1, "peer": B1}
     story = (
-        (CONTROLLER, TraceKind.LEADER_ELECTED, first),
-        (CONTROLLER, TraceKind.LEADER_ELECTED, second),
+        (CONTROLLER, TraceKind.LEADER_ELECTED, first_election),
+        (CONTROLLER, TraceKind.LEADER_ELECTED, second_election),
     )
     assert reached(story) == ()

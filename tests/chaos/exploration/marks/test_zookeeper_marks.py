@@ -38,10 +38,10 @@ def txn(time_s: float, zxid: int, session: str, op: str, **detail: object) -> St
 
 
 def state(
-    time_s: float, state_now: str, session: str = "0x1", server: str = S1, zxid: int = 5
+    time_s: float, new_state: str, session: str = "0x1", server: str = S1, zxid: int = 5
 ) -> StoryRow:
     """C0's connection gets another state; `zxid` is the newest that C0 has seen."""
-    detail: dict[str, object] = {"session": session, "state": state_now}
+    detail: dict[str, object] = {"session": session, "state": new_state}
     columns: Columns = {"peer": server, "offset": zxid, "detail": detail}
     return (time_s, C0, TraceKind.ZOOKEEPER_CLIENT_STATE, columns)
 
@@ -78,9 +78,9 @@ def event(time_s: float, zxid: int) -> StoryRow:
     return (time_s, C0, TraceKind.ZOOKEEPER_EVENT_RECEIVED, {"offset": zxid, "detail": detail})
 
 
-def serves(time_s: float, now: str, epoch: int | None) -> StoryRow:
-    """S1 changes its state in the ensemble, under a leader of `epoch`."""
-    columns: Columns = {"leader_epoch": epoch, "detail": {"state": now}}
+def serves(time_s: float, new_state: str, epoch: int | None) -> StoryRow:
+    """S1 changes its state in the ensemble, under a leader of `epoch`; None: there is no leader."""
+    columns: Columns = {"leader_epoch": epoch, "detail": {"state": new_state}}
     return (time_s, S1, TraceKind.ZOOKEEPER_STATE, columns)
 
 
@@ -188,7 +188,7 @@ def test_every_mark_of_zookeeper_has_a_story_and_a_description() -> None:
 
 @pytest.mark.parametrize("name", sorted(ZOOKEEPER_MARKS))
 def test_mark_is_reached_by_the_last_row_of_its_story(name: str) -> None:
-    """The rows before it do not reach the mark: each row of the situation is needed."""
+    """The rows before the last do not reach the mark, so the last row is needed."""
     assert name in reached(STORIES[name])
     assert name not in reached(STORIES[name][:-1])
 

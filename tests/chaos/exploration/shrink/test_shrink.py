@@ -188,12 +188,12 @@ def test_only_the_needed_faults_are_left(needed: tuple[int, ...]) -> None:
     )
     play = FakePlay(lambda tried, _: len(faults_named(tried, "crash")) >= len(needed))
 
-    found = shrunk(play, experiment(*marked))
+    result = shrunk(play, experiment(*marked))
 
-    assert [kept.fault for kept in found.experiment.faults] == ["crash"] * len(needed)
-    assert found.before.faults == 20
-    assert found.after.faults == len(needed)
-    assert found.end is ShrinkEnd.SMALLEST
+    assert [kept.fault for kept in result.experiment.faults] == ["crash"] * len(needed)
+    assert result.before.faults == 20
+    assert result.after.faults == len(needed)
+    assert result.end is ShrinkEnd.SMALLEST
 
 
 def test_large_parts_of_the_plan_are_removed_first() -> None:
@@ -207,10 +207,11 @@ def test_large_parts_of_the_plan_are_removed_first() -> None:
     shrunk(
         play,
         experiment(*MANY, fault("1s")),
-        progress=lambda seen: sizes.append(seen.after.faults),
+        progress=lambda progress: sizes.append(progress.after.faults),
     )
 
-    assert sizes.index(1) < 14
+    reports_until_one_is_left = sizes.index(1)
+    assert reports_until_one_is_left < 14
 
 
 def test_group_without_effect_is_removed_before_the_single_faults_of_a_long_plan() -> None:
@@ -224,22 +225,24 @@ def test_group_without_effect_is_removed_before_the_single_faults_of_a_long_plan
         for index in range(48)
     )
     marked = (fault("1s"), *plan[:20], fault("22500ms"), *plan[20:])
-    seen: list[tuple[int, int]] = []
+    faults_and_groups: list[tuple[int, int]] = []
 
     def fails(tried: Experiment, _: int) -> bool:
         return len(faults_named(tried, "crash")) == 2 and (
             "writers" in tried.groups or len(tried.faults) < 20
         )
 
-    found = shrunk(
+    result = shrunk(
         FakePlay(fails),
         experiment(*marked),
-        progress=lambda progress: seen.append((progress.after.faults, progress.after.groups)),
+        progress=lambda progress: faults_and_groups.append(
+            (progress.after.faults, progress.after.groups)
+        ),
     )
 
-    assert (found.after.faults, found.after.groups) == (2, 0)
+    assert (result.after.faults, result.after.groups) == (2, 0)
     # As long as both groups were left, single faults were not removed.
-    assert min(faults for faults, groups in seen if groups == 2) > 6
+    assert min(faults for faults, groups in faults_and_groups if groups == 2) > 6
 
 
 def test_fault_that_one_of_a_few_other_seeds_can_spare_is_removed_in_the_first_round() -> None:
@@ -252,14 +255,16 @@ def test_fault_that_one_of_a_few_other_seeds_can_spare_is_removed_in_the_first_r
     def fails(tried: Experiment, seed: int) -> bool:
         return len(tried.faults) == 2 or (len(tried.faults) == 1 and seed == FEW_SEEDS - 1)
 
-    does: list[tuple[str, int]] = []
+    passes: list[tuple[str, int]] = []
     shrunk(
         FakePlay(fails),
         experiment(fault("2s"), fault("30s")),
-        progress=lambda progress: does.append((progress.does, progress.after.faults)),
+        progress=lambda progress: passes.append((progress.does, progress.after.faults)),
     )
 
-    assert {faults for what, faults in does if what == "moving the plan to its beginning"} == {1}
+    # This pass simplifies the rest; it finds only one fault left.
+    simplifying = "moving the plan to its beginning"
+    assert {faults for name, faults in passes if name == simplifying} == {1}
 
 
 def test_faults_injected_after_the_violation_are_removed_first() -> None:
@@ -288,9 +293,9 @@ def test_unneeded_nodes_are_removed_with_the_faults_that_name_them() -> None:
         fault("4s", "crash", "coordinator-of(writers)"),
     )
 
-    found = shrunk(FakePlay(fails), whole)
+    result = shrunk(FakePlay(fails), whole)
 
-    left = found.experiment
+    left = result.experiment
     assert list(left.groups) == ["readers"]
     assert left.groups["readers"].members == 2
     assert left.cluster.brokers == 4
@@ -424,12 +429,12 @@ def test_times_are_moved_to_the_beginning_shortened_and_rounded() -> None:
         FaultDefinition(at="19501ms", fault="pause", target="broker(1)", duration="33333ms"),
     )
 
-    found = shrunk(FakePlay(fails), whole)
+    result = shrunk(FakePlay(fails), whole)
 
-    first, second = found.experiment.faults
+    first, second = result.experiment.faults
     assert (first.at, second.at) == ("1s", "6s")
     assert second.duration == "15s"
-    assert found.after.horizon_us < found.before.horizon_us
+    assert result.after.horizon_us < result.before.horizon_us
 
 
 def test_the_shrunk_plan_is_in_order_of_time() -> None:
@@ -509,10 +514,10 @@ def test_a_race_is_shrunk_further_with_the_network_seed_that_fails() -> None:
     def fails(tried: Experiment, seed: int) -> bool:
         return len(tried.faults) == 2 or (len(tried.faults) == 1 and seed == 7)
 
-    found = shrunk(FakePlay(fails), experiment(fault("2s"), fault("30s")))
+    result = shrunk(FakePlay(fails), experiment(fault("2s"), fault("30s")))
 
-    assert len(found.experiment.faults) == 1
-    assert found.seed == 7
+    assert len(result.experiment.faults) == 1
+    assert result.seed == 7
     assert NETWORK_SEEDS > 7
 
 
@@ -528,9 +533,9 @@ def test_a_simpler_plan_that_fails_less_often_is_refused() -> None:
         )
         return lasts_us >= (3_000_000 if seed == 100 else 10_000_000)
 
-    found = shrunk(FakePlay(fails), experiment(fault("2s", "pause")), seed=100)
+    result = shrunk(FakePlay(fails), experiment(fault("2s", "pause")), seed=100)
 
-    assert found.experiment.faults[0].duration == "15s"
+    assert result.experiment.faults[0].duration == "15s"
 
 
 def test_another_claim_of_the_same_check_is_another_violation() -> None:
@@ -538,9 +543,9 @@ def test_another_claim_of_the_same_check_is_another_violation() -> None:
     whole = experiment(fault("2s"))
     play = FakePlay(lambda tried, _: tried == whole)
 
-    found = shrunk(play, whole)
+    result = shrunk(play, whole)
 
-    assert found.experiment == whole
+    assert result.experiment == whole
 
 
 def test_a_schedule_that_does_not_fail_is_reported() -> None:
@@ -554,20 +559,20 @@ def test_runs_are_limited_and_the_best_schedule_so_far_is_the_result(limit: int)
     """The result still fails, and no run beyond the limit was played."""
     play = FakePlay(lambda tried, _: bool(faults_named(tried, "crash")))
 
-    found = shrunk(play, experiment(*MANY, fault("1s")), max_runs=limit)
+    result = shrunk(play, experiment(*MANY, fault("1s")), max_runs=limit)
 
-    assert found.end is ShrinkEnd.RUNS
-    assert found.runs == len(play.played) == limit
-    assert faults_named(found.experiment, "crash")
+    assert result.end is ShrinkEnd.RUNS
+    assert result.runs == len(play.played) == limit
+    assert faults_named(result.experiment, "crash")
 
 
 def test_time_is_limited_by_the_given_clock() -> None:
     """The fake clock advances a second with each call, so about a second passes with each run."""
     play = FakePlay(lambda tried, _: bool(faults_named(tried, "crash")))
 
-    found = shrunk(play, experiment(*MANY, fault("1s")), deadline_s=6.0)
+    result = shrunk(play, experiment(*MANY, fault("1s")), deadline_s=6.0)
 
-    assert found.end is ShrinkEnd.TIME
+    assert result.end is ShrinkEnd.TIME
     assert len(play.played) == 6
 
 
@@ -639,10 +644,10 @@ def test_an_interrupt_returns_the_best_schedule_so_far() -> None:
         return inner(tried, seed, signature)
 
     shrinker = Shrinker(play, now_s=FakeClock(), deadline_s=1e9, last_s=1e9)
-    found = shrinker.shrink(experiment(*MANY, fault("1s")), 100, LOST)
+    result = shrinker.shrink(experiment(*MANY, fault("1s")), 100, LOST)
 
-    assert found.end is ShrinkEnd.INTERRUPTED
-    assert found.after.faults < found.before.faults
+    assert result.end is ShrinkEnd.INTERRUPTED
+    assert result.after.faults < result.before.faults
 
 
 def test_shrinking_is_deterministic() -> None:
@@ -664,12 +669,12 @@ def test_robustness_counts_only_other_seeds_and_stops_at_the_time_limit() -> Non
     play = FakePlay(lambda tried, seed: bool(tried.faults) and (seed == 1 or seed % 3 == 0))
     whole = experiment(fault("2s"))
     shrinker = Shrinker(play, now_s=FakeClock(), deadline_s=1e9, last_s=1e9)
-    found = shrinker.shrink(whole, 1, LOST)
+    result = shrinker.shrink(whole, 1, LOST)
     play.played.clear()
 
-    counted = shrinker.robustness(found, 30)
+    counted = shrinker.robustness(result, 30)
 
     seeds = [seed for _, seed in play.played]
     assert counted.tried == 30 == len(set(seeds))
-    assert found.seed not in seeds
+    assert result.seed not in seeds
     assert counted.fails == sum(seed == 1 or seed % 3 == 0 for seed in seeds)
