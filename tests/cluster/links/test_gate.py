@@ -5,8 +5,11 @@
 - A rule selects frames between nodes and holds them back (`Cut`, `Clog`), delays them (`Slow`) or
   loses them.
 - Healing is the withdrawal of all rules. Then the frames that were held back move on.
-- Node `a` has the gate. It sends with `gate.send`, and frames for it arrive at `gate.receive`.
-- Builders such as `request(1)` number their frames. By default `a` is the client of connection 1.
+- Node `a` has the gate. Its frames leave through `gate.send`, and frames for it arrive at
+  `gate.receive`.
+- Builders such as `request(1)` number their frames. By default `a` is the client of connection 1,
+  and `b` is the server. `request(1, find=True)` is a FindCoordinator, any other one a Heartbeat.
+- `rule(effect)` is for frames from `a` to `b`, and `both_ways(effect)` for both directions.
 - A connection has a purpose, which its open frame names.
 """
 
@@ -37,8 +40,9 @@ SECOND_US = 1_000_000
 
 
 class GateLab:
-    """A gate of node `a`, the frames that it has transmitted, and those that it delivered to `a`.
+    """The gate of node `a`, on a virtual clock.
 
+    `transmitted` has the frames that left the gate, `delivered` those that the gate passed to `a`.
     `order` has "transmitted" or "delivered" for each of these frames, in order.
     """
 
@@ -49,7 +53,7 @@ class GateLab:
         self.order: list[str] = []
         self.purposes: dict[ConnectionEnd, str] = {}
         self.closes_at_death: tuple[CloseFrame, ...] = ()
-        """The close frames of connections that end when the process of their peer dies."""
+        """A test puts the close frames here that follow from the death of a peer."""
         self.lost_responses: list[ResponseFrame] = []
         self.gate = LinkGate(
             A,
@@ -92,7 +96,10 @@ HOLDING = [Cut(), Clog()]
 
 
 def test_without_rules_every_frame_passes_at_once() -> None:
-    """The rule is about two other nodes, so it changes nothing, and the gate of `a` stays idle."""
+    """A gate that no rule concerns is idle.
+
+    The rule of this test is about two other nodes, so the gate of `a` stays idle.
+    """
     lab = GateLab()
     frames: list[Frame] = [open_frame(), request(), close()]
     for frame in frames:
@@ -123,6 +130,7 @@ def test_a_rule_selects_its_nodes_in_one_direction(effect: LinkEffect) -> None:
 def test_a_rule_with_purposes_selects_connections_of_those_purposes() -> None:
     """An open frame names the purpose. For later frames the gate asks the host's endpoint."""
     lab = GateLab()
+    # An end is the peer, the connection's id, and True if `a` is the client.
     lab.purposes = {
         ConnectionEnd(B, 1, True): "coordinator",
         ConnectionEnd(B, 2, True): "fetch",
@@ -177,11 +185,11 @@ def test_a_rule_with_apis_passes_opens_and_closes_and_delays_later_frames() -> N
     )
     for frame in (open_frame(), opened, request(1, find=True), request(2, connection=2, find=True)):
         lab.gate.send(frame)
-    assert len(lab.transmitted) == 4
-    lab.gate.send(request(3))  # a Heartbeat
+    assert len(lab.transmitted) == 4  # the rule does not select them
+    lab.gate.send(request(3))  # a Heartbeat, which the rule holds back
     lab.gate.send(request(4, find=True))  # must wait behind request 3
     lab.gate.send(request(5, connection=2, find=True))  # need not wait: another connection
-    lab.gate.send(close(3))
+    lab.gate.send(close(3))  # of connection 3: a rule with apis selects no closes
     assert lab.transmitted[4:] == [request(5, connection=2, find=True), close(3)]
 
 
@@ -202,7 +210,7 @@ def test_a_response_is_selected_by_the_api_of_its_request() -> None:
 
 
 def test_the_first_rule_that_holds_or_delays_a_frame_decides_at_both_ends() -> None:
-    """A frame that a slow rule has selected at one end is not held back by a later rule."""
+    """The order of the rules counts. A frame that a slow rule delays is not also held by a cut."""
     slow, cut = both_ways(Slow(delay_us=100)), both_ways(Cut())
     lab = GateLab()
     lab.gate.set_rules([slow, cut])
@@ -276,6 +284,7 @@ def test_new_rules_keep_the_frames_that_they_also_hold() -> None:
 
     lab.gate.set_rules([rule(Slow(delay_us=100))])
     lab.run_for(99)
+    # Request 1 was held by the cut. Now the slow rule delays it by 100 us.
     assert len(lab.transmitted) == 1
     lab.run_for(1)
     assert lab.transmitted[1:] == [request(1)]
@@ -320,7 +329,10 @@ def test_a_connection_closed_by_its_peer_during_a_cut_delivers_only_the_close() 
 
 
 def test_a_cut_of_one_direction_delivers_the_close_of_the_other() -> None:
-    """The server has closed the connection, so frames that are held back for it are dropped."""
+    """The rule cuts only from `a` to `b`, so the server's close arrives at `a`.
+
+    It drops the frames of `a` that are held back on this connection.
+    """
     lab = GateLab()
     lab.gate.set_rules([rule(Cut())])
     lab.gate.send(request(1))
@@ -333,7 +345,7 @@ def test_a_cut_of_one_direction_delivers_the_close_of_the_other() -> None:
 
 
 def test_after_a_clog_everything_arrives_also_on_closed_connections() -> None:
-    """A clog loses no frame. A cut would drop the frames of a connection before its close."""
+    """A clog loses no frame, unlike a cut, which keeps only the close of a closed connection."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Clog())])
     end = close(2, by_client=False, source=B, destination=A)
@@ -361,7 +373,10 @@ def test_the_close_of_a_connection_passes_a_rule_that_cuts_one_api() -> None:
 
 @pytest.mark.parametrize("effect", HOLDING)
 def test_a_death_behind_a_cut_is_hidden_until_healing(effect: LinkEffect) -> None:
-    """The kernel of the dead process is cut off, too, so its reset waits until the healing."""
+    """The kernel of the dead process is cut off, too, so its reset waits until the healing.
+
+    `b` and `c` die. Only the link to `b` has a rule.
+    """
     lab = GateLab()
     lab.closes_at_death = (
         close(1, by_client=False, source=B, destination=A),
@@ -393,7 +408,10 @@ def test_a_death_is_not_reported_on_a_connection_whose_open_is_held() -> None:
 
 
 def test_a_death_without_rules_is_one_frame() -> None:
-    """The gate passes the reset of a dead process on. The endpoint ends its connections itself."""
+    """Without rules the gate passes the reset of a dead process on as it is.
+
+    The node's endpoint then ends the connections to that process.
+    """
     lab = GateLab()
     death = ResetFrame(source=B, destination=A, source_incarnation=Incarnation(0))
     lab.gate.receive(death)
@@ -433,7 +451,7 @@ def test_a_connection_with_too_many_held_frames_is_misuse() -> None:
 
 
 def departures(rules: list[LinkRule], frames: list[Frame], every_us: int) -> list[int]:
-    """Send a frame every `every_us`, and return the time at which each frame left the gate."""
+    """Send a frame every `every_us`, and return the times at which the frames left the gate."""
     lab = GateLab()
     lab.gate.set_rules(rules)
     for number, frame in enumerate(frames):
@@ -455,6 +473,7 @@ def test_a_slow_link_delays_within_its_bounds_and_keeps_the_order() -> None:
     frames: list[Frame] = [request(number, find=number % 3 == 0) for number in range(60)]
     slow = rule(Slow(delay_us=20, jitter_us=100), apis=("Heartbeat",))
     # The gate draws a jitter of 0 to 100 us for each frame, in addition to the delay of 20 us.
+    # `stream(1, "r")` is the random stream of this rule, so the test draws the same numbers.
     rng = stream(1, "r")
     expected: list[int] = []
     for number in range(60):
@@ -469,7 +488,7 @@ def test_a_slow_link_delays_within_its_bounds_and_keeps_the_order() -> None:
 
 
 def test_a_slow_link_draws_once_a_frame_from_the_stream_of_its_rule() -> None:
-    """A fault on another link must not change the random delays on this link."""
+    """Each rule has its own random stream: a fault on one link changes no delays on another."""
     frames: list[Frame] = [request(number, connection=number) for number in range(20)]
     slow = rule(Slow(delay_us=20, jitter_us=100))
     other = rule(Slow(delay_us=1, jitter_us=9), destinations=(C,), rule_id="other")
@@ -549,7 +568,10 @@ def test_only_departing_responses_of_the_named_apis_and_errors_are_lost() -> Non
 
 
 def test_new_rules_do_not_restart_the_count_of_lost_responses() -> None:
-    """A run sets all rules again whenever a fault begins or ends."""
+    """A run sets all rules again whenever a fault begins or ends, and must not lose its counts.
+
+    The rule loses two responses. One is lost before the new rules, and one after.
+    """
     lab = GateLab()
     losing = both_ways(LoseResponses(count=2))
     lab.gate.set_rules([losing])
@@ -561,9 +583,9 @@ def test_new_rules_do_not_restart_the_count_of_lost_responses() -> None:
 
 
 def test_a_held_response_is_not_lost_and_frames_before_a_lost_one_are() -> None:
-    """A response can be lost only when it leaves the server.
+    """A response is lost when the server sends it, and not when healing releases it.
 
-    The reset drops the whole connection.
+    The loss resets the connection, which also drops the frames that the gate holds back on it.
     """
     lab = GateLab()
     held = response(1, source=A, destination=B)

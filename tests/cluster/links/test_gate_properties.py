@@ -1,10 +1,12 @@
 """Two link gates with a line between them, under random rules: the order and number of frames.
 
-A link gate holds back, slows or loses frames (messages of connections) of its node, as link rules
-say. A cut or a clog holds frames back until its rule is withdrawn. If one end has closed a
-connection during a cut, only its close arrives later; after a clog all its frames arrive. Each
-request here is a FindCoordinator or a Heartbeat. A rule may be for only one purpose of connections,
-or only for heartbeats.
+- A link gate holds back, slows or loses frames (messages of connections) of its node, as link rules
+  say.
+- A cut or a clog holds frames back until its rule is withdrawn. If one end has closed a connection
+  during a cut, only the close arrives later. After a clog all frames arrive.
+- Each request here is a FindCoordinator or a Heartbeat. A rule may be for only one purpose of
+  connections, or only for heartbeats.
+- Hypothesis draws a list of steps, which `play` carries out in a `Pair` of gates.
 """
 
 import random
@@ -188,8 +190,9 @@ def test_under_any_rules_order_is_kept_and_all_frames_of_open_connections_arrive
 ) -> None:
     """Each direction of each connection keeps its order, and loses frames only after a close.
 
-    If the sender has closed the connection and the receiver has not, the last frame that arrives
-    is the close. If the receiver has closed it, any frames of the sender may be lost.
+    1. If neither end has closed the connection, all frames arrive.
+    2. If only the sender has closed it, its close arrives last. Frames before may be lost.
+    3. If the receiver has closed it, any frames of the sender may be lost.
     """
     pair = Pair()
     play(pair, steps)

@@ -2,7 +2,8 @@
 
 - A NodeProcess (`p0`, `p1`) is a process that hosts nodes. Here all of them are objects in one
   process of Python.
-- `lab.directory` has the process of each node.
+- `lab.node("p0", SERVER)` starts an echo node in a process. `lab.directory` has the address of each
+  node, and `lab.push()` sends the directory to all processes.
 - A rule acts on the frames (messages of connections) from its sources to its destinations. A cut or
   a clog holds frames back until the healing, which is `set_rules(())`.
 - `beat(connection, n)` sends a Heartbeat of generation n, 0 by default, and waits for its answer.
@@ -40,7 +41,7 @@ CUT = (
     LinkRule(rule_id="cut/there", selector=TO_SERVER, effect=Cut()),
     LinkRule(rule_id="cut/back", selector=FROM_SERVER, effect=Cut()),
 )
-# The client is in the server's process, p0, or in another one, p1.
+# The server is in process p0. The client is in the same process or in another one, p1.
 placements = pytest.mark.parametrize(
     "client_process", ["p0", "p1"], ids=["same-process", "over-tcp"]
 )
@@ -98,7 +99,10 @@ def test_cut_one_way_lets_requests_through_and_holds_the_answers(tmp_path: Path)
 
 
 def test_cut_spares_links_that_it_does_not_name(tmp_path: Path) -> None:
-    """The nodes of two processes share one TCP link, but a cut is between nodes."""
+    """A cut is between nodes, not between processes: other nodes of the processes still connect.
+
+    The two processes have one TCP link, which their nodes share.
+    """
 
     async def body(lab: Lab) -> None:
         _, client = await pair(lab, "p1")
@@ -119,7 +123,7 @@ def test_death_behind_a_cut_is_reported_at_healing(
 ) -> None:
     """A cut network does not carry the reset of a dead process, so the client waits.
 
-    The three connections are opened before the cut, during the cut, and after the death.
+    Its three connections are opened before the cut, during the cut, and after the death.
     """
 
     async def body(lab: Lab) -> None:
@@ -218,11 +222,11 @@ def test_clog_delivers_everything_in_order_and_slow_delays(
 
 
 def reset_everywhere(lab: Lab, reset: LinkReset) -> tuple[int, int]:
-    """Reset connections as the control plane of a run does, where no client is silent.
+    """Reset connections in all processes, as a run does, where no client is silent.
 
-    A client is silent if its process is stopped, so that it cannot close its end of a connection.
-    Return the number of ends that clients have closed, and the number of servers' ends with a
-    silent client, which is 0 here.
+    First the clients close their ends, and then the servers close theirs. A client is silent if its
+    process is stopped, so that it cannot close its end. Return the number of ends that clients have
+    closed, and the number of servers' ends with a silent client, which is 0 here.
     """
     processes = list(lab.processes.values())
     names = [name for process in processes for name in process.reset_client_ends(reset)]
@@ -247,6 +251,7 @@ def test_reset_ends_both_ends_and_spares_later_connections(
             lab.processes["p0"].pause_node(SERVER)
 
         reset = LinkReset(sources=(CLIENT,), destinations=(SERVER,))
+        # As in `reset_everywhere`, but the client connects again before the servers are reset.
         processes = list(lab.processes.values())
         names = [name for process in processes for name in process.reset_client_ends(reset)]
         again = connect(client)

@@ -67,7 +67,7 @@ def test_worker_that_ends_is_reported_with_its_work_and_replaced(number: int) ->
 
 
 def test_search_whose_workers_all_die_is_given_up() -> None:
-    """If dead workers were replaced without end, nobody would see that none of them can work."""
+    """Dead workers are replaced, but not without end: perhaps none of them can work."""
     with RayWorkers(LOCAL, work, size=1) as workers:
 
         def give_deadly_work() -> None:
@@ -81,6 +81,7 @@ def test_search_whose_workers_all_die_is_given_up() -> None:
 
 def test_process_with_other_code_is_refused_as_a_worker() -> None:
     """A worker with other code would play other runs for the same seeds."""
+    # The digest stands for the code of the search. No code has this digest.
     check = partial(check_code, "0123456789abcdef")
     with (
         RayWorkers(LOCAL, work, size=1, check=check) as workers,
@@ -99,7 +100,7 @@ def test_worker_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -
         wait_idle(workers, 1)
         (first,) = workers.idle()
         workers.give(first, (1,))
-        clock[0] = 10_000.0
+        clock[0] = 10_000.0  # far more than 600 s later
         monkeypatch.setattr("cluster.ray.tasks.ray.wait", lambda calls, **_: ([], calls))
         (death,) = workers.wait(0.0)
     assert isinstance(death, Died)
@@ -107,7 +108,7 @@ def test_worker_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_worker_without_a_place_is_not_awaited_for_long() -> None:
-    """If a cluster has no free core, the search stops waiting for the worker after 100 s.
+    """A worker needs a free core. If there is none, the search stops waiting for it after 100 s.
 
     `coming()` is the number of workers that may still start.
     """

@@ -88,7 +88,7 @@ def others(session: Path) -> Iterator[list["subprocess.Popen[str]"]]:
 def test_processes_of_a_session_are_its_agents(
     session: Path, agent: "subprocess.Popen[str]", others: list["subprocess.Popen[str]"]
 ) -> None:
-    """These do not count: a process of a user with the same file open, agents of other sessions."""
+    """`processes_of` finds the agents of a session, and no processes of users or other sessions."""
     assert processes_of(session) == [agent.pid]
 
 

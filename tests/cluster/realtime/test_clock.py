@@ -36,14 +36,18 @@ def test_run_clock_with_an_impossible_scale_is_refused(scale: float) -> None:
 
 
 def test_run_clock_on_a_machine_that_is_ahead_shows_the_same_time() -> None:
-    """The monotonic clocks of two machines differ by days. Their times of the run must be equal."""
+    """The monotonic clocks of two machines differ by days, but the time of a run is the same.
+
+    `on_machine(offset)` is the clock for a machine whose monotonic clock is ahead by the offset.
+    Read on this machine, it shows 7 s less.
+    """
     clock = RunClock(origin_ns=time.monotonic_ns(), wall_origin_us=0)
     moved = clock.on_machine(7_000_000_000)
     assert moved.now_us() - clock.now_us() == pytest.approx(-7_000_000, abs=100_000)
 
 
 def test_offset_of_the_own_machine_is_exactly_zero() -> None:
-    """Processes of one machine share its clock, so no error may come in between them."""
+    """Processes of one machine share its clock, so their offset is 0, without any error."""
 
     async def read() -> ClockReading:
         return read_clock()
@@ -53,7 +57,10 @@ def test_offset_of_the_own_machine_is_exactly_zero() -> None:
 
 
 def test_measured_offset_of_another_machine_is_within_its_bound() -> None:
-    """The bound is stored with the run: a phase that is shorter is printed as `< bound`."""
+    """The measured offset may be wrong by its bound, but not by more.
+
+    The bound is stored with the run: a phase that is shorter is printed as `< bound`.
+    """
     ahead_ns = 123_456_789_000
 
     async def read() -> ClockReading:

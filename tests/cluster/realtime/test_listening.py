@@ -25,6 +25,7 @@ FIRST, SECOND = Incarnation(0), Incarnation(1)
 
 
 def cluster(listener: ListenerSpec | None) -> ClusterSpec:
+    """Return a cluster with two brokers and this listener."""
     return ClusterSpec(
         controllers=(ControllerSpec(node_id=100),), brokers=BROKERS, topics=(), listener=listener
     )
@@ -36,6 +37,7 @@ def binding_of(
     incarnation: Incarnation = FIRST,
     port: int | None = None,
 ) -> ListenerBinding | None:
+    """Return the binding of a broker; `port` is the port of its former incarnation."""
     return listener_binding(
         cluster(listener), broker, incarnation, run_id="r", default_host="10.0.0.1", port=port
     )
@@ -57,6 +59,7 @@ def test_later_incarnation_has_the_port_of_the_former_and_its_own_numbers() -> N
     Connections are numbered from `first_number` on. A number occurs only once in a run.
     """
     before = binding_of(ListenerSpec())
+    # 41,000 stands for the port of the first incarnation.
     after = binding_of(ListenerSpec(), incarnation=SECOND, port=41_000)
     other_broker = binding_of(ListenerSpec(), broker=BROKERS[0])
     assert before is not None

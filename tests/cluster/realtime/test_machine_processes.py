@@ -50,6 +50,7 @@ def child() -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def ref_of(child: "subprocess.Popen[bytes]") -> ProcessRef:
+    """Return the ProcessRef of a child, which must be alive."""
     ticks = start_ticks(child.pid)
     assert ticks is not None
     return ProcessRef(pid=child.pid, start_ticks=ticks)
@@ -82,7 +83,7 @@ def test_signal_spares_a_process_with_the_number_of_a_dead_one(
 
 
 def test_stop_returns_when_the_process_stands_still(child: "subprocess.Popen[bytes]") -> None:
-    """If a pause were only requested, a broker could answer once more."""
+    """If `stop` returned earlier, a paused broker could answer once more."""
     process = ref_of(child)
     assert not is_stopped(process)
     asyncio.run(stop(process, 10.0))
@@ -111,8 +112,8 @@ def test_stopped_process_can_be_killed(child: "subprocess.Popen[bytes]") -> None
 def test_process_dies_with_its_parent_also_while_it_is_stopped() -> None:
     """If the driver is killed, no process remains that could resume a stopped broker.
 
-    So the processes of a run die with their parents. The grandchild here asks the kernel for that,
-    and then stops itself.
+    So the processes of a run die with their parents. `child` starts `grandchild`, which asks the
+    kernel for that by `die_with_parent`, and then stops itself.
     """
     grandchild = (
         "import os, signal, sys; from cluster.realtime.machine_processes import die_with_parent;"
@@ -152,15 +153,15 @@ def test_remove_disk_deletes_only_the_directory_of_one_node(tmp_path: Path) -> N
 
 def test_wait_gone_names_the_remaining_processes() -> None:
     """A process that does not end is a failure of the run, which names its pid."""
-    myself = own_process()
+    myself = own_process()  # a process that certainly does not end
     assert asyncio.run(wait_gone([myself], 0.0)) == (myself,)
     assert asyncio.run(wait_gone([], 0.0)) == ()
 
 
 def test_agent_on_the_drivers_machine_uses_the_run_directory(tmp_path: Path) -> None:
-    """The run directory is on the driver's machine, so the agent has no files to send.
+    """On the driver's machine the agent has no files to send, and only deletes the disks.
 
-    It only deletes the disks. It recognises the machine by the file `marker` in that directory.
+    The agent finds the file `marker` in the run directory, so it is on the driver's machine.
     """
 
     async def main() -> None:
@@ -182,8 +183,8 @@ def test_agent_on_the_drivers_machine_uses_the_run_directory(tmp_path: Path) -> 
 def test_agent_on_another_machine_sends_its_files_and_leaves_nothing(tmp_path: Path) -> None:
     """The traces and logs are copied to the driver; then the machine is left as it was found.
 
-    Disks are not copied. The run directory, `not-here`, does not exist on this machine. In
-    `read_piece` 4 is the first byte of the piece.
+    Disks are not copied. The run directory `not-here` does not exist, so the agent is on another
+    machine than the driver. In `read_piece` 4 is the first byte of the piece.
     """
 
     async def main() -> None:

@@ -55,6 +55,7 @@ def listeners(
     token: str = "secret",
     link_version: int = LINK_VERSION,
 ) -> Listeners:
+    """Return the content of a listeners file; by default its token and version are right."""
     return Listeners(
         link_version=link_version,
         run_id="run",
@@ -90,7 +91,10 @@ async def serve(lab: Lab, process_id: str = "p0", incarnation: int = 0) -> None:
 
 
 def test_outside_client_is_answered_by_nodes_whose_directory_lacks_it(tmp_path: Path) -> None:
-    """The client sends its own address with its requests. Its rows are a file of the trace."""
+    """Nodes can answer a guest, because the guest sends its own address with its requests.
+
+    The rows that the guest writes are a file of the run's trace.
+    """
 
     async def body(lab: Lab) -> None:
         await serve(lab)
@@ -133,6 +137,7 @@ def test_outside_client_finds_a_node_that_restarts_elsewhere_meanwhile(tmp_path:
 
     async def body(lab: Lab) -> None:
         await serve(lab)
+        # The guest runs in another thread, so the two sides use events of threads.
         answered, restarted = threading.Event(), threading.Event()
 
         async def until_it_is_back(host: Host) -> int:
@@ -197,7 +202,10 @@ def test_outside_client_with_another_token_is_refused(tmp_path: Path) -> None:
 
 
 def test_question_that_breaks_a_task_of_the_outside_client_is_our_failure(tmp_path: Path) -> None:
-    """If a task of the client dies, the question ends, and does not wait for its 60 s."""
+    """If a task of the guest dies, by a bug of ours, the question ends with its error.
+
+    It does not wait for its 60 s.
+    """
 
     async def body(lab: Lab) -> None:
         await serve(lab)
@@ -231,7 +239,7 @@ def test_listeners_file_is_readable_only_by_its_owner_from_the_first_moment(tmp_
     assert stat.S_IMODE((tmp_path / FILE_NAME).stat().st_mode) == 0o600
     assert read_listeners(tmp_path) == written
     remove_listeners(tmp_path)
-    remove_listeners(tmp_path)
+    remove_listeners(tmp_path)  # a second removal must do nothing
     assert list(tmp_path.iterdir()) == []
 
 

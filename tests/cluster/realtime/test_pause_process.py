@@ -1,10 +1,13 @@
 """Pauses and controlled shutdowns of single nodes in a NodeProcess with several nodes.
 
-A NodeProcess (`p0`, `p1`) is a process that hosts nodes. A paused node stands still while the other
-nodes of its process run. A frame is one message of a connection.
-
-`beat(connection, n)` sends a heartbeat of generation n, 0 by default; `served` lists the numbers
-that the server has got. `settle` waits 50 ms. The driver is the process that runs the experiment.
+- A NodeProcess (`p0`, `p1`) is a process that hosts nodes. Here all of them are objects in one
+  process of Python. A paused node stands still while the other nodes of its process run.
+- `lab.node("p0", SERVER)` starts an echo node, which answers heartbeats, in a process.
+- A frame is one message of a connection.
+- `beat(connection, n)` sends a heartbeat of generation n, 0 by default, and waits for its answer.
+  `served` lists the numbers that the server has got.
+- `settle` waits 50 ms, which is long enough for all frames to arrive.
+- The driver is the process that runs the experiment.
 """
 
 import asyncio
@@ -35,6 +38,7 @@ MS = 1_000
 
 
 def heartbeat() -> HeartbeatRequest:
+    """Return a heartbeat of any member."""
     return HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
@@ -83,9 +87,9 @@ def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path
     """A resumed node first acts on its old state, so a Kafka coordinator expires live members.
 
     1. A request arrives during the pause.
-    2. Four timers become due: at 2 ms that of a sleeping task, at 5 ms a plain one, at 10 ms one
-       that cancels the last timer, and at 20 ms the last timer.
-    3. At the resume the last timer must not fire, like a session timer that was cancelled.
+    2. Four timers become due during the pause: at 2 ms that of a sleeping task, at 5 ms a plain
+       one, at 10 ms one that cancels the last timer, and at 20 ms the last timer.
+    3. At the resume the timers fire in this order, so the last one is cancelled before it fires.
     """
 
     async def body(lab: Lab) -> None:
@@ -118,6 +122,7 @@ def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path
 
         process.resume_node(SERVER)
         await settle()
+        # The timer of the sleeper only makes its task ready, which runs after the other timers.
         assert story == ["a timer fired", "the sleeper woke", "served HeartbeatRequest"]
 
     in_lab(tmp_path, body)
@@ -215,9 +220,9 @@ def test_node_paused_twice_stands_still_until_it_is_resumed_again(tmp_path: Path
 
 
 def test_paused_client_learns_after_the_pause_that_its_server_died(tmp_path: Path) -> None:
-    """The client's kernel knows the end of the connection long before the client resumes.
+    """A paused client handles the end of a connection only at its resume.
 
-    The client handles this end at the resume, after its due timers and the waiting frames.
+    The client's kernel knows the end long before.
     """
 
     async def body(lab: Lab) -> None:

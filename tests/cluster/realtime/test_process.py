@@ -1,9 +1,13 @@
 """NodeProcess and RealHost: nodes in one process and in two, and how they end.
 
-A NodeProcess (`p0`, `p1`) is a process that hosts nodes; here all of them are objects in one
-process of Python. A RealHost gives a node its clock and network. `beat(connection, n)` sends a
-heartbeat of generation n, 0 by default; `served` lists the numbers that the server has got.
-`lab.directory` has the process of each node; `lab.push` sends it to all processes.
+- A NodeProcess (`p0`, `p1`) is a process that hosts nodes. Here all of them are objects in one
+  process of Python.
+- A RealHost gives a node its clock and network.
+- `lab.node("p0", SERVER)` starts an echo node, which answers heartbeats, in a process.
+- `beat(connection, n)` sends a heartbeat of generation n, 0 by default, and waits for its answer.
+  `served` lists the numbers that the server has got.
+- `lab.directory` has the address of each node. `lab.push` sends the directory to all processes.
+- An incarnation is one life of a node.
 """
 
 import asyncio
@@ -130,8 +134,9 @@ def test_node_restarted_in_another_process_is_reached_there(
 ) -> None:
     """After a change of the directory no frame goes to the old process, and none comes from it.
 
-    A machine that loses power sends nothing, so links to it are still open when the node is up in
-    another process. Their later end must not end connections to the new incarnation.
+    1. A machine loses power. It sends nothing, so the TCP links to it stay open.
+    2. The node is up again, in another process.
+    3. The old links end. This must not end connections to the new incarnation.
     """
 
     async def body(lab: Lab) -> None:
@@ -188,7 +193,7 @@ def test_node_crashed_alone_resets_its_connections_and_spares_its_neighbours(
 
 
 def test_crash_of_a_node_that_is_not_alive_is_refused(tmp_path: Path) -> None:
-    """A fault that hits nothing must not count. A node must have one incarnation at a time."""
+    """A crash that would hit nothing is an error, and so is a second start of a live node."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
@@ -255,12 +260,12 @@ def test_host_of_a_crashed_node_refuses_every_call(tmp_path: Path) -> None:
 def test_failure_inside_a_node_is_traced_and_reaches_the_process(
     tmp_path: Path, where: str
 ) -> None:
-    """A task that fails is our bug and must end the run; asyncio alone would only print it."""
+    """A failure in a node is our bug and must end the run; asyncio alone would only print it."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
         server, client = lab.node("p0", SERVER), lab.node("p0", CLIENT)
-        waiting = asyncio.ensure_future(process.next_failures(0))
+        waiting = asyncio.ensure_future(process.next_failures(0))  # 0: none is known yet
 
         def broken(*_: object) -> None:
             raise ZeroDivisionError("planted")
@@ -315,7 +320,10 @@ def test_node_that_cannot_start_is_an_error_of_the_start(tmp_path: Path) -> None
 def test_row_of_a_message_is_in_the_file_before_the_message_arrives(
     tmp_path: Path,
 ) -> None:
-    """If a node is killed, its trace has a row for each message that another node has received."""
+    """A row is flushed before its message is sent.
+
+    So if a node is killed, its trace has a row for each message that another node has received.
+    """
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")
@@ -323,11 +331,12 @@ def test_row_of_a_message_is_in_the_file_before_the_message_arrives(
         server, client = lab.node("p0", SERVER), lab.node("p1", CLIENT)
         connection = connect(client)
         await beat(connection)
-        seen: list[int] = []
+        # At the arrival of each request: the number of rows about sent requests in the file.
+        row_counts: list[int] = []
 
         def count_rows(request: IncomingRequest) -> None:
             sent = [r for r in lab.rows(CLIENT) if r.kind == TraceKind.REQUEST_SENT]
-            seen.append(len(sent))
+            row_counts.append(len(sent))
             server.host.reply(request.request_id, HeartbeatResponse())
 
         server.host.serve(count_rows)
@@ -335,13 +344,16 @@ def test_row_of_a_message_is_in_the_file_before_the_message_arrives(
         for number in range(5):
             await beat(connection, number)
         # The first row belongs to the beat that was sent before `count_rows` served.
-        assert seen == [2, 3, 4, 5, 6]
+        assert row_counts == [2, 3, 4, 5, 6]
 
     in_lab(tmp_path, body)
 
 
 def test_refused_caller_is_logged_and_traced(tmp_path: Path) -> None:
-    """A wrong configuration would otherwise look like a broken network."""
+    """A process with a wrong token is refused. Log and trace say so.
+
+    Otherwise a wrong configuration would look like a broken network.
+    """
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")
@@ -383,7 +395,7 @@ def test_trace_of_an_incarnation_is_numbered_and_ends_with_the_stop(tmp_path: Pa
 
 
 def test_cancelled_host_timer_does_not_fire_and_sleeps_end_in_order(tmp_path: Path) -> None:
-    """Sessions and rebalances of Kafka are timers. A wrong timer would remove members."""
+    """Sessions and rebalances of Kafka are timers. One that fires wrongly would remove members."""
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")

@@ -1,7 +1,8 @@
-"""Pauses and resumes that reach a process in another order than they were given in.
+"""Pauses and resumes that reach a process in another order than the runtime gave them.
 
-The runtime numbers the pauses and resumes of a run; the number is their order. Ray may deliver two
-calls of one actor (a process on Ray) in either order.
+Ray may deliver two calls of one actor (a process on Ray) in either order. So the runtime numbers
+the pauses and resumes of a run, and the process uses these numbers. The second argument of
+`pause_node` and `resume_node` is the number.
 """
 
 import asyncio
@@ -34,6 +35,7 @@ class RecordingProcess:
 
 @pytest.fixture
 def process() -> RecordingProcess:
+    """Return the process that records the calls of `service`."""
     return RecordingProcess()
 
 

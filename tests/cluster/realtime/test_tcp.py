@@ -1,9 +1,10 @@
 """TCP links between the processes of a run: order, refusals, and how an end is noticed.
 
 - A Transport has all links of one process.
-- A link carries frames in one direction. The sender dials (opens the connection), and first sends a
-  Hello. It has the run's token (a secret of the run), the sender's own process, and the process
-  that the sender expects.
+- A link carries frames (messages of nodes) in one direction. The sender dials (opens the TCP
+  connection), and first sends a Hello.
+- A Hello has the run's token (a secret of the run), the sender's own process, and the process that
+  the sender expects.
 - On the wire a frame is its length in 4 bytes, and its content in MessagePack (a compact binary
   JSON).
 - In these tests `lost` lists the processes that a transport has reported as ended. `story` has
@@ -136,9 +137,9 @@ async def raw_call(address: ProcessAddress, data: bytes) -> None:
 
 async def still_serves(pair: Pair) -> None:
     """Check that b can still receive frames from a."""
-    before = len(pair.b.frames)
-    pair.a.transport.send(pair.to_b, frame(before))
-    await pair.b.until(lambda: len(pair.b.frames) == before + 1)
+    frames_before = len(pair.b.frames)
+    pair.a.transport.send(pair.to_b, frame(frames_before))
+    await pair.b.until(lambda: len(pair.b.frames) == frames_before + 1)
 
 
 def test_link_frames_sent_while_dialing_and_after_arrive_in_order() -> None:
@@ -186,9 +187,9 @@ def test_listener_refuses_a_wrong_token_and_goes_on() -> None:
 
 
 def test_listener_refuses_a_caller_that_expects_another_process() -> None:
-    """A caller may use the old address of a process. A new process may listen there now.
+    """A caller may use the old address of a process, at which another process listens now.
 
-    The second call is refused for another reason: it has another version of the links.
+    The second call of the test is refused for its version of the links.
     """
 
     async def body(pair: Pair) -> None:
@@ -340,6 +341,7 @@ def test_frame_sent_while_a_peer_is_reported_lost_uses_the_next_pair_of_links() 
 
         pair.b.transport.events = replace(pair.b.transport.events, on_peer_lost=on_lost)
 
+        # This is the second Hello, on a connection of the test.
         _, writer = await asyncio.open_connection(pair.to_b.host, pair.to_b.port)
         writer.write(hello(caller="a"))
         await pair.a.until(lambda: len(pair.a.frames) == 2)

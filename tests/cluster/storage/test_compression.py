@@ -1,6 +1,6 @@
 """Compression of batches: data is restored, and a codec that is not supported is refused by name.
 
-CODECS are the codecs that this program has. NO_CODECS has none; code that is given no codecs uses
+CODECS are the codecs that this program has. NO_CODECS has none. Code that is given no codecs uses
 NO_CODECS.
 """
 
@@ -26,9 +26,10 @@ PAYLOAD = b"a commit like the one before it, " * 50
 
 @pytest.mark.parametrize("codec", CODEC_IDS)
 def test_payload_is_restored_by_every_codec_and_compressed_smaller(codec: CompressionType) -> None:
-    """The same payload must always give the same bytes, or runs would not have equal traces.
+    """Compressing and decompressing a payload gives the payload.
 
-    So the header of gzip must not have the time, although its format has a field for it.
+    The same payload must always give the same bytes, or runs would not have equal traces. So the
+    header of gzip must not have the time, although its format has a field for it.
     """
     compressed = CODECS.compress(codec, PAYLOAD)
     assert CODECS.compress(codec, PAYLOAD) == compressed
@@ -61,7 +62,7 @@ def test_batch_attributes_have_the_codec_and_the_crc_covers_the_payload(
 ) -> None:
     """As in Kafka, the CRC (checksum) is that of the compressed bytes.
 
-    So it can be checked without the codec, which only reading the records needs.
+    So the CRC can be checked without the codec. Only reading the records needs the codec.
     """
     records = tuple(Record(b"key", b"value", timestamp_ms=7) for _ in range(20))
     batch = build_batch(records, compression=codec, codecs=CODECS)

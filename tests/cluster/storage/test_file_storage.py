@@ -1,9 +1,11 @@
 """FileStorage: appends survive a kill, a torn tail is removed, and it equals the memory's storage.
 
-A torn tail is a part of a batch at the end of a file: its write was interrupted. A flush mark is
-the position up to which a log counts as on the disk; it is in a file beside the log. A simulated
-power loss cuts every log to its mark (`cut_to_flush_marks`). `write_back` moves the mark without a
-sync, as if the kernel had written the data by itself. `flushed_length` counts batches.
+- A torn tail is a part of a batch at the end of a file, whose write was interrupted.
+- A flush mark is the position up to which a log counts as on the disk. It is in a file beside the
+  log.
+- `cut_to_flush_marks` is a simulated power loss: it cuts every log to its mark.
+- `write_back` moves the mark without a sync, as if the kernel had written the data by itself.
+- `flushed_length` is the number of batches up to the mark.
 """
 
 from pathlib import Path
@@ -94,7 +96,10 @@ def test_file_log_damaged_below_its_flush_mark_lowers_the_mark(tmp_path: Path) -
 
 
 def test_file_log_shorter_than_its_flush_mark_lowers_the_mark(tmp_path: Path) -> None:
-    """`write_back` moves the mark without a sync, and then the real machine loses power."""
+    """A write-back moves the mark without a sync, and then the real machine loses power.
+
+    The file then lacks a batch that the mark counts. The mark must go back to the end of the file.
+    """
     log = FileStorage(tmp_path).log(PARTITION)
     log.append(batch(base_offset=0))
     size = (tmp_path / LOG).stat().st_size
@@ -161,7 +166,7 @@ def test_unflushed_logs_cause_no_sync(tmp_path: Path) -> None:
 
 
 def test_file_log_cannot_keep_more_batches_than_it_has(tmp_path: Path) -> None:
-    """Only a caller with a bug can ask for it."""
+    """A caller that wants to keep 2 batches of 1 has a bug. The log raises and keeps its batch."""
     log = FileStorage(tmp_path).log(PARTITION)
     log.append(batch(base_offset=0))
     with pytest.raises(SimulationError, match="cannot keep 2 batches of 1"):
@@ -213,8 +218,8 @@ def test_file_storage_checkpoint_is_replaced_and_found_again(tmp_path: Path) -> 
     assert FileStorage(tmp_path / "disk").read_checkpoint("hw") == b"22"
 
 
-# Three kinds of damage: empty, zeros in place of a lost page, and a CRC (the first four bytes) that
-# does not fit the content.
+# Three kinds of damage: an empty file, zeros in place of a lost page, and a CRC that does not fit
+# the content. The CRC (checksum) is the first four bytes.
 @pytest.mark.parametrize("left", [b"", b"\0" * 4, b"\0" * 30, b"\1\2\3\4 1"])
 def test_damaged_checkpoint_reads_as_absent(tmp_path: Path, left: bytes) -> None:
     """A checkpoint is not synced, so a power loss of the real machine may leave an empty file."""

@@ -35,7 +35,7 @@ Mistake = Callable[[pytest.MonkeyPatch], None]
 @pytest.mark.slow
 def test_crash_points_leave_a_prefix_and_a_disk_that_can_be_written(tmp_path: Path) -> None:
     """The recovered disk has a prefix of the writes, and nothing else."""
-    report = check_crash_points(POINTS, 0, tmp_path)
+    report = check_crash_points(POINTS, 0, tmp_path)  # 0 is the first seed
     assert report.points == POINTS
     # Every kind of end and of step must have occurred, or the check would have gaps.
     assert all(report.ends[end] for end in End)
@@ -45,6 +45,8 @@ def test_crash_points_leave_a_prefix_and_a_disk_that_can_be_written(tmp_path: Pa
 
 
 def mark_moves_before_its_data(patch: pytest.MonkeyPatch) -> None:
+    """Move the mark without a sync of the data below it."""
+
     def flush(log: FileLogStorage) -> None:
         # The real method syncs the data first.
         log._mark.move(log._positions[-1], sync=True)
@@ -54,6 +56,7 @@ def mark_moves_before_its_data(patch: pytest.MonkeyPatch) -> None:
 
 
 def mark_is_not_synced(patch: pytest.MonkeyPatch) -> None:
+    """Move the mark without a sync of its file."""
     move = FlushMark.move
     patch.setattr(
         FlushMark, "move", lambda mark, position, *, sync: move(mark, position, sync=False)
@@ -61,6 +64,8 @@ def mark_is_not_synced(patch: pytest.MonkeyPatch) -> None:
 
 
 def mark_stays_when_the_log_is_cut(patch: pytest.MonkeyPatch) -> None:
+    """Cut the log, and leave the mark behind the end of the log."""
+
     def cut(log: FileLogStorage, size: int) -> None:
         log._files.ftruncate(log._file, size)
         log._files.fdatasync(log._file)
@@ -69,6 +74,8 @@ def mark_stays_when_the_log_is_cut(patch: pytest.MonkeyPatch) -> None:
 
 
 def cut_is_not_synced(patch: pytest.MonkeyPatch) -> None:
+    """Lower the mark and cut the log, without a sync of the log."""
+
     def cut(log: FileLogStorage, size: int) -> None:
         if log._mark.position > size:
             log._mark.move(size, sync=True)
@@ -83,6 +90,8 @@ def names_are_not_synced(patch: pytest.MonkeyPatch) -> None:
 
 
 def torn_tail_is_kept(patch: pytest.MonkeyPatch) -> None:
+    """Let the next append follow the torn tail."""
+
     def read_all(content: bytes) -> LogContent:
         log = parse_log(content)
         log.positions[-1] = len(content)  # so that no byte counts as torn
@@ -127,6 +136,8 @@ def cleaned_file_gets_the_name_before_it_is_synced(patch: pytest.MonkeyPatch) ->
 
 
 def checkpoint_is_written_in_place(patch: pytest.MonkeyPatch) -> None:
+    """Overwrite the checkpoint; the real function writes another file and renames it."""
+
     def write(path: Path, content: bytes, files: CrashingFiles) -> None:
         file = files.open(path)
         files.ftruncate(file, 0)

@@ -1,8 +1,8 @@
 """The file of a flush mark, and which mark counts after a write that was interrupted or lost.
 
 A flush mark is the position in a log file, in bytes, up to which the log counts as flushed to the
-disk. Its own file has two slots, which are written in turn. Each slot has a position, a sequence
-number and a CRC (checksum).
+disk. The mark has a file of its own, with two slots, which are written in turn. Each slot has a
+position, a sequence number and a CRC (checksum).
 """
 
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_mark_whose_write_was_interrupted_is_the_one_before(tmp_path: Path) -> N
     changed = [
         index for index, (old, new) in enumerate(zip(before, after, strict=True)) if old != new
     ]
-    # Let the write end behind each of the changed bytes except the last one.
+    # Let the write of 300 end after each of the changed bytes except the last one.
     for end_of_write in range(changed[0] + 1, changed[-1] + 1):
         path.write_bytes(after[:end_of_write] + before[end_of_write:])
         assert read_flush_mark(path) == 200
@@ -86,10 +86,10 @@ def test_unchanged_mark_causes_no_sync_once_it_is_synced(tmp_path: Path) -> None
     files = CountingFiles()
     mark = FlushMark(tmp_path / "m", files)
     mark.move(100, sync=True)
-    syncs = files.syncs
+    syncs_before = files.syncs
     mark.move(100, sync=True)
-    assert files.syncs == syncs
+    assert files.syncs == syncs_before
     mark.move(200, sync=False)
-    assert files.syncs == syncs
-    mark.move(200, sync=True)
-    assert files.syncs == syncs + 1
+    assert files.syncs == syncs_before
+    mark.move(200, sync=True)  # the position is the same, but was not synced yet
+    assert files.syncs == syncs_before + 1

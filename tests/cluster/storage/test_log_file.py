@@ -1,9 +1,10 @@
 """The format of a log file: its frames, and the torn tail that a kill may leave at its end.
 
-A log file is a sequence of frames, one for each batch. A frame is the length of the payload and a
-CRC (checksum), with 4 bytes each, and the payload. `parse_log` reads frames up to the first one
-that is not valid. Its result has the batches, `positions` (where each frame begins, and where the
-last one ends) and `end`, in bytes.
+- A log file is a sequence of frames, one for each batch. A frame is the length of its payload and a
+  CRC (checksum), with 4 bytes each, and the payload.
+- `parse_log` reads frames up to the first one that is not valid.
+- Its result has the batches, `positions` (the byte at which each frame begins, and at last the byte
+  at which the last frame ends) and `end` (the same last byte).
 """
 
 import struct
@@ -46,7 +47,10 @@ def test_log_is_whole_up_to_any_byte_at_which_it_is_cut() -> None:
 
 @pytest.mark.parametrize("position", range(len(encode_frame(SECOND))))
 def test_flipped_bit_anywhere_ends_the_log_before_its_batch(position: int) -> None:
-    """The CRC covers the length, too. A wrong length would make the frame reach into the next."""
+    """The CRC covers every byte of a frame, also the length.
+
+    A wrong length would make the frame reach into the next one.
+    """
     content = bytearray(FRAMES + encode_frame(THIRD))
     content[len(encode_frame(FIRST)) + position] ^= 1 << 2
     assert parse_log(bytes(content)).batches == [FIRST]

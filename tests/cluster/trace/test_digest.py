@@ -1,9 +1,10 @@
 """The trail of a digest, which shows when two runs parted, that is, began to differ.
 
-The digest of a run is a hash over all rows of its trace (the recorded events). The trail is a text:
-a step, such as "1s", and a mark for each full step of the run. A mark is a few digits of the digest
-of all rows before it. If there are more than MAX_MARKS marks, every second one is dropped, and the
-step doubles.
+- The digest of a run is a hash over all rows of its trace (the recorded events).
+- The trail is a text: a step, such as "1s", and a mark for each full step of the run.
+- A mark is a few digits of the digest of all rows before its time.
+- If there are more than MAX_MARKS marks, every second one is dropped, and the step doubles.
+- `parted_between` compares two trails. It returns the times between which the runs parted.
 """
 
 from hypothesis import given
@@ -44,7 +45,8 @@ def test_thinned_trail_of_a_long_run_has_correct_marks() -> None:
     assert step == "8s"
     # The other run has the same rows up to 16 s, and then ends. Its last mark is that of 16 s,
     # which is equal in both. There is no later mark to compare, so the end is open.
-    begin, end = parted_between(long, trail_of([i * SECOND for i in range(17)])) or (None, None)
+    shorter = trail_of([i * SECOND for i in range(17)])
+    begin, end = parted_between(long, shorter) or (None, None)
     assert (begin, end) == (16 * SECOND, None)
 
 
@@ -58,7 +60,7 @@ def test_two_runs_part_between_the_times_that_their_trails_give(
 ) -> None:
     """One run may be much longer than the other, so that the steps of the trails differ."""
     parts_at = data.draw(st.sampled_from(times))
-    longer = times + [max(times) + each for each in more]
+    longer = times + [max(times) + later_us for later_us in more]
     bounds = parted_between(trail_of(times), trail_of(longer, other_at=parts_at))
 
     # None says that the runs differ only after the last mark that both trails have.
@@ -80,16 +82,16 @@ def test_digest_without_messages_equals_that_of_a_run_without_message_tracing() 
     """
     seen: list[TraceRow] = []
     events_only = EventsOnly(seen.append)
-    for each in (
+    for trace_row in (
         row(0, seq=0),
         row(1, seq=1, kind=TraceKind.REQUEST_SENT),
         row(2, seq=2),
         row(2, "broker-1", seq=0, kind=TraceKind.RESPONSE_SENT),
         row(3, "broker-1", seq=1),
     ):
-        events_only(each)
+        events_only(trace_row)
 
-    assert [(each.node, each.time_us, each.seq) for each in seen] == [
+    assert [(kept.node, kept.time_us, kept.seq) for kept in seen] == [
         ("broker-0", 0, 0),
         ("broker-0", 2, 1),
         ("broker-1", 3, 0),

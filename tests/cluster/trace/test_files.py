@@ -29,6 +29,7 @@ from protocol.trace import TRACE_COLUMNS, TraceEvent, TraceKind, TraceRow, stamp
 
 
 def row(time_us: int, *, node: str = "broker-0", seq: int = 0, incarnation: int = 0) -> TraceRow:
+    """Return a row with values in many columns; `seq` is its number in its file."""
     return stamp(
         TraceEvent(
             kind=TraceKind.COMMIT_STORED,

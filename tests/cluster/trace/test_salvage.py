@@ -1,6 +1,8 @@
 """Rows of a run whose driver (the process that conducts the run) was killed.
 
-All rows that the nodes had written can be merged into a trace.
+Normally the driver merges the files of the nodes into a trace at the end of the run.
+`salvage_trace` does so afterwards, with all rows that the nodes had written. Such a file is a
+sequence of frames, one for each row.
 """
 
 from pathlib import Path
@@ -13,6 +15,7 @@ from tests.support.builders.trace_rows import trace_row as row
 
 
 def write(trace_dir: Path, node: str, *times_us: int) -> Path:
+    """Write the file of a node with rows at these times, and return its path."""
     path = frames_path(trace_dir, NodeName(node), 0)
     writer = FrameTraceWriter(path)
     for seq, time_us in enumerate(times_us):
@@ -31,7 +34,7 @@ def test_rows_of_all_nodes_are_merged_and_a_torn_last_frame_is_left_out(tmp_path
     found = salvage_trace(tmp_path / "trace", parquet)
 
     assert found == Salvage(rows=3, files=2, damaged=())
-    assert [each.time_us for each in read_parquet(parquet)] == [1, 2, 5]
+    assert [trace_row.time_us for trace_row in read_parquet(parquet)] == [1, 2, 5]
     assert torn.exists()  # the files of frames stay
 
 
@@ -51,6 +54,6 @@ def test_damaged_file_is_read_up_to_its_damage_and_named(tmp_path: Path) -> None
 
 
 def test_run_without_frame_files_has_nothing_to_salvage(tmp_path: Path) -> None:
-    """A run in virtual time keeps its rows in its process, so they are lost with it."""
+    """A run in virtual time keeps its rows in the driver's process, so they are lost with it."""
     assert salvage_trace(tmp_path / "trace", tmp_path / "events" / "x.parquet") is None
     assert not (tmp_path / "events").exists()

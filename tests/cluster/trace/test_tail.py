@@ -25,10 +25,12 @@ SECOND_US = 1_000_000
 
 
 def writer(trace_dir: Path, node: str = "broker-0") -> FrameTraceWriter:
+    """Return a writer of a node's file; its rows are in the file after `flush`."""
     return FrameTraceWriter(frames_path(trace_dir, node, 0))
 
 
 def times(rows: tuple[TraceRow, ...]) -> list[int]:
+    """Return the times of rows, in microseconds."""
     return [trace_row.time_us for trace_row in rows]
 
 

@@ -5,7 +5,8 @@ schemas, and shares no code with the listener. Each field gets a different value
 of two fields of the same width shows.
 
 - Functions `their_...` make or read messages of kafka-python.
-- A *plain* message consists of dicts, lists and simple values.
+- A *plain* message consists of dicts, lists and simple values. A *field* (WireField) describes one
+  field of the wire format.
 - In versions below `reshaped_below` an API has other fields than our message. `lift` makes our
   request of those fields, and `lower` makes those fields of our answer.
 """
@@ -221,7 +222,10 @@ def read_of(message: Any, expected: PlainValue) -> Any:  # noqa: ANN401 (kafka-p
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS)
 def test_answer_is_read_by_kafka_python_field_by_field(api: Api, version: int) -> None:
-    """Record batches are compared as bytes, and all other fields by their values."""
+    """A client must read each value that our answer has.
+
+    Record batches are compared as bytes, and all other fields by their values.
+    """
     schema = OFFERED[api].schema
     response: Any = some_message(api.response, count(1))
     reshaped = schema.lower is not None and version < schema.reshaped_below

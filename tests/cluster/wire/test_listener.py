@@ -35,6 +35,7 @@ BROKER, RAW = broker_name(0), NodeName("client:raw")
 
 
 def metadata_request(*topics: str, may_create: bool = False) -> bytes:
+    """Return the body of a Metadata request in version 4."""
     request = MetadataRequest(
         version=4,
         topics=[MetadataRequest.MetadataRequestTopic(version=4, name=name) for name in topics],
@@ -44,6 +45,7 @@ def metadata_request(*topics: str, may_create: bool = False) -> bytes:
 
 
 def produce_request(topic: str, *values: str, acks: int = -1) -> bytes:
+    """Return the body of a Produce request in version 8, with one batch for partition 0."""
     data = ProduceRequest.TopicProduceData
     partition = data.PartitionProduceData(
         version=8, index=0, records=encode_batch(client_batch(*values))
@@ -59,6 +61,7 @@ def produce_request(topic: str, *values: str, acks: int = -1) -> bytes:
 
 
 def fetch_request(topic: str, *, session_epoch: int = 0, session_id: int = 0) -> bytes:
+    """Return the body of a Fetch in version 11, from offset 0 of partition 0, of at most 1 byte."""
     partition = FetchRequest.FetchTopic.FetchPartition(
         version=11,
         partition=0,
@@ -126,7 +129,7 @@ def test_api_versions_lists_the_offered_ones_and_answers_newer_versions_in_v0(
             # The broker does not know the body of a newer version, so it does not read it.
             raw = await connection.ask(18, version, b"\x00\x05tags?")
             refused = ApiVersionsResponse.decode(raw, version=0)
-            assert refused.error_code == 35
+            assert refused.error_code == 35  # UNSUPPORTED_VERSION
             assert [(row.api_key, row.max_version) for row in refused.api_keys] == [(18, 2)]
 
     cluster = ListeningCluster(tmp_path)
@@ -468,7 +471,10 @@ def test_reset_of_links_ends_only_the_connections_of_the_named_client(tmp_path: 
 def test_any_bytes_leave_the_broker_serving(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """Some bytes are random. Others are a frame with the header of an API and a random body."""
+    """A broker must survive whatever a client sends.
+
+    Each piece is random bytes, or a frame with the header of an API and a random body.
+    """
     framed = st.builds(
         lambda api, version, body: (
             (10 + len(body)).to_bytes(4, "big")

@@ -1,9 +1,10 @@
 """Recorded bytes of real clients and of a real broker: we read the former and write the latter.
 
-`recorded/requests.json` has (client, API key, version, bytes) of the requests of four clients.
-`recorded/answers.json` has (API key, version, bytes) of the answers of a real broker. kafka-python
-reads such an answer (`theirs`), the test makes our message of it, and the listener, the part of our
-broker that speaks Kafka's protocol, must write the same bytes.
+- `recorded/requests.json` has (client, API key, version, bytes) of the requests of four clients.
+- `recorded/answers.json` has (API key, version, bytes) of the answers of a real broker.
+- Requests: the listener, the part of our broker that speaks Kafka's protocol, must read each.
+- Answers: kafka-python reads an answer (`theirs`), and the test makes our message of it. From our
+  message the listener must write the same bytes.
 """
 
 import json
@@ -112,6 +113,7 @@ def ours(cls: type[S], theirs: Any) -> S:  # noqa: ANN401 (kafka-python has no t
 
 
 def our_value(annotation: Any, value: Any) -> Any:  # noqa: ANN401 (a field's value)
+    """Return a value of kafka-python as a value of our field, whose type is `annotation`."""
     if annotation is ErrorCode:
         return ErrorCode(value)
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
@@ -154,9 +156,10 @@ def our_answer(api: Api, version: int, answer: bytes) -> Any:  # noqa: ANN401 (o
 def test_answer_of_a_real_broker_is_written_byte_for_byte(
     key: int, version: int, answer: str
 ) -> None:
-    """Some fields are not in our message. They are written with a constant from their schema.
+    """A client must not see a difference between our broker and a real one.
 
-    Equal bytes show that a real broker sends the same value in these fields.
+    Some fields are not in our message. They are written with a constant from their schema. Equal
+    bytes show that a real broker sends the same value in these fields.
     """
     api, expected = API_BY_KEY[key], bytes.fromhex(answer)
     out = bytearray()

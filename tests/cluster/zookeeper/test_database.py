@@ -1,10 +1,11 @@
 """The tree and the sessions of a ZooKeeper server: the effects of writes, and refused writes.
 
-A znode is an entry in the tree. An ephemeral znode belongs to the session that created it, and is
-removed with it. A zxid is the number of a write. A write is first prepared, which decides whether
-it is refused, and then applied. The id of a session is here the zxid of the write that opened it; 0
-is no session. Ids such as ZK-01 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings
-quote.
+- A znode is an entry in the tree. An ephemeral znode belongs to the session that created it, and is
+  removed at the end of this session.
+- A zxid is the number of a write. A write is first prepared, which decides whether it is refused,
+  and then applied.
+- Here the id of a session is the zxid of the write that opened the session; 0 is no session.
+- Ids such as ZK-01 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
 """
 
 import pytest
@@ -185,12 +186,16 @@ WRITES = st.one_of(
 def test_tree_equals_a_plain_model_of_paths_and_owners(
     writes: list[tuple[ZooKeeperWrite, int]],
 ) -> None:
-    """The model is a dict from path to (data, owner), without zxids and lists of children."""
+    """Random writes have the same effects on the tree as on a simple model.
+
+    The model is a dict from path to (data, owner), without zxids and lists of children.
+    """
     writer = Writer()
     model: dict[str, tuple[str, int]] = {"/": ("", 0), "/owners": ("", 0)}
     sessions: list[int] = []
     for request, number in writes:
-        session = sessions[number % len(sessions)] if sessions else 99  # 99 was never opened
+        # The drawn number chooses an open session. Session 99 was never opened.
+        session = sessions[number % len(sessions)] if sessions else 99
         error, _changes = writer.write(request, session)
         if isinstance(request, ConnectRequest):
             sessions.append(writer.zxid)

@@ -46,7 +46,7 @@ async def connected(lab: EnsembleRun, client: Client) -> None:
 
 
 async def children(client: Client, path: str, *, watch: bool = False) -> tuple[str, ...]:
-    """Return the children of a path, and set a watch if asked to."""
+    """Return the names of a path's children; with `watch`, also set a watch on them."""
     answer = await client.call(GetChildrenRequest(path=path, watch=watch))
     assert isinstance(answer, GetChildrenResponse)
     return answer.children
@@ -121,6 +121,7 @@ def test_read_of_a_lagging_follower_shows_its_applied_writes() -> None:
         for row in lab.of(TraceKind.ZOOKEEPER_TXN_APPLIED)
         if "/consumers/g" in (row.detail or "")
     ]
+    # Each of the three servers has applied the write, the last one after the lag.
     times = sorted(row.time_us for row in applied)
     assert len(times) == 3
     assert LAG_US <= times[-1] - times[0] <= LAG_US * 5 // 4
@@ -136,7 +137,7 @@ def test_event_is_delivered_before_any_answer_that_shows_the_change() -> None:
         watcher, writer = lab.client(0), lab.client(1)
         await connected(lab, watcher)
         await connected(lab, writer)
-        received: list[object] = []
+        received: list[object] = []  # events, and the children in each answer
         watcher.handle._on_event = received.append
         await children(watcher, "/consumers", watch=True)
         writer.handle.send(CreateRequest(path="/consumers/g"), lambda _answer: None)
@@ -160,7 +161,7 @@ def test_client_never_goes_back_in_time_when_it_changes_servers() -> None:
     """A server that has applied fewer transactions than the client has seen refuses it (ZK-05).
 
     The client is moved between the leader and a follower that lags by 1.5 s. The number of children
-    that the client reads never decreases, and in some seeds the follower refuses the client.
+    that the client reads must never decrease. In some runs the follower refuses the client.
     """
     lag_us = SECOND * 3 // 2
     refused = 0
@@ -174,13 +175,13 @@ def test_client_never_goes_back_in_time_when_it_changes_servers() -> None:
             await connected(lab, writer)
             await lab.rule(Slow(delay_us=lag_us), [leader], [follower])
 
-            seen = -1
+            last_count = -1
             for index in range(12):
                 await writer.call(CreateRequest(path=f"/consumers/{index:02}"))
                 if client.handle.is_connected:
                     count = len(await children(client, "/consumers"))
-                    assert count >= seen
-                    seen = count
+                    assert count >= last_count
+                    last_count = count
                 # The client loses its connection, and tries the other server.
                 await lab.runtime.reset_links([NodeName("client-0")], lab.servers)
                 await lab.runtime.sleep(SECOND * 5 // 4)
@@ -348,7 +349,11 @@ def test_silent_connection_is_dropped_after_two_thirds_of_the_timeout() -> None:
 
 
 def test_watches_are_registered_again_at_a_reconnection_and_missed_changes_fire_at_once() -> None:
-    """After a reconnect the client re-registers its watches with the last zxid seen (ZK-20)."""
+    """After a reconnect the client re-registers its watches with the last zxid seen (ZK-20).
+
+    A zxid is the number of a write. The child watch fires at once, because a child was created
+    during the cut. The data watch fires at a later change.
+    """
 
     async def scenario(lab: EnsembleRun) -> None:
         client, writer = lab.client(0), lab.client(1)
@@ -397,6 +402,7 @@ def test_new_leader_gives_every_session_a_full_timeout() -> None:
         leads_us = lab.runtime.now_us()
         witness = lab.client(1, survivors)
         await connected(lab, witness)
+        # Sleep until 0.2 s before the end of a full timeout under the new leader.
         await lab.runtime.sleep(leads_us + 6 * SECOND - SECOND // 5 - lab.runtime.now_us())
         assert await children(witness, "/consumers") == ("mine",)
         await lab.runtime.sleep(3 * SECOND)

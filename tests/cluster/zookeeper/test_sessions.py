@@ -36,21 +36,22 @@ def test_session_ends_at_a_tick_six_to_eight_seconds_after_its_last_packet(
 
 @given(st.lists(st.integers(0, 20_000_000), min_size=1))
 def test_deadline_never_decreases_and_is_always_a_whole_tick(heard_us: list[int]) -> None:
-    """A follower may report a packet late.
+    """A follower may report a packet late, and must not shorten a session by that.
 
-    A report of an earlier time must not shorten a session.
+    `heard_us` has the times of the packets in the order of their reports.
     """
     tracker = SessionTracker(TICK_US)
     tracker.add(SESSION, TIMEOUT_US, 0)
-    last = 0
+    last_deadline_us = 0
     for now_us in heard_us:
         tracker.touch(SESSION, now_us)
         (deadline_us,) = tracker.deadlines()
-        assert deadline_us >= last
+        assert deadline_us >= last_deadline_us
         assert deadline_us % TICK_US == 0
-        last = deadline_us
+        last_deadline_us = deadline_us
     # Only the packet with the latest time counts.
-    assert last == ((max(0, *heard_us) + TIMEOUT_US) // TICK_US + 1) * TICK_US
+    latest_us = max(0, *heard_us)
+    assert last_deadline_us == ((latest_us + TIMEOUT_US) // TICK_US + 1) * TICK_US
 
 
 def test_ended_session_is_not_touched() -> None:

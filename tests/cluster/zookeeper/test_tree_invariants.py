@@ -23,6 +23,9 @@ def tree_of_three() -> ZnodeTree:
     return tree
 
 
+# Each of these functions damages the tree in one way, which its name says.
+
+
 def forget_the_child(tree: ZnodeTree) -> None:
     del tree._znodes["/owners"].children["t"]
 
@@ -64,7 +67,7 @@ def test_whole_tree_passes() -> None:
     ],
 )
 def test_damage_is_named(damage: Callable[[ZnodeTree], None], invariant: str) -> None:
-    """Each of the functions damages the tree in the way that its own name says."""
+    """The check raises an error with the name of the broken invariant."""
     tree = tree_of_three()
     damage(tree)
     with pytest.raises(InvariantViolation) as raised:

@@ -24,11 +24,11 @@ from tests.support.harness.ensemble import SECOND, EnsembleRun, run_ensemble
 
 def requests_of(lab: EnsembleRun, node: str, after_us: int = 0) -> list[str]:
     """Return the operations that a node has sent, without pings and without Connect."""
-    quiet = (Api.PING.label, Api.CONNECT.label)
+    of_session = (Api.PING.label, Api.CONNECT.label)
     return [
         str(row.api)
         for row in lab.of(TraceKind.REQUEST_SENT)
-        if row.node == node and row.time_us > after_us and row.api not in quiet
+        if row.node == node and row.time_us > after_us and row.api not in of_session
     ]
 
 
@@ -46,6 +46,7 @@ def test_notification_costs_two_reads_before_the_program_receives_it() -> None:
             sent_before_each_call.append(requests_of(lab, "client-0", began_us))
 
         await watcher.subscribe_child_changes("/consumers", listener)
+        # The subscription itself costs two reads, too.
         assert requests_of(lab, "client-0") == ["Exists", "GetChildren"]
         began_us = lab.runtime.now_us()
         for name in ("g", "h"):
@@ -83,7 +84,7 @@ def test_data_event_costs_two_reads_and_a_subscription_one() -> None:
 def test_listeners_run_one_after_the_other_and_an_exception_is_dropped() -> None:
     """One ZkEventThread runs all listeners one after the other (ZK-21).
 
-    The first listener fails after 1 s. The other listener runs nevertheless.
+    The listener of the first path fails after 1 s. That of the second path runs nevertheless.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
