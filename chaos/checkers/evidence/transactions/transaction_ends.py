@@ -184,10 +184,10 @@ class TransactionEnds:
             case TraceKind.TRANSACTION_STATE if detail["to"] in _CARRIED_OUT:
                 self._carried_out_us[producer_id] = row.time_us
             case TraceKind.TXN_COMMIT_PENDING:
-                known = self._pending.setdefault((row.group or "", producer_id), [])
-                if known and self._has_ended_in_the_log(known[-1], row, producer_id):
-                    known.clear()
-                known.append(row)
+                offsets = self._pending.setdefault((row.group or "", producer_id), [])
+                if offsets and self._has_ended_in_the_log(offsets[-1], row, producer_id):
+                    offsets.clear()
+                offsets.append(row)
                 self._take_emptied((row.group or "", producer_id), row)
             case TraceKind.TRANSACTION_COMPLETED:
                 key = (row.group or "", producer_id)
