@@ -1,9 +1,11 @@
 """results.json: verdict, outcome, exit code, checks and findings of a run.
 
-A run starts a cluster, injects faults, and checks promises of Kafka. A verdict is about the
-cluster, an outcome is about the run. If the tool fails, or the run is interrupted, that proves
-nothing about Kafka. So it is an outcome, and never the verdict VIOLATED. The trace has the recorded
-rows of the run's events; a check reads them and reports findings (violations of its promise).
+A run starts a cluster, injects faults, and checks promises of Kafka. It records its events as rows
+of a trace. Each check reads the trace, and reports findings: violations of the check's promise.
+
+A verdict is about the cluster, an outcome is about the run. A failure of the tool, or an
+interruption, proves nothing about Kafka. So each of these is an outcome, and never the verdict
+VIOLATED.
 """
 
 from enum import StrEnum
@@ -30,8 +32,8 @@ class RunOutcome(StrEnum):
     INTERNAL_ERROR = "internal_error"
 
 
-# Exit codes of the command. 130 is 128 + 2, the number of SIGINT: shells report this code for a
-# program that SIGINT (Ctrl-C) has ended.
+# Exit codes of the command. Shells report 130 for a program that Ctrl-C has ended: 128 + 2, the
+# number of the signal SIGINT.
 EXIT_PASS = 0
 EXIT_VIOLATED = 1
 EXIT_UNKNOWN = 2
@@ -47,16 +49,16 @@ _EXIT_OF_VERDICT = {
 
 
 OLD_EPOCH_ATTEMPTS = "attempts_by_an_older_epoch_after_a_newer_one_was_elected"
-"""A key in `CheckReport.seen` of the check `fencing`. It counts attempts of a node whose epoch (the
-number of its leadership) was outdated. Readers print this count even if it is 0."""
+"""A key in `CheckReport.seen` of the check `fencing`. It counts what nodes attempted in an outdated
+epoch (the number of a leadership). The outputs show this count even if it is 0."""
 
 
 class CheckOutcome(StrEnum):
-    """The outcome of one check. Only VIOLATED is a finding about Kafka's promises."""
+    """The outcome of one check. Only VIOLATED says that Kafka broke a promise."""
 
     PASS = "pass"
     VIOLATED = "violated"
-    # The trace lacks an event that the check needs; `CheckReport.note` names the event.
+    # The trace lacks an event that the check needs. `CheckReport.note` names it.
     INCONCLUSIVE = "inconclusive"
     # The run had no case that could have been a violation.
     NOTHING_SEEN = "nothing_seen"
@@ -75,8 +77,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     - `evidence`: the rows that prove the violation, in time order.
     - `story`: `evidence` as text, a line for each row.
     - `led_to`: rows that explain how the violation came about, in time order. They are from the
-      time before and around the evidence: faults, elections, brokers that the controller declared
-      dead (fencing), coordinators that read their groups into memory (loads), and requests that the
+      time before and around the evidence. They show faults, elections, brokers that the controller
+      declared dead, coordinators that read their groups into memory, and requests that the
       controller never answered.
     """
 
@@ -93,13 +95,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report of one check.
 
-    - `findings`: the first findings.
-    - `findings_total`: the number of all findings.
-    - `seen`: how many cases the check judged, by their kind. The number is a length of time if the
-      name ends in `_us`.
+    - `findings`: the first findings; `findings_total`: the number of all findings.
+    - `seen`: how many cases the check judged, by kind of case. A name that ends in `_us` has a
+      length of time instead.
     - `measured`: figures without influence on the outcome, such as times in which a partition had
-      two owners. A name ends with the unit of its figure; a name without a unit is a count.
-    - `excused`: how often the promise did not hold but that was permitted, by the excuse. `note`
+      two owners. A name ends with the unit of its figure; a figure without a unit is a count.
+    - `excused`: how often the promise did not hold, but an excuse permitted this, by excuse. `note`
       describes these cases.
     """
 
@@ -117,13 +118,13 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     """The content of results.json. Units: microseconds of the run's clock.
 
     - `reasons`: reasons for an unknown verdict or a failure of the tool.
-    - `exit_code`: follows from outcome and verdict. If a closed pipe interrupted the run, it is
-      130, although the command itself then exits with 141.
+    - `exit_code`: follows from outcome and verdict. The command exits with it, with one exception:
+      if a closed pipe interrupts the run, this is 130, but the command exits with 141.
     - `faults`: the journal, which has an entry for each fault of the plan.
     - `steady_at_us`: when the whole cluster was up and quiet for the first time; None: never.
     - `rows_seen`: number of trace rows that the checks got.
-    - `time_scale`: the run's clock was this many times as fast as real time. So work of the
-      hardware took this many times as long on the run's clock as in real time.
+    - `time_scale`: how many times as fast as real time the run's clock was. Work of the hardware
+      takes this many times as long on the run's clock as in real time.
     """
 
     outcome: RunOutcome

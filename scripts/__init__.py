@@ -1,5 +1,7 @@
-"""Tools for the project itself: pages made from the code, pictures of reports, figures of both.
+"""Tools for the project itself.
 
-`docs` writes docs/generated, `report_pictures` docs/pictures; `house` prints the figures;
-`compiled` is `make fast`.
+- `docs` writes docs/generated: reference pages, made from the code.
+- `report_pictures` writes docs/pictures: screenshots of reports.
+- `house` prints figures of the project's structure, such as numbers of lines.
+- `compiled` compiles the modules in which a simulation spends most of its time (`make fast`).
 """

@@ -26,8 +26,10 @@ from cluster.checkout import PACKAGE_ROOT
 from cluster.compiled import BUILD, GROUP, RECORD, fingerprint, library_path, python_tag
 
 LIST = Path(__file__).with_name("hot_modules.txt")
+"""The list of the hot modules: a path in each line."""
 OPTIONS = ("-O1", "-g0", "-fPIC", "-DNDEBUG", "-fno-strict-overflow", "-w")
-"""Options of the C compiler. `-w`: no warnings; `-g0`: no debug information."""
+"""Options of the C compiler. `-w`: no warnings; `-g0`: no debug information; `-fPIC`: code for a
+shared library; `-DNDEBUG`: no assertions."""
 
 
 class CannotCompile(RuntimeError):
@@ -69,16 +71,18 @@ def build(target: Path = BUILD) -> None:
     missing = missing_for_build()
     if missing is not None:
         raise CannotCompile(missing)
-    # The build takes a minute. The digest of the sources is computed before it: if somebody edits a
-    # module meanwhile, the record does not fit the sources, and the library is not used.
-    compiled_sources = fingerprint()
+    # Take the digest of the sources before the build, which lasts a minute. If somebody edits a
+    # module meanwhile, the digest does not fit the edited sources, and the library is not used.
+    digest_of_sources = fingerprint()
+    # Without a record, no process uses the library that is about to be replaced.
     (target / RECORD).unlink(missing_ok=True)
     c_folder = target / "c"
     shutil.rmtree(c_folder, ignore_errors=True)
     c_folder.mkdir(parents=True)
-    _compile_c((*_translate(c_folder, target / "mypy_cache"), *_runtime()), c_folder, target)
+    c_of_hot_modules = _translate(c_folder, target / "mypy_cache")
+    _compile_c((*c_of_hot_modules, *_runtime()), c_folder, target)
     record = {
-        "fingerprint": compiled_sources,
+        "fingerprint": digest_of_sources,
         "python": python_tag(),
         "modules": {path.removesuffix(".py").replace("/", "."): path for path in hot_sources()},
     }
@@ -88,7 +92,7 @@ def build(target: Path = BUILD) -> None:
 def _translate(c_folder: Path, cache: Path) -> list[Path]:
     """Write the C code of the hot modules into `c_folder`, and return the files.
 
-    mypyc runs in a process of its own, because it ends its process on an error.
+    mypyc ends its process on an error, so it runs in a process of its own.
     """
     code = (
         "import sys\n"
@@ -112,7 +116,7 @@ def _runtime() -> list[Path]:
 
 
 _OPERATIONS = ("bytes_extra_ops.c", "str_extra_ops.c")
-"""C files that a library also needs, but that RUNTIME_C_FILES does not list: operations on bytes
+"""C files of mypyc that RUNTIME_C_FILES lacks, although a library needs them: operations on bytes
 and strings."""
 
 

@@ -28,16 +28,15 @@ PRODUCT = (
 SHORT = 60
 """Modules with fewer lines count as short."""
 CRASH_PATH = Path(__file__).with_name("crash_path.txt")
-"""A list of functions, one `module:qualified name` in each line. Each function calls the next one.
-The first conducts the plan of a run; the last one crashes a broker on Ray."""
+"""A chain of functions, one `module:qualified name` in each line. Each function calls the next one.
+The first carries out the plan of a run; the last one crashes a broker on Ray."""
 _TEXT_METHODS = frozenset(
     {
         *("startswith", "endswith", "removeprefix", "removesuffix", "contains", "rlike", "like"),
         *("search", "match", "fullmatch", "regexp_extract", "partition", "split", "sub"),
     }
 )
-"""Methods with which code looks into a text: those of Python's str and re, and of Spark's columns.
-"""
+"""Methods that look into a text, of Python's str and re, and of Spark's columns."""
 _CAUSE = re.compile(r"\bcauses?\b|cause_text")
 """Names that show that an expression is about a cause."""
 
@@ -45,8 +44,8 @@ _CAUSE = re.compile(r"\bcauses?\b|cause_text")
 class House(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of one checkout.
 
-    - `largest_folder`: the folder with most modules, and the number of its modules. `__init__` does
-      not count as a module.
+    - `largest_folder`: the folder with most modules, and the number of its modules.
+    - `modules`: number of modules; `__init__` does not count as one.
     - `short_modules`: modules with fewer than SHORT lines.
     - `repeated_names`: names of public top-level functions and classes that more than one module
       defines, each with these modules.
@@ -82,8 +81,8 @@ def main() -> None:
     if arguments.json:
         sys.stdout.write(json.dumps(msgspec.to_builtins(house), indent=1) + "\n")
         return
-    for what, figure in table(house):
-        sys.stdout.write(f"{what:<58}{figure}\n")
+    for meaning, figure in table(house):
+        sys.stdout.write(f"{meaning:<58}{figure}\n")
 
 
 def table(house: House) -> Iterator[tuple[str, str]]:
@@ -146,7 +145,7 @@ def make_test_cpu_minutes(root: Path) -> float:
 
 
 def _children_cpu_s() -> float:
-    """Return the processor time of all processes that this one has started and that have ended."""
+    """Return the processor time of all children of this process that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -157,6 +156,7 @@ def _lines(text: str) -> int:
 
 def _crash_path(root: Path) -> tuple[str, ...]:
     """Return the lines of the file CRASH_PATH in the checkout at `root`."""
+    # CRASH_PATH is in the folder `scripts` of this checkout.
     path = root / CRASH_PATH.relative_to(CRASH_PATH.parents[1])
     return tuple(path.read_text(encoding="utf-8").split()) if path.exists() else ()
 
@@ -194,7 +194,7 @@ def _parsed_causes(tree: ast.Module) -> Iterator[int]:
     Such a line applies a text method or a pattern to a cause, or compares the cause with a phrase:
     a literal of more than one word. A comparison with a member of an enum does not count.
     """
-    # The module's own constants that are phrases.
+    # Names of the module's own constants that are phrases.
     phrase_constants = {
         target.id
         for node in tree.body
@@ -214,7 +214,7 @@ def _parsed_causes(tree: ast.Module) -> Iterator[int]:
                     _is_phrase(side) or (isinstance(side, ast.Name) and side.id in phrase_constants)
                     for side in sides
                 )
-                # The form `"word" in (cause or "")` looks for a part of the text.
+                # The form `"word" in (cause or "")` looks for a word in the cause.
                 searches_text = isinstance(ops[0], (ast.In, ast.NotIn)) and (
                     "cause or" in ast.unparse(rights[0])
                 )

@@ -34,7 +34,8 @@ from tests.support.worlds.report_runs import RECIPES, SEED, Recipe, make_run
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 LARGEST_BYTES = 200_000
-"""Limit of a picture's size, because pictures are in the repository and slow down its clones."""
+"""Limit of a picture's size: pictures are in the repository, and large ones slow down its clones.
+"""
 DESK = Screen(width=1180, height=780)
 NARROW = Screen(width=920, height=780)
 PHONE = Screen(width=360, height=740, touch=True, scale=2.0)
@@ -69,8 +70,8 @@ class Picture:
     """One picture: a part of a run's report.
 
     - `run`: a key of RUNS.
-    - `elements`: ids of the first and the last HTML element of the part. The last one is below the
-      first, or the same. None: what the window shows after the page is opened.
+    - `elements`: ids of the first and the last HTML element of the part, from above. They can be
+      the same. None: what the window shows after the page is opened.
     - `shown_s`: beginning and end of the time axis, in seconds after the first fault; None: the
       whole run.
     - `height_px`: limit of the picture's height; None: no limit.
@@ -198,10 +199,10 @@ def _take_part(page: Page, path: Path, elements: tuple[str, str], height_px: int
 
     Raises: RuntimeError if one of the elements is not in the page.
     """
-    # The page draws a part only when it becomes visible.
+    # A page draws each of its parts only when the part becomes visible. Draw all of them now.
     draw_all(page)
-    # The time bar normally stays at the window's edge, where it would cover a part of a picture
-    # that is longer than the window.
+    # Normally the time bar stays at the window's edge. In a picture that is longer than the window
+    # it would cover something.
     page.add_style_tag(content=".timebar { position: static }")
     first, last = (page.locator(f"#{element}").bounding_box() for element in elements)
     if first is None or last is None:

@@ -1,7 +1,7 @@
-"""The mutants of a sample that the unit tests kill: a column of docs/SIGHT.md.
+"""Finds out which mutants of a sample the unit tests kill: a column of docs/SIGHT.md.
 
-A test kills a mutant (a small change of the code) if it fails with the mutated code. This step
-takes hours, and continues after an interruption.
+A mutant is a small change of the code. A test kills a mutant if it fails with the changed code.
+This step takes hours, and can be continued after an interruption.
 Data flow: sample -> tests.support.mutation.recorded_mutants -> samples/killed_<n>.json.
 """
 
@@ -15,11 +15,11 @@ from tests.support.mutation.draw import Drawn
 from tests.support.mutation.recorded_mutants import Place, run_mutants
 
 Killed = dict[str, bool]
-"""Id of a mutant -> True if a test fails with it. A mutant that was not tried is missing."""
+"""By id of a mutant, True if a test fails with it. Mutants that were not tried are missing."""
 
 
 def killed_path(sample: int) -> Path:
-    """Return the file with a sample's column."""
+    """Return the file with the results of sample number `sample`."""
     return SAMPLES / f"killed_{sample}.json"
 
 
@@ -35,12 +35,14 @@ def try_unit_tests(
     run: Callable[[str, Sequence[Place]], list[bool]] = run_mutants,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Run each top-level package's tests with each of its mutants that was not tried yet.
+    """Run the unit tests with each mutant that was not tried yet; write the results to `path`.
 
-    The file is written after each package. `run` stores the result of each mutant immediately, so
-    an interruption loses only one result.
+    A mutant is tried with the tests of its top-level package. The file is written after each
+    package. `run` itself stores the result of each mutant immediately, so an interruption loses
+    only one result.
     """
     killed = read_killed(path)
+    # `_`: the mutants whose code the sources do not have any more.
     found, _ = find_mutants([mutant for mutant in mutants if mutant.id not in killed])
     by_package: dict[str, list[FoundMutant]] = {}
     for found_mutant in found:
@@ -56,6 +58,7 @@ def try_unit_tests(
 
 
 def _place_of(found: FoundMutant) -> Place:
+    """Return a mutant as `run_mutants` takes it."""
     mutant = found.mutant
     drawn = Drawn(
         file=found.path.removeprefix(f"{mutant.package}/"),

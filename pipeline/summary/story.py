@@ -359,8 +359,8 @@ def check_figures(check: CheckReport) -> list[str]:
 
     - `check.seen` holds numbers of judged cases, and lengths whose names end in `_us`. All of them
       are returned.
-    - `check.measured` holds lengths whose names end in `_ms`, and moments. The moments are left
-      out, because other parts of the output show them.
+    - Of `check.measured`, only the lengths, whose names end in `_ms`, are returned. Other parts of
+      the output show its moments.
 
     A figure that is 0 is returned only if it is in _PRINTED_IF_ZERO and the check judged something.
     """

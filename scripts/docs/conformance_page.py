@@ -4,13 +4,13 @@ A scenario is a case of Kafka's own tests, with an id such as GC-010: a family (
 number. tests/conformance/scenarios.toml lists the scenarios. Three kinds of places cover them:
 
 - A test covers the scenarios that its docstring names (`GC-010, GC-011`, or `GC-010..012`).
-- A story covers the scenarios that the comments at its head name. A story is a part of a
-  transcript: a text file with the events of a scripted cluster, with which tests compare. Each
-  story begins with `== title ==`.
+- A story covers the scenarios that the comments at its head name. Stories are the parts of a
+  transcript, a text file with the events that a scripted cluster must produce. Each story begins
+  with `== title ==`.
 - A recording (a JSON file) has requests to a real Kafka with its answers. It covers the scenarios
   in its key `covers`, if this project's cluster gives the same answers, step by step.
 
-This module reads the source files of the tests, and runs no test.
+This module only reads the files of the tests; it runs no test.
 """
 
 import ast
@@ -38,18 +38,20 @@ FAMILIES = {
 }
 """Kafka's tests that the scenarios are taken from, by the prefix of the scenarios' ids."""
 STATUSES = ("covered", "deviates", "not applicable", "missing")
+"""What a scenario can be: covered by a place; a case in which this project differs from Kafka; a
+case that it cannot have; none of these."""
 _ID = re.compile(rf"\b({'|'.join(FAMILIES)})-(\d+)(?:\.\.(\d+))?")
 """An id or a range of ids: GC-010, GC-010..012. The groups are family, first and last number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioList:
-    """The content of scenarios.toml: every id with its meaning, or with the ids that it repeats.
+    """The content of scenarios.toml. Each id has an entry in `meaning` or in `same_as`.
 
     - `meaning`: what happens in the scenario, by id.
-    - `same_as`: for an id without a meaning of its own, the ids of scenarios with the same case.
-    - `deviates`: for the ids of cases in which this project differs from Kafka, the reason.
-    - `not_applicable`: for the ids of cases that this project cannot have, the reason.
+    - `same_as`: by id, the ids of other scenarios that together are the same case.
+    - `deviates`: by id, the reason why this project differs from Kafka in the case.
+    - `not_applicable`: by id, the reason why this project cannot have the case.
     """
 
     meaning: Mapping[str, str]
@@ -59,17 +61,17 @@ class ScenarioList:
 
     def ids(self) -> tuple[str, ...]:
         """Return every id, by family and number."""
-        order = list(FAMILIES)
+        families = list(FAMILIES)
 
-        def place(scenario: str) -> tuple[int, int]:
+        def sort_key(scenario: str) -> tuple[int, int]:
             family, number = scenario.split("-")
-            return order.index(family), int(number)
+            return families.index(family), int(number)
 
-        return tuple(sorted((*self.meaning, *self.same_as), key=place))
+        return tuple(sorted((*self.meaning, *self.same_as), key=sort_key))
 
 
 class _Recording(msgspec.Struct):
-    """The fields of a transcript that the page needs."""
+    """The fields of a recording that the page needs."""
 
     id: str
     covers: tuple[str, ...]
@@ -96,7 +98,7 @@ def read_scenarios() -> ScenarioList:
 
 def ids_in(text: str) -> Iterator[str]:
     """Yield the ids that a text names. The range `GM-05..07` names three."""
-    # `last` is "" if the text has an id and no range.
+    # `last` is "" for a single id.
     for family, first, last in _ID.findall(text):
         for number in range(int(first), int(last or first) + 1):
             # All ids of a range have as many digits as the first.
@@ -109,7 +111,7 @@ def named() -> Mapping[str, tuple[Place, ...]]:
 
     The ids can include some that the list of scenarios lacks.
     """
-    # The inner dicts are used as ordered sets: a place that names an id twice counts once.
+    # The inner dict is used as an ordered set: a place that names an id twice counts once.
     places: dict[str, dict[Place, None]] = {}
     for scenario, place in (*_in_tests(), *_in_transcripts(), *_in_recordings()):
         places.setdefault(scenario, {})[place] = None
@@ -119,8 +121,7 @@ def named() -> Mapping[str, tuple[Place, ...]]:
 def statuses(scenarios: ScenarioList) -> dict[str, str]:
     """Return the status of each id.
 
-    An id is covered if some place names it. An id that repeats others is also covered if all of
-    these are covered.
+    An id is covered if a place names it, or if it is the same as other ids that are all covered.
     """
     places = named()
     status = {}
@@ -130,19 +131,19 @@ def statuses(scenarios: ScenarioList) -> dict[str, str]:
         elif scenario in scenarios.not_applicable:
             status[scenario] = "not applicable"
         else:
-            repeated = scenarios.same_as.get(scenario, (scenario,))
-            # Only scenarios of the last family (JC) repeat others, so the repeated scenarios have
-            # their status by now. A scenario that repeats none stands for itself here; it has no
-            # status yet, so `all` is False for it.
-            is_covered = scenario in places or all(
-                status.get(other) == "covered" for other in repeated
+            # Only scenarios of the last family (JC) are the same as others, so the others have
+            # their status already.
+            others = scenarios.same_as.get(scenario, ())
+            others_cover_it = bool(others) and all(
+                status.get(other) == "covered" for other in others
             )
+            is_covered = scenario in places or others_cover_it
             status[scenario] = "covered" if is_covered else "missing"
     return status
 
 
 def conformance_page() -> str:
-    """Return every scenario with its status and the places that cover it, after the counts."""
+    """Return the page: the counts, then every scenario with its status and places."""
     scenarios = read_scenarios()
     status = statuses(scenarios)
     covered = list(status.values()).count("covered")
@@ -205,7 +206,7 @@ def _in_tests() -> Iterator[tuple[str, Place]]:
 def _in_transcripts() -> Iterator[tuple[str, Place]]:
     """Yield each scenario that the comments at the head of a story name, with the story."""
     for path in sorted(TESTS.rglob("scenarios/*.txt")):
-        # The part before the first story is dropped.
+        # `_` is the text before the first story.
         _, *stories = re.split(r"^== ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
         for story in stories:
             title, _, story_text = story.partition(" ==\n")

@@ -1,7 +1,7 @@
 """The reference page of the experiment file: every key of its structs, with its values.
 
-Each section of the file is described by a struct (a msgspec class) in `chaos.experiment.structs`.
-The section's path has the keys that lead to it, such as `groups.<group>.config`. `[]` in a path
+A struct (a msgspec class) in `chaos.experiment.structs` describes each section of the file. The
+path of a section has the keys that lead to it, such as `groups.<group>.config`. `[]` in a path
 stands for each item of a list.
 """
 
@@ -17,12 +17,13 @@ from scripts.docs.markdown import Schema, shown, table, values_text
 
 _HEADINGS = ("key", "values", "default", "meaning")
 _TOP = "The file"
+"""Stands for the path of the whole file."""
 _PLACEHOLDERS = {"topics": "<topic>", "groups": "<group>"}
-"""What stands in a path for a name that the file's author chooses, by the key before it."""
+"""Placeholders of names that the file's author chooses, by the key before such a name."""
 
 
 def experiment_file_page() -> str:
-    """Return every key of an experiment file with its values, default and meaning, by section."""
+    """Return the page: for each section, every key with its values, default and meaning."""
     schema = experiment_schema()
     sections = {Experiment.__name__: schema, **schema["$defs"]}
     parts = [
@@ -49,18 +50,18 @@ def experiment_file_page() -> str:
 def _sections(
     path: str, struct: type[msgspec.Struct]
 ) -> Iterator[tuple[str, type[msgspec.Struct]]]:
-    """Yield path and struct of a section, then those of the sections below it, in the file's order.
+    """Yield path and struct of a section, then of the sections in it, in the order of the keys.
 
-    `path`: of the section; "" for the whole file.
+    `path`: the section's path; "" for the whole file.
     """
     yield path or _TOP, struct
     for field in fields_of(struct):
         if field.struct is not None:
-            place = f"{path}.{field.key}" if path else field.key
-            # The end of the path if the key has a list of sections (a tuple here), or a section for
-            # each name (a dict here).
-            suffix: dict[object, str] = {tuple: "[]", dict: f".{_PLACEHOLDERS.get(field.key)}"}
-            yield from _sections(place + suffix.get(get_origin(field.annotation), ""), field.struct)
+            inner_path = f"{path}.{field.key}" if path else field.key
+            # A tuple stands for a list of sections, a dict for a section for each name.
+            suffixes: dict[object, str] = {tuple: "[]", dict: f".{_PLACEHOLDERS.get(field.key)}"}
+            suffix = suffixes.get(get_origin(field.annotation), "")
+            yield from _sections(inner_path + suffix, field.struct)
 
 
 def _keys(struct: type[msgspec.Struct], properties: Mapping[str, Schema]) -> str:
@@ -83,7 +84,7 @@ def _keys(struct: type[msgspec.Struct], properties: Mapping[str, Schema]) -> str
 
 
 def _values(field: StructField, entry: Schema) -> str:
-    """Return the possible values of a key in words. If the key has sections, say how many."""
+    """Return in words which values a key can have: plain values, a section, or several."""
     if field.struct is None:
         return values_text(entry)
     words: dict[object, str] = {tuple: "list of sections", dict: "section for each name"}

@@ -11,14 +11,11 @@ import msgspec
 
 Schema = Mapping[str, Any]  # Any: each value is JSON of some type
 _DURATION = "5s"
-"""The schema of every duration has this example. Schemas of other strings do not have it."""
+"""An example in the schema of every duration. No other schema of a string has this example."""
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table.
-
-    `rows`: each has a cell for each heading.
-    """
+    """Return a Markdown table; each row has a cell for each heading."""
     lines = [f"| {' | '.join(headings)} |", "|" + "---|" * len(headings)]
     lines += [f"| {' | '.join(map(_escaped, row))} |" for row in rows]
     return "\n".join(lines) + "\n"
@@ -31,7 +28,7 @@ def _escaped(cell: str) -> str:
 
 def shown(value: object) -> str:
     """Return a value as it is written in an experiment file."""
-    # JSON has strings in quotes; an experiment file does not need them.
+    # JSON puts strings into quotes; an experiment file needs no quotes.
     return msgspec.json.encode(value).decode().strip('"')
 
 
@@ -41,9 +38,10 @@ def values_text(entry: Schema) -> str:
         return "a section"
     if "anyOf" in entry:
         choices = entry["anyOf"]
-        # The choices are either fixed values or schemas. A schema for null is not mentioned.
+        # The choices are all fixed values, or else they are schemas.
         if all("const" in choice for choice in choices):
             return ", ".join(f"`{shown(choice['const'])}`" for choice in choices)
+        # That a key can be null is not mentioned.
         texts = [values_text(choice) for choice in choices if choice != {"type": "null"}]
         return " or ".join(texts)
     if "enum" in entry:
@@ -61,10 +59,10 @@ def _typed(entry: Schema) -> str:
         return f"list of {values_text(entry['items'])}{least}"
     if kind == "object":
         return "mapping"
-    words = {"integer": "whole number", "string": "text", "boolean": "true or false"}
-    bounds = (("from", "minimum"), ("above", "exclusiveMinimum"), ("to", "maximum"))
     # Equal bounds permit only one value.
     if "minimum" in entry and entry.get("minimum") == entry.get("maximum"):
         return f"`{entry['minimum']}`"
+    words = {"integer": "whole number", "string": "text", "boolean": "true or false"}
+    bounds = (("from", "minimum"), ("above", "exclusiveMinimum"), ("to", "maximum"))
     texts = [f"{word} {entry[key]}" for word, key in bounds if key in entry]
     return " ".join((words.get(kind, kind), *texts))

@@ -1,9 +1,12 @@
 """The reference page of traces, from the table of kinds in `protocol.trace_schema`.
 
-A trace has the recorded rows of a run's events. The page has the columns of a row, the kinds of
-rows, the fields of each kind's detail, and the causes. The column `cause` says why something
-happened; its possible values are the members of enums. The column `detail` has a small JSON object,
-which a subclass of Detail describes. Only a row of metrics has a plain dict of numbers instead.
+A trace has a row for each event of a run. The page describes the columns of a row, the kinds of
+rows, and the values of two columns:
+
+- The column `detail` has a small JSON object. A subclass of Detail describes the object of a kind;
+  only rows of metrics have a plain dict of numbers.
+- The column `cause` says why something happened. Most of its values are members of enums.
+
 STAMP has the names of the columns that every row fills, such as its time.
 """
 
@@ -56,13 +59,12 @@ def _columns_text(schema: KindSchema) -> str:
     cells = []
     for name, meaning in schema.columns.items():
         if name == "cause":
-            # First come the names of enums, which have sections of their own on the page. Then
-            # comes `meaning`, which describes causes outside of these enums. It is "" if there are
-            # none.
-            words = [causes.__name__ for causes in schema.causes]
+            # Enums of causes have sections of their own, so here their names are enough.
+            values = [causes.__name__ for causes in schema.causes]
+            # `meaning` describes causes that are not in these enums.
             if meaning:
-                words.append(meaning)
-            cells.append(f"`cause`: {', '.join(words)}")
+                values.append(meaning)
+            cells.append(f"`cause`: {', '.join(values)}")
         elif name != "detail":
             cells.append(f"`{name}`: {meaning}" if meaning else f"`{name}`")
     return "; ".join(cells)
@@ -93,9 +95,9 @@ def _detail_section(detail: type[Detail]) -> str:
 def _resolve_ref(entry: Schema, components: Schema) -> Schema:
     """Return the schema to which an entry refers, or the entry itself if it refers to none.
 
-    An entry refers to another one by its name, for instance if its value is an enum.
+    For instance, the schema of an enum is stored once, and each field of this type refers to it.
     """
-    # The end of a reference such as "#/$defs/Cause".
+    # A reference is a path to the other schema's name, such as "#/$defs/Cause".
     name = str(entry.get("$ref", "")).rpartition("/")[2]
     component: Schema = components.get(name, entry)
     return component
@@ -113,5 +115,5 @@ def _causes() -> list[type[StrEnum]]:
 
 
 def _is_detail(detail: object) -> TypeGuard[type[Detail]]:
-    """Return whether a kind's detail is a subclass of Detail, and not a dict of numbers."""
+    """Return whether a kind's detail is a subclass of Detail; otherwise it is a dict of numbers."""
     return inspect.isclass(detail) and issubclass(detail, Detail)

@@ -3,15 +3,14 @@
 Old versions of Kafka had this consumer: its members used ZooKeeper's servers, and no coordinator.
 The rules stand in docs/kafka/ZOOKEEPER_CONSUMER.md, each with an id such as ZK-12.
 
-- A test covers a rule if its docstring, or a comment in it, names the rule's id and quotes the
-  rule's text.
-- A story covers a rule if the comments at its head do so. A story is a part of a transcript: a text
-  file with the events of a scripted cluster, with which tests compare. Each story begins with
+- A test covers a rule if its docstring and comments name the rule's id and quote the rule's text.
+- A story covers a rule if the comments at its head do so. Stories are the parts of a transcript, a
+  text file with the events that a scripted cluster must produce. Each story begins with
   `== title ==`.
 
-Some rules need a reason instead of a test: those from which this project deviates, and those that
-need no test. tests/conformance/zookeeper_rules.toml has the reasons. This module reads the source
-files of the tests, and runs no test.
+Some rules have a reason instead of a test: those from which this project deviates, and those that
+need no test. tests/conformance/zookeeper_rules.toml has the reasons. This module only reads the
+files of the tests; it runs no test.
 """
 
 import ast
@@ -32,8 +31,8 @@ TESTS = package_root() / "tests"
 RULES = package_root() / "docs" / "kafka" / "ZOOKEEPER_CONSUMER.md"
 REASONS = TESTS / "conformance" / "zookeeper_rules.toml"
 QUOTED_WORDS = 5
-"""A text quotes a rule if it has so many consecutive words of the rule."""
-# "no matter for a test" means that the rule needs no test, for a reason in zookeeper_rules.toml.
+"""How many consecutive words of a rule a text must have to quote the rule."""
+# "no matter for a test": the rule needs no test, for a reason in zookeeper_rules.toml.
 STATUSES = ("covered", "deviates", "no matter for a test", "missing")
 _ID = re.compile(r"\bZK-\d+\b")
 # A rule: a list item or a table row that begins with a bold id. The groups are the id and the text.
@@ -60,7 +59,7 @@ class Rule:
     text: str
 
     def summary(self) -> str:
-        """Return the first sentence of the rule. Of a table's row, return the text of its cells."""
+        """Return the first sentence of the rule; for a row of a table, the text of its cells."""
         if "|" in self.text:
             cells = [cell.strip() for cell in self.text.strip("| ").split("|")]
             return "; ".join(cells)
@@ -94,9 +93,10 @@ def read_rules() -> Mapping[str, Rule]:
     headings = [(match.start(), match[1]) for match in _SECTION.finditer(text)]
     rules = {}
     for match in _RULE.finditer(text):
-        # The last heading before the rule.
+        rule_id, rule_text = match.groups()
+        # The last heading before the rule; "" if there is none.
         section = next((title for start, title in reversed(headings) if start < match.start()), "")
-        rules[match[1]] = Rule(id=match[1], section=section, text=match[2])
+        rules[rule_id] = Rule(id=rule_id, section=section, text=rule_text)
     return rules
 
 
@@ -108,7 +108,7 @@ def named() -> Mapping[str, tuple[Place, ...]]:
     """
     places: dict[str, list[Place]] = {}
     for place in (*_in_tests(), *_in_stories()):
-        # `dict.fromkeys` drops repetitions: a place that names an id twice counts once.
+        # `dict.fromkeys` drops repetitions, because a place that names an id twice counts once.
         for rule_id in dict.fromkeys(_ID.findall(place.text)):
             places.setdefault(rule_id, []).append(place)
     return {rule_id: tuple(of_rule) for rule_id, of_rule in places.items()}
@@ -122,7 +122,7 @@ def quotes(text: str, rule: Rule) -> bool:
 def statuses() -> dict[str, str]:
     """Return the status of each rule by its id.
 
-    It is "missing" if the rule has no reason, and no test or story quotes it.
+    A rule is "missing" if it has no reason, and no test or story quotes it.
     """
     reasons, places = read_reasons(), named()
     status = {}
@@ -138,7 +138,7 @@ def statuses() -> dict[str, str]:
 
 
 def zookeeper_rules_page() -> str:
-    """Return every rule with its status and the tests that quote it, after the counts."""
+    """Return the page: the counts, then every rule with its status and the tests that quote it."""
     status = statuses()
     counts = [str(list(status.values()).count(counted)) for counted in STATUSES]
     parts = [
@@ -177,12 +177,9 @@ def _links(rule: Rule) -> str:
 
 
 def _runs_of_words(text: str) -> set[tuple[str, ...]]:
-    """Return every sequence of QUOTED_WORDS consecutive words.
-
-    A text with fewer words has one sequence, which is all its words. A text without words has none.
-    """
+    """Return every sequence of QUOTED_WORDS consecutive words; of a shorter text, all its words."""
     words: Sequence[str] = _WORD.findall(text.lower())
-    # `or 1` is for a text without words. With the size 0, it would have one empty sequence.
+    # With `or 1`, a text without words has no sequence. With the size 0 it would have an empty one.
     size = min(QUOTED_WORDS, len(words)) or 1
     return {tuple(words[start : start + size]) for start in range(len(words) - size + 1)}
 
@@ -205,7 +202,7 @@ def _in_tests() -> Iterator[Place]:
 def _in_stories() -> Iterator[Place]:
     """Yield the stories of the transcripts."""
     for path in sorted(TESTS.rglob("scenarios/*.txt")):
-        # The part before the first story is dropped.
+        # `_` is the text before the first story.
         _, *stories = re.split(r"^== ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
         for story in stories:
             title, _, story_text = story.partition(" ==\n")
