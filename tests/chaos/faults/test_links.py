@@ -64,9 +64,9 @@ def test_coordinator_is_cut_from_the_controller_and_all_other_brokers() -> None:
 
 
 def test_one_way_cut_holds_only_frames_of_that_direction() -> None:
-    """The cut has one rule. Here it applies only to the connection for heartbeats.
+    """A cut in one direction has one rule. Here the rule applies only to one connection.
 
-    Two nodes have a connection of its own for each purpose.
+    Two nodes have a separate connection for each purpose, such as heartbeats.
     """
     run = Injecting(
         fault("cut", "broker(1)", "controller", direction="one_way", purposes=["heartbeat"])
@@ -208,7 +208,7 @@ def test_end_with_a_live_node_includes_its_dead_and_late_nodes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "destination", "survive"),
+    ("source", "destination", "members_survive"),
     [
         ("coordinator-of(readers)", ["controller", "brokers"], True),
         ("coordinator-of(readers)", ["controller", "member(readers, 0)"], False),
@@ -217,7 +217,7 @@ def test_end_with_a_live_node_includes_its_dead_and_late_nodes() -> None:
     ],
 )
 def test_members_survive_unless_a_link_of_theirs_is_affected(
-    source: object, destination: object, survive: bool
+    source: object, destination: object, members_survive: bool
 ) -> None:
     """`members_survive` is True if no link of a member is affected.
 
@@ -227,7 +227,7 @@ def test_members_survive_unless_a_link_of_theirs_is_affected(
 
     run.inject()
 
-    assert run.detail_of(TraceKind.FAULT_INJECTED)["members_survive"] is survive
+    assert run.detail_of(TraceKind.FAULT_INJECTED)["members_survive"] is members_survive
 
 
 def test_blast_radius_is_that_of_the_isolated_end() -> None:
@@ -274,7 +274,7 @@ def test_response_loss_is_a_rule_for_each_direction() -> None:
 
     members = names("consumer-readers-0", "consumer-readers-1")
     there, back = run.runtime.rules
-    assert there.effect == LoseResponses(count=2, errors=("MEMBER_ID_REQUIRED",)) == back.effect
+    assert there.effect == back.effect == LoseResponses(count=2, errors=("MEMBER_ID_REQUIRED",))
     assert there.selector == Selector(
         sources=names("broker-0"), destinations=members, apis=("JoinGroup",)
     )

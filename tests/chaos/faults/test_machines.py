@@ -47,6 +47,7 @@ def on_machines(*faults: dict[str, Any]) -> Experiment:
 
 
 def injecting(*faults: dict[str, Any]) -> Injecting:
+    """Return the injector of these faults, on the cluster of `on_machines`."""
     return Injecting(own_experiment=on_machines(*faults))
 
 
@@ -193,8 +194,8 @@ def test_shutdown_that_is_healed_on_a_paused_machine_is_waited_for() -> None:
     assert run.runtime.nodes[broker_name(2)] is NodeState.UP
 
 
-@pytest.mark.parametrize(("direction", "ways"), [("both_ways", 2), ("one_way", 1)])
-def test_machine_is_cut_off_in_both_directions_or_in_one(direction: str, ways: int) -> None:
+@pytest.mark.parametrize(("direction", "rules"), [("both_ways", 2), ("one_way", 1)])
+def test_machine_is_cut_off_in_both_directions_or_in_one(direction: str, rules: int) -> None:
     """There is a rule per direction. Nodes of the machine still reach each other."""
     run = injecting(
         {"fault": "machine_cut", "target": "machine(0)", "args": {"direction": direction}}
@@ -202,11 +203,11 @@ def test_machine_is_cut_off_in_both_directions_or_in_one(direction: str, ways: i
 
     entry = run.inject()
 
-    assert len(run.runtime.rules) == ways
+    assert len(run.runtime.rules) == rules
     assert run.runtime.rules[0].selector.sources == ON_0
     assert run.runtime.rules[0].selector.destinations == OTHERS
     assert (entry.from_nodes, entry.to_nodes) == (ON_0, OTHERS)
-    assert entry.is_one_way == (ways == 1)
+    assert entry.is_one_way == (rules == 1)
     run.heal()
     assert run.runtime.rules == ()
 
@@ -224,10 +225,10 @@ def test_machine_is_cut_off_in_both_directions_or_in_one(direction: str, ways: i
     ],
 )
 def test_target_that_is_no_machine_is_refused(target: str, message: str) -> None:
-    """The loader reports it before the run."""
-    wrong = list(errors(on_machines({"fault": "machine_loss", "target": target})))
+    """The loader reports the target before the run."""
+    problems = list(errors(on_machines({"fault": "machine_loss", "target": target})))
 
-    assert [problem.message for problem in wrong] == [message]
+    assert [problem.message for problem in problems] == [message]
 
 
 def test_file_without_machines_is_refused() -> None:
@@ -314,9 +315,9 @@ def test_machine_crash_loses_acknowledged_commits_only_without_a_second_machine(
 ) -> None:
     """With min.insync.replicas 1 a broker that is alone in the ISR acknowledges commits.
 
-    Then it is lost with its disk. With min.insync.replicas 2 it acknowledges none alone. faults[0]
-    cuts the broker off from the other brokers, so that it is soon alone in the ISR; faults[1] is
-    the loss of its machine.
+    faults[0] cuts the broker off from the other brokers, so that it is soon alone in the ISR.
+    faults[1] is the loss of its machine, with its disk and the commits. With min.insync.replicas 2
+    the broker acknowledges no commit alone.
     """
     made = load_experiment(
         "machine_crash",

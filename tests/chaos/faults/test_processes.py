@@ -74,7 +74,7 @@ def test_disk_can_be_lost_with_the_process(fault: str) -> None:
 def test_machine_without_power_is_cut_off_from_all_nodes() -> None:
     """A machine without power cannot close its connections, so at the peers they stay open.
 
-    The cut has this effect.
+    The cut of all its links has the same effect.
     """
     run = Injecting({"at": "1s", "fault": "power_loss", "target": "broker(1)"})
 
@@ -154,7 +154,7 @@ def test_controlled_shutdown_that_never_ends_is_killed_and_reported() -> None:
 
 
 def test_fault_that_the_runtime_cannot_inject_is_a_failure_of_the_tool() -> None:
-    """A fault without a target would be a miss. This one has a target, so the tool has failed."""
+    """A fault that finds no target is a miss. This fault finds broker-2, so the tool has failed."""
     run = Injecting({"at": "1s", "fault": "crash", "target": "broker(2)"})
     run.runtime.crash_fails_with = OSError("no such process")
 

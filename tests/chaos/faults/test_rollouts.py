@@ -94,7 +94,7 @@ class Cluster:
         self.states[node] = state
 
 
-def of_four(**changes: Any) -> Cluster:  # noqa: ANN401 - a test's own words
+def of_four(**changes: Any) -> Cluster:  # noqa: ANN401 - fields of Cluster
     """Return a cluster with four members that are up, and two spare places."""
     states = dict.fromkeys(PLACES[:4], NodeState.UP) | dict.fromkeys(
         PLACES[4:], NodeState.NOT_STARTED
@@ -103,7 +103,7 @@ def of_four(**changes: Any) -> Cluster:  # noqa: ANN401 - a test's own words
 
 
 async def _drive(work: Rollout | Scaling, cluster: Cluster, until_us: int | None) -> None:
-    for _ in range(10_000):
+    for _ in range(10_000):  # more steps than any operation here needs
         next_us = await work.step(cast(Runtime, cluster), cluster.status())
         if next_us is None or (until_us is not None and next_us > until_us):
             return
@@ -154,6 +154,7 @@ def rollout(
 
 
 def with_changes(orders: Orders, changes: dict[str, Any]) -> Orders:
+    """Return the orders with some fields replaced."""
     fields = {name: getattr(orders, name) for name in Orders.__dataclass_fields__}
     return Orders(**(fields | changes))
 
@@ -167,7 +168,7 @@ def test_members_are_replaced_one_after_the_other_the_last_first() -> None:
         (what, who) for who in "3210" for what in ("term", "start")
     ]
     assert (cluster.fewest_up, cluster.most_up) == (3, 4)
-    assert cluster.time_us >= 4 * 5 * S
+    assert cluster.time_us >= 4 * 5 * S  # four successors, each 5 s after a stop
     assert deploy.lost == {}
     assert [member.ready_at_us is not None for member in deploy.done] == [True] * 4
 
@@ -377,6 +378,7 @@ def test_group_is_scaled_down_by_steps_the_last_member_first() -> None:
 
 
 def test_group_is_scaled_up_to_its_spare_places() -> None:
+    """From four members to six: two members (`step_size`) start at once."""
     cluster, work = of_four(), scaling(6, step_size=2)
     drive(work, cluster)
     assert cluster.acts == [(0, "start", "4"), (0, "start", "5")]
@@ -384,9 +386,10 @@ def test_group_is_scaled_up_to_its_spare_places() -> None:
 
 
 def test_superseded_scaling_starts_and_stops_no_more_members() -> None:
-    """A later scaling of the group supersedes this one.
+    """A later scaling of the group supersedes the scaling of this test.
 
-    This one still kills the member that it asked to stop, once the grace period is over.
+    The superseded scaling still kills the member that it asked to stop, once the grace period is
+    over.
     """
     cluster, work = of_four(stopping_takes_us=None), scaling(0)
     drive(work, cluster, until_us=5 * S)
@@ -398,6 +401,7 @@ def test_superseded_scaling_starts_and_stops_no_more_members() -> None:
 
 
 def test_group_of_the_requested_size_is_unchanged() -> None:
+    """The group has four members already."""
     cluster = of_four()
     drive(scaling(4), cluster)
     assert cluster.acts == []
@@ -428,6 +432,7 @@ def last_generation(run: VirtualRun) -> int:
 
 
 def test_run_with_a_rollout_passes_and_its_journal_has_each_replacement() -> None:
+    """The journal's entry of the rollout has the place and the times of each successor."""
     run = play_virtual(act("rollout", start_up=["1s", "3s"]), seed=3)
     assert run.results.reasons == ()
     (entry,) = run.results.faults
@@ -449,6 +454,7 @@ def test_dynamic_members_rebalance_for_each_other_and_static_ones_do_not() -> No
 
 
 def test_rollout_past_its_deadline_is_undone_at_the_end() -> None:
+    """All successors are broken (`broken_from` is 0), so the rollout hangs until the end."""
     run = play_virtual(act("rollout", start_up="1s", broken_from=0, progress_deadline="3s"), seed=3)
     (entry,) = run.results.faults
     assert entry.healed_by == "end"

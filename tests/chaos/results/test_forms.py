@@ -55,7 +55,7 @@ def test_run_of_a_later_form_is_refused_with_form_and_writer(tmp_path: Path) -> 
 
 def test_run_of_a_later_form_with_other_fields_is_refused_for_its_form(tmp_path: Path) -> None:
     """The form is read before the fields. Otherwise the message would name a missing field."""
-    folder = write_manifest(tmp_path / "small" / "a", format=2, everything="else")
+    folder = write_manifest(tmp_path / "small" / "a", format=2, unknown_field="x")
     with pytest.raises(NotARun, match="was written in form 2, this version reads form 1"):
         PastRun(folder)
 

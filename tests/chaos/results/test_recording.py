@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partialmethod
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -58,7 +59,12 @@ class SmallDisk:
         return freed > 0
 
 
-PlayOn = Callable[[int, int], tuple[int, PastRun]]
+class PlayOn(Protocol):
+    """Plays RUN on a SmallDisk, and returns the exit code and the run."""
+
+    def __call__(self, *, room: int, reserve: int) -> tuple[int, PastRun]:
+        """Play the run; `room` and `reserve` are those of SmallDisk, in bytes."""
+        ...
 
 
 @pytest.fixture
@@ -68,7 +74,7 @@ def play_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayOn:
     The trace is written every 1,000 rows, so that the disk fills in the middle of the run.
     """
 
-    def play(room: int, reserve: int) -> tuple[int, PastRun]:
+    def play(*, room: int, reserve: int) -> tuple[int, PastRun]:
         disk = SmallDisk(room, reserve)
         monkeypatch.setattr(recording, "write_bytes", disk.write)
         monkeypatch.setattr(recording.RunDisk, "free_reserve", disk.free_reserve)
@@ -88,13 +94,13 @@ def test_disk_that_fills_ends_the_run_with_255_and_leaves_a_trace(
     play_on: PlayOn, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """The disk has room for 60 kB, so it fills early. The reserve has room for the last rows."""
-    code, past = play_on(60_000, 10_000_000)
+    code, past = play_on(room=60_000, reserve=10_000_000)
 
     output = capsys.readouterr()
     assert code == 255
     assert "PASS" not in output.out
 
-    (sentence,) = output.err.splitlines()
+    (sentence,) = output.err.splitlines()  # the only line of the error output
     assert sentence.startswith("The run could not be recorded: ")
     assert "part-00000.parquet.unfinished cannot be written: No space left on device" in sentence
     assert f"kept in {past.path}: manifest.json, journal.json, log.txt, results.json" in sentence
@@ -111,7 +117,7 @@ def test_disk_without_room_for_the_end_of_a_trace_keeps_the_documents(
 
     An incomplete Parquet file is unreadable, so it is deleted, and the message names no rows.
     """
-    code, past = play_on(60_000, 10)
+    code, past = play_on(room=60_000, reserve=10)
 
     (sentence,) = capsys.readouterr().err.splitlines()
     assert code == 255

@@ -65,6 +65,7 @@ def test_code_version_changes_with_the_text_and_the_name_of_a_file(
     earlier_versions = []
 
     def version_with(name: str, text: str) -> str:
+        """Write a file into the folder of the code, and return the new version of the code."""
         (folder / name).write_text(text)
         code_version.cache_clear()
         earlier_versions.append(code_version())

@@ -30,9 +30,9 @@ from tests.support.harness.programs import pid_of_ended_process
 
 def create(root: Path) -> RunDirectory:
     """Create the directory of a run of `small`; "again" stands for the replay command."""
-    played = experiment()
+    small = experiment()
     return create_run_directory(
-        root, played, plan_of(played), seed=7, runtime="virtual", replay="again"
+        root, small, plan_of(small), seed=7, runtime="virtual", replay="again"
     )
 
 

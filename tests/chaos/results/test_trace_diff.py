@@ -23,7 +23,7 @@ STEADY = TraceRow("a", 0, 0, 0, "driver", 0, "run_stage", detail='{"stage":"stea
 
 
 def row(time_us: int, node: str, kind: TraceKind = TraceKind.HIGH_WATERMARK) -> TraceRow:
-    """Return a row, by default of a kind that is no step."""
+    """Return a row, by default a change of the high watermark, which is no step."""
     return TraceRow("a", time_us, time_us, 0, node, 0, kind.value, partition="orders-0")
 
 
@@ -38,7 +38,7 @@ def test_traces_that_differ_in_run_and_row_numbers_are_equal() -> None:
 def test_first_different_row_is_reported_with_its_context() -> None:
     """The context is the rows before it (two here), and the next rows of both (three)."""
     one = [row(time_us, "x") for time_us in range(10)]
-    other = [*one[:6], *(replace(changed, offset=7) for changed in one[6:])]
+    other = [*one[:6], *(replace(same_row, offset=7) for same_row in one[6:])]
     parts = parting(one, other, before=2, after=3)
 
     assert parts is not None

@@ -56,13 +56,13 @@ def test_member_that_its_group_refused_is_not_awaited() -> None:
     (group,) = status.groups["readers"]
     for error, is_awaited in (("INCONSISTENT_GROUP_PROTOCOL", False), ("UNKNOWN_MEMBER_ID", True)):
         ended = replace(status.members[SECOND], state="UNJOINED", assigned=(), ended_by=error)
-        now = replace(
+        status_with_end = replace(
             status,
             groups={"readers": [replace(group, members=group.members[:1])]},
             members={**status.members, SECOND: ended},
         )
 
-        missing = missing_for_liveness(experiment(), now, {})
+        missing = missing_for_liveness(experiment(), status_with_end, {})
 
         assert ("consumer-readers-1 is UNJOINED" in missing) is is_awaited
         assert bool(missing) is is_awaited
@@ -71,7 +71,11 @@ def test_member_that_its_group_refused_is_not_awaited() -> None:
 def test_partition_of_a_deleted_topic_needs_no_leader() -> None:
     """A fault may have deleted the topic, here `orders`."""
     status = status_of(FakeRuntime(experiment()))
-    partitions = {name: of for name, of in status.partitions.items() if name.topic != "orders"}
+    partitions = {
+        partition: its_status
+        for partition, its_status in status.partitions.items()
+        if partition.topic != "orders"
+    }
     status = replace(status, partitions=partitions)
 
     assert missing_for_liveness(experiment(), status, {}, deleted_topics=("orders",)) == []
@@ -119,7 +123,10 @@ def test_group_on_zookeeper_is_steady_when_every_partition_has_one_settled_reade
     names = [NodeName("consumer-old-0"), NodeName("consumer-old-1")]
 
     def lacking(*assigned: tuple[int, ...], state: str = "STABLE") -> list[str]:
-        """Return what is missing if the two members have these partitions of orders."""
+        """Return what the steady state lacks if the members have these partitions of orders.
+
+        `assigned` has the numbers of each member's partitions.
+        """
         members = {
             name: MemberStatus(
                 group_id="old",

@@ -87,17 +87,19 @@ def test_every_row_of_a_fault_has_its_id_and_one_peer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "survive"),
+    ("fault", "members_survive"),
     [(CRASH, True), (PAUSE, True), ({**PAUSE, "target": "member(readers, 0)"}, False)],
 )
-def test_members_survive_faults_of_servers_only(fault: dict[str, object], survive: bool) -> None:
+def test_members_survive_faults_of_servers_only(
+    fault: dict[str, object], members_survive: bool
+) -> None:
     """While its members survive, a group needs no rebalance: a check relies on this."""
     run = Injecting(fault)
 
     entry = run.inject()
 
-    assert entry.members_survive is survive
-    assert run.detail_of(TraceKind.FAULT_INJECTED)["members_survive"] is survive
+    assert entry.members_survive is members_survive
+    assert run.detail_of(TraceKind.FAULT_INJECTED)["members_survive"] is members_survive
 
 
 def test_journal_of_every_kind_of_hit_is_read_back_as_it_was_written() -> None:
@@ -182,9 +184,9 @@ class InterruptedRuntime(FakeRuntime):
 def test_half_injected_fault_is_undone_by_the_state_of_its_nodes(
     fault: dict[str, object], undone: list[str]
 ) -> None:
-    """The injector does not know how far the injection came.
+    """The interrupt comes before the act returns, so the injector does not know if it was done.
 
-    So it reads the states of the nodes, and removes the rules in any case.
+    So the injector reads the states of the nodes, and removes the rules in any case.
     """
     own_experiment = experiment(faults=[fault])
     runtime = InterruptedRuntime(own_experiment)

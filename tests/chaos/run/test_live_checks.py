@@ -65,8 +65,8 @@ def test_failure_of_the_live_checks_ends_only_them() -> None:
         raise OSError("the file went away")
 
     live = LiveChecks(CheckSuite(CheckContext(), SAFETY), follow)
-    live.advance(1)
-    live.advance(2)
+    live.advance(1)  # fails
+    live.advance(2)  # does nothing
 
     assert live.trouble == "not checked while running: OSError: the file went away"
 
@@ -75,20 +75,22 @@ def test_run_shows_possible_violations_and_judges_by_the_whole_trace(
     tmp_path: Path,
 ) -> None:
     """Live rows may be incomplete: they cause no VIOLATION row and no verdict."""
-    played = experiment()
+    own_experiment = experiment()
     rows: list[TraceRow] = []
     progress: list[Progress] = []
     # This suite judges the whole trace; the live checks have a suite of their own. `replay` is the
     # command that repeats a run: there is none for a fake runtime.
-    suite = CheckSuite(context_of(played), SAFETY)
-    plan = plan_of(played)
-    directory = create_run_directory(tmp_path, played, plan, seed=0, runtime="fake", replay="")
-    live = LiveChecks(CheckSuite(context_of(played), SAFETY), following(broken_rows()))
+    suite = CheckSuite(context_of(own_experiment), SAFETY)
+    plan = plan_of(own_experiment)
+    directory = create_run_directory(
+        tmp_path, own_experiment, plan, seed=0, runtime="fake", replay=""
+    )
+    live = LiveChecks(CheckSuite(context_of(own_experiment), SAFETY), following(broken_rows()))
 
     results = ExperimentRun(
-        played,
+        own_experiment,
         plan,
-        FakeRuntime(played, rows.append),
+        FakeRuntime(own_experiment, rows.append),
         suite,
         directory=directory,
         progress=progress.append,

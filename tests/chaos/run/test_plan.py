@@ -87,12 +87,12 @@ def test_schedule_orders_healing_before_faults_before_late_members() -> None:
     schedule = schedule_of(plan_of(own_experiment), arrivals_of(own_experiment))
 
     steps = []
-    for moment in schedule:
-        match moment:
+    for step in schedule:
+        match step:
             case PlannedAct(planned=planned, heals=heals):
-                steps.append((moment.at_us // S, f"{'heal' if heals else 'do'} {planned.fault_id}"))
-            case Arrival(node=node):
-                steps.append((moment.at_us // S, str(node)))
+                steps.append((step.at_us // S, f"{'heal' if heals else 'do'} {planned.fault_id}"))
+            case Arrival(node=node):  # the start of a late member
+                steps.append((step.at_us // S, str(node)))
     assert steps == [
         (3, "do pause-1"),
         (3, str(consumer_name("readers", 3))),
