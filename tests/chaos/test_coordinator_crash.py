@@ -27,6 +27,7 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.journal import FaultOutcome
 from results_schema.results import CheckOutcome, CheckReport, Results, Verdict
 
+# Overrides of the experiment file, for quick runs.
 SMALL = (
     "groups.orders-readers.members=3",
     "topics.orders.partitions=3",
@@ -79,7 +80,7 @@ def test_coordinator_crash_with_seed_7_passes_and_judges_every_check_that_applie
     results = played.play()
 
     assert (results.verdict, results.exit_code, results.reasons) == (Verdict.PASS, 0, ())
-    # Three checks had nothing to judge:
+    # Three checks had nothing to judge, which is no doubt about the verdict:
     # - fencing: the old leader is dead, so it appends nothing in an ended epoch;
     # - recovery: all replicas are in sync before healing;
     # - administration: no administrator gives an order.
@@ -109,9 +110,9 @@ def test_acknowledgement_before_replication_is_found_by_fencing() -> None:
     killed: list[str] = []
 
     def kill_on_acknowledgement(row: TraceRow) -> None:
-        # 12 s: the group has committed by then.
-        is_due = row.time_us > 12_000_000 and not killed
-        if is_due and row.kind == TraceKind.APPEND_COMPLETED and row.error in {None, "NONE"}:
+        has_committed = row.time_us > 12_000_000
+        is_acknowledgement = row.kind == TraceKind.APPEND_COMPLETED and row.error in {None, "NONE"}
+        if has_committed and is_acknowledgement and not killed:
             killed.append(row.node)
             played.runtime.crash_now(NodeName(row.node))
 

@@ -21,7 +21,7 @@ SECOND_US = 1_000_000
 
 
 def split(faults: list[object] | None = None, **java: bool) -> Experiment:
-    """Return a small experiment with the cut of split_brain_ownership and a second group.
+    """Return a small experiment with CUT (or other faults) and a second group, writers.
 
     1. The groups readers and writers are in the one partition of `__consumer_offsets`, so they have
        the same coordinator.

@@ -1,6 +1,7 @@
 """Single lost responses, and nodes that never return, in one run of a cluster.
 
-The schedule file has the faults of the run; its comments explain their order.
+When a response is lost, the server has carried out the request, but the client gets no answer. The
+schedule file has the faults of the run; its comments explain their order.
 """
 
 from pathlib import Path

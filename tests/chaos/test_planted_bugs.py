@@ -117,8 +117,8 @@ def test_runs_without_a_bug_pass_every_check(fault: dict[str, object]) -> None:
 def test_split_brain_of_ownership_passes_and_is_measured() -> None:
     """Every partition has two owners from one session after the load until after healing.
 
-    Then the new coordinator has removed the two members that still send heartbeats to the old one,
-    and has given their partitions to the third member.
+    One session after its load the new coordinator removes the two members that still send
+    heartbeats to the old coordinator. It gives their partitions to the third member.
     """
     played = play(
         small(CUT, group=readers(commit_interval_ms=None, late_members=LATE_ON_THE_OTHER_SIDE))
@@ -378,6 +378,7 @@ def test_acknowledgement_of_a_truncated_append_is_found(
 
     assert play(schedule).violated == []
 
+    # As the original, except for one line.
     def wait_for_leadership(self: DelayedAppends, partition: Partition) -> None:
         waiting = self._waiting.get(partition.topic_partition)
         while waiting:
@@ -517,10 +518,10 @@ def test_commit_before_processing_is_found_when_the_member_dies_in_between() -> 
         if row.kind == TraceKind.RECORDS_CONSUMED:
             processed[row.partition or ""] = detail_of(row)["last"] + 1
             return
-        # The committed offset is beyond the last processed record.
-        early = (row.offset or 0) > processed.get(row.partition or "", 0)
-        steady = row.time_us > 6_000_000
-        if row.kind == TraceKind.OFFSETS_COMMITTED and early and steady and not killed:
+        is_beyond_processed = (row.offset or 0) > processed.get(row.partition or "", 0)
+        is_hasty_commit = row.kind == TraceKind.OFFSETS_COMMITTED and is_beyond_processed
+        is_steady = row.time_us > 6_000_000
+        if is_hasty_commit and is_steady and not killed:
             killed.append(row.node)
             runtime.crash_now(NodeName(row.node))
 
@@ -544,7 +545,8 @@ def test_records_that_the_client_drops_are_found(monkeypatch: pytest.MonkeyPatch
     def drop_one(self: Fetcher, max_records: int) -> list[ConsumedRange]:
         nonlocal collected
         records = collect(self, max_records)
-        collected += bool(records)
+        if records:
+            collected += 1
         return [] if records and collected == 50 else records
 
     monkeypatch.setattr(Fetcher, "collect", drop_one)

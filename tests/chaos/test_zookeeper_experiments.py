@@ -88,25 +88,25 @@ def test_zombie_processes_what_another_owns_and_its_offsets_go_back() -> None:
 
     # Both process: from 1 s after the end of the session to the end of the cut (20 s).
     zombie = "consumer-old-1"
-    during = [
+    processed = [
         row
         for row in since_fault(run, TraceKind.RECORDS_CONSUMED, "old")
         if expired.time_us + SECOND < row.time_us < cut_us + 20 * SECOND
     ]
-    processed_by_two = {row.partition for row in during if row.node == zombie} & {
-        row.partition for row in during if row.node != zombie
-    }
+    by_zombie = {row.partition for row in processed if row.node == zombie}
+    by_others = {row.partition for row in processed if row.node != zombie}
+    processed_by_two = by_zombie & by_others
     assert len(processed_by_two) == 4  # the zombie's share: 16 partitions, 4 members
 
     # Only the zombie commits an offset that is less than the last committed one.
-    stored: dict[str | None, int] = {}
-    went_back = []
+    last_offsets: dict[str | None, int] = {}
+    nodes_that_went_back = set()
     for row in since_fault(run, TraceKind.ZOOKEEPER_OFFSET_COMMITTED, "old"):
         if row.offset is not None:
-            if row.offset < stored.get(row.partition, 0):
-                went_back.append(row.node)
-            stored[row.partition] = row.offset
-    assert set(went_back) == {zombie}
+            if row.offset < last_offsets.get(row.partition, 0):
+                nodes_that_went_back.add(row.node)
+            last_offsets[row.partition] = row.offset
+    assert nodes_that_went_back == {zombie}
 
 
 def test_coordinator_refuses_the_commits_of_a_member_that_goes_on_processing() -> None:
@@ -144,9 +144,9 @@ def test_replaced_member_conflicts_until_the_dead_session_has_ended() -> None:
         detail_of_row(row) for row in since_fault(run, TraceKind.ZOOKEEPER_ATTEMPT_ENDED, "old")
     ]
     conflicts = since_fault(run, TraceKind.ZOOKEEPER_CLAIM_CONFLICT, "old")
-    before = [row for row in conflicts if row.time_us < expired.time_us]
+    early_conflicts = [row for row in conflicts if row.time_us < expired.time_us]
     # An owner is a consumer id. Its last part begins with the name of the node, of 14 characters.
-    owners = {str(detail_of_row(row)["owner"]).rpartition("_")[2][:14] for row in before}
+    owners = {str(detail_of_row(row)["owner"]).rpartition("_")[2][:14] for row in early_conflicts}
 
     assert "consumer-old-1" in owners
     assert sum(not attempt["done"] for attempt in attempts) >= 2

@@ -59,7 +59,7 @@ def after_a_fault() -> Rows:
 
 
 def lose(rows: Rows, time_s: float, loss: str) -> None:
-    """Add a loss of one of the kinds that the checker's promise names."""
+    """Add a loss of one of the kinds in SERVER_LOSSES and CLIENT_LOSSES."""
     match loss:
         case "broker":
             rows.add(time_s, "controller", TraceKind.BROKER_FENCED, peer="broker-2", detail={})
@@ -120,7 +120,7 @@ def test_loss_that_a_fault_may_explain_is_no_violation(loss: str, time_s: float)
 
 @pytest.mark.parametrize("loss", CLIENT_LOSSES)
 def test_client_losses_before_the_steady_state_are_no_violation(loss: str) -> None:
-    """Before it, brokers still register and load groups, so requests of clients may fail."""
+    """While the cluster starts, brokers register and load groups, so requests may fail."""
     rows = Rows()
     lose(rows, 5, loss)
     rows.stage(10, "steady")
@@ -134,8 +134,9 @@ def test_clients_of_a_partition_that_no_broker_may_lead_are_not_judged(
 ) -> None:
     """OFFSETS_0 has no leader from 25 s on, so C0 cannot find its coordinator.
 
-    If only broker-2 is in the ISR, which is lost for good, no broker may lead, and C0 is excused.
-    If broker-1 is in the ISR, it lives, so the controller should have elected it.
+    - If only broker-2 is in the ISR, no broker may lead, because broker-2 is lost for good. C0 is
+      excused.
+    - If broker-1, which lives, is in the ISR, the controller should have elected it.
     """
     rows = steady_cluster()
     rows.fault(20, "broker-2", fault="node_loss", nodes=["broker-2"], momentary=True)
@@ -167,8 +168,8 @@ def test_preferred_leader_is_the_one_that_an_administrator_put_first(
 ) -> None:
     """`leadership_move` puts broker-2 first. Later the controller elects `leader` by itself.
 
-    If broker-2 was elected for being the preferred leader, broker-0 is none any more. Otherwise the
-    order may be the old one or the new one.
+    If broker-2 was elected because it is the preferred leader, broker-0 is not preferred any more.
+    Without this election the order of the replicas may be the old one or the new one.
     """
     rows = after_a_fault()
     rows.fault(
@@ -191,8 +192,8 @@ def test_preferred_leader_is_the_one_that_an_administrator_put_first(
     rows.elected(45, "broker-3", isr=[0, 1, 2])
     rows.elected(200, leader, isr=[0, 1, 2])
 
-    possible = {"broker-2"} if is_elected else {"broker-0", "broker-2"}
-    assert bool(check(rows).findings) is (leader not in possible)
+    preferred = {"broker-2"} if is_elected else {"broker-0", "broker-2"}
+    assert bool(check(rows).findings) is (leader not in preferred)
 
 
 @pytest.mark.parametrize(
@@ -236,7 +237,7 @@ def test_member_that_has_left_ends_its_connections() -> None:
 
 
 def test_replica_that_returns_is_no_loss() -> None:
-    """broker-2 returns to the ISR. Nor is a second election of the same leader a loss."""
+    """broker-2 returns to the ISR. A second election of the same leader is no loss either."""
     rows = after_a_fault()
     change_isr(rows, 25, [0, 1])  # during the fault
     rows.elected(140, "broker-0", isr=[0, 1])
@@ -246,7 +247,7 @@ def test_replica_that_returns_is_no_loss() -> None:
 
 
 def test_timed_out_requests_are_left_to_another_check() -> None:
-    """The check *answers* judges them: only it knows how long a request may take."""
+    """The check *answers* judges timeouts: only that check knows how long a request may take."""
     rows = steady_cluster()
     rows.add(15, C0, TraceKind.REQUEST_FAILED, error="TIMED_OUT", peer="broker-0")
 

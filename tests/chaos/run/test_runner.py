@@ -65,7 +65,7 @@ class Run:
         ).execute()
 
     def execute_alone(self) -> Results:
-        """Execute without an observer of the progress, and without a directory."""
+        """Execute without an observer of the progress ("unobserved"), and without a directory."""
         return ExperimentRun(
             self.experiment,
             plan_of(self.experiment),
@@ -119,7 +119,7 @@ def test_run_continues_after_liveness_until_no_promise_waits() -> None:
     """
     for settles_s, ends_s in ((3, 3), (100, 20)):
         run = Run(experiment(run={"recovery_timeout": "20s"}))
-        unscripted_unsettled = run.suite.unsettled
+        original_unsettled = run.suite.unsettled
 
         # `run` and `settles_s` are defaults, because they change with the next pass of the loop.
         def unsettled(now_us: int, run: Run = run, settles_s: int = settles_s) -> list[str]:
@@ -134,7 +134,7 @@ def test_run_continues_after_liveness_until_no_promise_waits() -> None:
         run.suite.unsettled = unsettled  # type: ignore[method-assign]
         run.execute()
 
-        assert unscripted_unsettled(0) == []  # without the test no promise waits
+        assert original_unsettled(0) == []  # without the replacement no promise waits
         began, ended = (
             next(
                 row.time_us
@@ -284,8 +284,8 @@ def test_fault_that_hits_nothing_makes_the_verdict_unknown() -> None:
 def test_missed_steady_state_names_the_groups_whose_applications_may_miss_polls() -> None:
     """500 records of 10 ms and a poll of 50 ms take 5.05 s; `max.poll.interval.ms` is 5 s.
 
-    A space of `explore` may accept this one reason for a run that proves nothing. So the reason has
-    its own words.
+    A search with `explore` may accept this reason for a run that proves nothing, and no other. So
+    the reason has its own words.
     """
     slow = {
         "members": 2,
@@ -374,7 +374,10 @@ def test_failed_tool_is_never_a_verdict_about_kafka() -> None:
 
 
 def test_fault_that_cannot_be_injected_is_a_failure_of_the_tool() -> None:
-    """A fault without a target would be a miss. This one has a target, so the tool has failed."""
+    """A fault that finds no target is a miss. This fault finds its target, so the tool has failed.
+
+    Its act on the target raises an error.
+    """
     run = Run()
     run.runtime.crash_fails_with = OSError("no such process")
 
@@ -508,8 +511,8 @@ def test_commit_before_the_stage_liveness_does_not_end_it() -> None:
 
     run.execute()
 
-    # A member's counter is the time in units of 200 ms. It grew before the query that ended the
-    # wait.
+    # The fake members commit every 200 ms, so the time in these units is a member's number of
+    # commits. It grew between the row and the query that ended the wait.
     commits_at_entry = stage_times(run)["liveness"] // 200_000
     assert runtime.answered_us // 200_000 > commits_at_entry
 
@@ -517,18 +520,18 @@ def test_commit_before_the_stage_liveness_does_not_end_it() -> None:
 class SilentAtHealing(FakeRuntime):
     """A runtime whose members do not answer the first query of the stage "liveness"."""
 
-    misses_next = False
+    is_silent = False
 
     async def status(self) -> ClusterStatus:
         status = await super().status()
-        if self.misses_next:
-            self.misses_next = False
+        if self.is_silent:
+            self.is_silent = False
             status.members.clear()
         return status
 
     def trace(self, event: TraceEvent) -> None:
         super().trace(event)
-        self.misses_next = (event.detail or {}).get("stage") == "liveness"
+        self.is_silent = (event.detail or {}).get("stage") == "liveness"
 
 
 def test_old_commit_of_a_member_that_was_silent_at_healing_does_not_count() -> None:
@@ -566,10 +569,10 @@ def test_late_members_are_started_between_the_faults_and_awaited_at_the_end() ->
     )
     run = Run(own_experiment)
 
-    def lose_the_late_one(runtime: FakeRuntime) -> None:
+    def lose_the_late_member(runtime: FakeRuntime) -> None:
         runtime.nodes[NodeName("consumer-readers-1")] = NodeState.DOWN
 
-    run.runtime.at[20_000_000] = lose_the_late_one
+    run.runtime.at[20_000_000] = lose_the_late_member
 
     results = run.execute()
 
@@ -607,7 +610,10 @@ def test_rules_and_pauses_are_undone_after_an_exception_in_the_middle() -> None:
 
 
 def test_finding_during_a_run_is_traced_and_shown_at_the_next_status_query() -> None:
-    """The checker has a finding at 19.9 s, and the next status query is at 20 s."""
+    """A checker reports findings while rows come in, and the run collects them at its next query.
+
+    The checker has a finding at 19.9 s, and the next status query is at 20 s.
+    """
     run = Run()
 
     def find(runtime: FakeRuntime) -> None:
@@ -660,13 +666,11 @@ def test_observed_run_queries_the_runtime_as_often_as_an_unobserved_one() -> Non
 
     An observed run has an observer of its progress.
     """
-    watched, alone = Run(), Run()
-    seen = watched.execute()
-    unseen = alone.execute_alone()
+    observed, unobserved = Run(), Run()
 
-    assert watched.runtime.acts == alone.runtime.acts
-    assert watched.rows == alone.rows
-    assert seen == unseen
+    assert observed.execute() == unobserved.execute_alone()
+    assert observed.runtime.acts == unobserved.runtime.acts
+    assert observed.rows == unobserved.rows
 
 
 @pytest.mark.parametrize("time_limit_us", [None, 8_900_000])
@@ -689,27 +693,26 @@ def test_unobserved_run_queries_seldom_and_counts_the_same(time_limit_us: int | 
             },
         ]
     )
-    watched = Run(crashes, time_limit_us=time_limit_us)
-    alone = Run(crashes, time_limit_us=time_limit_us)
+    observed = Run(crashes, time_limit_us=time_limit_us)
+    unobserved = Run(crashes, time_limit_us=time_limit_us)
 
-    seen = watched.execute()
-    unseen = alone.execute_alone()
+    results = observed.execute()
 
-    assert seen == unseen
-    assert seen.records_consumed > 0
-    assert alone.runtime.statuses_asked < watched.runtime.statuses_asked / 2
+    assert unobserved.execute_alone() == results
+    assert results.records_consumed > 0
+    assert unobserved.runtime.statuses_asked < observed.runtime.statuses_asked / 2
 
 
 def test_interrupted_unobserved_run_has_the_figures_of_that_moment() -> None:
     """An unobserved run queries the status seldom, so it must query once more at an interrupt."""
-    alone = Run()
+    unobserved = Run()
 
     def press_ctrl_c(runtime: FakeRuntime) -> NoReturn:
         raise KeyboardInterrupt
 
-    alone.runtime.at[12_000_000] = press_ctrl_c
+    unobserved.runtime.at[12_000_000] = press_ctrl_c
 
-    results = alone.execute_alone()
+    results = unobserved.execute_alone()
 
     assert results.outcome is RunOutcome.INTERRUPTED
     # Two members, each with a record every 100 ms, for 12 s.

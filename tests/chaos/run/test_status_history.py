@@ -57,15 +57,16 @@ def test_last_named_leaders_are_kept_until_others_are_named() -> None:
     partition = TopicPartition("orders", 0)
 
     def led_by(broker: int) -> ClusterStatus:
-        known = PartitionStatus(
+        partition_status = PartitionStatus(
             leader=BrokerId(broker), leader_epoch=0, replicas=(BrokerId(0),), isr=(BrokerId(0),)
         )
-        return ClusterStatus(partitions={partition: known})
+        return ClusterStatus(partitions={partition: partition_status})
 
     history = StatusHistory()
     for status in (led_by(0), led_by(1), ClusterStatus(records_produced=7)):
         history.observe(status)
 
-    silent = history.with_last_partitions(ClusterStatus(records_produced=8))
-    assert (silent.partitions[partition].leader, silent.records_produced) == (1, 8)
+    without_controller = ClusterStatus(records_produced=8)
+    completed = history.with_last_partitions(without_controller)
+    assert (completed.partitions[partition].leader, completed.records_produced) == (1, 8)
     assert history.with_last_partitions(led_by(2)).partitions[partition].leader == 2

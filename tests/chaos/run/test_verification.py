@@ -1,7 +1,7 @@
 """Committed offsets are read at the end of a run, all with one request or each alone.
 
-The checks compare them with the acknowledged commits. A coordinator refuses a request if one of the
-requested partitions has an offset in an open transaction.
+The checks compare the offsets with the acknowledged commits. A coordinator refuses a request if one
+of the requested partitions has an offset in an open transaction.
 """
 
 import asyncio
@@ -60,12 +60,12 @@ def test_offsets_are_unreadable_if_one_partition_alone_is(
 
     `asked` has the number of partitions of each request.
     """
-    plan = experiment(
+    own_experiment = experiment(
         topics={"orders": {"partitions": 3, "replication.factor": 3}},
         groups={"readers": {"members": 1, "topics": ["orders"]}},
     )
 
-    failures = asyncio.run(read_committed_offsets(plan, cast(Runtime, cluster)))
+    failures = asyncio.run(read_committed_offsets(own_experiment, cast(Runtime, cluster)))
 
     assert cluster.asked == asked
     assert [(row.kind, row.group, row.partition) for row in cluster.rows] == [

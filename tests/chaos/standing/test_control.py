@@ -157,8 +157,9 @@ def test_a_name_is_claimed_once_by_a_file_that_only_its_owner_can_read(tmp_path:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         with pytest.raises(NameTaken, match="a cluster `blue` is up already"):
             ClaimedName(tmp_path, "blue", runtime="local", mailbox=Mailbox())
-        cluster, died = find_cluster(tmp_path, None)
-        assert (cluster.name, cluster.bootstrap, died) == ("blue", ("127.0.0.1:9092",), ())
+        cluster, dead_clusters = find_cluster(tmp_path, None)
+        assert (cluster.name, cluster.bootstrap) == ("blue", ("127.0.0.1:9092",))
+        assert dead_clusters == ()
         assert cluster.ask(PresenceRequest()) == PresenceAnswer()
     assert list((tmp_path / FOLDER).iterdir()) == []
 
@@ -174,13 +175,13 @@ def test_a_dead_cluster_is_reported_and_its_files_removed(tmp_path: Path) -> Non
     (run / "trace").mkdir()
     claim(tmp_path, dead("lab", run))
 
-    up, died = clusters_up(tmp_path)
+    clusters, dead_clusters = clusters_up(tmp_path)
 
-    assert up == ()
-    assert "`lab` (process 4711) has died without a word" in str(died[0])
-    assert str(run) in str(died[0])
+    assert clusters == ()
+    assert "`lab` (process 4711) has died without a word" in str(dead_clusters[0])
+    assert str(run) in str(dead_clusters[0])
     assert sorted(path.name for path in run.iterdir()) == ["trace"]
-    assert clusters_up(tmp_path) == ((), ())
+    assert clusters_up(tmp_path) == ((), ())  # the next command reports nothing
 
 
 def test_the_name_of_a_dead_cluster_can_be_claimed(tmp_path: Path) -> None:

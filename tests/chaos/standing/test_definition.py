@@ -36,9 +36,9 @@ def file(tmp_path: Path) -> str:
 
 def problems(flags: Flags, file: str | None = None) -> str:
     """Define a cluster that must be refused, and return its problems as text."""
-    with pytest.raises(ExperimentError) as wrong:
+    with pytest.raises(ExperimentError) as refused:
         define(file, flags)
-    return str(wrong.value)
+    return str(refused.value)
 
 
 def test_default_cluster_has_three_brokers_and_no_topic() -> None:

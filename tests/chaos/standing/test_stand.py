@@ -58,7 +58,7 @@ def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
     serving = threading.Event()
     answers: list[Answer] = []
 
-    def make(observers: Sequence[RowObserver]) -> Runtime:
+    def make_runtime(observers: Sequence[RowObserver]) -> Runtime:
         return LocalRuntime(
             to_cluster_spec(experiment),
             seed=0,
@@ -89,14 +89,14 @@ def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
         mailbox.ask(DownRequest())
 
     # The run blocks this thread, so the orders come from another one.
-    early = mailbox.ask(StatusRequest())
+    too_early = mailbox.ask(StatusRequest())
     thread = threading.Thread(target=send_orders)
     thread.start()
     try:
-        stood = stand(
+        ended = stand(
             experiment,
             directory,
-            make,
+            make_runtime,
             mailbox,
             identity=IDENTITY,
             on_serving=lambda _runtime, _at_us: serving.set(),
@@ -105,10 +105,10 @@ def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
         serving.set()  # also if `stand` failed: the thread must not wait for ever
         thread.join(PATIENCE_S)
 
-    assert refusal_of(early) is RefusalKind.ENDING
-    assert stood.results.outcome is RunOutcome.COMPLETED, stood.results.reasons
-    assert stood.results.verdict is Verdict.PASS, stood.results
-    assert stood.unseen_groups == ()
+    assert refusal_of(too_early) is RefusalKind.ENDING
+    assert ended.results.outcome is RunOutcome.COMPLETED, ended.results.reasons
+    assert ended.results.verdict is Verdict.PASS, ended.results
+    assert ended.unseen_groups == ()
 
     injected, refused = answers[-2:]
     assert isinstance(injected, InjectAnswer)

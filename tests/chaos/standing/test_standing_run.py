@@ -273,7 +273,7 @@ def test_an_order_that_hits_nothing_is_refused_and_leaves_no_row() -> None:
 
 def test_an_invalid_order_is_refused_as_in_a_file() -> None:
     """The messages are those that the loader has for the faults of a file."""
-    wrong: list[tuple[InjectRequest, str]] = [
+    orders_and_messages: list[tuple[InjectRequest, str]] = [
         (InjectRequest(fault="crsh", target="broker(0)"), "did you mean `crash`?"),
         (InjectRequest(fault="crash", target="coordinatr-of(readers)"), "did you mean"),
         (InjectRequest(fault="crash", target="broker(3)"), "expected a broker id from 0 to 2"),
@@ -287,12 +287,12 @@ def test_an_invalid_order_is_refused_as_in_a_file() -> None:
         ),
     ]
     script: dict[int, Request] = {
-        index * SECOND_US: request for index, (request, _) in enumerate(wrong, start=1)
+        index * SECOND_US: order for index, (order, _) in enumerate(orders_and_messages, start=1)
     }
     standing = Standing({**script, 60 * SECOND_US: DownRequest()})
     results = standing.execute()
     assert {refusal.kind for refusal in standing.refusals()} == {RefusalKind.UNKNOWN}
-    for refusal, (_, expected) in zip(standing.refusals(), wrong, strict=True):
+    for refusal, (_, expected) in zip(standing.refusals(), orders_and_messages, strict=True):
         assert expected in "\n".join(refusal.problems)
     assert results.faults == ()
 
@@ -369,8 +369,8 @@ def test_status_shows_the_cluster() -> None:
     )
     standing.execute()
 
-    ping, _, status = standing.orders.answers
-    assert ping == PresenceAnswer()
+    presence, _, status = standing.orders.answers
+    assert presence == PresenceAnswer()
     assert isinstance(status, StatusAnswer)
     assert (status.name, status.stage, status.time_us) == ("lab", "steady", 3 * SECOND_US)
     assert [broker.state for broker in status.brokers] == ["up", "down", "up"]
@@ -384,14 +384,14 @@ def test_the_plan_begins_with_the_steady_state_and_its_numbers_continue() -> Non
 
     Orders are possible before that. The number of an order comes after those of the plan.
     """
-    of = experiment()
+    own_experiment = experiment()
     standing = Standing(
         {
             12 * SECOND_US: InjectRequest(fault="crash", target="broker(2)", duration="1s"),
             60 * SECOND_US: DownRequest(),
         },
-        of,
-        plan=plan_of(of),
+        own_experiment,
+        plan=plan_of(own_experiment),
     )
     standing.runtime.group_state = "PreparingRebalance"
 
@@ -409,8 +409,10 @@ def test_the_plan_begins_with_the_steady_state_and_its_numbers_continue() -> Non
 
 def test_a_plan_that_was_interrupted_proves_nothing() -> None:
     """`down` comes at 2 s, before the plan's crash at 5 s."""
-    of = experiment()
-    standing = Standing({2 * SECOND_US: DownRequest()}, of, plan=plan_of(of))
+    own_experiment = experiment()
+    standing = Standing(
+        {2 * SECOND_US: DownRequest()}, own_experiment, plan=plan_of(own_experiment)
+    )
     results = standing.execute()
     assert results.verdict is Verdict.UNKNOWN
     assert "crash-0 was never injected" in results.reasons
@@ -442,7 +444,7 @@ def test_a_duration_ends_the_run() -> None:
     standing = Standing(duration_us=7 * SECOND_US)
     results = standing.execute()
     assert results.outcome is RunOutcome.COMPLETED
-    assert results.healed_at_us == 7 * SECOND_US
+    assert results.healed_at_us == 7 * SECOND_US  # the stage of healing begins the end of a run
 
 
 def test_brokers_that_never_serve_prove_nothing() -> None:

@@ -55,6 +55,7 @@ def miss(target: str, runtime: FakeRuntime) -> str:
 
 
 def led_by(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> PartitionStatus:
+    """Return the status of a partition in leader epoch 4."""
     return PartitionStatus(
         leader=BrokerId(leader),
         leader_epoch=4,
@@ -64,6 +65,7 @@ def led_by(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> Part
 
 
 def with_late_members() -> Experiment:
+    """Return an experiment whose group has two members, and two that start at 3 s."""
     return experiment(
         groups={
             "readers": {
@@ -93,10 +95,10 @@ def test_coordinator_during_a_leadership_move_is_the_controllers_choice() -> Non
     runtime = FakeRuntime(experiment())
     before = situation_of(runtime).status
     runtime.leader = BrokerId(1)
-    now = situation_of(runtime)
-    status = replace(now.status, groups=before.groups)  # new leader, old group in memory
+    after = situation_of(runtime)
+    status = replace(after.status, groups=before.groups)  # new leader, old group in memory
 
-    coordinator = resolve_target("coordinator-of(readers)", replace(now, status=status))
+    coordinator = resolve_target("coordinator-of(readers)", replace(after, status=status))
 
     assert isinstance(coordinator, Hit)
     assert coordinator.nodes == ("broker-1",)
@@ -416,12 +418,12 @@ def test_targets_of_kafka_clients_are_those_connected_now() -> None:
     assert miss("kafka-client(pay)", runtime) == "client:pay has no connection; connected: none"
 
     # Two clients connect. The numbers are those of their connections.
-    now = situation_of(runtime)
-    now.status.kafka_clients.update({NodeName("client:pay"): 2, NodeName("client:b"): 1})
-    assert resolve_target("kafka-client(pay)", now) == Hit(
+    situation = situation_of(runtime)
+    situation.status.kafka_clients.update({NodeName("client:pay"): 2, NodeName("client:b"): 1})
+    assert resolve_target("kafka-client(pay)", situation) == Hit(
         nodes=(NodeName("client:pay"),), detail={"connections": 2}
     )
-    assert resolve_target("kafka-clients", now) == Hit(
+    assert resolve_target("kafka-clients", situation) == Hit(
         nodes=(NodeName("client:pay"), NodeName("client:b"))
     )
 

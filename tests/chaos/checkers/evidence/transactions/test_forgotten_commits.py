@@ -34,12 +34,14 @@ def state(rows: Rows, time_s: float, before: str, to: str) -> None:
     )
 
 
-def lost_commit(*, failed_s: float | None, node: str = "broker-0", ends: bool = False) -> Rows:
+def lost_commit(
+    *, failed_s: float | None, node: str = "broker-0", is_completed: bool = False
+) -> Rows:
     """Return rows of offset 5, which is committed in a transaction and acknowledged, but lost.
 
     A later fetch returns 3, the commit before. The transaction is open from 10 s to 13 s. An append
-    fails at `failed_s` on `node`. `ends` adds the row by which the group completes the transaction,
-    with one offset.
+    fails at `failed_s` on `node`. `is_completed` adds the row by which the group completes the
+    transaction, with one offset.
     """
     rows = Rows()
     rows.assigned(1, C0)
@@ -61,11 +63,11 @@ def lost_commit(*, failed_s: float | None, node: str = "broker-0", ends: bool = 
         detail={"producer_id": 0},
     )
 
-    # The commit is decided and acknowledged. Then the transaction ends in the group (if `ends`),
-    # and as a whole.
+    # The commit is decided and acknowledged. Then the transaction ends in the group (if
+    # `is_completed`), and as a whole.
     state(rows, 13, "Ongoing", "PrepareCommit")
     rows.committed(13.01, C0, offset=5)
-    if ends:
+    if is_completed:
         rows.add(
             13.02,
             "broker-0",
@@ -113,4 +115,4 @@ def test_failed_append_of_another_broker_excuses_nothing() -> None:
 
 def test_commit_that_ended_in_the_group_was_not_forgotten() -> None:
     """The group's row about the end says one offset, so the marker found the pending offset."""
-    assert check(lost_commit(failed_s=11, ends=True)).findings
+    assert check(lost_commit(failed_s=11, is_completed=True)).findings

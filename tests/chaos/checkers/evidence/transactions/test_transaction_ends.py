@@ -4,8 +4,12 @@ The transaction coordinator decides on a commit or an abort (`decided`). It send
 that ends the transaction in the group (`completed`): then the offsets count, or are forgotten. The
 checker compares each end in a group with the decision that it belongs to. `pending` adds the row of
 an offset that waits for the end of its transaction.
+
 The group's coordinator is broker-0, the transaction coordinator is broker-2, and the producer has
-the id 0. "Planted bug" in a docstring names a bug that the situation would show.
+the id 0. A coordinator loads its groups or transactions (reads them from the log) when it takes
+over. An end is late if a load of the group has delayed it beyond the decision on the next
+transaction; the checker excuses late ends. "Planted bug" in a docstring names a bug that the
+situation would show.
 """
 
 import pytest
@@ -52,7 +56,10 @@ def pending(
 
 
 def decided(rows: Rows, time_s: float, to: str, producer_id: int = 0) -> None:
-    """Add the transaction coordinator's change of a transaction to the state `to`."""
+    """Add the transaction coordinator's change of a transaction to the state `to`.
+
+    The states COMMIT and ABORT are decisions; CompleteCommit and CompleteAbort follow the markers.
+    """
     rows.add(
         time_s,
         "broker-2",
@@ -310,11 +317,11 @@ def test_late_end_is_also_excused_if_a_later_decision_fits() -> None:
 @pytest.mark.parametrize(
     ("state", "node", "loaded_s", "findings"),
     [
-        (ABORT, "broker-2", 11.2, 0),
-        (COMMIT, "broker-2", 11.2, 1),
-        ("Ongoing", "broker-2", 11.2, 1),
-        (ABORT, "broker-1", 11.2, 1),
-        (ABORT, "broker-2", 9.9, 1),
+        pytest.param(ABORT, "broker-2", 11.2, 0, id="excused"),
+        pytest.param(COMMIT, "broker-2", 11.2, 1, id="another decision is loaded"),
+        pytest.param("Ongoing", "broker-2", 11.2, 1, id="no decision is loaded"),
+        pytest.param(ABORT, "broker-1", 11.2, 1, id="another broker completes it"),
+        pytest.param(ABORT, "broker-2", 9.9, 1, id="the group's load is too early"),
     ],
 )
 def test_late_end_may_belong_to_a_decision_that_only_a_load_shows(
@@ -323,8 +330,11 @@ def test_late_end_may_belong_to_a_decision_that_only_a_load_shows(
     """The coordinator that decided the first transaction died before it wrote the row.
 
     The next coordinator loads the decision at 10 s and completes the transaction. There is no
-    excuse if the loaded state is not the end's; if another broker than the one that completes the
-    transaction has loaded it; and none if the group's last load was before that.
+    excuse in three cases:
+
+    - The loaded state is not the decision to abort.
+    - Another broker than the one that completes the transaction has loaded it.
+    - The group's last load, at `loaded_s`, was before 10 s.
     """
     rows = Rows()
     loaded_open(rows, 10, state, node)
@@ -343,7 +353,8 @@ def test_late_end_may_belong_to_a_decision_that_only_a_load_shows(
 def test_loaded_decision_excuses_no_end_of_a_later_transaction() -> None:
     """The loaded decision, at 10 s, is on the first transaction. The second one was a commit.
 
-    The end at 12.2 s, of the third, is an abort. The load at 12 s can only have delayed a commit.
+    The end of the third transaction, at 12.2 s, is an abort. The load at 12 s can only have delayed
+    the end of the second one, a commit.
     """
     rows = Rows()
     loaded_open(rows, 10, ABORT)
@@ -364,8 +375,9 @@ def test_late_end_may_be_the_second_one_of_a_loaded_decision(
 ) -> None:
     """The first transaction is decided at 10 s, and ends in the group at 10.05 s.
 
-    Then its coordinator dies. The next one loads the decision and writes the marker again. Kafka
-    applies this marker, too, here behind a load, so that it ends the second transaction.
+    Then the transaction coordinator dies. The next one loads the decision and writes the marker
+    again. Kafka applies this marker, too. Here a load of the group delays the marker, so that it
+    ends the second transaction.
     """
     rows = Rows()
     pending(rows, 9)
@@ -416,16 +428,24 @@ def test_late_end_of_a_loaded_decision_takes_an_offset_that_is_being_appended(
 
 @pytest.mark.parametrize(
     ("loaded_s", "started_s", "incarnation", "findings"),
-    [(10.5, 10.4, 0, 0), (9, 10.4, 0, 1), (10.5, 10.6, 0, 1), (10.5, 10.4, 1, 1)],
+    [
+        pytest.param(10.5, 10.4, 0, 0, id="excused"),
+        pytest.param(9, 10.4, 0, 1, id="the load is before the decision"),
+        pytest.param(10.5, 10.6, 0, 1, id="the append begins after the end"),
+        pytest.param(10.5, 10.4, 1, 1, id="the append is of the next incarnation"),
+    ],
 )
 def test_late_end_takes_an_offset_that_is_being_appended(
     loaded_s: float, started_s: float, incarnation: int, findings: int
 ) -> None:
     """The next transaction's offset is being appended when the late end comes, at 10.5 s.
 
-    Kafka forgets such an offset, although its commit is acknowledged. There is no excuse without a
-    load between the decision, at 10 s, and the end; none if the append began after the end; and
-    none for an append of the broker's next incarnation, which counts its append ids anew.
+    Kafka forgets such an offset, although its commit is acknowledged. There is no excuse in three
+    cases:
+
+    - No load comes between the decision, at 10 s, and the end.
+    - The append began after the end.
+    - The append is of the broker's next incarnation, which counts its append ids anew.
     """
     rows = Rows()
     rows.assigned(1, "consumer-g-0")
@@ -458,9 +478,9 @@ def test_late_end_of_an_aborted_transaction_takes_the_next_one_with_its_own_offs
 ) -> None:
     """Both transactions have a pending offset when the end of the first one comes, at 10.5 s.
 
-    Kafka removes both offsets. The end shows the decision on the first transaction, so it is not
-    wrong; the commit of the second one is lost with it. There is no excuse without a load between
-    that decision, at 10 s, and the end.
+    Kafka removes both offsets. The end agrees with the decision on the first transaction, so the
+    end is not wrong. The commit of the second transaction is lost with it. There is no excuse
+    without a load between the first decision, at 10 s, and the end.
     """
     rows = Rows()
     rows.assigned(1, "consumer-g-0")
@@ -490,9 +510,10 @@ def test_late_end_may_come_before_the_next_decision(
 ) -> None:
     """The end of an aborted transaction, at 11.2 s, removes an offset of the next one.
 
-    The next transaction is decided only then. There is no excuse without a load between the first
-    decision, at 10 s, and the end. In the second case broker-1, the coordinator before broker-0,
-    had an offset of a still earlier transaction; the marker was in the log when broker-0 loaded it.
+    The next transaction is decided only after that, at 11.3 s. There is no excuse without a load
+    between the first decision, at 10 s, and the end. With `is_known_since_before`, broker-1, the
+    coordinator before broker-0, had an offset of a still earlier transaction. The marker of this
+    transaction was in the log when broker-0 loaded it.
     """
     rows = Rows()
     rows.assigned(1, "consumer-g-0")
