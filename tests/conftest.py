@@ -1,10 +1,10 @@
 """Shared fixtures: one Ray and one Spark for a session, one browser for a module.
 
-Each of them is ended also after failures. Slow imports are made in the functions that need them.
+Slow imports are made in the functions that need them.
 
-`-n` is pytest-xdist's number of processes that share the tests; the tests of one xdist group run in
-the same process. "Standard space" is the group of a test that explores (plays many runs), and
-starts worker processes of its own.
+pytest-xdist's option `-n` divides the tests among processes. All tests of one xdist group run in
+the same process. The group "standard space" has one test: it explores (plays many runs) and starts
+worker processes of its own.
 """
 
 import gc
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 NICENESS = 5
-"""Niceness of the processes of `-n` that run no tests on Ray."""
+"""Niceness of an xdist process while it runs tests without Ray; higher means less processor."""
 
 # With Python's own thresholds the garbage collector takes a tenth of the time of a run in virtual
 # time. Its search is nearly useless: almost all rows live as long as the test.
@@ -69,9 +69,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("xdist_group"):
             continue
         # Tests that share neither Ray nor Spark are grouped by their module.
-        shared = next((name for name in ("ray", "spark") if item.get_closest_marker(name)), None)
-        item.add_marker(pytest.mark.xdist_group(shared or item.path.name))
-    # Modules with slow tests get 2, all others 3.
+        engine = next((name for name in ("ray", "spark") if item.get_closest_marker(name)), None)
+        item.add_marker(pytest.mark.xdist_group(engine or item.path.name))
+    # Of the other groups, modules with slow tests get 2, and the rest 3.
     ranks = {"ray": 0, "spark": 1, "standard space": 4}
     items.sort(
         key=lambda item: ranks.get(_group_of(item), 2 if item.path in slow_modules else 3),
@@ -86,6 +86,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     as `pytest_collection_modifyitems` sorts them.
     """
     in_several_processes = hasattr(item.config, "workerinput")
+    # `nice(0)` returns the present niceness, `nice(n)` adds n to it.
     if in_several_processes and _group_of(item) != "ray" and os.nice(0) < NICENESS:
         os.nice(NICENESS - os.nice(0))
 
@@ -99,7 +100,8 @@ def _group_of(item: pytest.Item) -> str:
 def checked_rows() -> Iterator[None]:
     """Make hosts raise an error for a trace row with a field that its kind does not declare.
 
-    Hosts are the objects through which nodes write their rows.
+    A host is the object through which a node writes trace rows (recorded events). `stamp` builds
+    each row.
     """
     from cluster.host import base_host
     from cluster.virtual import runtime as virtual_runtime

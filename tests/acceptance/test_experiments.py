@@ -4,8 +4,8 @@ All values are computed from the rows of the trace, by code that shares nothing 
 tables or the checkers' models. Where a bound comes from a measurement of a real cluster, brackets
 name it: the name of docs/kafka/MEASURED_FAILOVER.md, then the measurement or the numbered point.
 
-- Generation: the number of a group's rebalance, in which members join again and get partitions.
-- Leader epoch: the number of a partition's leadership.
+- Generation: counts a group's rebalances, in which members join again and get partitions.
+- Leader epoch: counts a partition's leaders.
 - ISR: the in-sync replicas of a partition. Its high watermark is the offset below which all of them
   have the records; only such records are acknowledged.
 - The controller fences a broker (excludes it from the cluster) when its session ends.

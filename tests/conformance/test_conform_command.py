@@ -19,9 +19,9 @@ SCENARIOS = Path(__file__).parent / "transcripts" / "3.9" / "scenarios"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder outside of the repository with one recording.
+    """Return a folder with one recording, `mine/generations.json`, which our cluster agrees with.
 
-    Our cluster gives the same answers as this recording. The file is in the subfolder `mine`.
+    The folder is outside of the repository, like that of a user.
     """
     below = tmp_path / "mine"
     below.mkdir()
@@ -33,7 +33,7 @@ def spoil(folder: Path) -> None:
     """Change two answers of the recording, in steps 2 and 5, so that our cluster differs."""
     path = folder / "mine" / "generations.json"
     recording = json.loads(path.read_text())
-    # The generation is the number of a group's rebalance; the first one is 1.
+    # The generation counts a group's rebalances; the first one is 1.
     recording["steps"][1]["response"]["generation_id"] = 2
     recording["steps"][4]["response"]["error_code"] = 99
     path.write_text(json.dumps(recording))
@@ -80,6 +80,7 @@ def test_conform_as_json_has_shares_and_every_difference(
 def test_conform_of_a_bad_file_names_the_place_and_plays_nothing(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """All files are read before the first is played."""
     (folder / "bad.json").write_text("{")
     assert run_cli(["conform", str(folder)]) == EXIT_BAD_ARGUMENTS
     printed = capsys.readouterr()

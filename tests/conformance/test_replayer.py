@@ -1,11 +1,14 @@
 """The replayer notices each wrong answer, time and order.
 
 A recording (or transcript) has requests that were sent to a real Kafka, with their times, and
-Kafka's answers. The replayer sends the requests to our cluster, at these times, and compares the
-answers. Most tests take a recording with which our cluster agrees, and change the recording in one
-place. Our cluster still answers as before, so that this place must be reported as a difference.
-Steps count from 1, so `steps[1]` is step 2. Symbols such as `<member:1>` stand for ids that Kafka
-drew.
+Kafka's answers. The replayer sends the requests to our simulated cluster, at these times, and
+compares the answers.
+
+Most tests take a recording with which our cluster agrees, and `change` it in one place. Our cluster
+still answers as before, so the replayer must report this place as a difference.
+
+A step is one request with its answer. Steps count from 1, so `steps[1]` is step 2; in `generations`
+this is the JoinGroup of a new member. Symbols such as `<member:1>` stand for ids that Kafka drew.
 """
 
 import json
@@ -39,7 +42,7 @@ def judge_changed(
 
 
 def differing(conformity: FileConformity) -> dict[int, str]:
-    """Return, by the number of its step, what differs."""
+    """Return the kind of each difference, by the number of its step."""
     return {difference.n: difference.what for difference in conformity.differences}
 
 
@@ -52,6 +55,8 @@ def test_followed_recording_has_no_difference(tmp_path: Path) -> None:
 
 
 def test_wrong_answer_is_a_difference_of_its_step_only(tmp_path: Path) -> None:
+    """The later steps are compared as if the answer were right."""
+
     def change(recording: Recording) -> None:
         answer = recording["steps"][1]["response"]
         assert answer["generation_id"] == 1
@@ -69,9 +74,9 @@ def test_wrong_time_of_an_answer_is_noticed(tmp_path: Path) -> None:
     """
 
     def change(recording: Recording) -> None:
-        parked = recording["steps"][1]
-        assert 500 < parked["answered_ms"] - parked["at_ms"] < 540
-        parked["answered_ms"] += 200
+        join = recording["steps"][1]
+        assert 500 < join["answered_ms"] - join["at_ms"] < 540
+        join["answered_ms"] += 200
         # The later steps move as well, so that only step 2 differs.
         for later in recording["steps"][2:]:
             later["at_ms"] += 200
@@ -87,12 +92,12 @@ def test_missing_answer_is_a_difference(tmp_path: Path) -> None:
     """
 
     def change(recording: Recording) -> None:
-        silent = recording["steps"][3]
-        assert silent["outcome"].startswith("no answer within")
-        del silent["outcome"]
-        silent.update(
-            answered_ms=silent["at_ms"] + 1,
-            answer_seq=99,
+        unanswered = recording["steps"][3]
+        assert unanswered["outcome"].startswith("no answer within")
+        del unanswered["outcome"]
+        unanswered.update(
+            answered_ms=unanswered["at_ms"] + 1,
+            answer_seq=99,  # position among all answers: behind all others
             response={"throttle_time_ms": 0, "groups": []},
         )
 
@@ -168,7 +173,8 @@ def test_failover_recording_is_played_on_three_brokers(tmp_path: Path) -> None:
         assert heartbeats[-1]["broker"] == 0
         heartbeats[-1]["broker"] = 1
 
-    # The times and the order of answers may differ here: our failover takes another time.
+    # The times and the order of answers may differ here: our failover takes another time. The kinds
+    # "answer", "no answer" and "ended" must not occur.
     same = judge_changed(FAILOVER, "fo-kill-session", tmp_path, change_nothing)
     assert not {"answer", "no answer", "ended"} & set(differing(same).values())
     assert 10 not in differing(same), "step 10 goes to the dead broker: connection refused"
@@ -178,11 +184,16 @@ def test_failover_recording_is_played_on_three_brokers(tmp_path: Path) -> None:
 
 
 def test_replay_of_a_recording_with_one_seed_is_deterministic() -> None:
+    """Two replays with one seed have the same times and answers."""
     transcript = read_transcript(FAILOVER / "fo-pingpong.json")
-    runs = [play_transcript(transcript, RULES, seed=3) for _ in range(2)]
-    assert [
-        [(step.sent_us, step.ended_us, step.response) for step in run.steps] for run in runs
-    ] == [[(step.sent_us, step.ended_us, step.response) for step in runs[0].steps]] * 2
+    first, second = (
+        [
+            (step.sent_us, step.ended_us, step.response)
+            for step in play_transcript(transcript, RULES, seed=3).steps
+        ]
+        for _ in range(2)
+    )
+    assert first == second
 
 
 def test_recorded_leader_is_reached_by_trying_other_member_ids() -> None:
@@ -199,7 +210,7 @@ def test_recorded_leader_is_reached_by_trying_other_member_ids() -> None:
 
 
 def test_leader_that_no_member_ids_lead_to_is_a_difference(tmp_path: Path) -> None:
-    """The only member of a group leads it, so no seed gives the leader of the changed recording."""
+    """The group's only member leads it, whatever its id; so no seed gives the leader "someone"."""
 
     def change(recording: Recording) -> None:
         recording["steps"][1]["response"]["leader"] = "someone"
@@ -248,6 +259,7 @@ def test_leader_that_no_member_ids_lead_to_is_a_difference(tmp_path: Path) -> No
 def test_bad_file_is_refused_with_step_and_field(
     change: Callable[[Recording], None], complaint: str, tmp_path: Path
 ) -> None:
+    """A recording that does not fit Kafka's schema of its version is not played."""
     with pytest.raises(TranscriptError) as caught:
         judge_changed(SCENARIOS, "generations", tmp_path, change)
     assert str(caught.value.problems[0]).startswith(f"{tmp_path / 'generations.json'}: {complaint}")
@@ -265,10 +277,10 @@ def test_exception_of_our_own_code_leaves_no_equal_step(
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr("coordinator.coordinator.handle_heartbeat", fail)
-    found = judge_changed(SCENARIOS, "hb-no-group", tmp_path, change_nothing)
-    assert found.equal == 0
-    assert found.differences[0].what == "broken"
-    assert "a bug" in found.differences[0].field
+    conformity = judge_changed(SCENARIOS, "hb-no-group", tmp_path, change_nothing)
+    assert conformity.equal == 0
+    assert conformity.differences[0].what == "broken"
+    assert "a bug" in conformity.differences[0].field
 
 
 def test_setting_that_kafka_refuses_is_a_bad_file(tmp_path: Path) -> None:

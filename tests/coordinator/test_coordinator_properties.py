@@ -3,7 +3,8 @@
 Hypothesis draws the inputs: requests of two groups, timers, and loads and unloads of the groups'
 offsets partition (loading reads its groups into memory, unloading drops them). After every input
 the harness (a coordinator with a log) checks the invariants, and that no request is answered
-twice. [J] is Kafka's Java coordinator; switches turn on parts of its behaviour.
+twice. The coordinator follows Kafka's older one, in Scala. `JavaSwitches` turn on behaviour of
+Kafka's newer one, in Java, which is marked [J].
 """
 
 from hypothesis import HealthCheck, settings
@@ -163,11 +164,12 @@ class Coordinator(RuleBasedStateMachine):
     def start(self, delay_ms: int, max_size: int) -> None:
         config = BrokerConfig(group_initial_rebalance_delay_ms=delay_ms, group_max_size=max_size)
         self.h = CoordinatorHarness(config=config, java=self.java)
-        # Group b begins with two static members (with an instance id) and a dynamic one. Before
-        # version 4 a dynamic member joins at once, without the answer MEMBER_ID_REQUIRED.
+        # Group b begins with two static members (with an instance id) and a dynamic one. JoinGroup
+        # has instance ids from version 5. Before version 4 a dynamic member joins at once, without
+        # the answer MEMBER_ID_REQUIRED.
         for instance in ("i", "j", None):
             body = join_group(group_id="b", instance=instance, offers=COMMON)
-            self.submit(body, 5 if instance else 3)
+            self.submit(body, version=5 if instance else 3)
         self.settle("b")
 
     def submit(self, body: GroupRequest, version: int | None = None) -> RequestId:
@@ -181,11 +183,11 @@ class Coordinator(RuleBasedStateMachine):
         # A handler that fails half way keeps its changes in memory without storing them, as
         # Kafka's does.
         self.log_diverged |= response is not None and error_of(response) == "UNKNOWN_SERVER_ERROR"
-        for group_id, known in self.ids.items():
+        for group_id, ids in self.ids.items():
             group = self.h.coordinator.group(group_id)
             if group is not None:
-                ids = (*group.members, *group.pending_members)
-                known.extend(member_id for member_id in ids if member_id not in known)
+                present_ids = (*group.members, *group.pending_members)
+                ids.extend(member_id for member_id in present_ids if member_id not in ids)
         return request_id
 
     def pick(self, group_id: str, pick: int) -> str:
@@ -297,6 +299,7 @@ class Coordinator(RuleBasedStateMachine):
     def leave(self, group_id: str, pick: int, instance: str | None, by_instance: bool) -> None:
         member_id = "" if by_instance else self.pick(group_id, pick)
         identity = MemberIdentity(member_id=member_id, group_instance_id=instance)
+        # The request names two members; the second one does not exist.
         self.submit(leave_group(identity, "never-assigned", group_id=group_id))
 
     @rule(group_id=group_ids, pick=picks, generation_id=generations, offset=st.integers(0, 9))
@@ -333,6 +336,10 @@ class Coordinator(RuleBasedStateMachine):
         producer: int,
         error: ErrorCode,
     ) -> None:
+        """Send a TxnOffsetCommit, and let the check of its transaction end with `error`.
+
+        The group coordinator asks the transaction's coordinator before it accepts such a commit.
+        """
         self.h.holds_verifications = True
         before = snapshot(self.h)
         request_id = self.h.submit(
@@ -372,6 +379,7 @@ class Coordinator(RuleBasedStateMachine):
 
     @rule(group_id=group_ids, require_stable=st.booleans())
     def fetch(self, group_id: str, require_stable: bool) -> None:
+        """Fetch the committed offsets, which never changes the state."""
         before = snapshot(self.h)
         self.submit(offset_fetch(group_id=group_id, require_stable=require_stable))
         assert snapshot(self.h) == before
@@ -382,11 +390,13 @@ class Coordinator(RuleBasedStateMachine):
 
     @rule(holds=st.booleans())
     def hold_appends(self, holds: bool) -> None:
+        """Choose whether later appends wait for `complete_append` or end at once."""
         self.h.holds_appends = holds
 
     @precondition(lambda self: self.h.held)
     @rule(error=append_errors)
     def complete_append(self, error: ErrorCode) -> None:
+        """End the oldest held append, with success or an error."""
         # In [J] a commit whose append timed out remains in the log and in memory, so that the two
         # do not differ.
         is_kept = error is ErrorCode.REQUEST_TIMED_OUT and (
@@ -457,7 +467,7 @@ class JavaCoordinator(Coordinator):
 
     @rule()
     def lose_leadership(self) -> None:
-        # The partition's leader resigns: appends in flight are lost.
+        """Let the partition's leader resign: appends in flight are lost."""
         self.h.lose_leadership()
         self.log_diverged = True
 

@@ -1,7 +1,7 @@
 """The numbers of groups, offsets and timers that a coordinator reports to its gauges.
 
-`harness` is a coordinator with a log; `sizes()` returns the numbers. MM-66, JC-38 and others are
-cases of Kafka's tests (docs/kafka/BEHAVIOUR.md 10).
+`harness` is a coordinator with a log; `sizes()` returns the numbers. MM-66 and JC-38 are cases of
+Kafka's tests (docs/kafka/BEHAVIOUR.md 10).
 """
 
 from coordinator.states import GroupState
@@ -24,7 +24,7 @@ def test_groups_are_counted_by_state() -> None:
         harness.commit(offset_commit({("foo", 0): 1}, group_id=name))
     assert states(harness) == {GroupState.EMPTY: 4}
 
-    ids = harness.stable_group(size=2, group_id="a")
+    ids = harness.stable_group(size=2, group_id="a")  # two members join, and get assignments
     assert states(harness) == {GroupState.EMPTY: 3, GroupState.STABLE: 1}
 
     harness.submit(join_group(harness.new_member_id(group_id="b"), group_id="b"))
@@ -35,6 +35,7 @@ def test_groups_are_counted_by_state() -> None:
     assert GroupState.PREPARING_REBALANCE not in states(harness)
 
     harness.leave(leave_group(*ids, group_id="a"))
+    # The broker no longer leads the offsets partition, so the coordinator has no groups.
     harness.unload()
     assert states(harness) == {}
 

@@ -3,11 +3,12 @@
 A model for tests. All messages between the replicas are explicit state, which a test moves step by
 step, so that every order of events is possible.
 
-- The leader epoch is the number of a partition's leadership; the partition epoch counts all changes
-  of the partition's metadata. Metadata versions count changes of any kind in this model.
-- The high watermark is the offset below which all in-sync replicas have the records. The in-sync
-  replicas are the ISR; a leader proposes changes of the ISR to the controller (AlterPartition).
-- A fenced broker is one that the controller counts as dead; it is in no ISR and leads nothing.
+- The leader epoch counts a partition's leaders; the partition epoch counts all changes of the
+  partition's metadata. The version of the metadata in this model counts changes of any kind.
+- The in-sync replicas are the ISR. A leader proposes changes of the ISR to the controller, with
+  AlterPartition requests.
+- The high watermark is the offset below which all members of the ISR have the records.
+- A fenced broker is one that the controller counts as dead. It cannot be elected as leader.
 - An election is clean (of a member of the ISR) unless a test calls `elect_unclean`.
 - A crash loses a broker's memory and keeps its disk and page cache; no broker loses power.
 
@@ -103,8 +104,8 @@ class ClusterModel:
             return
 
         request = broker.partition.fetch_position(1_048_576)  # most bytes that it asks for
-        # A broker first calls `fetch_nothing`, which answers a Fetch from the log end without a
-        # read. If `fetch_nothing` gives an answer, `fetch` must give the same one.
+        # A real broker calls `fetch_nothing` first, and `fetch` only if there is no answer. Here
+        # both are called, because both must give the same answer.
         quick_answer = leading.partition.fetch_nothing(
             request, broker_id, broker.broker_epoch, self.now_us
         )

@@ -57,6 +57,7 @@ class Producer:
     connection: int = 0  # number of the present connection
     broker_id: BrokerId = NO_BROKER  # broker at the other end of the present connection
     must_repeat: bool = False  # unanswered batches must be repeated before a new one is sent
+    # A request is in `on_the_way` or `late` until it arrives, and then in `waits`.
     on_the_way: deque[Request] = field(default_factory=deque)
     """Requests of the present connection that have not arrived."""
     late: deque[Request] = field(default_factory=deque)

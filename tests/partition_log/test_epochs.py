@@ -1,6 +1,6 @@
 """The leader epoch cache: where each leader epoch begins in a log. After LeaderEpochFileCacheTest.
 
-A leader epoch is the number of a partition's leadership; each batch has the epoch of the leader
+A leader epoch counts a partition's leaders; each batch has the epoch of the leader
 that wrote it. Each entry of the cache is an epoch and the offset at which it begins.
 `end_offset_for_epoch` also returns a pair: an epoch and the offset at which it ends.
 """

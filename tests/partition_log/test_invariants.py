@@ -1,9 +1,10 @@
 """Each invariant check of replicas finds the damage that it is for.
 
-Each function with a log or a partition as its only argument damages it in one way.
+A test damages a sound log or replica, and the check must raise an error. Functions such as
+`batch_lost` do one kind of damage.
 
-- A leader epoch is the number of a partition's leadership; the epoch cache of a log has the first
-  offset of each epoch. The high watermark is the end of the committed records.
+- A leader epoch counts a partition's leaders. The epoch cache of a log has the first offset of each
+  epoch. The high watermark is the end of the committed records.
 - The ISR is the set of in-sync replicas. The maximal ISR also has the members that a proposal to
   the controller would add.
 - `log_of_epochs(0, 1, 2)` returns a log with a batch of one record in each of these leader epochs.
@@ -39,7 +40,7 @@ from tests.support.builders.partition_logs import (
     records,
 )
 
-# The first unstable offset is where the oldest open transaction begins.
+# The name of an invariant. The first unstable offset is where the oldest open transaction begins.
 UNSTABLE = "the first unstable offset begins the oldest transaction without a marker"
 
 
@@ -49,6 +50,7 @@ def above_the_log(log: PartitionLog) -> None:
 
 
 def batch_lost(log: PartitionLog) -> None:
+    """Remove the batches from offset 2 on, behind the log's back: its end stays 4."""
     log.storage.truncate(2)
 
 
@@ -241,6 +243,7 @@ def test_producer_states_of_a_compacted_log_may_remember_more() -> None:
 
 
 def test_producer_state_beyond_the_end_of_a_compacted_log_is_found() -> None:
+    """The state knows a third batch, which the log has lost."""
     written = compacted(3)
     states_before = written.producers
     written.truncate_to(2)
@@ -251,6 +254,7 @@ def test_producer_state_beyond_the_end_of_a_compacted_log_is_found() -> None:
 
 
 def test_producer_state_that_lacks_a_batch_of_a_compacted_log_is_found() -> None:
+    """The state lacks the second of three batches."""
     written = compacted(3)
     written.producers = ProducerStates()
     for index in (0, 2):
@@ -260,9 +264,9 @@ def test_producer_state_that_lacks_a_batch_of_a_compacted_log_is_found() -> None
 
 
 def test_producer_epoch_below_that_of_the_log_is_found() -> None:
-    # The states of another, equal log: they do not have the batch of epoch 1.
+    """The state knows epoch 0 of producer 7; the log ends with a batch of epoch 1."""
     written = compacted(2)
-    states_before = compacted(2).producers
+    states_before = compacted(2).producers  # of another, equal log
     written.append_batch_as_leader(
         client_batch("v", producer_id=7, producer_epoch=1, base_sequence=0), leader_epoch=0
     )

@@ -1,15 +1,18 @@
 """The checks of segments and of cleanings find each kind of damage, and accept sound results.
 
-A cleaning removes each record whose key has a newer record. A tombstone (a record without a value,
-which deletes its key) and a transaction marker (the record that ends a transaction) stay for a
-retention after their first cleaning. This cleaning writes the end of the retention, the delete
-horizon, into the batch. Sound cleanings are checked in `test_compaction`, too.
+A log is a sequence of segments (files); a segment that is full is followed by a new one. A cleaning
+removes each record whose key has a newer record. Two kinds of records stay for some time:
+tombstones (a record without a value deletes its key) and transaction markers (the record that ends
+a transaction). Their first cleaning writes the end of this time, the delete horizon, into the
+batch. Sound cleanings are checked in `test_compaction`, too.
 
 - `written("a=1", ...)` returns batches of one record each, from offset 0. `a=` is a tombstone,
   `a!1` a record of producer 7's transaction; `commit` and `abort` are markers of this producer.
-- `check(before, after, ...)` checks a cleaning that turned the batches `before` into `after`, at
-  1,000 ms, with a retention of 10 ms.
+- `check(before, after, ...)` checks a cleaning at 1,000 ms that turned the batches `before` into
+  `after`. Tombstones and markers must stay for 10 ms.
 - `left(batch, horizon)` returns a batch after a cleaning that has set this delete horizon.
+
+Each test begins with a sound cleaning, and damages its result.
 """
 
 from collections.abc import Sequence
@@ -33,6 +36,7 @@ NEXT_MS = 1_010
 
 
 def log_of(*written_: str) -> PartitionLog:
+    """Return a log with these records, in the notation of the module's docstring."""
     log = PartitionLog(PARTITION, MemoryLogStorage())
     for text in written_:
         is_marker = text in ("commit", "abort")
@@ -56,12 +60,13 @@ def log_of(*written_: str) -> PartitionLog:
 
 
 def written(*written_: str) -> list[RecordBatch]:
+    """Return the batches of a log with these records."""
     log = log_of(*written_)
     return [log.storage.batch(index) for index in range(len(log.storage))]
 
 
 def left(batch: RecordBatch, horizon_ms: int = -1, *, is_empty: bool = False) -> RecordBatch:
-    # -1 is a batch without a delete horizon.
+    """Return the batch after a cleaning, with all its records or none; -1: without a horizon."""
     records = [] if is_empty else [record for _, record in records_of(batch)]
     return cleaned_batch(batch, Cleaned(tuple(range(len(records))), horizon_ms), records)
 
@@ -133,9 +138,9 @@ def test_tombstone_must_get_a_horizon_and_go_after_it() -> None:
 
 
 def test_tombstones_are_not_judged_by_an_inexact_time() -> None:
-    """The check may not know the exact time of the cleaning: it may have begun before the horizon.
+    """If the time of the cleaning is not known exactly, it may be before the horizon or after.
 
-    Then both results are accepted.
+    So the tombstone may be there or be gone.
     """
     past = left(written("a=")[0], 1_000)
     check([past], [past], is_time_exact=False)
@@ -143,6 +148,7 @@ def test_tombstones_are_not_judged_by_an_inexact_time() -> None:
 
 
 def test_records_of_an_aborted_transaction_must_go_and_replace_none() -> None:
+    """The aborted record of key `a` goes; the older record of `a` stays."""
     plain, aborted, marker, new = before = written("a=1", "a!2", "abort", "b!1")
     check(before, [plain, marker, new])
     with pytest.raises(InvariantViolation, match="the record at 1 is left"):
@@ -159,7 +165,10 @@ def test_records_of_a_committed_transaction_must_stay() -> None:
 
 
 def test_marker_must_stay_while_its_transaction_has_batches() -> None:
-    """A horizon in the past, which such a marker cannot have, does not allow its removal either."""
+    """A horizon in the past does not allow its removal, either.
+
+    A marker gets its horizon only when the data of its transaction are gone.
+    """
     data, marker = before = written("a!1", "commit")
     check(before, before)
     with pytest.raises(InvariantViolation, match="the record at 1 is gone"):
@@ -184,6 +193,7 @@ def test_marker_without_data_must_get_a_horizon_and_go_after_it() -> None:
 
 
 def test_last_batch_of_a_producer_must_stay_without_records() -> None:
+    """The last batch tells a later leader the producer's newest sequence number."""
     data, marker, plain = before = written("a!1", "commit", "a=2")
     check(before, [left(data, is_empty=True), marker, plain])
     with pytest.raises(InvariantViolation, match="the last batch of producer 7, at 0, is gone"):
@@ -208,6 +218,7 @@ def segments_of(log: PartitionLog, kind: type[Segments], *, roll_ms: int = 100) 
 
 
 def test_segments_must_end_when_they_are_full() -> None:
+    """A segment of four or of two batches is found, where three are full."""
     log = log_of(*["a=1"] * 8)
     check_segments(segments_of(log, Segments))
     for moved_by in (1, -1):
@@ -222,9 +233,9 @@ def test_segments_must_end_after_their_time() -> None:
     log = PartitionLog(PARTITION, MemoryLogStorage())
     for number in range(6):
         log.append_as_leader((Record(b"a", b"1", 1 + 60 * number),), leader_epoch=0)
-    found = segments_of(log, Segments)
-    assert found.base_offsets == (0, 2, 4)
-    check_segments(found)
+    segments = segments_of(log, Segments)
+    assert segments.base_offsets == (0, 2, 4)
+    check_segments(segments)
     # With the border moved, the first segment has a third batch, which is too late for it.
     with pytest.raises(InvariantViolation, match="is in it"):
         check_segments(segments_of(log, MovedSegments))

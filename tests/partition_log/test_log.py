@@ -1,6 +1,6 @@
 """The log of one replica: offsets, reads, truncation, recovery.
 
-A leader epoch is the number of a partition's leadership. The high watermark is the offset below
+A leader epoch counts a partition's leaders. The high watermark is the offset below
 which all in-sync replicas have the records, which are then committed. The log end is the offset of
 the next record. A truncation removes the records from an offset on.
 

@@ -1,6 +1,6 @@
 """Fetches from a leader: fencing, limits, and diverging logs. Mirrors Kafka's PartitionTest.
 
-A leader epoch is the number of a partition's leadership; a request with another epoch is fenced,
+A leader epoch counts a partition's leaders; a request with another epoch is fenced,
 that is, refused. Two logs diverge where they have batches of different epochs at one offset. The
 high watermark is the offset below which all in-sync replicas (the ISR) have the records.
 

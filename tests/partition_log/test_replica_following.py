@@ -1,6 +1,6 @@
 """A follower: where it fetches from, and how it handles the answers (BEHAVIOUR 6.1, KIP-595).
 
-A leader epoch is the number of a partition's leadership. The high watermark is the offset below
+A leader epoch counts a partition's leaders. The high watermark is the offset below
 which all in-sync replicas (the ISR) have the records. If the follower's log has other batches than
 the leader's (they diverge), the follower truncates its log to where they agree.
 

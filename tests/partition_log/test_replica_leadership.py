@@ -1,6 +1,6 @@
 """How a replica becomes a leader or a follower, as the metadata say. After Kafka's PartitionTest.
 
-A leader epoch is the number of a partition's leadership; each election increases it. The partition
+A leader epoch counts a partition's leaders; each election increases it. The partition
 epoch counts all changes of the partition's metadata. The high watermark is the offset below which
 all in-sync replicas (the ISR) have the records.
 

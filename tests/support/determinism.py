@@ -9,8 +9,8 @@ Scenarios called `fake` have nodes that only exchange heartbeats; those called `
 of the product. All run in virtual time (the run's own simulated clock). `copy_messages` encodes and
 decodes each message, as between processes.
 
-A planted source gives values that differ between processes on purpose. A test uses it to show that
-a comparison of digests finds such a source.
+A planted source gives values that differ between processes on purpose, such as the order of a set.
+Tests plant it in a node, and must then find different digests.
 """
 
 import argparse
@@ -44,6 +44,7 @@ from tests.support.random_worlds.fault_mix import SlowToStop, everything
 
 SECOND_US = 1_000_000
 FAKE_RUN_US = 3 * SECOND_US
+"""Length of a run of the fake cluster."""
 REAL_RUN_US = 16 * SECOND_US
 """Length of a run of the real cluster.
 
@@ -163,7 +164,8 @@ def digest(
 def digest_of_faults(seed: int) -> str:
     """Run the fake cluster with every kind of fault; return the trace's digest.
 
-    Some faults are not yet healed when the cluster stops.
+    Some faults are not yet healed when the cluster stops. SlowToStop is a broker whose orderly stop
+    takes time.
     """
     observer = TraceDigest()
     runtime = VirtualRuntime(
@@ -184,7 +186,7 @@ def digest_of_faults(seed: int) -> str:
 
 
 def drawn_schedule(name: str) -> Experiment:
-    """Return a schedule of faults from tests/schedules, as an exploration once drew it."""
+    """Return an experiment of tests/schedules: a cluster and faults that an exploration drew."""
     return load_experiment(str(SCHEDULES / f"{name}.yaml")).experiment
 
 
@@ -195,7 +197,7 @@ def digest_of_drawn(name: str, seed: int) -> str:
 
 
 def digest_of_violated() -> str:
-    """Play a schedule that breaks a promise; the digest includes the findings."""
+    """Play an experiment that breaks a promise of Kafka; the result includes the findings."""
     played = play(failing_experiment(), 0)
     findings = ", ".join(f"{finding.summary} at {finding.time_us}" for finding in played.findings)
     return f"{played.digest} of {played.rows} rows, {played.result}: {findings}"
@@ -207,6 +209,7 @@ def digest_with_messages(name: str, seed: int) -> str:
     Message tracing adds a row for each message. It must not change the other rows.
     """
     experiment = drawn_schedule(name)
+    # The checks observe the run, as in `play`.
     suite = CheckSuite(context_of(experiment, in_virtual_time=True), experiment.checks)
     observer = TraceDigest()
     runtime = VirtualRuntime(
@@ -221,9 +224,11 @@ def digest_with_messages(name: str, seed: int) -> str:
     return f"{observer.hexdigest()} of {observer.rows} rows"
 
 
+# Still without the builder of the nodes, the seed and `copy_messages`.
 fake = partial(digest, fake_spec(), run_us=FAKE_RUN_US)
 real = partial(digest, real_spec(), run_us=REAL_RUN_US)
 SOURCES = (set_of_strings, set_of_objects, global_random)
+# Ends of the names of scenarios that must give the same digest as those without this end.
 CODEC = " through the codec"
 MESSAGES = " with messages"
 DRAWN = {
@@ -235,6 +240,7 @@ DRAWN = {
 }
 """Drawn schedules with the seeds of their runs; together they have many faults and settings."""
 WITH_MESSAGES = "moves_resets_and_deleted_offsets"
+"""The drawn schedule that also runs with message tracing."""
 SCENARIOS: dict[str, Callable[[], str]] = {
     **{f"fake {seed}": partial(fake, fake_builder(), seed=seed) for seed in range(5)},
     **{f"faults {seed}": partial(digest_of_faults, seed) for seed in range(2)},

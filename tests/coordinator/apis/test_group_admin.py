@@ -1,8 +1,8 @@
 """Requests of administrators: describe, list and delete groups, and delete offsets.
 
-`h` is a CoordinatorHarness: a coordinator with a log and a clock. It owns the only offsets
-partition, so every group is its own; with `owned=()` it owns no partition. An offsets partition is
-one of `__consumer_offsets`, the topic that stores groups and their offsets.
+`h` is a CoordinatorHarness: a coordinator with a log and a clock. An offsets partition is one of
+`__consumer_offsets`, the topic that stores groups and their offsets. The coordinator owns the only
+one, so it coordinates every group; with `owned=()` it owns none.
 
 - `h.stable_group(n)` brings `n` members to state Stable: all have an assignment, of generation 1.
   The generation is the number of the group's rebalance.
@@ -105,7 +105,7 @@ def commit(h: CoordinatorHarness, *partitions: tuple[str, int]) -> None:
 
 
 def empty_group(h: CoordinatorHarness) -> None:
-    """Bring a group to Empty, generation 2: its only member leaves, which causes a rebalance."""
+    """Bring the group to state Empty (without members): its only member joins and leaves."""
     (member_id,) = h.stable_group(size=1)
     h.leave(leave_group(member_id))
     assert h.state() is GroupState.EMPTY

@@ -1,9 +1,11 @@
 """A load of a compacted log gives the same groups as a load of the whole log.
 
-A log of an offsets partition stores groups and committed offsets, by key. The whole log has every
-batch. In the compacted log the cleaner has removed each record whose key has a newer record. It
-also removes tombstones (records without a value, which delete their key), a day after it first
-cleaned them. A transaction marker is the record that ends a producer's transaction.
+A coordinator loads its groups and committed offsets from the log of an offsets partition. The whole
+log has every batch. In the compacted log the cleaner has removed each record whose key has a newer
+record. It also removes tombstones (records without a value, which delete their key), a day after it
+first cleaned them. A transaction marker is the record that ends a producer's transaction.
+
+Hypothesis draws the batches and the cleanings.
 """
 
 import pytest
@@ -104,6 +106,7 @@ class Logs:
                 self._clean()
 
     def _delete(self, key: Key) -> None:
+        """Write the tombstone of a committed offset."""
         # No tombstone for a key that an open transaction has written: the two loads would rightly
         # differ.
         # 1. The log has a commit of the transaction, then the tombstone, then the marker.
@@ -114,6 +117,7 @@ class Logs:
             self._append((commit(key, None),))
 
     def _end(self, producer: int) -> None:
+        """End the producer's transaction, if it has one, by commit or abort."""
         if self._open.pop(producer, None) is not None:
             marker = EndTransactionMarker(is_commit=self._draw(st.booleans()), coordinator_epoch=0)
             self._append((encode_marker(marker, NOW_MS),), producer=producer, is_control=True)
@@ -121,7 +125,8 @@ class Logs:
     def _append(
         self, records: tuple[Record, ...], *, producer: int = -1, is_control: bool = False
     ) -> None:
-        # One append in ten begins a new leader epoch (the number of the partition's leadership).
+        """Append a batch to both logs; with a producer, as part of its transaction."""
+        # One append in ten begins a new leader epoch, as if another broker became leader.
         is_new_epoch = self._draw(st.integers(0, 9)) == 0
         # The high watermark (the end of the committed records) may lag behind the log end.
         lag = self._draw(st.sampled_from((0, 0, 1, 4)))
@@ -137,7 +142,8 @@ class Logs:
             log.update_high_watermark(max(log.high_watermark, log.log_end_offset - lag))
 
     def _clean(self) -> None:
-        # Nothing, less than the retention of tombstones, or more than it.
+        """Let some time pass, and clean the compacted log up to a drawn offset."""
+        # The time since the last cleaning: none, less than the retention of tombstones, or more.
         self._now_ms += self._draw(st.sampled_from((0, DAY_MS // 2, 2 * DAY_MS)))
         log = self.cleaned
         transactions = TransactionIndex(log)

@@ -3,7 +3,7 @@
 A broker that becomes the leader of an offsets partition (one of `__consumer_offsets`) loads it:
 reads its groups into memory. The leader epoch is the number of the partition's leadership. A
 coordinator ignores a load or an unload of an older epoch than it knows. A tombstone is a record
-without a value, which deletes its key. A generation is the number of a group's rebalance.
+without a value, which deletes its key. A generation counts a group's rebalances.
 
 `h` is a CoordinatorHarness: a coordinator with a log.
 

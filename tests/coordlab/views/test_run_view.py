@@ -1,7 +1,7 @@
 """The live panel of a run: bounded for any size of the cluster, readable without colour.
 
 The panel is drawn again and again; it shows the run's stage, brokers, groups and faults. In all
-these tests the run's clock shows NOW_S. A generation is the number of a group's rebalance.
+these tests the run's clock shows NOW_S. A generation counts a group's rebalances.
 """
 
 import io

@@ -1,6 +1,6 @@
 """Requests with sensible defaults: a test names only the fields that matter to it.
 
-Terms: the generation is the number of a group's rebalance, and members name it in their requests. A
+Terms: the generation counts a group's rebalances, and members name it in their requests. A
 protocol is a way to assign partitions; a member offers some, with its subscription as metadata. A
 static member has a configured `group.instance.id` (here `instance`), which keeps its place through
 a restart. A simple consumer belongs to no group: it only stores offsets under the group's name.

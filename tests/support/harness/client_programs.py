@@ -31,7 +31,7 @@ POLL_S = 0.05
 Event = dict[str, Any]
 """One line of a program's output; clients/README.md has the fields."""
 Stored = tuple[int, int]
-"""Partition and offset of a record."""
+"""Place of a record: its partition and its offset."""
 
 
 class ClientProgram:
@@ -72,8 +72,8 @@ class ClientProgram:
     def acknowledged(self) -> dict[int, Stored | None]:
         """Return partition and offset of each acknowledged record, by the record's number.
 
-        None instead of a place: the client only knows that the record is stored. This happens to
-        librdkafka if it sends a batch again that the broker has already stored: the broker refuses
+        None instead of a place: the client only knows that the record is stored, not where. This
+        happens if librdkafka repeats a batch that the broker has already stored. The broker refuses
         the repetition, and librdkafka takes the refusal as an acknowledgement.
         """
         return {
@@ -107,8 +107,7 @@ class ClientProgram:
         return "\n".join([*last, *self._errors[-8:]])
 
     def _read_events(self) -> None:
-        """Keep each event, until the program closes its output."""
-        # `process.stdout` ends when the program ends; then this thread ends, too.
+        """Keep each event, until the program ends and with it its output."""
         for line in self.process.stdout or ():
             event = json.loads(line)
             with self._lock:
@@ -158,7 +157,7 @@ def client_programs(family: str, bootstrap: str) -> Iterator[ClientPrograms]:
 def wait_until(
     condition: Callable[[], bool], what: str, *programs: ClientProgram, timeout_s: float = 60.0
 ) -> None:
-    """Wait for a condition; on a timeout fail with the programs' last events."""
+    """Wait for a condition; on a timeout fail with `what` and the programs' last events."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline_s:

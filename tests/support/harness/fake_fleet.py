@@ -1,8 +1,8 @@
 """RayLives on a fleet of fake processes: no Ray, no signals; calls fail as a test demands.
 
-RayLives starts, stops, kills and pauses nodes. A fleet has the processes in which nodes run. The
-driver (the process that conducts a run) calls a process through its handle. An agent on the
-process's machine kills the process or sends it signals.
+RayLives, the code under test, starts, stops, kills and pauses nodes. A fleet has the processes in
+which nodes run. The driver (the process that conducts a run) calls a process through its handle. An
+agent on the process's machine kills the process or sends it signals.
 """
 
 import asyncio
@@ -29,7 +29,9 @@ from protocol.trace import TraceEvent
 from tests.support.harness.fake_cluster import fake_builder, fake_spec
 
 NODE = broker_name(0)
+"""The node of most tests: the cluster's only broker."""
 LATE = NodeName("consumer-1")
+"""A consumer that does not start with the cluster."""
 
 
 def spec_with_a_late_consumer() -> ClusterSpec:
@@ -117,7 +119,7 @@ class FakeAgent(AgentHandle):
 
 
 class FakeFleet(Fleet):
-    """Processes that are only listed; `trouble` applies to the calls of the next ones."""
+    """Fake processes; each takes over `trouble` (see FakeProcessHandle) when it starts."""
 
     def __init__(self, run_dir: Path, on_failure: Callable[[str], None]) -> None:
         super().__init__(
@@ -156,6 +158,7 @@ class FakeFleet(Fleet):
         await asyncio.sleep(0)
 
     async def end(self, process: FleetProcess) -> None:
+        """End a process as the real fleet does, but without a signal."""
         await self._stop_nodes(process)
         self.give_up(process)
 

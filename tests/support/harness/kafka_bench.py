@@ -4,7 +4,7 @@ docs/kafka/BEHAVIOUR.md (10.1) describes Kafka's tests as scenarios with ids suc
 times fit the constants of this module, and `tick` moves the clock as Kafka's mock timer does.
 Source: BEHAVIOUR 10.0.
 
-Terms: the generation is the number of a group's rebalance. In its join phase the members rejoin (a
+Terms: the generation counts a group's rebalances. In its join phase the members rejoin (a
 group in PreparingRebalance), in its sync phase they get their partitions (CompletingRebalance);
 then the group is Stable. A static member has a configured `group.instance.id`, which keeps its
 place through a restart; a dynamic member has none. A pending member id was given to a new client,

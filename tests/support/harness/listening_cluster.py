@@ -30,7 +30,7 @@ PATIENCE_S = 30.0
 
 
 class KafkaConnection:
-    """A client that writes bytes and reads frames."""
+    """A client that writes bytes as a test wishes, and reads answers."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -45,9 +45,10 @@ class KafkaConnection:
     ) -> None:
         """Write a request with the client id `raw`.
 
-        The request's header has version 1: API, version, correlation id, client id.
+        The header has version 1 of Kafka's request headers. Its fields are the number of the API,
+        the version, the correlation id, and the client id.
         """
-        # \x00\x03raw is the client id after its length.
+        # \x00\x03 is the length of the client id `raw`.
         payload = b"%b%b%b\x00\x03raw%b" % (
             api.to_bytes(2, "big"),
             version.to_bytes(2, "big"),
@@ -123,7 +124,7 @@ class ListeningCluster:
 
         async def run() -> None:
             await self.runtime.start()
-            # Waits until broker 0 listens; the others are started together with it.
+            # Wait until broker 0 listens; the others are started together with it.
             (await self.connect()).close()
             await asyncio.wait_for(story(self), 2 * PATIENCE_S)
 
@@ -150,7 +151,7 @@ class ListeningCluster:
         raise AssertionError(f"broker {broker} does not listen")
 
     def refusals(self) -> list[str]:
-        """Return the reasons for which brokers closed connections, from the trace."""
+        """Return the reasons for which brokers closed connections, from the rows of the trace."""
         # The detail of such a row is a JSON text, which has "reason":"<text>".
         return [
             str((row.detail or "").partition('"reason":"')[2].partition('"')[0])

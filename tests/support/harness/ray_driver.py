@@ -1,10 +1,11 @@
 """A driver in a process of its own: runs a fake cluster on Ray until it is stopped.
 
-A driver is the process that conducts a run.
+A driver is the process that conducts a run. Tests interrupt or kill this one.
 
 Usage: python -m tests.support.harness.ray_driver RUN_DIR ADDRESS MILLISECONDS [NODE_TO_PAUSE].
-It prints two events, one JSON object per line. `up` has the pids of the node processes; if one was
-paused (stopped by a signal), its pid is the first. `stopped` comes at the end.
+ADDRESS is that of the Ray. The driver prints two events, one JSON object per line. `up` has the
+pids of the node processes. A node process that was paused (stopped by a signal) is the first.
+`stopped` comes at the end.
 """
 
 import json
@@ -40,10 +41,10 @@ def main(run_dir: Path, ray_address: str, run_ms: int, paused: str | None = None
         await runtime.start()
         pids = list(runtime.pids())
         if paused is not None:
-            await runtime.sleep(500_000)
-            hit = await runtime.pause(NodeName(paused))
+            await runtime.sleep(500_000)  # microseconds
+            paused_process = await runtime.pause(NodeName(paused))
             # Move the paused process to the front; False sorts before True.
-            pids.sort(key=lambda pid: pid != hit.pid)
+            pids.sort(key=lambda pid: pid != paused_process.pid)
         say("up", pids=pids)
         await runtime.sleep(run_ms * 1_000)
 
@@ -51,6 +52,7 @@ def main(run_dir: Path, ray_address: str, run_ms: int, paused: str | None = None
         runtime.run(experiment())
     finally:
         runtime.run(runtime.stop())
+        # Rows arrive from all processes, so a count shows that their traces were collected.
         acknowledged = sum(row.kind == "response_received" for row in rows)
         say("stopped", failures=runtime.failures(), acknowledged=acknowledged)
 

@@ -6,7 +6,7 @@ watermark says (the offset below which records are committed). `ClientLab` holds
 which all brokers answer (leader, committed offsets, ...), and the network in virtual time, a
 simulated clock.
 
-Terms: the generation is the number of a group's rebalance. The leader epoch is the number of a
+Terms: the generation counts a group's rebalances. The leader epoch is the number of a
 partition's leadership. An incarnation is the number of a node's restarts.
 """
 

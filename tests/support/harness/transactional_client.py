@@ -1,8 +1,10 @@
 """A producer that commits offsets in transactions, request by request, against virtual brokers.
 
-A BrokerLab is three brokers in virtual time (a simulated clock), with a client that sends single
-requests. The parameter `broker` is the broker to which a request is sent. For commits of offsets
-this is the coordinator of the group, for all other requests that of the transaction.
+A BrokerLab has three brokers in virtual time (a simulated clock), and a client that sends single
+requests. The parameter `broker` is the broker to which a request is sent: for commits of offsets
+the coordinator of the group, for all other requests the coordinator of the transaction.
+
+A transaction goes through `init` (get a producer id), `add_offsets`, `commit_offset` and `end`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -79,7 +81,7 @@ class TransactionalClient:
         self._transactional_id = transactional_id
 
     async def coordinator(self, asked: int = 0) -> Coordinator:
-        """Ask a broker for the transaction coordinator."""
+        """Ask the broker `asked` for the coordinator of the transaction."""
         request = FindCoordinatorRequest(
             key_type=CoordinatorType.TRANSACTION, coordinator_keys=(self._transactional_id,)
         )

@@ -1,7 +1,7 @@
 """A few virtual hosts on one network, without nodes: for tests of connections and hosts.
 
-A host is what a node may touch: clock, timers, connections, storage, trace. A frame is one message
-of a connection.
+A host is all that a node may use of the outside world: clock, timers, connections, storage, trace.
+A frame is one message of a connection.
 """
 
 import asyncio
@@ -47,6 +47,8 @@ class HostLab:
         lab = self
 
         class WatchedNetwork(VirtualNetwork):
+            """Keeps each frame in the lab, and loses those that `lab.lose` chooses."""
+
             def transmit(self, frame: Frame) -> None:
                 lab.frames.append(frame)
                 if not lab.lose(frame):
@@ -142,7 +144,7 @@ class EchoServer:
 
 def heartbeat(group: str = "g") -> HeartbeatRequest:
     """Return a request that names `group`."""
-    # The generation is of no importance.
+    # The test's servers read only the group id.
     return HeartbeatRequest(group_id=group, generation_id=3, member_id="m")
 
 
@@ -154,5 +156,5 @@ def group_of(request: AnyRequest) -> str:
 
 
 async def forever() -> None:
-    """Wait for ever."""
+    """Wait for ever: a task that only a cancellation ends."""
     await asyncio.get_running_loop().create_future()

@@ -1,7 +1,7 @@
 """A run of the fake cluster in virtual time (a simulated clock), with its rows and digest.
 
-The rows are those of the trace (recorded events). The digest is a hash over all rows: equal digests
-mean equal runs.
+The nodes of a fake cluster only exchange heartbeats. The rows are those of the trace (recorded
+events). The digest is a hash over all rows: equal digests mean equal runs.
 """
 
 from collections.abc import Callable, Coroutine

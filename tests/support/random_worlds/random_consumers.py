@@ -5,7 +5,7 @@ consumer's next steps depend on the answers that it got. It asks a random broker
 coordinates its group. It sends its other requests to the broker that it considers the coordinator.
 The state of that broker decides the answer.
 
-The generation is the number of a group's rebalance. A position is the offset of the record that a
+The generation counts a group's rebalances. A position is the offset of the record that a
 consumer processes next. A member owns the partitions that it was assigned. Most numbers below are
 probabilities, chosen so that rare cases are frequent enough.
 """

@@ -16,21 +16,22 @@ _SHOWN = 3
 def check_table(
     runs: Iterable[AnalysedRun], name: str, oracle: Oracle, key: Sequence[str]
 ) -> list[TableRow]:
-    """Compare a table of all runs with its oracle; return the rows of the random runs.
+    """Compare the table `name` of all runs with its oracle; return Spark's rows of random runs.
 
     Raises: AssertionError with the first rows that differ, identified by `key`, and their
     differences.
     """
     of_random_runs = []
     for run in runs:
+        # The oracle's rows lack the column with the run's name.
         expected = [row | {"run": run.run} for row in oracle(Trace(run.rows))]
-        found = run.table(name)
-        wrong = differences(expected, found, key)
+        spark_rows = run.table(name)
+        wrong = differences(expected, spark_rows, key)
         assert not wrong, f"{name} of {run.run}: {len(wrong)} rows differ\n" + "\n".join(
             wrong[:_SHOWN]
         )
         if run.is_random:
-            of_random_runs += found
+            of_random_runs += spark_rows
     return of_random_runs
 
 

@@ -1,9 +1,9 @@
 """Ownerships, overlaps of owners, and processed records, computed from rows in plain Python.
 
 Tests compare the pipeline's tables, which Spark computes with windows and joins, with this model.
-The model follows only the tables' documentation, and goes through the rows of the trace in the
-order of time. It shares no code with the pipeline. An incarnation is the number of a node's
-restarts.
+The model follows only the tables' documentation, and shares no code with the pipeline. It goes
+through the rows of the trace (recorded events) in the order of time. A node's incarnation is the
+number of its restarts.
 """
 
 import json
@@ -64,40 +64,44 @@ def random_owners(seed: int) -> list[TraceRow]:
     rng = random.Random(seed)
     rows = Rows()
     time_us = 1_000_000
-    lives = dict.fromkeys(_CONSUMERS, 0)
+    incarnations = dict.fromkeys(_CONSUMERS, 0)
     alive = dict.fromkeys(_CONSUMERS, True)
     paused = dict.fromkeys(_CONSUMERS, False)
-    rows.stage(0, "steady")
+    rows.stage(0, "steady")  # the stage of the experiment, from second 0
 
     def add(node: str, kind: TraceKind, **columns: object) -> None:
         rows.add(time_us / 1e6, node, kind, **columns)  # type: ignore[arg-type]
 
     for _ in range(rng.randint(40, 120)):
-        time_us += rng.choice((1, 1, 7_000, 1_000_000))
+        time_us += rng.choice((1, 1, 7_000, 1_000_000))  # often two rows have nearly the same time
         node = rng.choice(_CONSUMERS)
         if not alive[node]:
-            lives[node] += 1
+            incarnations[node] += 1
             alive[node] = True
-            add(node, TraceKind.NODE_STARTED, incarnation=lives[node])
+            add(node, TraceKind.NODE_STARTED, incarnation=incarnations[node])
             continue
         if paused[node]:
             add("driver", TraceKind.NODE_RESUMED, peer=node)
             paused[node] = False
             continue
-        some = rng.sample(_PARTITIONS, rng.randint(1, len(_PARTITIONS)))
-        mine: dict[str, object] = {"group": GROUP, "member": node, "incarnation": lives[node]}
+        partitions = rng.sample(_PARTITIONS, rng.randint(1, len(_PARTITIONS)))
+        member: dict[str, object] = {
+            "group": GROUP,
+            "member": node,
+            "incarnation": incarnations[node],
+        }
         match rng.choice(("assign", "assign", "give up", "consume", "consume", "pause", "die")):
             case "assign":
                 kind = TraceKind.PARTITIONS_ASSIGNED
-                add(node, kind, generation=1, detail={"partitions": some}, **mine)
+                add(node, kind, generation=1, detail={"partitions": partitions}, **member)
             case "give up":
                 kind = rng.choice(tuple(_OWN_ENDS))
-                add(node, kind, generation=1, detail={"partitions": some}, **mine)
+                add(node, kind, generation=1, detail={"partitions": partitions}, **member)
             case "consume":
                 first, count = rng.randint(0, 30), rng.randint(1, 12)
                 detail = {"count": count, "last": first + count - 1}
                 kind = TraceKind.RECORDS_CONSUMED
-                add(node, kind, partition=some[0], offset=first, detail=detail, **mine)
+                add(node, kind, partition=partitions[0], offset=first, detail=detail, **member)
             case "pause":
                 add("driver", TraceKind.NODE_PAUSED, peer=node)
                 paused[node] = True
@@ -105,7 +109,7 @@ def random_owners(seed: int) -> list[TraceRow]:
                 if rng.random() < 0.5:
                     add("driver", TraceKind.NODE_KILLED, peer=node)
                 else:
-                    add(node, TraceKind.NODE_STOPPED, incarnation=lives[node])
+                    add(node, TraceKind.NODE_STOPPED, incarnation=incarnations[node])
                 alive[node] = False
     rows.stage(time_us / 1e6 + 1, "stopping")
     return rows.rows
@@ -115,21 +119,21 @@ def owned_by(rows: Sequence[TraceRow]) -> Owned:
     """Return owners and processed records in the group `GROUP` of one run."""
     end_us = rows[-1].time_us
     owned = Owned()
-    current: dict[tuple[str, str], Interval] = {}
-    pauses: list[tuple[str, int, int]] = []
-    paused_at: dict[str, int] = {}
+    current: dict[tuple[str, str], Interval] = {}  # (node, partition) -> present ownership
+    pauses: list[tuple[str, int, int]] = []  # ended pauses: node, from, to
+    paused_at: dict[str, int] = {}  # nodes that are paused now
 
-    def close(node: str, partition: str, at_us: int, why: str) -> None:
+    def close(node: str, partition: str, at_us: int, ended_by: str) -> None:
         """End the node's ownership of the partition, if it has one."""
         interval = current.pop((node, partition), None)
         if interval is not None:
-            interval.to_us, interval.ended_by = at_us, why
+            interval.to_us, interval.ended_by = at_us, ended_by
 
-    def close_all(node: str, at_us: int, why: str) -> None:
+    def close_all(node: str, at_us: int, ended_by: str) -> None:
         """End all ownerships of a node."""
         for owner, partition in list(current):
             if owner == node:
-                close(node, partition, at_us, why)
+                close(node, partition, at_us, ended_by)
 
     def end_pause(node: str, at_us: int) -> None:
         """End a node's pause, if it is paused."""
@@ -176,8 +180,8 @@ def owned_by(rows: Sequence[TraceRow]) -> Owned:
             if node == interval.consumer
         )
     processed = _processed(rows)
-    _overlap(owned, processed, end_us)
-    _process(owned, processed)
+    _add_overlaps(owned, processed, end_us)
+    _count_processed(owned, processed)
     return owned
 
 
@@ -196,7 +200,7 @@ def _processed(rows: Sequence[TraceRow]) -> _Processed:
     ]
 
 
-def _overlap(owned: Owned, processed: _Processed, end_us: int) -> None:
+def _add_overlaps(owned: Owned, processed: _Processed, end_us: int) -> None:
     """Add each overlap of two owners, with the number of records that both processed in it."""
     # Of each pair, `first` became owner first; the overlap begins with the ownership of `second`.
     in_order = sorted(owned.intervals, key=lambda interval: (interval.from_us, interval.consumer))
@@ -222,14 +226,14 @@ def _overlap(owned: Owned, processed: _Processed, end_us: int) -> None:
             owned.overlaps[(*key, min(ends, default=None))] = len(offsets[0] & offsets[1])
 
 
-def _process(owned: Owned, processed: _Processed) -> None:
-    """Count the records of each partition and consumer, and those that were processed before.
+def _count_processed(owned: Owned, processed: _Processed) -> None:
+    """Count the records that each consumer processed of each partition, and the repeated ones.
 
-    A record that its own or another consumer processed before is repeated.
+    A record is repeated if this or another consumer processed it before.
     """
-    seen: dict[tuple[str, int], None] = {}
+    earlier: dict[tuple[str, int], None] = {}  # (partition, offset), used as an ordered set
     for _, consumer, partition, offset in processed:
         counts = owned.processing.setdefault((partition, consumer), {"records": 0, "repeated": 0})
         counts["records"] += 1
-        counts["repeated"] += (partition, offset) in seen
-        seen[partition, offset] = None
+        counts["repeated"] += (partition, offset) in earlier
+        earlier[partition, offset] = None

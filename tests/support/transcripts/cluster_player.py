@@ -10,7 +10,7 @@ simulated clock. A command prints:
 Times are seconds since the story began, rounded to a tenth: shorter times are of no interest here.
 
 Terms: the ISR are the in-sync replicas of a partition. The leader epoch is the number of its
-leadership. The generation is the number of a group's rebalance.
+leadership. The generation counts a group's rebalances.
 """
 
 import asyncio

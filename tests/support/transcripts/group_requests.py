@@ -5,7 +5,7 @@ settings (`group=g`). The functions here are readers: each makes a request from 
 removes from the command the settings that it knows. A setting that is left is an error. In an
 optional setting, `-` stands for None.
 
-The generation is the number of a group's rebalance. A static member has a configured instance id
+The generation counts a group's rebalances. A static member has a configured instance id
 (setting `instance`).
 """
 

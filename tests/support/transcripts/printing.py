@@ -5,7 +5,7 @@ that have their defaults are left out. Times are milliseconds since the story be
 are printed as the topics of a subscription if they are one, else quoted.
 
 A tombstone is a record without a value, which deletes its key. A guard is a token that an append of
-a transaction must show. The leader epoch is the number of a partition's leadership.
+a transaction must show. The leader epoch counts a partition's leaders.
 """
 
 import re

@@ -1,4 +1,7 @@
-"""A coordinator harness that keeps a printed line of everything that it carries out."""
+"""A coordinator harness that keeps a line of text for each effect of the coordinator.
+
+A story of the transcripts prints these lines.
+"""
 
 from protocol.effects import Append, Result
 from protocol.ids import AppendId
@@ -8,15 +11,19 @@ from tests.support.transcripts.printing import INDENT, append_lines, message_lin
 
 
 class PrintingCoordinator(CoordinatorHarness):
-    """Keeps lines of the passed time, replies, verifications, appends and trace events."""
+    """Keeps lines of the time, replies, verifications, appends and trace events.
+
+    A verification is a question to a transaction's coordinator: is the transaction open?
+    """
 
     def __init__(self, **settings: object) -> None:
         self.lines: list[str] = []
-        self._printed_us = EPOCH_US
-        self._offsets_of: dict[AppendId, int] = {}
+        self._printed_us = EPOCH_US  # newest time that has a line
+        self._offsets_of: dict[AppendId, int] = {}  # offsets of the appends that are in the log
         super().__init__(**settings)  # type: ignore[arg-type]  # settings of the harness
 
     def _carry_out(self, result: Result) -> None:
+        """Carry out the coordinator's effects, as the harness does, and keep their lines."""
         if self.now_us != self._printed_us:
             self._printed_us = self.now_us
             self.lines.append(f"@{(self.now_us - EPOCH_US) / 1_000:g}")
@@ -28,7 +35,7 @@ class PrintingCoordinator(CoordinatorHarness):
             self.lines.append(f"verify {asked.transactional_id} in {asked.partition}: {asked}")
         for append in result.appends:
             self.lines += append_lines(append, self._offsets_of.get(append.append_id))
-            # Written, but held: not yet committed.
+            # The append is in the log, but the story holds back its commit.
             if append in self.held and append.append_id in self._offsets_of:
                 self.lines.append(f"{INDENT}above the high watermark")
         self.lines += [trace_text(event) for event in result.trace]
@@ -45,4 +52,4 @@ class PrintingCoordinator(CoordinatorHarness):
 
 
 class PrintingBench(PrintingCoordinator, KafkaBench):
-    """The bench of Kafka's tests, which prints its acts."""
+    """A printing coordinator with the helpers that Kafka's own tests have."""

@@ -8,7 +8,7 @@ a suite has all checkers of an experiment.
 
 After the kill the controller fences the dead broker: it takes the broker's leaderships away. The
 successor, which now leads the offsets partition of the group (a partition of
-`__consumer_offsets`), loads the group from it. A generation is the number of a group's rebalance.
+`__consumer_offsets`), loads the group from it. A generation counts a group's rebalances.
 """
 
 from collections.abc import Sequence

@@ -5,20 +5,20 @@ from tests.support.builders.rows import Rows
 
 CLIENTS = 150
 PER_CLIENT = 4
-"""Rows of each client: a failed Heartbeat, a FindCoordinator, a JoinGroup, a Heartbeat."""
+"""Requests of each client: a failed Heartbeat, a FindCoordinator, a JoinGroup, a Heartbeat."""
 
 
 def crowd() -> list[TraceRow]:
     """Return the trace of 150 members that all lose their coordinator at 10 s.
 
-    Only member c-077 has two more exchanges: a refused JoinGroup, and a LeaveGroup.
+    Only member c-077 has two more requests: a refused JoinGroup, and a LeaveGroup.
     """
     rows = Rows()
     rows.stage(0, "steady")
     rows.fault(10, "broker-1")
     for index in range(CLIENTS):
         client = f"c-{index:03}"
-        at = 10 + index / 1_000
+        at = 10 + index / 1_000  # a millisecond after the client before
         _ask(rows, at, client, "Heartbeat", "broker-1", "DISCONNECTED")
         _ask(rows, at + 0.2, client, "FindCoordinator", "broker-2", "NONE")
         if index == 77:
@@ -32,6 +32,7 @@ def crowd() -> list[TraceRow]:
 
 
 def _ask(rows: Rows, at: float, client: str, api: str, broker: str, error: str) -> None:
+    """Add the rows of one request and of its end, 10 ms later."""
     failed = error == "DISCONNECTED"
     ended = TraceKind.REQUEST_FAILED if failed else TraceKind.RESPONSE_RECEIVED
     for time_s, kind, outcome in ((at, TraceKind.REQUEST_SENT, None), (at + 0.01, ended, error)):

@@ -1,9 +1,12 @@
 """Requests and answers of the command `groups`, on real brokers in virtual time.
 
-Virtual time is a simulated clock, in which a whole cluster runs in this process. `lab` is a cluster
-of one controller and brokers 0, 1 and 2; `lab.client` sends a single request to the broker of its
-first argument. The topic `orders` has three partitions on the cluster of `with_tool`, and twelve on
-that of `with_members`. A group without members is Empty; a group that does not exist is Dead.
+Virtual time is a simulated clock: a whole cluster runs in this process. `lab` is a cluster of one
+controller and brokers 0, 1 and 2. `lab.client` sends a single request; the first argument is the
+broker. The topic `orders` has three partitions on the cluster of `with_tool`, and twelve on that of
+`with_members`. A group without members is Empty; a group that does not exist is Dead.
+
+A test defines `ask`, the requests and checks; `with_tool` or `with_members` starts a cluster and
+runs `ask` on it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -30,7 +33,10 @@ T = TypeVar("T")
 TOOL = "tool"
 """A group without members, whose offsets an administrator's tool committed."""
 COORDINATOR = partition_for(TOOL, 3)
-"""The coordinator of `tool`: the leader of offsets partition i of three is broker i."""
+"""The broker that coordinates `tool`.
+
+A group's offsets partition is chosen by its name, one of three here; broker i leads partition i.
+"""
 # The whole topic (None stands for all partitions), and only its first partition.
 WHOLE = (ChosenTopic(topic=ORDERS, partitions=None),)
 FIRST = (ChosenTopic(topic=ORDERS, partitions=(0,)),)
@@ -41,7 +47,7 @@ def with_tool(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
 
     async def story(lab: BrokerLab) -> T:
         for _ in range(9):
-            await lab.client.produce(0, b"record")
+            await lab.client.produce(0, b"record")  # to broker 0, which leads partition 0
         await lab.client.commit(COORDINATOR, TOOL, 5)
         with AdminClient(lab.runtime.admin_host(), lab.cluster, timeout_ms=15_000) as admin:
             return await ask(admin, lab)
@@ -67,7 +73,9 @@ def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
 
 def planned(reset: OffsetReset) -> list[tuple[int, int | None, int | None]]:
     """Return (partition, committed offset, new offset) for each partition of a reset."""
-    return [(each.partition, each.current_offset, each.new_offset) for each in reset.offsets]
+    return [
+        (offset.partition, offset.current_offset, offset.new_offset) for offset in reset.offsets
+    ]
 
 
 def test_described_group_has_its_committed_offset_and_its_lag() -> None:
@@ -127,8 +135,8 @@ def test_missing_group_is_reported_with_kafkas_error_name() -> None:
     """The coordinator answers that the missing group is Dead, so nothing asks for its offsets."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
-        nobody, tool = await describe_groups(admin, ("nobody", TOOL), with_offsets=True)
-        assert (nobody.error, nobody.offsets) == ("GROUP_ID_NOT_FOUND", None)
+        missing, tool = await describe_groups(admin, ("nobody", TOOL), with_offsets=True)
+        assert (missing.error, missing.offsets) == ("GROUP_ID_NOT_FOUND", None)
         assert tool.error is None
 
     with_tool(ask)
@@ -138,12 +146,12 @@ def test_refused_deletion_of_a_group_names_its_members() -> None:
     """The error NON_EMPTY_GROUP alone does not say which members must be stopped."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
-        held, gone = await delete_groups(admin, (GROUP, "nobody"))
-        assert held.error == "NON_EMPTY_GROUP"
-        assert sorted(member.client_id for member in held.held_by) == [
+        refused, missing = await delete_groups(admin, (GROUP, "nobody"))
+        assert refused.error == "NON_EMPTY_GROUP"
+        assert sorted(member.client_id for member in refused.held_by) == [
             f"consumer-{GROUP}-{index}" for index in range(2)
         ]
-        assert (gone.error, gone.held_by) == ("GROUP_ID_NOT_FOUND", ())
+        assert (missing.error, missing.held_by) == ("GROUP_ID_NOT_FOUND", ())
 
     with_members(ask)
 
@@ -154,12 +162,12 @@ def test_offsets_of_a_whole_topic_are_deleted_and_an_unknown_topic_is_reported()
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         chosen = (
             *WHOLE,
-            ChosenTopic(topic=ORDERS, partitions=(7,)),
-            ChosenTopic(topic="no", partitions=None),
+            ChosenTopic(topic=ORDERS, partitions=(7,)),  # there is no partition 7
+            ChosenTopic(topic="no", partitions=None),  # and no topic "no"
         )
         deleted = await delete_group_offsets(admin, TOOL, chosen)
         assert deleted.error is None
-        assert [(each.topic, each.partition, each.error) for each in deleted.offsets] == [
+        assert [(offset.topic, offset.partition, offset.error) for offset in deleted.offsets] == [
             *((ORDERS, index, None) for index in range(3)),
             (ORDERS, 7, "UNKNOWN_TOPIC_OR_PARTITION"),
             ("no", WHOLE_TOPIC, "UNKNOWN_TOPIC_OR_PARTITION"),
@@ -175,6 +183,7 @@ def test_reset_without_execute_is_only_shown() -> None:
     """As in Kafka, a reset without --execute is only planned: the committed offset stays 5."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
+        # None: the partitions with committed offsets.
         shown = await reset_group_offsets(admin, TOOL, None, ToEarliest(), execute=False)
         assert (planned(shown), shown.executed) == ([(0, 5, 0)], False)
         assert (await admin.list_consumer_group_offsets((TOOL,)))[TOOL] == {(ORDERS, 0): 5}
@@ -196,9 +205,10 @@ def test_reset_of_a_whole_topic_sets_an_offset_for_every_partition() -> None:
         done = await reset_group_offsets(admin, "new", WHOLE, ToOffset(offset=4), execute=True)
         assert done.state == "Dead"  # before the reset, when the group did not exist
         assert planned(done) == [(0, None, 4), (1, None, 0), (2, None, 0)]
-        assert [each.asked_for for each in done.offsets] == [None, 4, 4]
+        # `asked_for` is the requested offset if the log does not have it.
+        assert [offset.asked_for for offset in done.offsets] == [None, 4, 4]
         listed = await list_groups(admin)
-        assert [(each.group, each.state) for each in listed.groups] == [
+        assert [(group.group, group.state) for group in listed.groups] == [
             ("new", "Empty"),
             (TOOL, "Empty"),
         ]
@@ -215,9 +225,11 @@ def test_partly_impossible_reset_changes_nothing() -> None:
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         shifted = await reset_group_offsets(admin, TOOL, WHOLE, ShiftBy(records=-2), execute=True)
         assert not shifted.executed
-        assert {each.error for each in shifted.offsets} == {"nothing is committed to shift from"}
-        some = (*FIRST, ChosenTopic(topic=ORDERS, partitions=(9,)))
-        partly = await reset_group_offsets(admin, TOOL, some, ToLatest(), execute=True)
+        assert {offset.error for offset in shifted.offsets} == {
+            "nothing is committed to shift from"
+        }
+        zero_and_nine = (*FIRST, ChosenTopic(topic=ORDERS, partitions=(9,)))
+        partly = await reset_group_offsets(admin, TOOL, zero_and_nine, ToLatest(), execute=True)
         assert not partly.executed
         assert planned(partly) == [(0, 5, 9), (9, None, None)]
         assert (await admin.list_consumer_group_offsets((TOOL,)))[TOOL] == {(ORDERS, 0): 5}
@@ -228,7 +240,7 @@ def test_partly_impossible_reset_changes_nothing() -> None:
 
 
 def test_reset_of_a_group_with_members_is_refused_and_names_them() -> None:
-    """Kafka's tool refuses it as well; when the members have left, the reset works."""
+    """As in Kafka's tool, a reset must wait until the members have left."""
 
     async def ask(admin: AdminClient, lab: BrokerLab) -> None:
         refused = await reset_group_offsets(admin, GROUP, None, ToEarliest(), execute=True)
@@ -240,7 +252,7 @@ def test_reset_of_a_group_with_members_is_refused_and_names_them() -> None:
         assert len(refused.held_by) == 2
         for index in range(2):
             await lab.runtime.shut_down(NodeName(f"consumer-{GROUP}-{index}"))
-        await lab.seconds(1)
+        await lab.seconds(1)  # the consumers leave the group while they shut down
         empty = await reset_group_offsets(admin, GROUP, None, ToEarliest(), execute=True)
         assert (empty.error, empty.state, empty.executed) == (None, "Empty", True)
 
