@@ -1,10 +1,10 @@
 """Compiled and interpreted modules give equal runs; an outdated library is not loaded.
 
 `make fast` compiles the hot modules (those with most of the running time) with mypyc into one
-library. The finder (`cluster.compiled`) loads that library if it fits the sources and this Python;
-otherwise Python interprets the sources. SWITCH is the environment variable COORDLAB_COMPILED.
-RECORD is the file that says for which sources and which Python a library was made. A digest is a
-hash over all rows of a run's trace.
+library. The finder (`cluster.compiled`), an import hook, loads the library if it fits the sources
+and this Python; otherwise Python interprets the sources. SWITCH is the environment variable
+COORDLAB_COMPILED. RECORD is the file that says for which sources and which Python a library was
+made. A digest is a hash over all rows of a run's trace (recorded events).
 """
 
 import ast
@@ -45,7 +45,7 @@ def _explored(switch: str) -> dict[str, object]:
 
 @pytest.mark.slow
 def test_compiled_modules_give_the_digests_of_interpreted_ones() -> None:
-    """The same seeds give the same digests, verdicts, events and marks."""
+    """The same seeds give the same digests, verdicts, numbers of rows and marks of coverage."""
     if not (BUILD / RECORD).is_file():
         if os.environ.get("CI") == "true" and missing_for_build() is None:
             pytest.fail("nothing is compiled: .ci/run runs `make fast` before the tests")
@@ -103,7 +103,10 @@ def test_types_of_compiled_modules_can_be_pickled_for_ray() -> None:
 
 @pytest.mark.slow
 def test_a_class_outside_the_library_inherits_from_none_inside() -> None:
-    """A compiled class refuses an interpreted subclass, but only when an instance is created."""
+    """No interpreted class inherits from a compiled one, which mypyc does not allow.
+
+    Python notices it only when an instance is created.
+    """
     hot = {ROOT / source for source in hot_sources()}
     assert all(path.is_file() for path in hot)
     trees = {
@@ -191,7 +194,7 @@ def test_a_library_of_these_sources_and_this_python_is_used(checkout: Path) -> N
 def test_a_changed_source_leaves_all_modules_interpreted_with_a_message(
     checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The message appears once, however many modules are imported."""
+    """The user is told once that the library is outdated, however many modules are imported."""
     finder = _finder(checkout)
     checkout.joinpath(*SOURCE).write_text("ANSWER = 43\n", encoding="utf-8")
     assert finder.find_spec("protocol.hot", None) is None

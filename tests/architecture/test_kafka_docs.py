@@ -56,7 +56,10 @@ def texts() -> dict[str, str]:
 
 
 def sections_of(name: str) -> set[str]:
-    """Return what a citation of a file of docs/kafka may name: its sections, rows and words."""
+    """Return the targets that citations of a file of docs/kafka may name.
+
+    These are numbers of sections, and in some files letters of rows or words of headings.
+    """
     text = (KAFKA / f"{name}.md").read_text(encoding="utf-8")
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     numbers = {match[1] for line in headings if (match := re.match(r"(\d+(?:\.\d+)*)", line))}

@@ -28,7 +28,7 @@ PATH = re.compile(
 )
 """The two forms in which a text names a module: its dotted name in backticks, or its path."""
 SHORT = 60
-"""A string literal shorter than this is no prose, so its words count as known names."""
+"""A string literal of fewer characters is no prose, so its words count as known names."""
 EXAMPLES = {"experiments/NAME.yaml", "experiments/mine.yaml"}
 """Files that a user creates."""
 SETTINGS = {f"cluster.{field.encode_name}" for field in msgspec.structs.fields(ClusterDefinition)}
@@ -42,14 +42,14 @@ UNNAMED = {"__init__", "__main__"}
 @cache
 def modules() -> dict[str, Path]:
     """Return the file of every module and the folder of every package, by dotted name."""
-    found = {}
+    place_by_name = {}
     for path in tracked_files(".py"):
         for place in (path, *path.parents):
             if place == ROOT:
                 break
             parts = place.relative_to(ROOT).with_suffix("").parts
-            found[".".join(parts)] = place
-    return found
+            place_by_name[".".join(parts)] = place
+    return place_by_name
 
 
 def exists(name: str) -> bool:
@@ -71,10 +71,12 @@ def door_signs() -> Iterator[tuple[str, str, set[str]]]:
         if folder.parts[0] not in PACKAGES:
             continue
         sign = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        held = {
-            name.rpartition(".")[2] for name, at in modules().items() if at.parent == path.parent
+        members = {
+            name.rpartition(".")[2]
+            for name, place in modules().items()
+            if place.parent == path.parent
         }
-        yield folder.as_posix(), sign, held - UNNAMED
+        yield folder.as_posix(), sign, members - UNNAMED
 
 
 def test_dotted_name_of_a_module_exists() -> None:
@@ -138,11 +140,11 @@ def test_door_sign_has_the_reading_order_of_existing_members() -> None:
     """Each name after "Reading order:" is a module or folder beside the door sign."""
     wrong = [
         f"{folder}: no `{name}`"
-        for folder, sign, held in door_signs()
+        for folder, sign, members in door_signs()
         for name in re.findall(
             r"`([a-z]\w*)`", sign.partition("Reading order:")[2].split("\n\n")[0]
         )
-        if name not in held | set(PACKAGES) and not (ROOT / folder / name).is_dir()
+        if name not in members | set(PACKAGES) and not (ROOT / folder / name).is_dir()
     ]
     assert wrong == []
 
@@ -151,9 +153,9 @@ def test_door_sign_lists_everything_in_its_folder() -> None:
     """A new module must be added to the door sign of its folder."""
     unnamed = [
         f"{folder}: `{name}` is not named"
-        for folder, sign, held in door_signs()
+        for folder, sign, members in door_signs()
         if folder not in ALIKE
-        for name in sorted(held)
+        for name in sorted(members)
         if not re.search(rf"\b{name}\b", sign)
     ]
     assert unnamed == []

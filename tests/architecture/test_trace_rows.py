@@ -1,8 +1,9 @@
 """Rows of real runs conform to the table of trace kinds (`protocol.trace_schema`).
 
-The table names the columns that a row of each kind may have; docs/generated/trace.md shows it.
-`run_ensemble` and `GroupLab` play servers and consumers of ZooKeeper. A coroutine given to one of
-them disturbs the cluster; the result's `rows` are the trace.
+The trace of a run is a table of recorded events, its rows. The table of kinds names the columns
+that a row of each kind may have; docs/generated/trace.md shows it. `run_ensemble` and `GroupLab`
+play servers and consumers of ZooKeeper. A coroutine given to one of them disturbs the cluster; the
+result's `rows` are the trace.
 """
 
 import json

@@ -40,7 +40,10 @@ SEEDS = {
     "split_brain_generations": 10,
 }
 DETECT_US = (7_000_000, 9_000_000)
-"""The range of detection times: the session minus a heartbeat interval, to the session."""
+"""The range of times until the controller notices the death of a broker.
+
+From the session timeout (9 s) minus the heartbeat interval (2 s), to the session timeout.
+"""
 LIKELY = 0.01
 """Least value of p. Uniform values have a smaller p once in a hundred times.
 

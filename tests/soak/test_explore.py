@@ -1,9 +1,9 @@
 """20,000 drawn schedules of the standard space, in virtual time (a simulated clock).
 
-A space says what a search may choose: faults, settings, numbers. Every seed draws all these
-choices. All seeds must pass, and a few are played again in another process with the same result.
-Results are kept. A coverage mark is a named rare situation; it is reached if a run was in it. A
-guard is a safety rule of Kafka's that an experiment can switch off.
+A space is a file that says what a search may choose: faults, settings, numbers. Every seed draws
+all these choices. All seeds must pass, and a few are played again in another process with the same
+result. Results are kept. A coverage mark names a rare situation; a run that was in this situation
+reaches the mark. A guard is a safety rule of Kafka's that an experiment can switch off.
 """
 
 import json
@@ -29,11 +29,11 @@ def test_drawn_schedules_of_the_standard_space_break_no_promise() -> None:
     The command `explore` itself searches, and continues an interrupted search.
     """
     folder = KEPT / "explore" / code_id()
-    begun = folder / SPACE / "latest"
-    what = ["--resume", str(begun)] if begun.exists() else [SPACE, "--explorations", str(folder)]
+    begun = folder / SPACE / "latest"  # an interrupted search of this code
+    search = ["--resume", str(begun)] if begun.exists() else [SPACE, "--explorations", str(folder)]
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "coordlab", "explore", *what),
+            *(sys.executable, "-m", "coordlab", "explore", *search),
             *("--count", str(DRAWN), "--time-limit", TIME_LIMIT, "--json"),
         ],
         cwd=ROOT,

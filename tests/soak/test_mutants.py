@@ -1,16 +1,18 @@
-"""Planted bugs over many seeds: those of tests/chaos/test_planted_bugs, and those of a search.
+"""Planted bugs over many seeds, and mutants of the code.
 
-A mutant is the code with one small change; a test that fails with it kills the mutant. A planted
-bug is a change that breaks a promise. `hunt` searches it: it draws schedules of faults from a space
-(a file) until one shows the bug, and shrinks that schedule. It hunts the bugs of
-benchmarks/planted_bugs.
+A planted bug is a change that breaks a promise of Kafka; a checker must report it as a finding. One
+seed shows that a checker can find a bug; many seeds show how much luck that takes. Code without a
+bug must have no finding under any of the seeds. Two sets of bugs are tried:
 
-This file also tries mutants of the coordinator. A listed mutant changes one scenario, and the tests
-of that scenario must kill it. A drawn mutant is one of a sample of all possible changes, and any
-test of the coordinator may kill it.
+- The bugs of tests/chaos/test_planted_bugs, each with the faults of its test.
+- The bugs of benchmarks/planted_bugs. `hunt` draws schedules of faults from a space (a file) until
+  one shows the bug, and shrinks this schedule.
 
-One seed shows that a checker can find a bug; many seeds show how much luck that takes. Code without
-a bug must have no finding under any of the seeds. Results are kept.
+A mutant is the code with one small change; a test that fails with it kills the mutant. A listed
+mutant changes one scenario, and the tests of that scenario must kill it. A drawn mutant is one of a
+sample of all possible changes, and any test of the coordinator may kill it.
+
+`load_or_compute` keeps results; `say` prints a line into the soak's record.
 """
 
 import inspect
@@ -85,9 +87,9 @@ def test_planted_bug_is_found_with_nearly_every_seed(name: str) -> None:
         load_or_compute("mutants", f"{name}-{seed}", Tried, partial(attempt, test, seed))
         for seed in range(SEEDS)
     ]
-    found = sum(attempt.missed is None for attempt in tried)
-    what = name.removeprefix("test_").replace("_", " ")
-    say(f"{found} of {SEEDS} seeds: {what}")
+    found = sum(result.missed is None for result in tried)
+    claim = name.removeprefix("test_").replace("_", " ")
+    say(f"{found} of {SEEDS} seeds: {claim}")
     assert found >= FOUND_AT_LEAST * SEEDS, [result.missed for result in tried if result.missed]
 
 

@@ -40,7 +40,7 @@ ON_RAY = (
     "split_brain_ownership",
 )
 CLOCK_ERROR_US = 250
-"""Error between clocks assumed for the runs on Ray: a summary with such a bound is compared."""
+"""Assumed error between the clocks of the runs on Ray; a summary then has bounds of its times."""
 
 
 def test_summaries_of_drawn_virtual_runs_equal_sparks(spark: SparkSession, tmp_path: Path) -> None:
@@ -90,24 +90,24 @@ def compared(
         name: write_run(base / name, rows, clock_error_us=clock_error_us)
         for name, rows in traces.items()
     }
-    found = []
+    summaries = []
     # With a limit of 0 rows no run is read whole, so Spark's transforms read every run.
-    for sparks in analyze(list(written.values()), spark=spark, whole_run_rows=0):
-        mine = summarize_rows(
-            traces[sparks.run],
-            run=sparks.run,
-            directory=sparks.directory,
+    for by_spark in analyze(list(written.values()), spark=spark, whole_run_rows=0):
+        by_python = summarize_rows(
+            traces[by_spark.run],
+            run=by_spark.run,
+            directory=by_spark.directory,
             clock_error_us=clock_error_us,
         )
         for field in RunSummary.__slots__:
-            assert getattr(mine, field) == getattr(sparks, field), f"{sparks.run}: {field}"
-        found.append(mine)
-        tables = _tables(sparks.directory)
-        # This writes the tables again, now read whole.
-        analyze_whole(*find_run_files([sparks.directory]))
-        for name, rows in _tables(sparks.directory).items():
-            assert rows == tables[name], f"{sparks.run}: {name}"
-    return found
+            assert getattr(by_python, field) == getattr(by_spark, field), f"{by_spark.run}: {field}"
+        summaries.append(by_python)
+        sparks_tables = _tables(by_spark.directory)
+        # Plain Python writes the tables again, over those of Spark.
+        analyze_whole(*find_run_files([by_spark.directory]))
+        for name, rows in _tables(by_spark.directory).items():
+            assert rows == sparks_tables[name], f"{by_spark.run}: {name}"
+    return summaries
 
 
 def _tables(run: Path) -> dict[str, list[TableRow]]:
@@ -118,7 +118,7 @@ def say_summaries(what: str, summaries: Sequence[RunSummary]) -> None:
     """Print how much was compared into the record of the soak."""
     events = sum(summary.events for summary in summaries)
     faults = sum(len(summary.faults) for summary in summaries)
-    rebalances = sum(fault.rebalance_count for each in summaries for fault in each.faults)
+    rebalances = sum(fault.rebalance_count for run in summaries for fault in run.faults)
     say(
         f"**{len(summaries)} {what}**: both readers give the same summary and tables; "
         f"{events:,} rows, {faults} faults, {rebalances} rebalances"

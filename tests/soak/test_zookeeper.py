@@ -1,9 +1,12 @@
 """One member of a group on ZooKeeper joins or dies, over many seeds, beside measurements.
 
 The measured values (docs/kafka/MEASURED_ZOOKEEPER.md) are medians of three runs of the real
-programs. Each must lie within the range that the seeds give. Where a timeout (a back-off, the end
-of a session) decides a time, the medians may differ by a tenth. If the timeout is nearly the whole
-time until the group is stable (joins with a back-off of 2 s), only this second rule applies.
+programs. The seeds play the same change of a simulated group. Two rules compare them:
+
+1. Each measured value must lie within the range that the seeds give.
+2. Where a timeout (a back-off, the end of a session) decides a time, the median of the seeds may
+   differ from the measured time by a tenth. If the timeout is nearly the whole time until the group
+   is stable (joins with a back-off of 2 s), only this rule applies to the times.
 
 - `GroupLab(members, partitions)` is a group on ZooKeeper in virtual time (a simulated clock).
 - `change_began_us` is the time of the change.
@@ -125,7 +128,7 @@ async def death(lab: GroupLab, seed: int) -> None:
     await lab.runtime.sleep(seed * 37 % TICK_MS * 1_000)
     lab.change_began_us = lab.runtime.now_us()
     await lab.runtime.crash(member_name(lab.members - 1))
-    # The session ends within 8 s at the latest.
+    # The session ends after 8 s at the latest.
     await lab.runtime.sleep(9 * SECOND)
     await lab.settled(lab.names[:-1])
 
@@ -187,8 +190,8 @@ def test_measured_deaths_agree_with_the_predicted_ones(members: int) -> None:
     ]
     _say_costs(f"one of {members} is killed", costs)
     sessions = [cost.session_us for cost in costs]
-    say(f"session ended after, s: {_range([each / 1e6 for each in sessions])}")
-    assert all(4 * SECOND <= each <= 8 * SECOND for each in sessions)
+    say(f"session ended after, s: {_range([session_us / 1e6 for session_us in sessions])}")
+    assert all(4 * SECOND <= session_us <= 8 * SECOND for session_us in sessions)
     _compare(costs, KILL[members], sessions)
 
 

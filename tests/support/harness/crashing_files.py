@@ -105,9 +105,9 @@ class CrashingFiles(Files):
         self._named = {}
         for path in sorted(self._directory.glob("*")):
             path.unlink()
-        for path, lost in names.items():
+        for path, lost_file in names.items():
             file = self._named[path] = _File()
-            file.versions = [lost.after_power_loss(self._rng)]
+            file.versions = [lost_file.after_power_loss(self._rng)]
             path.write_bytes(file.content)
         self._on_disk = dict(self._named)
         self._renames.clear()
@@ -147,14 +147,14 @@ class CrashingFiles(Files):
         """Cut a file to `size` bytes."""
         self._enter()
         super().ftruncate(file, size)
-        known = self._open[file]
-        known.versions.append(known.content[:size])
+        opened = self._open[file]
+        opened.versions.append(opened.content[:size])
 
     def fdatasync(self, file: int) -> None:
         """Make the file's content durable."""
         self._enter()
-        known = self._open[file]
-        known.versions = [known.content]
+        opened = self._open[file]
+        opened.versions = [opened.content]
 
     def replace(self, source: Path, destination: Path) -> None:
         """Rename `source` to `destination`, in place of a file of that name."""
@@ -190,10 +190,11 @@ class CrashingFiles(Files):
                 raise Killed
 
     def _write(self, file: int, content: bytes, position: int) -> None:
+        """Write to the real file and to the model."""
         super().write(file, content, position)
-        known = self._open[file]
-        old = known.content
-        # After a gap the file has zeros.
-        known.versions.append(
+        opened = self._open[file]
+        old = opened.content
+        # If the write begins behind the end, the file has zeros between.
+        opened.versions.append(
             old[:position].ljust(position, b"\0") + content + old[position + len(content) :]
         )

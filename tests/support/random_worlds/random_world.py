@@ -2,7 +2,8 @@
 
 Future actions are in a calendar, and are executed when the clock reaches their times. An action may
 belong to a node. If the node has died meanwhile, the action is dropped; while the node is paused,
-the action is put off. An incarnation is one life of a node, between two restarts.
+the action is put off. An incarnation is one life of a node, between two restarts. Rows are those of
+a trace (recorded events); the driver is the process that conducts a run.
 """
 
 import heapq

@@ -1,14 +1,16 @@
 """Random crash points of a broker's disk: a prefix of the writes must remain.
 
-A disk has several lives. In each life a process opens the disk and does a random workload on two
-logs and a checkpoint (a small file that is replaced as a whole). The process crashes in a random
-system call, perhaps while it opens the disk; the crash may leave a part of the interrupted write.
-There are three kinds of crashes (End). After a crash a copy of the disk is opened, and its content
-is compared with the writes.
+A disk has several lives. A life:
 
-The flush mark is the offset up to which a log survives a power loss, as the log itself records it.
-A cleaning replaces the first part of a log by a shorter one. A torn tail is an incomplete batch at
-the end of a log.
+1. A process opens the disk and does random steps on two logs and a checkpoint (a small file that is
+   replaced as a whole).
+2. The process crashes in a random system call, perhaps already while it opens the disk. The crash
+   may leave a part of the interrupted write. There are three kinds of crashes (End).
+3. A copy of the disk is opened, and its content is compared with the writes.
+
+The flush mark is the offset up to which a log survives a power loss; the log itself records it on
+the disk. A cleaning replaces the first part of a log by a shorter one. A torn tail is an incomplete
+batch at the end of a log.
 """
 
 import random
@@ -33,10 +35,12 @@ LIVES = 3
 NEVER = 2**62
 """A number of system calls that no life reaches."""
 STEPS_MAX = 25
+"""A life has fewer steps than this before the one in which it crashes."""
 CALLS_MAX = 11
 """Largest number of system calls of a step.
 
-A step is killed in a random one of so many calls. If the step has fewer, it ends before the kill.
+The number of the call in which a step is killed is drawn below this. If the step has fewer calls,
+it ends, and the process is killed after it.
 """
 
 
@@ -60,8 +64,10 @@ class Step(StrEnum):
     CLEAN = "replace what a cleaning read"
     FLUSH = "flush"
     WRITE_BACK = "write back"
+    """Advances the flush mark, as if the operating system had written the data; no sync."""
     CHECKPOINT = "checkpoint"
     OPEN = "opening"
+    """The opening of the disk, which begins a life."""
 
 
 STEP_WEIGHTS = {
@@ -109,7 +115,7 @@ class ExpectedLog:
         return _end_offset(self.batches)
 
     def settle(self) -> None:
-        """Note that the step in progress has ended."""
+        """Take over the effect of the step in progress, which has ended."""
         self.batches, self.mark = list(self.batches_after), self.mark_after
         self.is_cleaning = False
 
@@ -219,6 +225,7 @@ class CrashingDisk:
         return last
 
     def _choose(self) -> Step:
+        """Draw a step."""
         return self._rng.choices(list(STEP_WEIGHTS), list(STEP_WEIGHTS.values()))[0]
 
     def _settle(self) -> None:
@@ -227,6 +234,7 @@ class CrashingDisk:
         self._checkpoints = self._checkpoints[-1:]
 
     def _step(self, storage: FileStorage, step: Step) -> None:
+        """Do a step on a random log, and change the expected content accordingly."""
         partition = self._rng.choice(PARTITIONS)
         expected = self._logs[partition]
         log = storage.log(partition)
@@ -280,6 +288,7 @@ class CrashingDisk:
                 raise AssertionError("a disk is opened once a life")
 
     def _batch(self, base_offset: int) -> RecordBatch:
+        """Return a batch of random size; its leader epoch is the number of the life."""
         records = tuple(
             Record(None, self._rng.randbytes(self._rng.choice((0, 5, 40, 40, 900))), 7)
             for _ in range(self._rng.choice((1, 1, 2, 9)))
@@ -299,26 +308,29 @@ class CrashingDisk:
         recoveries = storage.take_recoveries()
         assert storage.take_recoveries() == (), f"{hit}: reported twice"
         for partition, expected in self._logs.items():
-            found = storage.log(partition)
-            of_log = [recovery for recovery in recoveries if recovery.partition == partition]
-            _check_log(found, expected, end, of_log, f"{hit}: {partition}")
+            log = storage.log(partition)
+            log_recoveries = [
+                recovery for recovery in recoveries if recovery.partition == partition
+            ]
+            _check_log(log, expected, end, log_recoveries, f"{hit}: {partition}")
             for cut in cuts:
                 if cut.partition == partition:
-                    _check_cut(cut, found, expected, f"{hit}: {partition}")
-            batches = _batches_of(found)
+                    _check_cut(cut, log, expected, f"{hit}: {partition}")
+            batches = _batches_of(log)
             self._report.batches_kept += len(batches)
             self._report.batches_lost += max(0, len(expected.batches) - len(batches))
             if end is End.POWER_LOSS:  # what is read now is on the disk, so it is durable
-                expected.durable, expected.durable_mark = len(batches), found.flushed_length
+                expected.durable, expected.durable_mark = len(batches), log.flushed_length
+            # The next life begins with the content that was found, which is right.
             self._logs[partition] = ExpectedLog(
                 batches=batches,
                 batches_after=list(batches),
-                mark=found.flushed_length,
-                mark_after=found.flushed_length,
+                mark=log.flushed_length,
+                mark_after=log.flushed_length,
                 durable=min(expected.durable, len(batches)),
                 # If a cleaning was killed, the mark may still be that of the old file, and the new
                 # file has fewer batches below it.
-                durable_mark=min(expected.durable_mark, found.flushed_length),
+                durable_mark=min(expected.durable_mark, log.flushed_length),
             )
         assert all(cut in recoveries for cut in cuts), f"{hit}: not reported"
         checkpoint = storage.read_checkpoint(CHECKPOINT)

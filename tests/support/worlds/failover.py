@@ -5,9 +5,9 @@ figures with these. The module `acceptance` computes more facts, but only of the
 `coordinator_crash`.
 
 An offsets partition is a partition of `__consumer_offsets`; the broker that leads it coordinates
-its groups. A tenure is the time in which one broker does so in one leader epoch (the number of the
-leadership): it loads the groups into memory, and in the end unloads them. An incarnation is the
-number of a node's restarts.
+its groups. The leader epoch counts the partition's leaders. A tenure is the time of one broker as
+coordinator in one leader epoch: it loads the groups into memory, and in the end unloads them. An
+incarnation is the number of a node's restarts.
 """
 
 import itertools

@@ -1,8 +1,9 @@
 """Small real runs in virtual time, for bugs that are planted in the code under test.
 
 A test plants a bug in one of three ways: it builds a node of its own (`build`), it patches code, or
-it switches a guard off (a check that Kafka makes). Then the checkers must find the broken promise:
-each judges one promise, and reports its findings. Virtual time is the run's own simulated clock.
+it switches a guard off (a check that Kafka makes). Each checker judges one promise of Kafka from
+the rows of a run. The checker of the broken promise must report it as a finding. Virtual time is
+the run's own simulated clock.
 """
 
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from tests.support.builders.experiments import experiment
 GROUP = "readers"  # its offsets partition is __consumer_offsets-0
 SESSION_MS = 10_000
 SEED = 7
-"""Seed of a run for which the test gives none; the soak (a long test) changes it."""
+"""Seed of a run for which the test gives none; the soak (a test of hours) tries other seeds."""
 CUT: dict[str, object] = {
     "at": "2s",
     "fault": "cut",
@@ -30,7 +31,7 @@ CUT: dict[str, object] = {
     "to": ["controller", "brokers"],
     "duration": "30s",
 }
-"""The coordinator is isolated from the cluster, and still serves its members."""
+"""A fault: the coordinator is isolated from the cluster for 30 s, but not from its members."""
 
 RowHook = Callable[[VirtualRuntime, TraceRow], None]
 
@@ -116,7 +117,8 @@ def play(
 ) -> Played:
     """Run the experiment `of` to its end.
 
-    `on_row` gets each row after the checkers have observed it; it may inject faults.
+    build: builds each node; a test may plant a bug in it.
+    on_row: gets each row after the checkers have observed it; it may inject faults.
     """
     seed = SEED if seed is None else seed
     suite = CheckSuite(context_of(of, in_virtual_time=True), of.checks)

@@ -1,14 +1,14 @@
 """The story of a run as milestones: events of one group, with their times after the fault.
 
-With milestones runs in real time and in virtual time (a simulated clock) are compared. They are
-computed in plain Python from the rows of the trace, in the same way for every experiment, without
-the pipeline and the checkers. Some events happen once for each member, for example that it marks
-its coordinator unknown; then the milestone is the median of their times.
+Tests compare a run in real time with one in virtual time (a simulated clock) by their milestones.
+This module computes the milestones from the rows of the trace (recorded events), without the
+pipeline and the checkers. Some events happen once for each member: for example, it marks its
+coordinator unknown. Then the milestone is the median of their times.
 
 An offsets partition is a partition of `__consumer_offsets`; the broker that leads it coordinates
-its groups. A tenure is the time in which one broker does so in one leader epoch (the number of the
-leadership): it loads the groups into memory, and in the end unloads them. A generation begins when
-the members of a group have rejoined in a rebalance.
+its groups. The leader epoch counts the partition's leaders. A tenure is the time of one broker as
+coordinator in one leader epoch: it loads the groups into memory, and in the end unloads them. A
+generation begins when the members of a group have rejoined in a rebalance.
 """
 
 import itertools
@@ -67,11 +67,10 @@ def medians(runs: Sequence[Milestones]) -> Milestones:
     """
     names = dict.fromkeys(name for run in runs for name in run)
     reached = {name: [run[name] for run in runs if name in run] for name in names}
-    # More than half of the runs reached these.
-    middle = {
+    of_most_runs = {
         name: median_low(values) for name, values in reached.items() if 2 * len(values) > len(runs)
     }
-    return dict(sorted(middle.items(), key=lambda item: item[1]))
+    return dict(sorted(of_most_runs.items(), key=lambda item: item[1]))
 
 
 def phases_of(runs: Sequence[Milestones]) -> list[Phase]:
@@ -99,10 +98,10 @@ def differences(virtual_runs: Sequence[Milestones], real_runs: Sequence[Mileston
     virtual, real = medians(virtual_runs), medians(real_runs)
     lines = [f"only in virtual time: {name}" for name in virtual if name not in real]
     lines += [f"only in real time: {name}" for name in real if name not in virtual]
-    both = [name for name in virtual if name in real]
+    common = [name for name in virtual if name in real]
     # Two milestones far enough apart in virtual time must have the same order in real time.
-    for index, first in enumerate(both):
-        for second in both[index + 1 :]:
+    for index, first in enumerate(common):
+        for second in common[index + 1 :]:
             if virtual[second] - virtual[first] >= PHASE_MIN_US and real[second] < real[first]:
                 lines.append(f"in real time {second!r} comes before {first!r}")
     for phase in phases_of(virtual_runs):
@@ -139,12 +138,13 @@ class _MilestoneFinder:
         self._fault_us = faults[0].time_us
         self._group = group
         self._of_partition = [row for row in rows if row.partition == partition]
-        loaded = [row for row in self._of_partition if row.kind == TraceKind.LOAD_COMPLETED]
-        self._loads = loaded
-        before = [row.leader_epoch or 0 for row in loaded if row.time_us <= self._fault_us]
-        assert before, f"{partition} had no coordinator before the fault"
+        self._loads = [row for row in self._of_partition if row.kind == TraceKind.LOAD_COMPLETED]
+        epochs_before = [
+            load.leader_epoch or 0 for load in self._loads if load.time_us <= self._fault_us
+        ]
+        assert epochs_before, f"{partition} had no coordinator before the fault"
         # The epoch of the tenure in which the fault came: "epoch +0" in names of milestones.
-        self._first_epoch = max(before)
+        self._first_epoch = max(epochs_before)
         self._after = [row for row in rows if row.time_us > self._fault_us]
         self._rows = rows
 
@@ -157,15 +157,15 @@ class _MilestoneFinder:
         }
         found: Milestones = {}
         for row in self._of_partition:
-            what = names.get(TraceKind(row.kind))
-            if what is None or row.time_us <= self._fault_us:
+            step = names.get(TraceKind(row.kind))
+            if step is None or row.time_us <= self._fault_us:
                 continue
             if row.kind == TraceKind.UNLOAD_COMPLETED and not self._has_loaded(row):
                 # The broker was told to unload a partition that it had not loaded.
                 continue
             # The row of an unload has the epoch in which another replica became leader.
             epoch = (row.leader_epoch or 0) - self._first_epoch
-            found.setdefault(f"epoch +{epoch} {what}", self._since(row))
+            found.setdefault(f"epoch +{epoch} {step}", self._since(row))
         return found
 
     def find_rebalances(self) -> Milestones:
@@ -177,21 +177,21 @@ class _MilestoneFinder:
         }
         found: Milestones = {}
         for row in self._after:
-            what = names.get(TraceKind(row.kind))
-            if what is None or row.group != self._group:
+            step = names.get(TraceKind(row.kind))
+            if step is None or row.group != self._group:
                 continue
             tenure = f"in epoch +{self._epoch_at(row)}"
-            found.setdefault(f"first {what} {tenure}", self._since(row))
-            found[f"last {what} {tenure}"] = self._since(row)
+            found.setdefault(f"first {step} {tenure}", self._since(row))
+            found[f"last {step} {tenure}"] = self._since(row)
         return found
 
     def find_members(self) -> Milestones:
-        """Find the median times at which members lose their coordinator, lose partitions, commit.
+        """Find the median times of three events of members.
 
-        The last one is their first commit after a gap.
+        They lose their coordinator, they lose their partitions, and they commit again after a gap.
         """
         found: Milestones = {}
-        for kind, what in (
+        for kind, milestone in (
             (TraceKind.COORDINATOR_UNKNOWN, "members mark the coordinator unknown"),
             (TraceKind.PARTITIONS_LOST, "members lose their partitions"),
         ):
@@ -201,7 +201,7 @@ class _MilestoneFinder:
                     first.setdefault(row.node, self._since(row))
             # If only one member has the event, it says nothing about "members".
             if len(first) > 1:
-                found[what] = median_low(sorted(first.values()))
+                found[milestone] = median_low(sorted(first.values()))
         # Each member's longest gap ends when it commits again.
         resumed = [end for start, end in self._commit_gaps() if end - start >= PHASE_MIN_US]
         if resumed:
