@@ -45,7 +45,7 @@ def _explored(switch: str) -> dict[str, object]:
 
 @pytest.mark.slow
 def test_compiled_modules_give_the_digests_of_interpreted_ones() -> None:
-    """The same seeds give the same digests, verdicts, numbers of rows and marks of coverage."""
+    """The same seeds give the same digests, verdicts, counts of events and coverage marks."""
     if not (BUILD / RECORD).is_file():
         if os.environ.get("CI") == "true" and missing_for_build() is None:
             pytest.fail("nothing is compiled: .ci/run runs `make fast` before the tests")

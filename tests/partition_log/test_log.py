@@ -1,8 +1,8 @@
 """The log of one replica: offsets, reads, truncation, recovery.
 
-A leader epoch counts a partition's leaders. The high watermark is the offset below
-which all in-sync replicas have the records, which are then committed. The log end is the offset of
-the next record. A truncation removes the records from an offset on.
+A leader epoch counts a partition's leaders. The high watermark is the offset below which all
+in-sync replicas have the records, which are then committed. The log end is the offset of the next
+record. A truncation removes the records from an offset on.
 
 - `log()` returns an empty log.
 - `log_of_epochs(0, 0, 3)` returns a log with a batch of one record in each of these leader epochs.

@@ -1,8 +1,8 @@
 """A follower: where it fetches from, and how it handles the answers (BEHAVIOUR 6.1, KIP-595).
 
-A leader epoch counts a partition's leaders. The high watermark is the offset below
-which all in-sync replicas (the ISR) have the records. If the follower's log has other batches than
-the leader's (they diverge), the follower truncates its log to where they agree.
+A leader epoch counts a partition's leaders. The high watermark is the offset below which all
+in-sync replicas (the ISR) have the records. If the follower's log has other batches than the
+leader's (they diverge), the follower truncates its log to where they agree.
 
 - A, B and C are the brokers 0, 1 and 2.
 - `log_of_epochs(0, 0, 2)` returns a log with one record per number: two of leader epoch 0, then one

@@ -2,8 +2,9 @@
 
 The ISR is in the metadata of the controller. To change it, the leader proposes a new ISR with the
 request AlterPartition. Until the answer, `isr` stays the committed ISR, the one that the controller
-has confirmed. The high watermark (the offset below which the in-sync replicas have all records)
-must meanwhile satisfy both ISRs: it waits for the maximal ISR, which has the members of both.
+has confirmed. The maximal ISR has the members of the committed and of the proposed one. Meanwhile
+the high watermark (the offset below which the in-sync replicas have all records) waits for all
+members of the maximal ISR.
 
 - A, B and C are the brokers 0, 1 and 2; A leads. EVERYBODY has their registrations, with the broker
   epochs 100, 101 and 102.

@@ -1,4 +1,4 @@
-"""An answer that fits its request is accepted. If it does not fit, the error says why.
+"""`check_answer` accepts an answer that fits its request, and says why another one does not.
 
 - For each API there is a request, such as `_COMMIT`, and a function that builds answers to it. For
   example, `_committed(0, 1)` is an answer about the partitions 0 and 1.
@@ -6,8 +6,8 @@
   of a follower, broker 1, which copies the leader's records.
 - `_fetched(_batch(9, 2))` answers with a batch of two records, 9 and 10. Its high watermark, the
   offset before which consumers may read, is 12.
-- `_altered(6)` is the controller's answer to a proposed ISR (the set of in-sync replicas): it is
-  stored in partition epoch 6.
+- `_altered(6)` is the controller's answer to `_ALTER`, a proposed ISR (the set of in-sync
+  replicas). The proposal was made in partition epoch 5, and is stored in partition epoch 6.
 """
 
 import msgspec
@@ -147,7 +147,7 @@ def _committed(*partitions: int) -> OffsetCommitResponse:
             OffsetCommitResponseTopic(
                 name="orders",
                 partitions=tuple(
-                    OffsetCommitResponsePartition(partition_index=each) for each in partitions
+                    OffsetCommitResponsePartition(partition_index=index) for index in partitions
                 ),
             ),
         )
@@ -198,7 +198,7 @@ def _fetch_of_two(max_bytes: int, partition_max_bytes: int = 1_000) -> FetchRequ
 
 
 def _fetched_two(first: int, second: int) -> FetchResponse:
-    """Return an answer for orders-0 and orders-1, with so many batches of one record each."""
+    """Answer with `first` batches of orders-0 and `second` of orders-1, of one record each."""
     partitions = tuple(
         PartitionData(
             partition_index=index,
@@ -275,8 +275,8 @@ def _offsets(*partitions: int) -> OffsetFetchResponse:
                     OffsetFetchResponseTopics(
                         name="orders",
                         partitions=tuple(
-                            OffsetFetchResponsePartition(partition_index=each)
-                            for each in partitions
+                            OffsetFetchResponsePartition(partition_index=index)
+                            for index in partitions
                         ),
                     ),
                 ),
@@ -568,7 +568,10 @@ _SIZE = _batch(0).size_in_bytes
 def test_fetch_within_its_limits_is_no_violation(
     request_: FetchRequest, first: int, second: int
 ) -> None:
-    """The first batch of an answer is sent even if it is larger than the limit (KIP-74)."""
+    """The answer has `first` batches of partition 0, and `second` of partition 1.
+
+    The first batch of an answer is sent even if it is larger than the limit (KIP-74).
+    """
     check_answer(request_, _fetched_two(first, second))
 
 
@@ -585,5 +588,6 @@ def test_fetch_within_its_limits_is_no_violation(
 def test_fetch_beyond_its_limits_is_a_violation(
     request_: FetchRequest, first: int, second: int
 ) -> None:
+    """The limits are those of the whole answer, and of one partition."""
     with pytest.raises(InvariantViolation, match="expected at most"):
         check_answer(request_, _fetched_two(first, second))

@@ -4,11 +4,14 @@ The controller registers the brokers and elects the leader of each partition. Th
 machine: requests and fired timers go in, replies, timers and trace events come out. ControllerLab
 keeps what comes out.
 
-Terms: a broker epoch is the number of a broker's registration; the broker names it in its requests.
-A fenced broker is registered, but leads nothing yet or any more. The metadata log has every
-decision of the controller as a record, and the metadata image is the state after all of them. The
-ISR are the in-sync replicas of a partition; leader epoch and partition epoch number its
-leaderships and its changes of leader or ISR.
+Terms:
+
+- A broker epoch is the number of a broker's registration; the broker names it in its requests. A
+  fenced broker is registered, but leads nothing yet or any more.
+- The metadata log has every decision of the controller as a record. The metadata image is the state
+  after all these records.
+- The ISR are the in-sync replicas of a partition. Its leader epoch counts its leaders, its
+  partition epoch counts the changes of its leader or ISR.
 """
 
 from cluster.controller.core import ControllerCore

@@ -8,10 +8,10 @@ The log is a list of batches for each partition of `__consumer_offsets`; the bro
 a partition coordinates its groups. By default the harness acknowledges each append immediately.
 With `holds_appends` it holds each append until a test decides its outcome.
 
-A coordinator with Java's switches (`JavaSwitches`) follows its logs: the broker reports each new
-log end and high watermark to it. (The high watermark is the offset below which every in-sync
-replica has the records, so that they are committed.) With such a coordinator a held append is
-already in the log, above the high watermark.
+The high watermark is the offset below which every in-sync replica has the records, so that they are
+committed. A coordinator with Java's switches (`JavaSwitches`) follows its logs: the broker reports
+each new log end and high watermark to it. With such a coordinator a held append is already in the
+log, above the high watermark.
 
 Terms: a load reads the groups of a partition into memory, an unload drops them. The generation is
 the number of a group's rebalance. A dynamic member has no configured id, and gets its member id
@@ -118,9 +118,9 @@ class CoordinatorHarness:
         self._timer_heap: list[tuple[int, int, str]] = []
         self._timer_sequence = count()
         self._to_acknowledge: list[tuple[Append, int]] = []  # with their base offsets
-        self._base_offsets: dict[AppendId, int] = {}  # log positions of the held appends
+        self._base_offsets: dict[AppendId, int] = {}  # of held appends that are in the log
         self._high_watermarks: dict[int, int] = {}  # by partition
-        self._reported: dict[int, LogPosition] = {}  # what the coordinator knows, by partition
+        self._reported: dict[int, LogPosition] = {}  # the last report, by partition
         for partition in owned:
             self.load(partition)
 
@@ -244,7 +244,10 @@ class CoordinatorHarness:
         return None
 
     def unload(self, partition: int = 0, epoch: int | None = 0) -> LoadIgnored | None:
-        """Unload a partition; return the reason if the unload was ignored."""
+        """Unload a partition, whose leader is another broker in `epoch` (None: unknown).
+
+        Returns the reason if the coordinator ignores the unload, else None.
+        """
         result = self.coordinator.unload(partition, epoch, self.now_us)
         if isinstance(result, LoadIgnored):
             return result
@@ -499,6 +502,7 @@ class CoordinatorHarness:
         return batches[-1].next_offset if batches else 0
 
     def _write(self, append: Append) -> int:
+        """Write an append into the log, and return its base offset."""
         return self.write_records(
             *append.records,
             partition=append.partition,

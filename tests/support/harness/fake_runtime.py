@@ -1,12 +1,12 @@
 """A runtime without nodes: the clock moves when code sleeps, and tests script the status.
 
-It is for tests of code that conducts a run through the interface `Runtime`. Each call that changes
-the cluster is kept in `acts`, as a short text. A script is a function that changes the runtime at
-some time.
+A run is conducted through the interface `Runtime`; this fake is for tests of the conducting code.
+Each call that changes the cluster is kept in `acts`, as a short text. A script is a function that
+changes the runtime at some time.
 
-An incarnation is the number of a node's restarts. A generation is the number of a group's
-rebalance. The ISR are the in-sync replicas of a partition. To stamp an event makes it a row of the
-trace.
+An incarnation is the number of a node's restarts. A generation counts a group's rebalances. The ISR
+are the in-sync replicas of a partition. The trace is the run's table of events; the driver is the
+process that conducts the run.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -90,7 +90,7 @@ class FakeRuntime(Runtime):
         """Leader of every partition that is not in `partitions`."""
         self.group_state = "Stable"
         self.nobody_joined = False  # True: the groups are not in the status
-        self.commits_stand_still = False  # True: no commit is acknowledged any more
+        self.commits_stand_still = False  # True: members report only their first commits
         self.waiting: tuple[WaitingRequest, ...] = ()  # unanswered requests of every member
         self.first_commit = 1  # number of acknowledged commits of each member at time 0
         self.committed: dict[TopicPartition, Offset] | None = None
@@ -108,7 +108,7 @@ class FakeRuntime(Runtime):
         self._rows = 0  # number of the driver's rows so far
 
     def observe_with(self, observer: RowObserver) -> None:
-        """Pass the rows of the driver (the conducting process) to `observer` from now on."""
+        """Pass the rows of the driver to `observer` from now on."""
         self._observer = observer
 
     def now_us(self) -> int:
@@ -217,7 +217,7 @@ class FakeRuntime(Runtime):
             )
 
     def _change(self, node: NodeName, act: LifeAct, to: NodeState, words: str) -> HitNode:
-        """Change a node's state and add the act to `acts`.
+        """Change a node's state to `to`, and add `words` and the node's name to `acts`.
 
         Raises: the error of `LifeAct.check` if the act is illegal in the node's present state.
         """
@@ -334,7 +334,7 @@ class FakeRuntime(Runtime):
         }
 
     def trace(self, event: TraceEvent) -> None:
-        """Stamp an event of the driver and show it to the observer."""
+        """Make an event of the driver a row of the trace, and show it to the observer."""
         row = stamp(
             event,
             run="test",
