@@ -74,11 +74,11 @@ def played(path: Path) -> dict[int, str]:
     return {run.seed: run.digest for record in records for run in record.runs}
 
 
-def wait_until(true: Callable[[], bool]) -> None:
-    """Poll until `true` holds, which depends on another process."""
-    deadline = time.monotonic() + COMMAND_TIMEOUT_S
-    while not true():
-        assert time.monotonic() < deadline
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Poll until `condition` holds, which depends on another process."""
+    deadline_s = time.monotonic() + COMMAND_TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline_s
         time.sleep(0.05)
 
 
@@ -134,7 +134,7 @@ def test_finding_is_grouped_and_written_as_a_file_that_can_be_run(
     assert again.returncode == 1, again.stdout + again.stderr
     suite = ET.parse(command_line.folder / "build/explored.xml").getroot()[0]
     cases = {case.get("name"): case for case in suite.iterfind("testcase")}
-    # Each check is one test case, besides the case of the command itself.
+    # A JUnit file has a test case for each check, and one for the command itself.
     assert set(cases) == {"explore", *CHECKERS}
     failed = {name for name, case in cases.items() if case.find("failure") is not None}
     assert failed == {finding["check"] for finding in results["findings"]}

@@ -3,7 +3,8 @@
 `up` starts a cluster that runs until the command `down`. The cluster has the name `lab` unless
 another is given. Options of `up` are `--topic NAME:PARTITIONS`, `--group NAME:TOPIC:MEMBERS` and
 `--producer TOPIC:RECORDS_PER_SECOND`. An order is a command that changes the cluster, such as
-`inject`. FOLDER is the hidden folder with one file for each cluster that is up.
+`inject`. FOLDER is the hidden folder with one file for each cluster that is up. A past run has a journal, the
+list of its faults; `healed_by` says what ended a fault: the plan, an order, or the end of the run.
 """
 
 import json
@@ -45,20 +46,20 @@ def up(
 ) -> Iterator["subprocess.Popen[str]"]:
     """Start `up`, and go on when it has printed `until`, by default the end of its greeting."""
     with command_line.started("up", *arguments) as process:
-        seen = read_until(process, until)
-        assert process.poll() is None, (seen, process.communicate())
+        output = read_until(process, until)
+        assert process.poll() is None, (output, process.communicate())
         yield process
 
 
 def read_until(process: "subprocess.Popen[str]", words: str) -> str:
     """Read a process's output up to the line with `words`, or to its end."""
     assert process.stdout is not None
-    seen = ""
+    output = ""
     for line in process.stdout:
-        seen += line
+        output += line
         if words in line:
             break
-    return seen
+    return output
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
@@ -77,9 +78,9 @@ def test_a_cluster_gets_faults_and_is_healed_and_ended_from_another_terminal(
     not notice the crash, and `inject` warns of it.
     """
     with up(command_line, *QUICK, until="group readers: Stable") as cluster:
-        shown = json.loads(command_line.run("status", "--json", "--partitions").stdout)
-        assert [group["group"] for group in shown["groups"]] == ["readers"]
-        topics = {partition["topic"] for partition in shown["partitions"]}
+        status = json.loads(command_line.run("status", "--json", "--partitions").stdout)
+        assert [group["group"] for group in status["groups"]] == ["readers"]
+        topics = {partition["topic"] for partition in status["partitions"]}
         assert topics == {"__consumer_offsets", "orders"}
         assert "group readers: Stable" in command_line.run("status").stdout
 
@@ -97,8 +98,8 @@ def test_a_cluster_gets_faults_and_is_healed_and_ended_from_another_terminal(
         assert slow.returncode == EXIT_PASS, slow.stderr
         assert "in force until `heal slow-0`" in slow.stdout
 
-        shown = json.loads(command_line.run("status", "--json").stdout)
-        assert [fault["fault_id"] for fault in shown["faults"]] == ["crash-0", "slow-0"]
+        status = json.loads(command_line.run("status", "--json").stdout)
+        assert [fault["fault_id"] for fault in status["faults"]] == ["crash-0", "slow-0"]
 
         assert command_line.run("heal", "slow-0").stdout.endswith("is healed\n")
         assert command_line.run("heal").stdout == "nothing is in force\n"
@@ -155,10 +156,10 @@ def test_occupied_ports_are_named_before_the_start(
     command_line: CommandLine,
 ) -> None:
     """If another program listens at the port, nothing is started and no directory is made."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen(1)
-        port = taken.getsockname()[1]
+    with socket.socket() as other_program:
+        other_program.bind(("127.0.0.1", 0))  # 0: any free port
+        other_program.listen(1)
+        port = other_program.getsockname()[1]
         refused = command_line.run("up", "--brokers", "1", "--port", str(port))
     assert refused.returncode == EXIT_BAD_ARGUMENTS
     assert f"nothing can listen at 127.0.0.1:{port}" in refused.stderr
@@ -166,10 +167,10 @@ def test_occupied_ports_are_named_before_the_start(
 
 
 def test_ctrl_c_heals_and_judges_and_a_second_one_ends_the_wait(command_line: CommandLine) -> None:
-    """The first Ctrl-C acts as `down`; a second one ends the final wait for liveness.
+    """The first Ctrl-C acts as `down`; a second one ends the final wait.
 
-    The run waits for liveness until every member is served again. The first cluster gets one Ctrl-C
-    and passes; the second cluster gets two and has exit code 130.
+    At its end a run waits until every member is served again ("liveness"). The first cluster gets
+    one Ctrl-C and passes; the second cluster gets two and has exit code 130.
     """
     with up(command_line, *QUICK, "--name", "blue", until="group readers: Stable") as cluster:
         assert command_line.run("inject", "pause", "broker(0)").returncode == EXIT_PASS
@@ -253,9 +254,9 @@ def test_a_client_from_outside_joins_consumers_of_the_lab(command_line: CommandL
 
     The checks know of such a client, and do not count those records as lost.
     """
-    # Six partitions are enough for each of three members.
-    six = ("--topic", "orders:6")  # so that each of three members owns some
-    with up(command_line, *QUICK, *six, until="group readers: Stable") as cluster:
+    # Six partitions instead of two, so that each of three members owns some.
+    six_partitions = ("--topic", "orders:6")
+    with up(command_line, *QUICK, *six_partitions, until="group readers: Stable") as cluster:
         shown = json.loads(command_line.run("status", "--json").stdout)
         client = join(shown["bootstrap"], "readers")
         try:

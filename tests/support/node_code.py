@@ -48,16 +48,16 @@ def node_files(root: Path) -> list[Path]:
 
 
 def unordered(sources: dict[str, str]) -> list[str]:
-    """Return `file:line: what` for each place whose outcome depends on addresses or hashes.
+    """Return `file:line: problem` for each place whose outcome depends on addresses or hashes.
 
     sources: the text of each module, by its name.
     """
     trees = {name: ast.parse(text) for name, text in sources.items()}
     attributes = {name for tree in trees.values() for name in _set_attributes(tree)}
     return [
-        f"{name}:{line}: {what}"
+        f"{name}:{line}: {problem}"
         for name, tree in trees.items()
-        for line, what in sorted(_Finder(tree, attributes).find_uses())
+        for line, problem in sorted(_Finder(tree, attributes).find_uses())
     ]
 
 
@@ -93,6 +93,7 @@ def _assignment(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None, ast.ex
 
 
 def _names(target: ast.expr) -> Iterator[str]:
+    """Yield the name of an assignment's target, if it is a plain name."""
     if isinstance(target, ast.Name):
         yield target.id
 
@@ -101,7 +102,7 @@ def _is_set_type(annotation: ast.expr | None) -> bool:
     match annotation:
         case ast.Subscript(value=ast.Name(id=name)) | ast.Name(id=name):
             return name in _SET_TYPES
-        # `set[str] | None`
+        # `set[str] | None`: only the left side counts.
         case ast.BinOp(left=left, op=ast.BitOr()):
             return _is_set_type(left)
         # An annotation in quotes.

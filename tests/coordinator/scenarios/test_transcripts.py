@@ -1,10 +1,9 @@
 """The reader, player and writer of the transcripts in `scenarios/`.
 
-A transcript is a file with a scene (a coordinator or a cluster with its settings) and stories.
-
-A story is a list of steps: commands, the line `----`, and their expected output. A player executes
-the commands and returns the actual output. The runner compares the two, and with `--rewrite` writes
-the actual output into the file. The first line of a scene names its player (`coordinator` here).
+A transcript is a file with a scene (a coordinator or a cluster with its settings) and stories. A
+story is a list of steps: commands, the line `----`, and their expected output. A player executes
+the commands and returns the actual output. Pytest compares the two, and with `--rewrite` writes the
+actual output into the file. The first line of a scene names its player (`coordinator` here).
 """
 
 from pathlib import Path

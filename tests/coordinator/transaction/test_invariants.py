@@ -2,7 +2,8 @@
 
 Each function with a leading underscore damages the state of a coordinator in one way. `h` is a
 TransactionHarness: a transaction coordinator with a log and timers. `h.init()` gives the
-transactional id TX a producer, and `h.add_offsets(0)` begins a transaction of this producer.
+transactional id TX a producer (id 0), and `h.add_offsets(0)` begins a transaction of producer 0.
+The names in the tests are those of the invariants.
 """
 
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from tests.support.harness.transaction_harness import TX, TransactionHarness
 
 
 def _load_an_owned_partition(h: TransactionHarness) -> None:
+    """Begin a load of partition 0, which the coordinator has loaded already."""
     h.coordinator._shared.loading[0] = TransactionLoad(0, 1)
 
 

@@ -45,7 +45,7 @@ RECORDS = st.lists(
 
 
 def sealed(data: bytes) -> bytes:
-    """Return the batch with the right CRC."""
+    """Return a changed batch with the CRC that fits its new bytes."""
     return data[:17] + struct.pack(">I", int(google_crc32c.value(data[21:]))) + data[21:]
 
 
@@ -56,7 +56,7 @@ def refusal(data: bytes) -> ErrorCode:
     return refused.value.error_code
 
 
-@pytest.mark.parametrize("recorded", RECORDED, ids=lambda each: each.name)
+@pytest.mark.parametrize("recorded", RECORDED, ids=lambda recorded: recorded.name)
 def test_batch_of_a_real_client_is_read_and_reproduced_byte_for_byte(
     recorded: RecordedBatch,
 ) -> None:
@@ -79,7 +79,7 @@ def test_batch_of_a_real_client_is_read_and_reproduced_byte_for_byte(
     assert batch.max_timestamp_ms == max(time for _, _, time in recorded.records)
 
 
-@pytest.mark.parametrize("recorded", RECORDED, ids=lambda each: each.name)
+@pytest.mark.parametrize("recorded", RECORDED, ids=lambda recorded: recorded.name)
 def test_leader_changes_only_base_offset_and_leader_epoch(recorded: RecordedBatch) -> None:
     """The CRC covers neither of these fields, so the client's CRC remains valid.
 

@@ -84,7 +84,7 @@ def test_key_of_an_unknown_version_is_recognised_and_no_error(version: int) -> N
     ],
 )
 def test_key_that_cannot_be_read_is_corrupt(data: bytes) -> None:
-    """The version is missing, or the fields have a wrong type."""
+    """The version is incomplete, or its fields cannot be decoded."""
     with pytest.raises(CorruptRecord):
         decode_key(data)
 
@@ -97,7 +97,7 @@ def test_key_of_a_partition_that_is_no_int32_is_corrupt(partition: int) -> None:
 
 
 def test_offset_value_without_expiry_is_written_as_version_3() -> None:
-    """Version 3 has a field for the leader epoch, the number of the leader's term."""
+    """Version 3 has a field for the leader epoch, which counts a partition's leaders."""
     value = OffsetCommitValue(offset=9, leader_epoch=4, metadata="m", commit_timestamp_ms=77)
     data = encode_offset_commit_value(value)
     assert record_version(data) == 3
@@ -112,7 +112,8 @@ def test_offset_value_with_expiry_is_written_as_version_1_without_epoch() -> Non
     data = encode_offset_commit_value(value)
     assert record_version(data) == 1
     read = decode_offset_commit_value(data)
-    assert (read.offset, read.leader_epoch, read.expire_timestamp_ms) == (9, -1, 99)  # -1: unknown
+    # Leader epoch -1: unknown.
+    assert (read.offset, read.leader_epoch, read.expire_timestamp_ms) == (9, -1, 99)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ A lane is a chart of the report's time line. Positional times are seconds of the
 missing end (None) means that the run ended first, at 60 s. `changes` replace or add columns.
 
 Terms: an offsets partition is a partition of `__consumer_offsets`, and the broker that leads it
-coordinates its groups. The leader epoch is the number of the leadership. A tenure is the time in
+coordinates its groups. The leader epoch counts the partition's leaders. A tenure is the time in
 which a broker coordinates in one leader epoch. A rebalance gives the members of a group new
-partitions; the generation is its number.
+partitions; the generation counts the rebalances.
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
 """Frames between nodes `a` and `b`, and link rules for them.
 
-A frame is one message on a connection: open, request, response or close. A link rule
-says what happens to the frames that its selector matches (cut, slow, ...). Unless a test says
-otherwise `a` is the client and `b` the server of connection 1.
+A frame is one message on a connection: open, request, response or close. A link rule says what
+happens to the frames that its selector matches (cut, slow, ...). Unless a test says otherwise, `a`
+is the client and `b` the server of connection 1.
 """
 
 from cluster.host.frames import CloseFrame, OpenFrame, RequestFrame, ResponseFrame

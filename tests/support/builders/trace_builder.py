@@ -34,8 +34,8 @@ def parse_trace(text: str) -> list[TraceRow]:
         words = shlex.split(line, comments=True)
         if not words:
             continue
-        seconds, place, kind, *assignments = words
-        node, _, incarnation = place.partition("/")
+        seconds, node_and_incarnation, kind, *assignments = words
+        node, _, incarnation = node_and_incarnation.partition("/")
         life = (node, int(incarnation or 0))
         # -1, so that the first line of a life gets 0.
         last_seq[life] = last_seq.get(life, -1) + 1

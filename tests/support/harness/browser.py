@@ -72,9 +72,9 @@ class Visit:
 
 def find_chromium() -> Path | None:
     """Return the system's Chromium; None if there is none on the PATH."""
-    # The first of PROGRAMS that the system has.
-    found = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    return None if found is None else Path(found)
+    # The first of PROGRAMS that the system has; `which` returns None for the others.
+    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    return None if program is None else Path(program)
 
 
 @contextmanager
@@ -123,28 +123,28 @@ def _open(context: BrowserContext, url: str, fragment: str, media: Media) -> Vis
     context.set_default_timeout(PAGE_TIMEOUT_MS)
     page = context.new_page()
     page.emulate_media(media=media)
-    seen = Visit(page=page)
+    opened = Visit(page=page)
 
     def only_the_page(route: Route) -> None:
         # Only the page itself is permitted, with any fragment.
         if route.request.url.partition("#")[0] == url:
             route.continue_()
             return
-        seen.requests.append(route.request.url)
+        opened.requests.append(route.request.url)
         route.abort()
 
     def on_console(message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"}:
-            seen.console.append(f"{message.type}: {message.text}")
+            opened.console.append(f"{message.type}: {message.text}")
 
     context.route("**/*", only_the_page)
     page.on("console", on_console)
-    page.on("pageerror", lambda error: seen.errors.append(str(error)))
-    page.on("crash", lambda _: seen.errors.append("the page crashed"))
+    page.on("pageerror", lambda error: opened.errors.append(str(error)))
+    page.on("crash", lambda _: opened.errors.append("the page crashed"))
     page.goto(f"{url}#{fragment}" if fragment else url)
     # The page's script sets this when all of it has run.
     page.wait_for_function("document.documentElement.dataset.state === 'ready'")
-    return seen
+    return opened
 
 
 def draw_all(page: Page) -> None:
@@ -183,14 +183,14 @@ def scrolls_sideways(page: Page) -> Sequence[str]:
         """() => {
           const width = document.documentElement.clientWidth;
           if (document.documentElement.scrollWidth <= width) return [];
-          const kept = (element) => {
+          const isInScrollingBox = (element) => {
             const box = element.parentElement;
             if (!box || box === document.body) return false;
-            return getComputedStyle(box).overflowX !== "visible" || kept(box);
+            return getComputedStyle(box).overflowX !== "visible" || isInScrollingBox(box);
           };
           const right = (element) => element.getBoundingClientRect().right;
           return [...document.body.querySelectorAll('*')]
-            .filter((element) => right(element) > width + 1 && !kept(element))
+            .filter((element) => right(element) > width + 1 && !isInScrollingBox(element))
             .map((element) => `${element.tagName} ${element.id} ${element.getAttribute('class')}`);
         }"""
     )

@@ -1,7 +1,8 @@
-"""The text of a page of the report, without its markup: its words as lines, and its facts.
+"""The text of a page of the report (HTML), without its markup: its words as lines, and its facts.
 
 Tests compare words and facts with recorded ones. A fact is a figure with its unit, a name from
-Kafka or from the run, or a cell of a table. The facts stay the same when a sentence is reworded.
+Kafka or from the run, or a cell of a table. When a sentence is reworded, its words change and its
+facts do not.
 """
 
 import hashlib
@@ -79,7 +80,7 @@ class _Reader(HTMLParser):
         self.data: dict[str, str] = {}
         self._text = ""
         self._cells: list[str] | None = None  # of the current row
-        # Inside of a script or style element: the element's id, "" if it has none. Outside: None.
+        # Id of the present script or style element ("" if it has none); None: outside of one.
         self._script: str | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -229,12 +230,12 @@ def _chart_facts(text: str) -> str:
     The numbers are sorted, so that the order of rows and columns does not change the digest.
     """
     data = json.loads(text)["data"]
-    found = []
+    facts = []
     for name in sorted(data):
         rows = data[name]["rows"]
         numbers = sorted(_NUMBER.findall(json.dumps(rows)))
-        found.append(f"{name} {len(rows)} {_digest(numbers)}")
-    return ", ".join(found)
+        facts.append(f"{name} {len(rows)} {_digest(numbers)}")
+    return ", ".join(facts)
 
 
 def _digest(value: object) -> str:

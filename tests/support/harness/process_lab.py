@@ -1,8 +1,8 @@
 """Node processes on one asyncio loop, without Ray, with nodes that answer heartbeats.
 
-A node process is the part of a process that hosts nodes; between processes it uses TCP. Here all
-node processes share one process of the operating system. An incarnation is the number of a node's
-restarts.
+A NodeProcess hosts nodes, and uses TCP to reach nodes of other NodeProcesses. In a real run each
+has a process of the operating system to itself; here all share one. An incarnation is the number of
+a node's restarts.
 """
 
 import asyncio
@@ -63,7 +63,8 @@ class EchoNode:
 class Lab:
     """Node processes of one run.
 
-    `directory` has the addresses of all nodes; every node process must know them.
+    - `addresses`: the address of each process, by its id.
+    - `directory`: the address of each node's process; every process must know all of them.
     """
 
     run_dir: Path

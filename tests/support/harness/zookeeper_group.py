@@ -1,10 +1,11 @@
 """A group on ZooKeeper in virtual time: an ensemble, brokers, producers, and its members.
 
-Virtual time is a simulated clock. The ensemble are the servers of ZooKeeper. An attempt is one try
-of a member to own its share of the partitions.
+The members of such a group agree through ZooKeeper on who owns which partition; there is no
+coordinator. The ensemble are the servers of ZooKeeper. An attempt is one try of a member to own its
+share of the partitions. Virtual time is a simulated clock.
 
-A test gives a scenario, a coroutine that changes the cluster. Then it reads the trace rows:
-requests by operation, attempts, applied writes, processed records.
+A test gives a scenario, a coroutine that changes the cluster. When the run has ended, the test
+reads the trace rows: requests by operation, attempts, applied writes, processed records.
 """
 
 import json
@@ -36,6 +37,7 @@ from tests.support.harness.ensemble import SESSION_TIMEOUT_MS, IdleNode, link_ru
 
 GROUP = "g"
 VISITOR = NodeName("visitor")
+"""The node of a client of the ensemble that is no member of the group."""
 SECOND = 1_000_000  # in microseconds
 READS = ("Exists", "GetData", "GetChildren")
 WRITES = ("Create", "Delete", "SetData")
@@ -105,6 +107,7 @@ class GroupLab:
                 if rate
             )
             + (
+                # Only the name counts: `_build` gives this node no producer.
                 (ProducerSpec(name=VISITOR, topic=topic_names[0], records_per_second=1),)
                 if has_visitor
                 else ()
@@ -201,6 +204,7 @@ class GroupLab:
         return ZkClient(self._visitor_host, self.servers, SESSION_TIMEOUT_MS)
 
     def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+        """Build and keep a node of the product; for the visitor keep only its host."""
         if host.name == VISITOR:
             self._visitor_host = host
             return IdleNode()
@@ -210,7 +214,7 @@ class GroupLab:
     # -- readers of the rows ---------------------------------------------------------------------
 
     def of(self, kind: TraceKind, *, after_us: int = 0, node: str | None = None) -> list[TraceRow]:
-        """Return the rows of a kind, from a time on, of `node` or of all nodes."""
+        """Return the rows of a kind from `after_us` on, of `node` or (None) of all nodes."""
         return [
             row
             for row in self.rows

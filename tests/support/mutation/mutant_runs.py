@@ -109,6 +109,7 @@ def _in_child(tests: Sequence[str]) -> bytes:
 
 
 def _run_pytest(tests: Sequence[str]) -> Run:
+    """Run pytest in this process, and keep its output."""
     output = io.StringIO()
     with redirect_stdout(output):
         code = int(pytest.main([*ARGUMENTS, *tests]))

@@ -1,8 +1,9 @@
 """Faults of a random trace: their injection, their effects, and mostly their healing.
 
-The driver is the process that injects faults, and it writes the rows about them. A fault misses if
-it finds no node to hit. To heal a fault is to undo it. Fields of a row's detail are left out at
-random: a reader of the trace must cope without them.
+A trace has the recorded events of a run, its rows. The driver is the process that injects faults,
+and it writes the rows about them. A fault misses if it finds no node to hit. To heal a fault is to
+undo it. Fields of a row's detail are left out at random: a reader of the trace must cope without
+them.
 """
 
 from dataclasses import dataclass
@@ -75,19 +76,22 @@ class Faults:
         victim = world.rng.choice(candidates)
         others = tuple(node for node in (*BROKERS, CONTROLLER) if node != victim)
         match kind:
-            case "cut" | "clog" | "slow" | "reset":
+            case "cut" | "clog" | "slow" | "reset":  # the links from one or two nodes to the rest
                 hit = (victim, *others[:1]) if world.chance(0.3) else (victim,)
-                ends = tuple(node for node in others if node not in hit)
-                fault = _Fault(name, kind, hit, hit, ends)
+                rest = tuple(node for node in others if node not in hit)
+                fault = _Fault(name, kind, nodes=hit, from_nodes=hit, to_nodes=rest)
             case "leadership_move":
-                fault = _Fault(name, kind, (victim,), (victim,), others[:1])
+                # From the old leader to the new one.
+                fault = _Fault(
+                    name, kind, nodes=(victim,), from_nodes=(victim,), to_nodes=others[:1]
+                )
             case _:
-                fault = _Fault(name, kind.removeprefix("client-"), (victim,))
+                fault = _Fault(name, kind.removeprefix("client-"), nodes=(victim,))
         self._write(fault)
         self._act(fault, victim)
 
     def _miss(self, name: str) -> None:
-        """Write the row of a fault that misses, sometimes after a row of its injection."""
+        """Write the row of a fault that misses; sometimes a row of its injection comes first."""
         world = self._world
         detail: dict[str, object] = {"fault": "crash", "target": "broker(7)"}
         if world.chance(0.5):
@@ -99,7 +103,7 @@ class Faults:
         """Write the row of a fault's injection, and mostly a row when it is in force."""
         world = self._world
         node = fault.nodes[0]
-        led = [name for name, leader in self._brokers.leaders.items() if leader == node]
+        led = [partition for partition, leader in self._brokers.leaders.items() if leader == node]
         detail: dict[str, object] = {
             "fault": fault.kind,
             "target": f"broker({node[-1]})",
@@ -130,7 +134,7 @@ class Faults:
     def _act(self, fault: _Fault, victim: str) -> None:
         """Let the fault have its effects: a dead or paused node, elections; later heal it."""
         world, kind = self._world, fault.kind
-        led = [name for name, leader in self._brokers.leaders.items() if leader == victim]
+        led = [partition for partition, leader in self._brokers.leaders.items() if leader == victim]
         if kind == "crash":
             world.kill(victim)
         elif kind == "pause":

@@ -1,9 +1,9 @@
 """Collects transcripts as tests: each story of a file `scenarios/*.txt` is one test.
 
-A transcript is a text file. It begins with the scene, the commands with which every story begins.
-A story is a list of steps, each with commands and their printed results. A player carries out the
-commands; the test passes if the results are those of the file. `pytest --rewrite` writes the
-results into the file, for a person to review as a diff.
+A transcript is a text file of stories. A story is a list of steps, each with commands and their
+printed results. The file begins with the scene: the commands with which every story begins. A
+player carries out the commands; the test passes if the results are those of the file. `pytest
+--rewrite` writes the results into the file, for a person to review as a diff.
 """
 
 from collections.abc import Callable, Iterator
@@ -69,7 +69,6 @@ class TranscriptItem(pytest.Item):
         played = self._story.played(player.play)
         # Not in a `finally`: after a story that hangs, the player could not be stopped, either.
         player.close()
-        # Every step has the results of the file.
         if played == self._story:
             return
         if self.config.getoption("--rewrite"):

@@ -64,6 +64,7 @@ class Analysis:
     told: AnalysedRuns
     """The hand-written runs of tests/pipeline/traces, called stories."""
     random: tuple[AnalysedRun, ...]
+    """Runs with random traces, which no cluster played."""
     played: AnalysedRuns
     """The runs of `report_runs`, which were played."""
 

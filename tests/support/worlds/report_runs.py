@@ -1,7 +1,7 @@
 """Runs in virtual time for the tests of reports: small, violated, interrupted, with 1,000 members.
 
-Virtual time is a run's own simulated clock. A recipe is an experiment with overrides of settings in
-its file. A run directory has everything about one run.
+Virtual time is a run's own simulated clock. A recipe is the file of an experiment, with changes
+(overrides) of some of its settings. A run directory has everything about one run.
 """
 
 import gc
@@ -59,7 +59,8 @@ RECIPES: Mapping[str, Recipe] = {
             "producers[0].records_per_second=12",
         ),
     ),
-    # Ctrl-C 4 s after the kill: the broker is dead, and no node has noticed yet.
+    # Ctrl-C 4 s after the kill, which comes 5 s after the steady state. The broker is dead, and no
+    # node has noticed yet.
     "interrupted": Recipe(
         experiment="coordinator_crash",
         overrides=("groups.orders-readers.members=3", "producers[0].records_per_second=20"),
