@@ -51,16 +51,16 @@ SCALED_DOWN = (
 # faults[0] is the experiment's only fault, the crash of the coordinator.
 SHORT = ("--var", "faults[0].duration=6s", "--var", "run.after_faults=1s")
 ENDLESS = ("--var", "faults[0].duration=100s")
-PAUSED = ("--var", "faults[0].fault=pause")
+PAUSED = ("--var", "faults[0].fault=pause")  # a pause instead of the crash
 PATIENCE_S = 120.0
 """Limit for waiting on other processes, generous because two Rays on a busy machine are slow."""
 
 
-def wait_until(true: Callable[[], bool], what: str, *, limit_s: float = PATIENCE_S) -> None:
-    """Poll until `true` holds, which depends on another process."""
-    deadline = time.monotonic() + limit_s
-    while not true():
-        assert time.monotonic() < deadline, f"not within {limit_s} s: {what}"
+def wait_until(condition: Callable[[], bool], what: str, *, limit_s: float = PATIENCE_S) -> None:
+    """Poll until `condition` holds, which depends on another process; `what` names it."""
+    deadline_s = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline_s, f"not within {limit_s} s: {what}"
         time.sleep(0.05)
 
 
@@ -131,11 +131,11 @@ def check_story(past: PastRun, experiment: Experiment, rows: list[TraceRow]) -> 
     assert [row for row in refused if detail_of(row)["reason"] != "does not serve"] == []
 
     (fault,) = past.journal()
+    pids = node_pids(rows)
     assert fault.pid is not None
-    assert fault.pid == node_pids(rows)[f"{fault.node}/0"]
+    assert fault.pid == pids[f"{fault.node}/0"]
     assert start_ticks(fault.pid) is None  # the killed process has ended
-    lives = node_pids(rows)
-    assert lives[f"{fault.node}/1"] != fault.pid  # incarnation 1 is another process
+    assert pids[f"{fault.node}/1"] != fault.pid  # incarnation 1 is another process
 
     failover = coordinator_failover(rows, experiment, GROUP)
     assert failover.victim == fault.node
@@ -144,6 +144,7 @@ def check_story(past: PastRun, experiment: Experiment, rows: list[TraceRow]) -> 
     # processes.
     assert SESSION_US - HEARTBEAT_US <= failover.detect_us <= SESSION_US + 500_000
     assert failover.rebalances == 0
+    # Each of the four members kept its member id and generation.
     assert [len(member.identities) for member in failover.members] == [1, 1, 1, 1]
     assert len(failover.resumes_us()) == 4
     assert failover.resumes_us()[-1] <= RESUME_MAX_US

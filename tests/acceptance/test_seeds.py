@@ -38,12 +38,12 @@ def test_each_seed_gives_the_run_that_it_gives_alone(command_line: CommandLine) 
     assert (alone.returncode, several.returncode) == (0, 0), several.stderr
     document = json.loads(several.stdout)
     assert document["seeds"]["passed"] == [7, 8]
-    past = {run.path.name: run.manifest for run in command_line.runs()}
-    (seven,) = (manifest for name, manifest in past.items() if name.endswith("-seed-7"))
-    (other,) = (manifest for name, manifest in past.items() if name.endswith("-seed-8"))
+    manifests = {run.path.name: run.manifest for run in command_line.runs()}
+    (seven,) = (manifest for name, manifest in manifests.items() if name.endswith("-seed-7"))
+    (eight,) = (manifest for name, manifest in manifests.items() if name.endswith("-seed-8"))
     # The directory of a run that `--seed` played has no seed in its name.
-    (single,) = (manifest for name, manifest in past.items() if "-seed-" not in name)
-    assert seven.digest == single.digest != other.digest
+    (single,) = (manifest for name, manifest in manifests.items() if "-seed-" not in name)
+    assert seven.digest == single.digest != eight.digest
     assert seven.replay == single.replay
     assert len(json.loads(listed.stdout)["runs"]) == 3
     detects = [

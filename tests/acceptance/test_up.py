@@ -3,8 +3,10 @@
 `up` starts a cluster that runs until the command `down`. The cluster has the name `lab` unless
 another is given. Options of `up` are `--topic NAME:PARTITIONS`, `--group NAME:TOPIC:MEMBERS` and
 `--producer TOPIC:RECORDS_PER_SECOND`. An order is a command that changes the cluster, such as
-`inject`. FOLDER is the hidden folder with one file for each cluster that is up. A past run has a journal, the
-list of its faults; `healed_by` says what ended a fault: the plan, an order, or the end of the run.
+`inject`. FOLDER is the hidden folder with one file for each cluster that is up.
+
+A past run has a journal, the list of its faults. `healed_by` says what ended a fault: the plan, an
+order, or the end of the run.
 """
 
 import json

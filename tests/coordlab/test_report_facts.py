@@ -51,6 +51,7 @@ def create(root: Path, of: Experiment | None = None) -> RunDirectory:
 
 
 def evidence() -> TraceRow:
+    """Return the row of the trace (the recorded events) that a finding is based on."""
     return Rows().add(7.0, "broker-1", TraceKind.COMMIT_STORED, group="readers")
 
 
@@ -114,7 +115,7 @@ def test_facts_of_a_fault_of_links_name_both_ends_and_their_nodes(tmp_path: Path
     journal = Journal(plan, run.write_journal)
     hit, missed = (journal.entry(fault.fault_id) for fault in plan)
     hit.outcome, missed.outcome = FaultOutcome.HIT, FaultOutcome.MISSED
-    hit.fired_at_us, missed.fired_at_us = 5_000_000, 6_000_000
+    hit.fired_at_us, missed.fired_at_us = 5_000_000, 6_000_000  # when each was tried
     hit.node, hit.nodes = "broker-0", ("broker-0",)
     hit.links = LinkEnds(from_=("broker-0",), to=("controller-100",))
     missed.error = "nobody is there"
@@ -228,11 +229,13 @@ def test_settings_have_every_value_of_the_experiment_with_a_path_into_its_file()
     """
     late = {"at": "3s", "members": 1, "config": {"session.timeout.ms": 9_000}}
     readers = {"members": 2, "topics": ["orders"], "late_members": [late]}
-    of = experiment(
-        groups={"readers": readers}, producers=[{"topic": "orders", "records_per_second": 20}]
+    config = config_of(
+        experiment(
+            groups={"readers": readers}, producers=[{"topic": "orders", "records_per_second": 20}]
+        )
     )
 
-    settings = {(setting.section, setting.name): setting for setting in settings_of(config_of(of))}
+    settings = {(setting.section, setting.name): setting for setting in settings_of(config)}
 
     assert settings["groups.readers.late_members[0].config", "session.timeout.ms"].value == "9000"
     assert settings["groups.readers.config", "session.timeout.ms"].default == "45000"
@@ -303,12 +306,12 @@ def test_settings_of_zookeeper_are_listed_only_for_groups_on_it() -> None:
 
     A consumer's settings have no effect on groups on ZooKeeper.
     """
-    new = {"members": 2, "topics": ["orders"]}
-    old = new | {"coordination": "zookeeper", "zookeeper": {"rebalance.max.retries": 9}}
+    readers = {"members": 2, "topics": ["orders"]}
+    old = readers | {"coordination": "zookeeper", "zookeeper": {"rebalance.max.retries": 9}}
 
-    both = settings_of(config_of(experiment(groups={"readers": new, "old": old})))
-    sections = {setting.section for setting in both}
-    (retries,) = (setting for setting in both if setting.name == "rebalance.max.retries")
+    settings = settings_of(config_of(experiment(groups={"readers": readers, "old": old})))
+    sections = {setting.section for setting in settings}
+    (retries,) = (setting for setting in settings if setting.name == "rebalance.max.retries")
 
     assert (retries.section, retries.value, retries.default) == ("groups.old.zookeeper", "9", "4")
     assert {"cluster.zookeeper", "cluster.zookeeper.config"} <= sections

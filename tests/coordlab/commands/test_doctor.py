@@ -76,10 +76,12 @@ class Fake:
 
 @pytest.fixture
 def fake(tmp_path: Path) -> Fake:
+    """Return a fake machine with 16 GiB of memory and nothing else."""
     return Fake(tmp_path)
 
 
 def run_check(name: str, machine: ThisMachine) -> HealthCheck:
+    """Return the result of one check."""
     (check,) = examine(machine, [name])
     return check
 

@@ -1,7 +1,12 @@
 """The closing summary: the effects of a run on its groups, on a terminal of 80 columns.
 
 Each function `page_*` returns an output. The file pages/summary.txt has all outputs, each below
-the function's name and docstring.
+the function's name and docstring, for a person to review.
+
+An offsets partition is a partition of `__consumer_offsets`; the broker that leads it coordinates
+its groups. A tenure is the time in which one broker does so. Figures of a fault are, for example,
+`detect` (until the controller notices the dead broker), `notice` (until the members do) and `commit
+gap` (between two commits of a member). Times end in `_us`: microseconds.
 """
 
 import io
@@ -44,13 +49,15 @@ from results_schema.results import (
 from tests.support.builders.past_runs import manifest
 from tests.support.harness.golden import Golden, sections
 
-S = 1_000_000
+S = 1_000_000  # a second in microseconds
 WIDTH = 80
+# Members of the group: six that began it, and two that join later.
 OLD = tuple(f"consumer-orders-readers-{index}" for index in range(6))
 NEW = ("consumer-orders-readers-6", "consumer-orders-readers-7")
 
 
 def page(summary: RunSummary) -> str:
+    """Return the printed figures of a run."""
     shown = io.StringIO()
     print_phases(Console(file=shown, width=WIDTH, no_color=True), summary)
     return shown.getvalue()
@@ -64,6 +71,7 @@ def run_summary(
     commit_errors: tuple[CommitErrors, ...] = (),
     clock_error_us: int = 0,
 ) -> RunSummary:
+    """Return the figures of a run; a list that is not given is empty."""
     return RunSummary(
         run="x/1",
         directory=Path("x/1"),
@@ -93,6 +101,14 @@ def fault_summary(
     values: dict[str, int] | None = None,
     rebalances: tuple[Rebalances, ...] = (),
 ) -> FaultSummary:
+    """Return the figures of a crash of broker-2 at 11.25 s.
+
+    moved: number of offsets partitions that got another leader.
+    kept, kept_id: numbers of members that kept their membership, and their member id.
+    left_after: how many members left their coordinator after how many timeouts.
+    told_by_old: members to which the old coordinator named itself again.
+    values: figures by name.
+    """
     return FaultSummary(
         fault=name,
         kind="crash",
@@ -117,6 +133,7 @@ def fault_summary(
 
 
 def rebalances(**changes: object) -> Rebalances:
+    """Return one rebalance, in which a dead member is evicted; `changes` replace fields."""
     values: dict[str, object] = {
         "group": "orders-readers",
         "broker": "broker-1",
@@ -343,6 +360,7 @@ def summary_page(
     verdict: Verdict = Verdict.UNKNOWN,
     phases: RunSummary | None = None,
 ) -> str:
+    """Return the whole printed summary, of which `phases` are the figures."""
     shown = io.StringIO()
     results = Results(
         outcome=RunOutcome.COMPLETED,
@@ -468,11 +486,11 @@ def test_passed_check_names_the_meaning_of_its_zeros() -> None:
 def page_one_of_a_kind_is_no_plural() -> str:
     """`1 groups` looks like a miscount."""
     seen = {"leader_epochs": 1, "fetches_judged": 1, "groups": 1, "acknowledged_before": 1}
-    one = CheckReport(
+    needless = CheckReport(
         check="needless_rebalance", outcome=CheckOutcome.PASS, seen={"needless_rebalances": 1}
     )
-    report = CheckReport(check="liveness", outcome=CheckOutcome.PASS, seen=seen)
-    return summary_page(checks=(report, one))
+    liveness = CheckReport(check="liveness", outcome=CheckOutcome.PASS, seen=seen)
+    return summary_page(checks=(liveness, needless))
 
 
 PAGES = (

@@ -86,6 +86,7 @@ def status(coordinator: int | None = 2) -> ClusterStatus:
 def fault(
     outcome: FaultOutcome = FaultOutcome.HIT, healed_at_us: int | None = None
 ) -> JournalEntry:
+    """Return the crash of broker 2 at 11.25 s; a `healed_at_us` of None means not yet."""
     return JournalEntry(
         fault_id="crash-0",
         fault="crash",
@@ -153,8 +154,8 @@ def page_live_view_shows_the_outcome_of_each_kind_of_fault_and_the_nodes_it_hit(
 def page_live_view_on_a_terminal_names_nodes_that_are_paused_or_not_started() -> str:
     """A member that is not started yet differs from a lost one."""
     shown = console(terminal=True)
-    now = status()
-    now.nodes = {
+    status_now = status()
+    status_now.nodes = {
         NodeName("controller-100"): NodeState.PAUSED,
         NodeName("broker-0"): NodeState.STOPPING,
         NodeName("broker-2"): NodeState.DOWN,
@@ -162,7 +163,7 @@ def page_live_view_on_a_terminal_names_nodes_that_are_paused_or_not_started() ->
         NodeName("consumer-9"): NodeState.NOT_STARTED,
     }
     with run_view(shown, "coordinator_crash", "virtual") as view:
-        view(Progress(stage="faults", time_us=12_000_000, status=now, faults=()))
+        view(Progress(stage="faults", time_us=12_000_000, status=status_now, faults=()))
     return text_of(shown)
 
 

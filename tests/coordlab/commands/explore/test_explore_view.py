@@ -214,8 +214,8 @@ def test_summary_lists_rare_situations_and_names_mutated_seeds_by_their_lineage(
         msgspec.structs.replace(passed(seed), marks=(min(mark, other),)) for seed in range(200)
     ]
     rare = msgspec.structs.replace(passed(200), marks=(max(mark, other),), lineage=(12, 200))
-    found = msgspec.structs.replace(violated(201), lineage=(12, 200, 201))
-    record = PlayedSeeds(worker="here:1", busy_s=2.0, runs=(*common, rare, found))
+    with_finding = msgspec.structs.replace(violated(201), lineage=(12, 200, 201))
+    record = PlayedSeeds(worker="here:1", busy_s=2.0, runs=(*common, rare, with_finding))
     tally, guidance = Tally(0), Guidance(0.25)
     tally.take(record)
     guidance.take(record)

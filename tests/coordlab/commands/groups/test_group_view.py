@@ -2,7 +2,7 @@
 
 Each function `page_...` returns one output. The file pages/groups.txt has all outputs, with the
 names and docstrings of these functions; `pytest --rewrite` writes the file, and a person reviews
-it. A rebalance gives a group a new generation (the number of its rebalance).
+it. The generation counts the rebalances of a group.
 """
 
 import io
@@ -40,12 +40,13 @@ def printed(show: Callable[[Console], None], width: int = 200) -> list[str]:
 
 
 def member(index: int, *, instance: str | None = None) -> GroupMember:
+    """Return a member that owns two partitions; with an instance id it is a static member."""
     return GroupMember(
         member_id=f"consumer-{index}-id",
         group_instance_id=instance,
         client_id=f"consumer-{index}",
         host=f"host-{index}",
-        assigned=tuple(TopicPartition("orders", 2 * index + each) for each in range(2)),
+        assigned=tuple(TopicPartition("orders", 2 * index + nth) for nth in range(2)),
     )
 
 
@@ -110,8 +111,8 @@ def page_lines_are_never_broken_however_narrow_the_terminal() -> str:
 
 def page_static_members_have_a_column_for_their_instances() -> str:
     """The column exists only if a member has an instance id, as in Kafka's tool."""
-    some = group(members=(member(0, instance="i-0"), member(1)))
-    return "\n".join(printed(lambda console: print_members(console, some, verbose=False)))
+    one_static = group(members=(member(0, instance="i-0"), member(1)))
+    return "\n".join(printed(lambda console: print_members(console, one_static, verbose=False)))
 
 
 def page_unknown_value_of_an_offset_is_a_dash_with_the_reason_below() -> str:
@@ -182,7 +183,7 @@ def page_rebalance_has_its_course_its_reason_and_its_added_and_removed_members()
     log.observe(
         stamp(added, run="r", time_us=1, node_time_us=1, seq=0, node="broker-1", incarnation=0)
     )
-    whole = rebalance(
+    ended = rebalance(
         new_generation=4,
         joined_us=3_000_000,
         stable_us=3_250_000,
@@ -190,7 +191,7 @@ def page_rebalance_has_its_course_its_reason_and_its_added_and_removed_members()
         store_error="X",
         client_reason="gone",
     )
-    return "\n".join(rebalance_lines(whole, log))
+    return "\n".join(rebalance_lines(ended, log))
 
 
 def page_rebalance_without_an_end_was_cut_short_or_is_in_progress() -> str:

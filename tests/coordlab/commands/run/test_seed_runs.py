@@ -62,6 +62,7 @@ def seed_run(
 
 
 def runs(*played: SeedRun, interrupted: bool = False) -> SeedRuns:
+    """Return seeds of one command; `interrupted`: the command was ended by Ctrl-C."""
     return SeedRuns(experiment="x", runtime="virtual", runs=played, interrupted=interrupted)
 
 
@@ -82,7 +83,7 @@ NOT_PLAYED = SeedRun(seed=5, replay="coordlab run x --seed 5")
 
 
 @pytest.mark.parametrize(
-    ("found", "code"),
+    ("seeds", "code"),
     [
         (runs(seed_run(1)), 0),
         (runs(seed_run(1), UNKNOWN), 2),
@@ -93,12 +94,12 @@ NOT_PLAYED = SeedRun(seed=5, replay="coordlab run x --seed 5")
         (runs(seed_run(1), seed_run(6, outcome=RunOutcome.INTERRUPTED)), 130),
     ],
 )
-def test_exit_code_is_that_of_the_worst_seed(found: SeedRuns, code: int) -> None:
+def test_exit_code_is_that_of_the_worst_seed(seeds: SeedRuns, code: int) -> None:
     """The worst is 255 (the tool failed), then 130 (interrupted), 1 (violated), 2 (unknown), 0.
 
     A failure of the tool, or an interruption, is never a verdict about Kafka.
     """
-    assert found.exit_code == code
+    assert seeds.exit_code == code
 
 
 def test_violated_seeds_come_first_each_with_its_command() -> None:
@@ -174,8 +175,8 @@ def test_interrupted_seed_is_reported_once() -> None:
 
 def test_representative_run_is_the_first_violated_one() -> None:
     """Seeds 3 and 6 are violated; the median of the figures then decides nothing."""
-    found = runs(seed_run(1), VIOLATED, seed_run(6, Verdict.VIOLATED))
-    chosen = found.chosen({})
+    played = runs(seed_run(1), VIOLATED, seed_run(6, Verdict.VIOLATED))
+    chosen = played.chosen({})  # no figures
     assert chosen is not None
     assert (chosen.run.seed, chosen.because) == (3, "the first seed with a violation")
 
@@ -185,12 +186,12 @@ def test_without_a_violation_the_median_run_is_representative() -> None:
 
     A run that failed cannot be representative.
     """
-    found = runs(*(seed_run(seed) for seed in (1, 2, 3)))
-    detects = {1: 7 * S, 2: 9 * S, 3: 8 * S}
-    chosen = found.chosen({seed: crash(seed, at_us) for seed, at_us in detects.items()})
+    played = runs(*(seed_run(seed) for seed in (1, 2, 3)))
+    detects_us = {1: 7 * S, 2: 9 * S, 3: 8 * S}
+    chosen = played.chosen({seed: crash(seed, time_us) for seed, time_us in detects_us.items()})
     assert chosen is not None
     assert (chosen.run.seed, chosen.because) == (3, "its longest detect, 8.00 s, is the median")
-    by_length = found.chosen({})
+    by_length = played.chosen({})  # no figures
     assert by_length is not None
     assert by_length.because.startswith("its length, ")
     assert runs(FAILED).chosen({}) is None
@@ -199,11 +200,11 @@ def test_without_a_violation_the_median_run_is_representative() -> None:
 def test_document_has_figures_and_every_seed(tmp_path: Path) -> None:
     """CI reads the outcome of each seed, and numbers with their units."""
     past = PastRun(past_run(tmp_path).path)
-    found = runs(seed_run(1, past=past), VIOLATED, NOT_PLAYED, interrupted=True)
-    document = found.document()
+    played = runs(seed_run(1, past=past), VIOLATED, NOT_PLAYED, interrupted=True)
+    document = played.document()
     seeds = document["seeds"]
     assert isinstance(seeds, dict)
-    assert {state: each for state, each in seeds.items() if each} == {
+    assert {state: of_state for state, of_state in seeds.items() if of_state} == {
         "passed": [1],
         "violated": [3],
         "not played": [5],
@@ -211,7 +212,7 @@ def test_document_has_figures_and_every_seed(tmp_path: Path) -> None:
     figures = document["figures"]
     assert isinstance(figures, list)
     (detect,) = (
-        each for each in figures if (each["figure"], each["statistic"]) == ("detect", "max")
+        figure for figure in figures if (figure["figure"], figure["statistic"]) == ("detect", "max")
     )
     assert detect == {
         "fault": "crash",
@@ -230,14 +231,14 @@ def test_document_has_figures_and_every_seed(tmp_path: Path) -> None:
     }
     documents = document["runs"]
     assert isinstance(documents, list)
-    assert [each["run_directory"] for each in documents] == [str(past.path), None, None]
+    assert [run["run_directory"] for run in documents] == [str(past.path), None, None]
 
 
 def test_junit_has_a_suite_for_each_seed_which_passes_only_with_its_run(tmp_path: Path) -> None:
     """A violated seed has a failure; the seeds without results, 4 and 5, have an error."""
     past = PastRun(past_run(tmp_path).path)
-    found = runs(replace(seed_run(1), past=past), replace(VIOLATED, past=past), FAILED, NOT_PLAYED)
-    root = ET.fromstring(found.junit())
+    played = runs(replace(seed_run(1), past=past), replace(VIOLATED, past=past), FAILED, NOT_PLAYED)
+    root = ET.fromstring(played.junit())
     suites = {
         suite.get("name"): (suite.get("failures"), suite.get("errors"))
         for suite in root.iterfind("testsuite")
