@@ -1,7 +1,10 @@
 """Workers are processes of this machine: their work, their deaths and their interrupts.
 
-In these tests `work` answers with the pid (the number) of its process, and kills this process at
-the item DEADLY. `events_of(workers, enough)` collects events until `enough` of them is true.
+- `workers.give(worker, items)` gives a worker its next items. A later event is Finished, with the
+  answer, or Died.
+- In these tests `work` answers with the pid (the number) of its process. At the item DEADLY it
+  kills this process.
+- `events_of(workers, enough)` collects events until `enough(events)` is true.
 """
 
 import os
@@ -68,7 +71,10 @@ def test_worker_that_dies_is_reported_with_its_work_and_replaced() -> None:
 
 
 def test_interrupt_reaches_the_work_and_spares_the_worker(tmp_path: Path) -> None:
-    """A run repairs its cluster and answers at an interrupt. Its process takes the next work."""
+    """An interrupt ends the work, not the worker: its process takes the next work.
+
+    A run of an experiment, for example, repairs its cluster at an interrupt, and answers.
+    """
     begun = tmp_path / "begun"
     with WorkerProcesses(partial(wait_for_interrupt, begun), size=1) as workers:
         (worker,) = workers.idle()

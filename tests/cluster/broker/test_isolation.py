@@ -1,7 +1,8 @@
 """Brokers that learn of an election at different times.
 
 `lab` is a cluster of three brokers in virtual time. Partition n of each topic has the replicas n,
-n + 1 and n + 2 (modulo 3), and broker n leads it first.
+n + 1 and n + 2 (modulo 3), and broker n leads it first. A rule with the effect Cut holds messages
+between nodes back until it is withdrawn.
 
 - Broker OLD first leads the group's offsets partition, whose number is PARTITION.
 - Broker NEW leads this partition after a shutdown of OLD.
@@ -95,10 +96,11 @@ def test_commits_wait_a_fetch_backoff_if_the_follower_learns_of_an_election_befo
 
 
 def test_publish_jitter_delays_metadata_by_a_different_time_on_each_broker() -> None:
-    """Metadata reach each broker after a fixed time and a random time, which each draws itself.
+    """Brokers must not all learn of an election at the same time.
 
-    In a real cluster a broker's log shows an election 42 to 169 ms after the controller's decision.
-    Here the fixed time is 40 ms, and the random time up to 80 ms.
+    Metadata reach a broker after a fixed time, here 40 ms, and a random time, here up to 80 ms.
+    Each broker draws its own random time. In a real cluster a broker's log shows an election 42 to
+    169 ms after the controller's decision.
     """
     publish_us, jitter_us = 40_000, 80_000
     messages_us = 2_000  # more than the time of the messages of the shutdown and of the metadata

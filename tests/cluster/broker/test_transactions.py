@@ -1,6 +1,8 @@
 """Transactions over three brokers: markers, verification, and crashes of either coordinator.
 
 - `lab` is a cluster of three brokers in virtual time.
+- `ask_as_admin(move_leader, ...)` makes another broker the leader of a partition, and with it the
+  coordinator of what the partition stores.
 - TC is the broker with the transaction coordinator, GC the broker with the group's coordinator.
 - `tx` sends single requests of a producer. `tx.commit_offset(GC, GROUP, 41)` adds offset 41 to the
   producer's transaction; `tx.end(TC)` commits the transaction.

@@ -129,7 +129,7 @@ def test_replica_of_a_former_incarnation_is_ineligible(lab: ControllerLab) -> No
 
 
 def test_unknown_partition_is_refused(lab: ControllerLab) -> None:
-    """This happens if the topic was deleted, or if our code has a bug."""
+    """The topic may have been deleted while the proposal was on its way."""
     answer = lab.alter_partition(TopicPartition("orders", 9), (0,), by=0)
     assert answer.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -4,8 +4,11 @@ A broker asks for permission to stop by heartbeats with `want_shut_down`. The co
 and fences the broker (counts it as dead), when all other active brokers have applied the records of
 the moved leaderships. The ISR is the set of a partition's in-sync replicas.
 
-`lab` passes requests to a controller, without brokers and network. Broker i leads orders-i. A
-heartbeat says that the broker has applied the whole metadata log, unless a test gives an offset.
+- `lab` passes requests to a controller, without brokers and network. Broker i leads orders-i.
+- `lab.heartbeat(i)` says that broker i has applied the whole metadata log, unless a test gives an
+  offset.
+- `lab.storage` has the batches of the metadata log, and `lab.records()` its records.
+
 Source: Kafka BrokerHeartbeatManagerTest.
 """
 
@@ -60,10 +63,10 @@ def test_shutdown_moves_leaders_and_isrs_at_once_while_the_broker_stays_unfenced
 def test_shutdown_waits_until_every_active_broker_has_applied_the_move() -> None:
     """A broker that has older metadata still names the old leader to clients."""
     lab = running_lab()
-    behind = lab.log.log_end_offset - 1
+    before_the_move = lab.log.log_end_offset - 1
     lab.heartbeat(0, want_shut_down=True)
     lab.heartbeat(1)
-    lab.heartbeat(2, offset=behind)  # broker 2 has not applied the move
+    lab.heartbeat(2, offset=before_the_move)  # broker 2 has not applied the move
     assert not lab.heartbeat(0, want_shut_down=True).should_shut_down
 
     lab.heartbeat(2)
@@ -89,11 +92,11 @@ def test_shutdown_waits_for_the_first_offset_not_for_later_ones() -> None:
 
 
 def test_shutdown_does_not_wait_for_brokers_that_shut_down_too() -> None:
-    """Otherwise two brokers that stop together would wait for each other."""
+    """Only active brokers count. Two brokers that stop together must not wait for each other."""
     lab = running_lab()
-    behind = lab.log.log_end_offset - 1
+    before_the_move = lab.log.log_end_offset - 1
     lab.heartbeat(0, want_shut_down=True)
-    lab.heartbeat(2, offset=behind, want_shut_down=True)
+    lab.heartbeat(2, offset=before_the_move, want_shut_down=True)
     lab.heartbeat(1)  # the only active broker that is left
     assert lab.heartbeat(0, want_shut_down=True).should_shut_down
     assert lab.heartbeat(2, want_shut_down=True).should_shut_down

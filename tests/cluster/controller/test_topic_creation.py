@@ -1,8 +1,9 @@
 """CreateTopics: the topics that the controller creates, and the errors of the others.
 
-`lab` passes requests to a controller, without brokers and network. `lab.image` is the state that
-follows from the metadata log. A fenced broker counts as dead. The ISR is the set of a partition's
-in-sync replicas.
+- `lab` passes requests to a controller, without brokers and network. `lab.start_brokers` registers
+  brokers and unfences them. A fenced broker counts as dead.
+- `lab.image` is the state that follows from the metadata log.
+- The ISR of a partition is the set of its in-sync replicas.
 """
 
 import pytest

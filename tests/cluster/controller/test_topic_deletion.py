@@ -1,8 +1,9 @@
 """DeleteTopics: what the controller decides, and that a deleted topic is not created again.
 
-The plan of a cluster has topics that the controller creates by itself. `lab` passes requests to a
-controller, without brokers and network. `lab.image` is the state that follows from the metadata
-log, whose records are `lab.records()`.
+- The plan of a cluster has topics that the controller creates by itself.
+- `lab` passes requests to a controller, without brokers and network. `lab.start_brokers` registers
+  brokers and unfences them. A fenced broker counts as dead.
+- `lab.image` is the state that follows from the metadata log, whose records are `lab.records()`.
 """
 
 import pytest

@@ -88,10 +88,11 @@ OTHER = OffsetFetchRequestGroup(group_id="other", member_id="n", member_epoch=8)
 def test_row_of_a_request_has_the_group_columns_of_its_api(
     request_body: AnyRequest, columns: tuple[str | None, str | None, int | None]
 ) -> None:
-    """If a request has several groups or members, the row has the first of them.
+    """`columns` are the group, the member and the generation in the row of the request.
 
-    A request without a generation, such as JoinGroup, has None in that column. The row of an
-    OffsetDelete leaves all three columns out.
+    If a request has several groups or members, the row has the first of them. A request without a
+    generation, such as JoinGroup, has None in that column. The row of an OffsetDelete leaves all
+    three columns out.
     """
     api = API_OF_REQUEST[type(request_body)]
     envelope = RequestEnvelope(

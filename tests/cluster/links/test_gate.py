@@ -130,11 +130,11 @@ def test_a_rule_selects_its_nodes_in_one_direction(effect: LinkEffect) -> None:
 def test_a_rule_with_purposes_selects_connections_of_those_purposes() -> None:
     """An open frame names the purpose. For later frames the gate asks the host's endpoint."""
     lab = GateLab()
-    # An end is the peer, the connection's id, and True if `a` is the client.
     lab.purposes = {
-        ConnectionEnd(B, 1, True): "coordinator",
-        ConnectionEnd(B, 2, True): "fetch",
-        ConnectionEnd(B, 1, False): "fetch",  # `b` has opened it; `a` has one with the same id
+        ConnectionEnd(B, 1, is_client=True): "coordinator",
+        ConnectionEnd(B, 2, is_client=True): "fetch",
+        # `b` has opened this connection. It has the same id as one that `a` has opened.
+        ConnectionEnd(B, 1, is_client=False): "fetch",
     }
     lab.gate.set_rules([both_ways(Cut(), purposes=("coordinator",))])
     passing: list[Frame] = [
@@ -158,7 +158,7 @@ def test_a_purpose_is_remembered_when_the_rules_change() -> None:
     A change of the rules must not release the close because of that.
     """
     lab = GateLab()
-    lab.purposes = {ConnectionEnd(B, 1, True): "coordinator"}
+    lab.purposes = {ConnectionEnd(B, 1, is_client=True): "coordinator"}
     lab.gate.set_rules([rule(Cut(), purposes=("coordinator",))])
     lab.gate.send(close())
     lab.purposes.clear()
@@ -548,7 +548,10 @@ def test_a_lost_response_resets_its_connection_once() -> None:
 
 
 def test_only_departing_responses_of_the_named_apis_and_errors_are_lost() -> None:
-    """These pass: requests, arriving responses, and responses with another API or another error."""
+    """A rule can name the APIs and the errors of the responses that it loses.
+
+    All other frames pass: requests, arriving responses, and responses with another API or error.
+    """
     lab = GateLab()
     lab.gate.set_rules(
         [both_ways(LoseResponses(errors=("UNKNOWN_MEMBER_ID",)), apis=("Heartbeat",))]

@@ -1,6 +1,8 @@
 """Drivers (processes that conduct a run) on a Ray that they join.
 
-Drivers that start a Ray of their own are in tests/acceptance/test_ray_run.py.
+Drivers that start a Ray of their own are in tests/acceptance/test_ray_run.py. `ray_head` starts a
+Ray. `program(*driver_arguments(...))` starts a driver, which prints events as lines of JSON: "up"
+when its nodes run, and "stopped" at its end. `event` waits for such a line.
 """
 
 from pathlib import Path
@@ -51,10 +53,10 @@ def test_joined_ray_continues_after_runs_that_ended_and_that_were_killed(
         arguments = driver_arguments(tmp_path / "killed", address, 100_000, PAUSED)
         with program(*arguments, cwd=tmp_path, environment={"RAY_AUTH_MODE": "disabled"}) as driver:
             nodes = processes(event(driver, "up")["pids"])
-            # The first one, PAUSED, is stopped.
+            # The first of these processes is that of PAUSED. Only this one is stopped.
             assert [is_stopped(ref) for ref in nodes] == [True, False, False]
             driver.kill()
-            assert left_after(nodes) == []
+            assert left_after(nodes) == []  # after some time, no process is left
 
 
 def check_run(folder: Path, address: str, *, auth_mode: str | None) -> None:

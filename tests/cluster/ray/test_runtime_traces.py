@@ -1,4 +1,7 @@
-"""How RayRuntime merges the trace files at the end of a run. No Ray is started here."""
+"""How RayRuntime merges the trace files at the end of a run. No Ray is started here.
+
+Each node writes its rows of the trace (the recorded events) into a file of its own.
+"""
 
 from pathlib import Path
 
@@ -39,7 +42,7 @@ def test_failure_that_was_only_traced_is_a_failure_of_the_run(tmp_path: Path) ->
     for node in ("broker-0", "broker-1"):
         write_failure(tmp_path, node)
     reported = "broker-1: fetcher died with ZeroDivisionError: planted"
-    runtime._failed(reported)
+    runtime._failed(reported)  # as if the process of broker-1 had reported its failure
     runtime.run(runtime.stop())
     assert runtime.failures() == (
         reported,

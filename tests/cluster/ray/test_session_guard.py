@@ -28,7 +28,8 @@ def start_holder(
 ) -> "subprocess.Popen[str]":
     """Start a process that holds `file` open."""
     process = subprocess.Popen(
-        # A list of processes shows argv[0], the title.
+        # A list of processes shows argv[0], the title. With -I and -S, Python reads no settings and
+        # no packages of the user.
         [title, "-I", "-S", "-c", HOLD, str(file)],
         executable=os.path.realpath(sys.executable),
         stdin=subprocess.PIPE,
@@ -55,6 +56,7 @@ def session(tmp_path: Path) -> Path:
     return folder
 
 
+# The parameter is the age of the agent: Ray gives an agent its title some time after its start.
 @pytest.fixture(params=["just started", "titled"])
 def agent(session: Path, request: pytest.FixtureRequest) -> Iterator["subprocess.Popen[str]"]:
     """Yield an agent, which is a process that holds a file of the session open.

@@ -207,7 +207,10 @@ def test_crash_of_a_node_that_is_not_alive_is_refused(tmp_path: Path) -> None:
 
 
 def test_host_of_a_crashed_node_refuses_every_call(tmp_path: Path) -> None:
-    """Otherwise the cleanup code of a dead member could still send LeaveGroup."""
+    """A dead node must not act any more: its cleanup code could still send LeaveGroup.
+
+    Each call to its host raises HostDead.
+    """
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")

@@ -243,7 +243,10 @@ def test_listener_refuses_a_frame_over_the_limit_and_goes_on() -> None:
 
 
 def test_listener_closes_the_connection_of_a_silent_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a caller that never speaks would occupy a socket of the node for ever."""
+    """A caller that never speaks must not occupy a socket of the node for ever.
+
+    The timeout for the Hello is 10 ms here.
+    """
     monkeypatch.setattr(tcp, "HELLO_TIMEOUT_S", 0.01)
 
     async def body(pair: Pair) -> None:

@@ -114,6 +114,7 @@ def test_merge_orders_by_time_node_incarnation_and_sequence(tmp_path: Path) -> N
     rng = random.Random(3)
     everything = []
     sources = []
+    # Each file is in the order of time. Many rows of different files have the same time.
     for node in ("broker-1", "broker-0", "driver"):
         for incarnation in range(2):
             times = sorted(rng.randrange(20) for _ in range(40))

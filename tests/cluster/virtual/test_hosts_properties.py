@@ -344,7 +344,7 @@ def apply_node_fault(world: World, step: NodeFault) -> None:
 
 @given(STEPS)
 def test_every_request_of_a_live_client_has_exactly_one_outcome(steps: list[Step]) -> None:
-    """Otherwise a client would wait for ever, or act twice on one request.
+    """A client must not wait for ever, and must not act twice on one request.
 
     Each request is also served at most once, and the requests of a connection in their order. A
     client that has died may have no outcome for its last requests.

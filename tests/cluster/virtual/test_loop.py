@@ -72,7 +72,7 @@ def test_callbacks_added_within_an_instant_run_after_those_that_were_due() -> No
 
 
 def test_a_cancelled_timer_does_not_run_and_does_not_move_the_clock() -> None:
-    """Otherwise the cancelled timeout of a request would make an idle run look busy.
+    """A cancelled timeout of a request must not make an idle run look busy.
 
     With no other timer, waiting is a Deadlock, and the clock still shows 0.
     """

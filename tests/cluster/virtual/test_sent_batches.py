@@ -16,12 +16,12 @@ from tests.support.builders.client_batches import client_batch
 
 def sent(*batches: RecordBatch, partition: int = 0) -> SentBatches:
     """Give the check one Produce request for each batch; the check raises at a violation."""
-    seen = SentBatches()
+    checker = SentBatches()
     for batch in batches:
         data = PartitionProduceData(index=partition, records=batch)
         topics = (TopicProduceData(name="orders", partition_data=(data,)),)
-        seen.check(ProduceRequest(acks=-1, timeout_ms=1, topic_data=topics))
-    return seen
+        checker.check(ProduceRequest(acks=-1, timeout_ms=1, topic_data=topics))
+    return checker
 
 
 def batch(*values: str, sequence: int = 0, epoch: int = 0, producer: int = 7) -> RecordBatch:

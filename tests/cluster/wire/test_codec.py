@@ -90,21 +90,23 @@ class Values:
 
 def their_message(cls: Any, fields: tuple[WireField, ...], plain: dict[str, Any], v: int) -> Any:  # noqa: ANN401
     """Return the message of kafka-python with these plain values; it must know each field."""
-    known = cls.fields
+    their_fields = cls.fields
     values = {}
     for field in fields:
         if not field.is_in(v):
             continue
-        assert field.name in known, f"{cls.__name__} has no {field.name}"
+        assert field.name in their_fields, f"{cls.__name__} has no {field.name}"
         value = plain[field.name]
         if field.kind is Kind.STRUCT:
-            data_class = known[field.name].data_class
+            data_class = their_fields[field.name].data_class
             value = [their_message(data_class, field.fields, item, v) for item in value]
         values[field.name] = value
 
     # Look for fields that kafka-python has in this version and our table of fields has not.
     left_out = [
-        name for name, field in known.items() if field.for_version_q(v) and name not in values
+        name
+        for name, field in their_fields.items()
+        if field.for_version_q(v) and name not in values
     ]
     assert not left_out, f"the table lacks {left_out} of {cls.__name__} v{v}"
     return cls(version=v, **values)

@@ -157,9 +157,9 @@ def test_api_versions_lists_the_offered_ones_and_answers_newer_versions_in_v0(
 def test_bytes_that_are_no_request_end_only_their_connection(
     tmp_path: Path, data: bytes, reason: str
 ) -> None:
-    """Such bytes cause one row in the trace and count as one refusal.
+    """Only the connection with the wrong bytes ends. Another client does not notice.
 
-    Only the connection on which they came ends. Another client does not notice.
+    The trace has one row about the refusal, and the status counts it.
     """
 
     async def story(cluster: ListeningCluster) -> None:

@@ -8,6 +8,8 @@ docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
 - `lab.zk_client(0)` is a client on the host `client-0`.
 - A client that subscribes to a path calls its listener after each change of the children, or of the
   data.
+- `lab.rule(Slow(...), sources, destinations)` delays messages, `lab.cut` holds them back, and
+  `lab.heal()` ends both.
 """
 
 import pytest
@@ -42,6 +44,7 @@ def test_notification_costs_two_reads_before_the_program_receives_it() -> None:
         watcher, writer = lab.zk_client(0), lab.zk_client(1)
         sent_before_each_call: list[list[str]] = []
 
+        # `began_us` is set below, before the first change.
         async def listener(_path: str) -> None:
             sent_before_each_call.append(requests_of(lab, "client-0", began_us))
 

@@ -2,7 +2,8 @@
 
 The setting is offsets.topic.compression.codec. `lab` is a cluster of three brokers in virtual time.
 A preload is commit records that are in an offsets partition (one of `__consumer_offsets`) before
-the run.
+the run. `ask_as_admin(move_leader, ...)` makes another broker the leader of a partition, which then
+loads the partition's groups.
 """
 
 import json
@@ -43,6 +44,7 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
     A cleaning removes each record whose key has a newer record. Two groups share the partition:
     GROUP has a member with an assignment, OTHER commits offsets.
     """
+    # Small segments and frequent cleanings, so that the log is cleaned within the test.
     config = msgspec.structs.replace(
         NO_BALANCING,
         offsets_topic_compression_codec=codec,

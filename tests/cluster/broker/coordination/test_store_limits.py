@@ -157,6 +157,7 @@ def test_unreadable_record_fails_every_load_of_its_partition(refuses: bool) -> N
         coordinator = await lab.client.find_coordinator(0, GROUP)
         assert coordinator.node_id == COORDINATOR
 
+        # Another broker becomes the leader of the partition, and loads its groups.
         await lab.runtime.ask_as_admin(
             move_leader, offsets_partition(COORDINATOR), BrokerId((COORDINATOR + 1) % 3)
         )

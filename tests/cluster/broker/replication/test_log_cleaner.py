@@ -6,6 +6,9 @@
   not cleaned yet.
 - The active segment is the end of the log, into which the broker still writes. It is never cleaned.
 - `lab` is a cluster of three brokers in virtual time; `lab.storages` has their disks.
+- `lab.until(condition)` waits until the cluster's status fulfils a condition.
+- `ask_as_admin(move_leader, ...)` makes another broker the leader of a partition, which then loads
+  the partition's groups.
 - The tests commit offsets of one group. So the log that matters is the group's offsets partition.
 """
 
@@ -324,7 +327,10 @@ def test_deleted_topic_is_forgotten_by_the_cleaner() -> None:
 
 
 def test_deleted_topic_is_no_longer_in_the_checkpoint() -> None:
-    """Otherwise a new topic with this name would count as clean below the old offset."""
+    """The cleaner forgets the first dirty offset of a deleted topic.
+
+    Otherwise a new topic with this name would count as clean below the old offset.
+    """
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)

@@ -6,6 +6,7 @@
 - `lab` is a cluster of three brokers in virtual time. Broker 0 leads orders-0, the only partition
   in these tests.
 - The first argument of `lab.client`'s methods is the broker that gets the request.
+- `lab.until(condition)` waits until the cluster's status fulfils a condition, and returns it.
 """
 
 from collections.abc import Awaitable

@@ -42,6 +42,7 @@ class NeverQuiet(QuietFetches):
     def topic(
         self, topic: FetchTopic, replica_id: int, replica_epoch: int, *, is_new: bool
     ) -> QuietTopic | None:
+        """Return None: no partition of the topic counts as quiet."""
         del topic, replica_id, replica_epoch, is_new
         return None
 

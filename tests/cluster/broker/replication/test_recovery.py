@@ -5,6 +5,7 @@
 - A checkpoint is a small file with an offset for each partition. It survives a power loss.
 - The high watermark is the offset below which all in-sync replicas have the records.
 - `lab` is a cluster of three brokers in virtual time; `lab.storages` has their disks.
+- `lab.until(condition)` waits until the cluster's status fulfils a condition.
 """
 
 import json

@@ -25,9 +25,9 @@ GAUGES = (
 
 
 def partition(index: int, *isr: int, leader: int = ME, checks: bool = True) -> Partition:
-    """Return this broker's replica of a partition with three replicas and min.insync.replicas 2.
+    """Return this broker's replica of a partition with this ISR, three replicas and a leader.
 
-    min.insync.replicas is the least number of in-sync replicas for a write with acks=all.
+    Its min.insync.replicas, the least number of in-sync replicas for a write with acks=all, is 2.
     """
     name = TopicPartition("orders", index)
     config = ReplicaConfig(min_insync_replicas=2, min_insync_check=checks)
@@ -54,6 +54,7 @@ def test_partition_that_lacks_replicas_is_counted_by_its_leader_only(checks: boo
 
     `min_insync_check`, a check that an experiment can switch off, makes no difference.
     """
+    # The arguments are the partition's number and the members of its ISR.
     replicas = [
         partition(0, 0, 1, 2, checks=checks),
         partition(1, 0, 1, checks=checks),

@@ -3,6 +3,7 @@
 - `make_lab(n)` makes `lab`, with `n` scripted brokers.
 - `broker.answer(Request, a, b)` scripts the answers to the broker's next requests of that type;
   None leaves a request unanswered.
+- `broker.of_type(Request)` returns the requests of that type that a broker has received.
 - Without a script a broker answers without errors, and names broker 0 as the coordinator of GROUP.
 - A lookup is the request FindCoordinator, which any broker answers.
 """
@@ -50,6 +51,7 @@ def describe(lab: ClientLab, *groups: str, timeout_ms: int = 15_000) -> Describe
 
 
 def answer(*groups: str, error: ErrorCode = ErrorCode.NONE) -> DescribeGroupsResponse:
+    """Return a coordinator's answer: each group is Empty, or has the error."""
     return DescribeGroupsResponse(
         groups=tuple(
             DescribedGroup(group_id=group, error_code=error, group_state="Empty")

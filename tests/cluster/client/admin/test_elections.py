@@ -28,6 +28,7 @@ TWO = BrokerId(2)
 
 
 def leader(status: ClusterStatus, name: TopicPartition) -> int:
+    """Return the leader of a partition; -1 is none."""
     return status.partitions[name].leader
 
 

@@ -40,11 +40,11 @@ def test_plan_has_each_partition_within_its_own_log(target: ResetTarget, new: li
     P1 has no committed offset. Like Kafka, `ToCurrent` then takes the log end.
     """
     plan = plan_reset(target, BOUNDS, {P0: 7})
-    assert [(each.partition, each.current, each.new) for each in plan] == [
+    assert [(row.partition, row.current, row.new) for row in plan] == [
         (P0, 7, new[0]),
         (P1, None, new[1]),
     ]
-    assert [each.asked_for for each in plan] == [None, None]
+    assert [row.asked_for for row in plan] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_offset_outside_of_the_log_is_moved_to_the_nearer_end_with_a_warning(
     The lists have the values of P0 and P1, whose committed offsets are 7 and 2.
     """
     plan = plan_reset(target, BOUNDS, {P0: 7, P1: 2})
-    assert [each.new for each in plan] == new
-    assert [each.asked_for for each in plan] == asked_for
+    assert [row.new for row in plan] == new
+    assert [row.asked_for for row in plan] == asked_for
 
 
 def test_shift_without_a_committed_offset_cannot_be_planned() -> None:

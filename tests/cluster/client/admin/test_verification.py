@@ -6,6 +6,8 @@ A checker compares these offsets with the commits that were acknowledged during 
 - `lab.coordinator` is the broker that coordinates the group, at first broker 0.
 - `lab.committed` has the committed offsets, by partition number of the topic `t`, which has two.
 - `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type.
+- `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
+  returns the requests of that type that a broker has received.
 """
 
 import pytest
@@ -104,7 +106,7 @@ def test_committed_offsets_without_any_broker_time_out_after_a_minute(make_lab: 
 
 
 def test_committed_offsets_without_authorization_are_an_error_at_once(make_lab: LabMaker) -> None:
-    """This error is raised without a retry, because a retry cannot help."""
+    """A retry cannot help without authorization, so the fetch raises at once."""
     lab = make_lab(1)
     lab.brokers[0].answer(OffsetFetchRequest, group_error(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     with pytest.raises(ClientError, match="GROUP_AUTHORIZATION_FAILED"):

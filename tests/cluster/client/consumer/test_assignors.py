@@ -25,6 +25,7 @@ def member(
 
 
 def partitions(topic: str, *indexes: int) -> tuple[TopicPartition, ...]:
+    """Return these partitions of a topic."""
     return tuple(TopicPartition(topic, index) for index in indexes)
 
 

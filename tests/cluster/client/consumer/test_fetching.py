@@ -4,12 +4,15 @@ A position is the offset of the next record that the consumer will read.
 
 - `make_lab(n)` makes `lab`, with `n` scripted brokers, which answer without errors by default.
 - `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type.
+- `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
+  returns the requests of that type that a broker has received. `member_status(node)` is what the
+  member reports of itself.
 - The topic `t` has two partitions unless a test gives another number.
 - `lab.leader` leads all partitions; `lab.high_watermark` is the number of records in each.
 - `lab.committed` has the committed offsets.
 - A consumer commits every 200 ms; with `commit_interval_ms=None` it never commits.
 
-A test changes the cluster by assigning to these attributes.
+A test changes the cluster by assigning to the attributes of `lab`.
 """
 
 import json

@@ -16,6 +16,9 @@ the group: then it cannot commit.
   application never commits, so that no commit is among the requests.
 - `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type; None
   leaves a request unanswered. `broker.host` is the broker's access to the network.
+- `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
+  returns the requests of that type that a broker has received. `member_status(node)` is what the
+  member reports of itself.
 - A member joins twice: first without an id, and then with the id that it got, `m-1`.
 """
 
@@ -171,7 +174,7 @@ def test_unanswered_heartbeats_make_the_coordinator_unknown_after_the_session(
     config = ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", session_timeout_ms=10_000
     )
-    # The first three heartbeats, at 3, 6 and 9 s, get no answer: `*` spreads [None, None, None].
+    # The first three heartbeats, at 3, 6 and 9 s, get no answer.
     lab.brokers[0].answer(HeartbeatRequest, *[None] * 3)
     lab.consumer(config, commit_interval_ms=None)
     lab.run_for(12 * SECOND)
@@ -199,7 +202,8 @@ def test_application_that_does_not_poll_leaves_the_group_and_loses_its_partition
     (leave,) = lab.brokers[0].of_type(LeaveGroupRequest)
     assert isinstance(leave, LeaveGroupRequest)
     assert leave.members[0].reason == "consumer poll timeout has expired"
-    assert lab.of_kind("partitions_lost") == [], "the application is still busy"
+    # The application is still busy, and learns of the loss at its next poll.
+    assert lab.of_kind("partitions_lost") == []
 
     lab.run_for(5 * SECOND)
     assert len(lab.of_kind("partitions_lost")) == 1

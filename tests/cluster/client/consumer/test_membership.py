@@ -7,11 +7,14 @@ their offsets first; a member that loses them cannot.
 - `make_lab(n)` makes `lab`, with `n` scripted brokers, which answer without errors by default.
 - `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type; None
   leaves a request unanswered.
+- `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
+  returns the requests of that type that a broker has received. `member_status(node)` is what the
+  member reports of itself.
 - `lab.coordinator` coordinates the group, and `lab.leader` leads all partitions: broker 0 at first.
 - `lab.high_watermark` is the number of records in each of the two partitions of `t`.
 - A member joins twice: first without an id, and then with the id of the first answer, `m-1`.
 
-A test changes the cluster by assigning to these attributes.
+A test changes the cluster by assigning to the attributes of `lab`.
 """
 
 from collections.abc import Iterable

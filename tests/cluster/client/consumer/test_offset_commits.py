@@ -7,6 +7,9 @@ their offsets first; a member that loses them cannot.
 - `make_lab(n)` makes `lab`, with `n` scripted brokers, which answer without errors by default.
 - `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type; None
   leaves a request unanswered.
+- `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
+  returns the requests of that type that a broker has received. `member_status(node)` is what the
+  member reports of itself.
 - `lab.high_watermark` is the number of records in each of the two partitions of `t`.
 - `lab.committed` has the committed offsets of the partitions.
 - The application of the consumer commits every 200 ms unless a test sets another interval. With

@@ -8,6 +8,9 @@ the old producer is fenced.
 - The broker gives the member's producer the id 7, with epoch 0 at first.
 - `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type; None
   leaves a request unanswered.
+- `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
+  returns the requests of that type that a broker has received. `member_status(node)` is what the
+  member reports of itself.
 - `lab.committed` has the offsets of the transactions that were committed.
 """
 

@@ -4,6 +4,9 @@
   every broker names (`lab.coordinator`), and the leader of all partitions (`lab.leader`).
 - `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type; None
   leaves a request unanswered. Without a script a broker answers as a healthy broker does.
+- `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
+  returns the requests of that type that a broker has received. `member_status(node)` is what the
+  member reports of itself.
 - The consumer commits every 200 ms and sends a heartbeat every 3 s.
 - A lookup is the request FindCoordinator. An answer that names a broker which is no longer the
   coordinator is stale.

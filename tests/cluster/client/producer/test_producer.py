@@ -3,6 +3,8 @@
 - `make_lab(n)` makes `lab`, with `n` scripted brokers.
 - `lab.leader`, at first broker 0, leads the partitions of `t`, which has two by default.
 - `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type.
+- `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
+  returns the requests of that type that a broker has received.
 - `lab.producer(10.0)` starts a producer of 10 records a second. The value of a record is its
   number.
 """

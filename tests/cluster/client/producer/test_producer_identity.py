@@ -6,6 +6,8 @@ begins a new epoch numbers its records from 0 again.
 
 - `make_lab(1)` makes a scripted broker, which gives a producer the id 7 and the epoch 0.
 - `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type.
+- `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
+  returns the requests of that type that a broker has received.
 - The arguments of `BatchIdentity` are id, epoch and sequence number.
 """
 
@@ -153,6 +155,7 @@ class ProducerLab(BrokerLab):
         super().__init__(replace(cluster, producers=(spec,)))
 
     def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+        # BrokerLab itself would make its test client of the producer's spec.
         self.storages[host.name] = host.storage
         return build_node(spec, cluster, host)
 

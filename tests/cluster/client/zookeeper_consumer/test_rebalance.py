@@ -14,6 +14,12 @@ formulas are in section 13 of that page.
 - With `GroupLab(..., late_from=n)` the members from `n` on are started by the scenario.
 - A scenario stores in `lab.change_began_us` and `lab.change_ended_us` when its change, such as a
   join, began and ended.
+- `lab.of(kind)` returns rows of the trace (the recorded events), and `detail_of` the detail of a
+  row. `lab.reads` and `lab.requests` count the requests to ZooKeeper, and `lab.attempts` returns
+  the attempts that ended. Their argument is a time: earlier rows do not count.
+- `lab.settled(names)` waits until each of these members owns its share.
+- `lab.rule(effect, sources, destinations)` lets a link effect act: Slow delays messages, and Clog
+  holds them back until `lab.heal()`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -52,7 +58,7 @@ def newcomer_that_waits(members: int) -> Scenario:
         await lab.rule(Slow(delay_us=SECOND // 4), [newcomer], lab.servers, apis=("Create",))
         await lab.runtime.start_node(newcomer)
         await lab.runtime.sleep(SECOND)
-        await lab.settled(lab.names)  # wait until every member has an assignment
+        await lab.settled(lab.names)
         await lab.runtime.sleep(SECOND)
 
     return scenario

@@ -13,6 +13,8 @@ Docstrings quote rules of docs/kafka/ZOOKEEPER_CONSUMER.md; ids such as ZK-25 na
   With `late_from=1` the test itself starts member 1.
 - A scenario stores in `lab.change_began_us` and `lab.change_ended_us` when its change, such as a
   cut, began and ended.
+- `lab.of(kind)` returns rows of the trace (the recorded events), and `detail_of` the detail of a
+  row. `lab.writes_of("ids")` returns the writes below /consumers/g/ids, with their details.
 """
 
 import json

@@ -12,7 +12,12 @@ Docstrings quote rules of docs/kafka/ZOOKEEPER_CONSUMER.md; ids such as ZK-58 na
 - A zombie is a member that works on after its session has ended.
 - `GroupLab(members=4, partitions=16)` is a group with one topic. With `late_from=3` the test itself
   starts member 3.
-- `lab.of(kind)` returns rows of the trace, the recorded events of the run.
+- `lab.of(kind)` returns rows of the trace (the recorded events), and `detail_of` the detail of a
+  row. `lab.processed` returns the rows of processed records. `lab.writes_of("owners")` returns the
+  writes below /consumers/g/owners, with their details.
+- `lab.settled(names)` waits until each of these members owns its share.
+- `lab.rule(effect, sources, destinations)` lets a link effect act: Slow delays messages, while Cut
+  and Clog hold them back until `lab.heal()`.
 - A scenario stores in `lab.change_began_us` and `lab.change_ended_us` when its cut began and ended.
 """
 
@@ -37,7 +42,7 @@ SLOW_WORK_US = 30_000
 
 
 async def cut_off(lab: GroupLab) -> None:
-    """Cut only member 0 off from ZooKeeper for 20 s, and wait until all members are assigned."""
+    """Cut only member 0 off from ZooKeeper for 20 s, and wait until all members are settled."""
     lab.change_began_us = lab.runtime.now_us()
     await lab.rule(Cut(), [member_name(0)], lab.servers, both_ways=True)
     await lab.runtime.sleep(CUT_US)

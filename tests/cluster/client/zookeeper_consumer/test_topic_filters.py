@@ -7,6 +7,8 @@ an entry of a member in ZooKeeper. A watch is a request for one notification whe
   With `late_from=2` the test itself starts member 2.
 - A *visitor* is a client of ZooKeeper that is no member.
 - A scenario stores times in `lab.change_began_us` and `lab.change_ended_us`.
+- `lab.reads` counts the reads that the members sent to ZooKeeper after a time, and `lab.attempts`
+  returns their attempts to rebalance. `lab.processed` has the rows of processed records.
 """
 
 import json
