@@ -14,6 +14,7 @@ from coordlab.program import EXIT_CODES_HELP, called_as
 from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PASS
 
 HELP_WIDTH = 100
+"""Columns of a line of help texts."""
 COMMANDS = {
     "run": "run.command",
     "explore": "explore.command",
@@ -93,10 +94,10 @@ class Commands(click.Group):
         return load_command(cmd_name) if cmd_name in COMMANDS else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write SUMMARIES as click would write the commands' own; imports no command."""
+        """Write the list of commands as click would, but from SUMMARIES, so nothing is imported."""
         width = formatter.width - _MARGINS - max(map(len, COMMANDS))
-        # A stand-in with the same summary represents each command. click shortens its summary as it
-        # would shorten the help text of the command itself.
+        # `click.Command(...)` is a stand-in for the command, so that click shortens the summary
+        # just as it would shorten the command's own help text.
         with formatter.section("Commands"):
             formatter.write_dl(
                 [

@@ -1,7 +1,7 @@
 """Samples of mutants: drawn once by a seed, stored as files, and found again in later code.
 
-A mutant is a change of one small expression or statement. In later code, the mutant's function can
-be in another file or at another line. So a mutant is found again in one of two ways:
+A mutant is a change of one small expression or statement of the code. In later code, its function
+can be in another file or at another line. So a mutant is found again in one of two ways:
 
 1. by the name of its function, the text of its line before and after the change, and its number
    among the mutants with the same function and lines;
@@ -121,12 +121,12 @@ def draw_sample(
     head = SampleHead(sample=number, seed=seed, per_package=count, commit=commit())
     mutants: list[SampledMutant] = []
     for package in (_package(root, name) for name in packages):
-        # `sample` draws from the same mutants as in `package.mutants`, so `index` finds each.
+        # `sample` draws from the mutants that `package.mutants` has, so `index` finds each.
         for drawn in sample(root / package.name, count, seed):
             index = package.mutants.index(drawn)
             same_lines = _with_lines(package, _lines(drawn))
-            text = package.text(index, root)
-            same_text = _with_text(package, root, drawn.scope, text)
+            segment, mutation = package.text(index, root)
+            same_text = _with_text(package, root, drawn.scope, (segment, mutation))
             mutants.append(
                 SampledMutant(
                     id=f"{number}-{len(mutants) + 1:03}",
@@ -136,8 +136,8 @@ def draw_sample(
                     before=drawn.before,
                     after=drawn.after,
                     nth=same_lines.index(index),
-                    segment=text[0],
-                    mutation=text[1],
+                    segment=segment,
+                    mutation=mutation,
                     segment_nth=same_text.index(index),
                     segment_count=len(same_text),
                 )
@@ -217,10 +217,12 @@ def _with_text(package: _Package, root: Path, scope: str, text: tuple[str, str])
 
 
 def _package(root: Path, name: str) -> _Package:
+    """Return a package of the code at `root`, with all its mutants."""
     return _Package(name, tuple(_every_mutant_in(root / name)))
 
 
 def _every_mutant_in(folder: Path) -> Iterator[Drawn]:
+    """Yield every mutant of a folder's modules, except those in LEFT_ALONE."""
     for path in sorted(folder.glob("**/*.py")):
         if path.name not in LEFT_ALONE:
             yield from every_mutant(folder, path)

@@ -40,6 +40,7 @@ _LISTED = (
     "BrokerRegistration",
     "BrokerHeartbeat",
 )
+"""APIs whose exchanges the table lists."""
 _NOT_COLLAPSED = ("JoinGroup", "SyncGroup", "LeaveGroup")
 """APIs whose successful requests have a row each, even if they are equal."""
 _MAX_ROWS = 400
@@ -76,7 +77,7 @@ class _Exchange:
 
     @property
     def last_us(self) -> int:
-        """Return the last known moment of the exchange."""
+        """The last known moment of the exchange."""
         sent_us = None if self.sent is None else self.sent.time_us
         ended_us = None if self.ended is None else self.ended.time_us
         moments = (sent_us, self.received_us, self.answered_us, ended_us)
@@ -138,7 +139,7 @@ def _windows(trace: Trace) -> list[tuple[TableRow, int, int]]:
 
 
 class _Pairing:
-    """Builds the exchanges from trace rows: first from the clients' rows, then the servers'."""
+    """Builds the exchanges from rows of the trace: first the clients' rows, then the servers'."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -158,6 +159,7 @@ class _Pairing:
         return self._all()
 
     def _all(self) -> list[_Exchange]:
+        """Return the exchanges that have begun so far."""
         return [exchange for same_request in self._by_request.values() for exchange in same_request]
 
     def _add(self, client: str, server: str, row: TraceRow) -> _Exchange:
@@ -183,32 +185,32 @@ class _Pairing:
         # list of the trace.
         by_sent_row = {id(exchange.sent): exchange for exchange in self._all()}
         for _, rows in self._trace.lives(*kinds):
-            last: dict[tuple[object, ...], _Exchange] = {}  # by `connection`
-            looked_up: _Exchange | None = None  # the exchange of the client's last FindCoordinator
+            last_by_request: dict[tuple[object, ...], _Exchange] = {}
+            answered_lookup: _Exchange | None = None  # the last FindCoordinator, once answered
             for row in rows:
                 # `cause` is the purpose of the connection, except in a row COORDINATOR_FOUND: there
                 # `cause` is the broker that was asked, and `peer` the broker that it named.
-                connection = (row.peer, row.cause, row.api, row.correlation_id)
+                request = (row.peer, row.cause, row.api, row.correlation_id)
                 if row.kind == TraceKind.COORDINATOR_FOUND:
-                    if looked_up is not None and looked_up.server == row.cause:
-                        looked_up.named = row.peer
-                    looked_up = None
+                    if answered_lookup is not None and answered_lookup.server == row.cause:
+                        answered_lookup.named = row.peer
+                    answered_lookup = None
                 elif row.kind == TraceKind.REQUEST_SENT:
                     if id(row) in by_sent_row:
-                        last[connection] = by_sent_row[id(row)]
+                        last_by_request[request] = by_sent_row[id(row)]
                     if row.api == "FindCoordinator":
-                        looked_up = None
+                        answered_lookup = None
                 else:  # an answer or a failure; only the first one of a request counts
-                    exchange = last.get(connection)
+                    exchange = last_by_request.get(request)
                     is_first_end = exchange is not None and exchange.ended is None
                     if exchange is not None and is_first_end:
                         exchange.ended = row
                     if row.api == "FindCoordinator":
-                        answered = row.kind == TraceKind.RESPONSE_RECEIVED
-                        looked_up = exchange if answered and is_first_end else None
+                        is_answer = row.kind == TraceKind.RESPONSE_RECEIVED
+                        answered_lookup = exchange if is_answer and is_first_end else None
 
     def _take_server_row(self, row: TraceRow) -> None:
-        """Assign a server's row to the last request with its key that was sent before the row."""
+        """Assign a server's row to the last exchange of the same request that began before it."""
         request = (str(row.peer), row.node, str(row.api), row.correlation_id)
         same_request = self._by_request.get(request)
         if same_request is None:  # the trace lacks the client's rows: the exchange has no `sent`
@@ -227,6 +229,7 @@ class _Pairing:
 
 
 def _is_listed(api: str | None, server: str) -> bool:
+    """Return whether the table lists exchanges of this API with this server."""
     return api in _LISTED or (api == "Fetch" and server.startswith("controller-"))
 
 
@@ -242,6 +245,7 @@ class _Row:
 
     @property
     def order(self) -> tuple[int, str, str, str, int, int]:
+        """The sort key of the row: by time; the other elements make the order certain."""
         first = self.exchanges[0]
         return (
             first.begin_us or 0,
@@ -273,8 +277,8 @@ def _collapse(exchanges: Sequence[_Exchange], injected_us: int) -> list[_Row]:
             begins_before_fault = (exchange.begin_us or 0) < injected_us
             common = (*exchange.result, begins_before_fault)
             # A success of these APIs is always a row of its own.
-            alone = exchange.api in _NOT_COLLAPSED and exchange.result[0] == "NONE"
-            if current is None or alone or current.common != common:
+            has_own_row = exchange.api in _NOT_COLLAPSED and exchange.result[0] == "NONE"
+            if current is None or has_own_row or current.common != common:
                 current = _Row(common)
                 rows.append(current)
             current.exchanges.append(exchange)
@@ -284,9 +288,9 @@ def _collapse(exchanges: Sequence[_Exchange], injected_us: int) -> list[_Row]:
 def _keep_most_interesting(rows: list[_Row]) -> list[TableRow]:
     """Return the rows to keep for one fault, at most _MAX_ROWS (rule 3 of `tables.messages`).
 
-    Rows are of one kind if they have the same API, server, group and outcome. Rows that are the
-    first of their kind come before others. Among either, rows of clients with many first rows come
-    first.
+    Rows are of one kind if they have the same API, server, group and outcome. A row that is the
+    first of its kind has precedence over all others. After this, rows of clients with many such
+    first rows have precedence.
     """
     kinds_so_far: dict[tuple[object, ...], None] = {}
     firsts_by_client: dict[str, int] = {}
@@ -300,10 +304,10 @@ def _keep_most_interesting(rows: list[_Row]) -> list[TableRow]:
         firsts_by_client[client] = firsts_by_client.get(client, 0) + is_first[-1]  # True is 1
 
     def rank(item: tuple[_Row, bool]) -> tuple[object, ...]:
-        # First rows before others (False sorts before True), then clients with many first rows.
-        row, first = item
+        row, is_first_of_kind = item
         client = row.exchanges[0].client
-        return not first, -firsts_by_client[client], client, row.order
+        # False sorts before True, so first rows come before others.
+        return not is_first_of_kind, -firsts_by_client[client], client, row.order
 
     ranked = sorted(zip(in_order, is_first, strict=True), key=rank)
     return [_table_row(row) for row, _ in ranked[:_MAX_ROWS]]

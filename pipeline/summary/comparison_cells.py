@@ -2,9 +2,8 @@
 
 A row of a comparison is one figure. A column is one run, or several runs with the same settings.
 Lengths are microseconds. If no run of a column has the figure, the cell is None, never 0. The error
-of the clocks is the difference between the clocks of a run's machines: a length below this error is
-only known to be shorter than the error. MARK follows a figure if a machine was away by accident in
-the figure's time.
+of the clocks is the difference between the clocks of a run's machines. No length below this error
+is certain. MARK follows a disturbed figure: in its time, a machine was away by accident.
 """
 
 from collections.abc import Sequence
@@ -18,13 +17,10 @@ MAX_VALUES = 60
 NOTABLE_PERCENT = 5
 NOTABLE_US = 100_000
 """Smallest differences that count: NOTABLE_PERCENT for any two figures, and for two times also
-NOTABLE_US.
-
-Without these limits all times would differ, even by amounts that no user notices.
-"""
+NOTABLE_US. A smaller difference of times is one that no user notices."""
 
 NEVER = "never"
-"""Text for a length of 0, if that means that something did not happen."""
+"""Text of a cell whose length is 0 because the measured thing did not happen."""
 Unit = Literal["us", "count", "text"]
 
 
@@ -107,6 +103,7 @@ def text_cell_of(values: Sequence[str | None]) -> Cell | None:
 
 
 def _value_text(value: int, unit: Unit, bound_us: int) -> str:
+    """Return a value in its unit as text; `bound_us` is the error of the clocks."""
     return length_text(value, bound_us=bound_us) if unit == "us" else f"{value:,}"
 
 

@@ -1,8 +1,8 @@
 """The table `faults`: kind, target, times and blast radius of each fault.
 
 The blast radius of a fault is the groups and partitions that it affects. A fault is in force while
-all affected nodes have it, and healed when it is undone. In the trace's rows about a fault, `cause`
-is the fault's id in the plan, and `peer` the node that it hit.
+all nodes that it hit have it, and healed when it is undone. In the trace's rows about a fault,
+`cause` is the fault's id in the plan, and `peer` the node that it hit.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -28,8 +28,8 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
     - `groups`, `partitions`: the blast radius as the run recorded it;
     - moments in microseconds on the run's clock: `injected_us`, `in_force_us` (every affected node
       has the fault), `in_force_until_us` (its healing began), `healed_us` (its healing was
-      complete), `until_us` (the next fault, or the run's end). If several faults have the same
-      time, they are in the order of their ids.
+      complete), `until_us` (the next fault, or the run's end). Of faults at the same moment, the
+      next one is the next by id.
 
     Nulls: `in_force_us`, `in_force_until_us`, `healed_us` if the run broke off before that, or did
     not record it; `node`, `target` if the fault has none. Lists are empty if nothing was recorded;
@@ -44,19 +44,20 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
         .where(F.col("nth") == 1)
         .withColumn("decoded", detail(*_FIELDS, of=FaultInjectedDetail))
     )
-    was_healed = F.col("kind") == TraceKind.FAULT_HEALED.value
+    is_healed_row = F.col("kind") == TraceKind.FAULT_HEALED.value
+    # What became of each fault after its injection.
     later = (
         of_kind(events, TraceKind.FAULT_IN_FORCE, TraceKind.FAULT_HEALED)
         .withColumn("decoded", detail("in_force_until_us", of=FaultHealedDetail))
         .withColumn("until_us", F.col("decoded.in_force_until_us"))
         .groupBy("run", F.coalesce("cause", F.lit("fault")).alias("fault"))
         .agg(
-            F.min(F.when(~was_healed, F.col("time_us"))).alias("in_force_us"),
-            F.min(F.when(was_healed, F.col("until_us"))).alias("in_force_until_us"),
-            F.min(F.when(was_healed, F.col("time_us"))).alias("healed_us"),
+            F.min(F.when(~is_healed_row, F.col("time_us"))).alias("in_force_us"),
+            F.min(F.when(is_healed_row, F.col("until_us"))).alias("in_force_until_us"),
+            F.min(F.when(is_healed_row, F.col("time_us"))).alias("healed_us"),
         )
     )
-    # A fault that hit no node has a row FAULT_MISSED. It is left out below.
+    # Faults that hit no node. The anti-join below leaves them out.
     missed = of_kind(events, TraceKind.FAULT_MISSED).select(
         "run", F.coalesce("cause", F.lit("fault")).alias("fault")
     )
@@ -98,8 +99,9 @@ def with_latest_fault(rows: DataFrame, faults: DataFrame, moment: str) -> DataFr
     injected = faults.groupBy("run").agg(
         F.sort_array(F.collect_list(F.struct("injected_us", "fault"))).alias("injected")
     )
-    # `injected` is the sorted list of the run's faults; its last element so far is the latest one.
+    # `injected` has the run's faults in time order, so the last one up to the moment is the latest.
     so_far = F.filter("injected", lambda fault: fault["injected_us"] <= F.col(moment))
+    # For an empty list, `try_element_at` is null.
     latest = F.try_element_at(so_far, F.lit(-1)).getField("fault")
     return (
         rows.join(F.broadcast(injected), "run", "left").withColumn("fault", latest).drop("injected")

@@ -1,10 +1,11 @@
 """The tables `felt_partitions` and `felt_groups`: times without service, lag and repeated records.
 
 Felt figures are those that users of a group notice. The summary, the report and comparisons all use
-these definitions. All figures cover the measured time: from the steady state (the state with all
-groups, members and partitions complete) to the end of the run. In a run that never became steady,
-the measured time begins with the run. The lag of a partition is the number of its acknowledged
-records that the group has not processed.
+these definitions.
+
+- The measured time of a run begins when all groups have all their members and partitions (the
+  steady state), and ends with the run. If this state never came, it begins with the run.
+- The lag of a partition is the number of its acknowledged records that the group has not processed.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -25,7 +26,7 @@ _SENT_AWAY = (
     RemovalCause.DID_NOT_REJOIN,
     RemovalCause.SYNC_DEADLINE,
 )
-"""Removals that the coordinator decides by itself, because a member seems to be gone."""
+"""Reasons for which the coordinator removes a member that seems to be gone."""
 _PLACE = ("run", "group", "partition")
 """Columns that name a data partition in one group."""
 
@@ -81,7 +82,7 @@ def felt_partitions(
             F.coalesce("lag_peak", F.lit(0)).alias("lag_peak"),
             "lag_peak_us",
             F.when(F.col("lag_peak_us").isNull(), F.lit(0))
-            .otherwise(F.col("gone_us") - F.col("lag_peak_us"))
+            .otherwise(F.col("usual_again_us") - F.col("lag_peak_us"))
             .cast("long")
             .alias("lag_over_us"),
         )
@@ -162,16 +163,16 @@ def _measured(runs: DataFrame, faults: DataFrame) -> DataFrame:
 def _unowned(ownership: DataFrame, measured: DataFrame) -> DataFrame:
     """One row per partition that had an owner: the time between owners and after the last one."""
     in_order = Window.partitionBy(*_PLACE).orderBy("from_us")
-    before = in_order.rowsBetween(Window.unboundedPreceding, -1)
-    ends_us = F.coalesce("to_us", "end_us")
+    rows_before = in_order.rowsBetween(Window.unboundedPreceding, -1)
+    ends_us = F.coalesce("to_us", "end_us")  # an owner without an end owns until the run ends
     spans = ownership.join(F.broadcast(measured), "run").withColumn("ends_us", ends_us)
     first_us = F.min("from_us").over(Window.partitionBy(*_PLACE))
-    # A time without an owner begins when all intervals before it have ended, but not before the
-    # measured time, and not before the first owner.
-    reached_us = F.greatest("start_us", first_us, F.max("ends_us").over(before))
+    # `hole_us`, in each row: the time without an owner before the row's interval. It begins when
+    # all intervals before it have ended, but not before the measured time or the first owner.
+    reached_us = F.greatest("start_us", first_us, F.max("ends_us").over(rows_before))
     hole_us = F.greatest(F.col("from_us") - reached_us, F.lit(0))
+    # `tail_us`, an aggregate over a partition's rows: the time after the last owner.
     last_us = F.greatest(F.max("start_us"), F.min("from_us"), F.max("ends_us"))
-    # The time after the last owner.
     tail_us = F.greatest(F.max("end_us") - last_us, F.lit(0))
     return (
         spans.withColumn("hole_us", hole_us)
@@ -212,6 +213,7 @@ def _levels(events: DataFrame, places: DataFrame) -> DataFrame:
         .unionByName(consumed)
         .join(places, list(_PLACE))
     )
+    # Of batches at the same moment, produced ones come first: false sorts before true.
     so_far = (
         Window.partitionBy(*_PLACE)
         .orderBy("at_us", "processed", "ends")
@@ -228,11 +230,14 @@ def _levels(events: DataFrame, places: DataFrame) -> DataFrame:
 
 
 def _waited(levels: DataFrame) -> DataFrame:
-    """One row per partition: the total of the waits for work that are felt (WAIT_US or longer)."""
+    """One row per partition: the total of the waits that are WAIT_US or longer.
+
+    In a wait, acknowledged records waited, and no member worked on any of them.
+    """
     # Rows with equal `nth` lie between the ends of two processed batches. The first of them with a
     # lag above 0 begins a wait, so each `nth` has at most one wait.
     batch = [*_PLACE, "nth"]
-    begun = levels.groupBy(*batch, "start_us", "end_us").agg(
+    waits = levels.groupBy(*batch, "start_us", "end_us").agg(
         F.min(F.when(F.col("lag") > 0, F.col("at_us"))).alias("from_us"),
         F.min("begun_us").alias("begun_us"),
     )
@@ -241,9 +246,10 @@ def _waited(levels: DataFrame) -> DataFrame:
     # have begun earlier.
     later = Window.partitionBy(*_PLACE).orderBy("nth").rowsBetween(1, Window.unboundedFollowing)
     to_us = F.coalesce(F.min("begun_us").over(later), F.col("end_us"))
+    # Only the part in the measured time counts.
     length_us = F.least(to_us, F.col("end_us")) - F.greatest("from_us", "start_us")
     return (
-        begun.withColumn("length_us", length_us)
+        waits.withColumn("length_us", length_us)
         .where(F.col("from_us").isNotNull())
         .groupBy(*_PLACE)
         .agg(
@@ -255,34 +261,35 @@ def _waited(levels: DataFrame) -> DataFrame:
 def _peaks(levels: DataFrame) -> DataFrame:
     """One row per partition: lag before and after the first fault, and when it was usual again."""
     at_us = F.col("at_us")
-    before = (at_us >= F.col("start_us")) & (at_us < F.col("since_us"))
-    after = (at_us >= F.col("since_us")) & (at_us <= F.col("end_us"))
-    # The greatest lag, and of several equal ones the earliest: its negated time is the greatest.
-    peak = F.max(F.when(after, F.struct("lag", (-at_us).alias("earlier"))))
+    # `since_us` is the moment of the first fault.
+    before_fault = (at_us >= F.col("start_us")) & (at_us < F.col("since_us"))
+    after_fault = (at_us >= F.col("since_us")) & (at_us <= F.col("end_us"))
+    # The greatest lag. Of several equal ones it is the earliest, because `max` of a struct compares
+    # `lag` first, then `negated_us`.
+    peak = F.max(F.when(after_fault, F.struct("lag", (-at_us).alias("negated_us"))))
     peaks = (
         levels.groupBy(*_PLACE)
         .agg(
-            F.coalesce(F.max(F.when(before, F.col("lag"))), F.lit(0)).alias("lag_usual"),
+            F.coalesce(F.max(F.when(before_fault, F.col("lag"))), F.lit(0)).alias("lag_usual"),
             peak.alias("peak"),
         )
         .select(
             *_PLACE,
             "lag_usual",
             F.col("peak.lag").alias("lag_peak"),
-            F.when(F.col("peak.lag") > F.col("lag_usual"), -F.col("peak.earlier")).alias(
+            F.when(F.col("peak.lag") > F.col("lag_usual"), -F.col("peak.negated_us")).alias(
                 "lag_peak_us"
             ),
         )
     )
-    # Rows after the peak at which no more than the usual number of records waits.
-    over = after & (at_us > F.col("lag_peak_us")) & (F.col("lag") <= F.col("lag_usual"))
-    gone = (
+    is_after_peak = after_fault & (at_us > F.col("lag_peak_us"))
+    usual_again = (
         levels.join(peaks, list(_PLACE))
-        .where(over)
+        .where(is_after_peak & (F.col("lag") <= F.col("lag_usual")))
         .groupBy(*_PLACE)
-        .agg(F.min("at_us").alias("gone_us"))
+        .agg(F.min("at_us").alias("usual_again_us"))
     )
-    return peaks.join(gone, list(_PLACE), "left")
+    return peaks.join(usual_again, list(_PLACE), "left")
 
 
 def _owner_changes(ownership: DataFrame, measured: DataFrame) -> DataFrame:
@@ -291,15 +298,17 @@ def _owner_changes(ownership: DataFrame, measured: DataFrame) -> DataFrame:
     Successive intervals of one member count as one owner.
     """
     in_order = Window.partitionBy(*_PLACE).orderBy("from_us", "consumer")
-    in_time = F.col("to_us").isNull() | (F.col("to_us") >= F.col("start_us"))
-    same = F.coalesce(F.lag("consumer").over(in_order) == F.col("consumer"), F.lit(False))
+    in_measured_time = F.col("to_us").isNull() | (F.col("to_us") >= F.col("start_us"))
+    previous_consumer = F.lag("consumer").over(in_order)
+    # The first interval has no previous one; `coalesce` makes the null false.
+    is_same_owner = F.coalesce(previous_consumer == F.col("consumer"), F.lit(False))
     return (
         ownership.join(measured, "run")
-        .where(in_time)
-        .withColumn("same", same)
+        .where(in_measured_time)
+        .withColumn("is_same_owner", is_same_owner)
         .groupBy(*_PLACE)
         .agg(
-            F.count_if(~F.col("same")).alias("successive_owners"),
+            F.count_if(~F.col("is_same_owner")).alias("successive_owners"),
             F.count_distinct("consumer").alias("owners"),
         )
     )
@@ -307,7 +316,8 @@ def _owner_changes(ownership: DataFrame, measured: DataFrame) -> DataFrame:
 
 def _sent_away(events: DataFrame, impairments: DataFrame, measured: DataFrame) -> DataFrame:
     """One row per removal of a member whose process ran and could be reached."""
-    # For each member id, the last incarnation of a node that wrote rows under it.
+    # The process of each member id: the node, and its last incarnation (number of its process) that
+    # wrote rows with this id.
     lives = (
         of_kind(events, *MEMBER_KINDS)
         .where(F.col("group").isNotNull() & F.col("member").isNotNull())
@@ -329,6 +339,8 @@ def _sent_away(events: DataFrame, impairments: DataFrame, measured: DataFrame) -
         )
         .join(lives, ["run", "group", "member"])
     )
+    # A death has a `successor` if the start of a new process shows it. Then it is the death of the
+    # member's process only if this new process is later than the member's.
     dead = removed.join(deaths(events), ["run", "node"]).where(
         (F.col("died_us") <= F.col("at_us"))
         & (F.col("successor").isNull() | (F.col("successor") > F.col("incarnation")))
@@ -336,5 +348,5 @@ def _sent_away(events: DataFrame, impairments: DataFrame, measured: DataFrame) -
     out_of_reach = removed.join(F.broadcast(impairments), ["run", "node"]).where(
         (F.col("impaired_from_us") <= F.col("at_us")) & (F.col("at_us") < F.col("impaired_to_us"))
     )
-    excused = dead.select("run", "row").unionByName(out_of_reach.select("run", "row")).distinct()
-    return removed.join(excused, ["run", "row"], "left_anti")
+    gone = dead.select("run", "row").unionByName(out_of_reach.select("run", "row")).distinct()
+    return removed.join(gone, ["run", "row"], "left_anti")

@@ -2,9 +2,9 @@
 
 A lane is a chart on the time axis that all lanes of the page share. Every lane except the message
 diagrams is an IntervalLane. Its columns define the chart's data, its tooltip and the text table
-beneath. The module of a lane, such as `groups`, builds the marks (bars, labels, points). If there
-would be too many bars, the module draws areas instead. Altair is the library that makes a chart's
-specification, Vega the one that draws the chart in the page.
+beneath. The module of a lane, such as `groups`, builds the marks (bars, labels, points), or areas
+if there would be too many bars. Altair is the library that makes a chart's specification; Vega
+draws the chart in the page.
 
 Keys of the data of areas (they are short because a page has thousands of these data):
 
@@ -170,8 +170,8 @@ def pick_of_groups(rows: Sequence[Row], limit: int, param: str, source: str) -> 
     row_counts: dict[str, int] = {}
     for row in rows:
         row_counts[row["group"]] = row_counts.get(row["group"], 0) + 1
-    # Take groups until the limit. Once a group does not fit, `room` stays negative: no later group
-    # is taken, even if it would fit. So the options are exactly the groups with most rows.
+    # Take groups until one does not fit. From then on `room` is negative, so no smaller group is
+    # taken either: the options are exactly the groups with most rows.
     options, room = [], limit
     for group in sorted(in_number_order(row_counts), key=lambda group: -row_counts[group]):
         room -= row_counts[group]

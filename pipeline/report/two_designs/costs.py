@@ -1,10 +1,13 @@
 """The cost of one change for a group: time without owners, notifications, requests, failures.
 
-A group on ZooKeeper rebalances by attempts. In an attempt, a member reads a view (the set of
-members), computes an assignment from it, and claims its own partitions. A group with a coordinator
-has one assignment for each generation (number of its rebalance). A side is one group of one run. A
-change is a moment at which members of the group join, or a fault hits; the window of a change lasts
-until the next change. Times are microseconds of the run's clock.
+- A group on ZooKeeper rebalances by attempts. In an attempt, a member reads a view (the set of
+  members), computes an assignment from it, and claims its own partitions.
+- A group with a coordinator has one assignment for each generation (number of its rebalance).
+- A side is one group of one run.
+- A change is a moment at which members of the group join, or a fault hits. What happens until the
+  next change belongs to it.
+
+Times are microseconds of the run's clock.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +28,7 @@ STEP_US = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Counts of what members did because of a change; None if the design has no such action."""
+    """How often members did what a change caused; None if the group's design has no such action."""
 
     plans: int
     """Assignments that were computed."""
@@ -78,13 +81,13 @@ def costs_of(side: GroupSide) -> tuple[Cost, ...]:
 
 
 def _cost(side: GroupSide, change: GroupChange) -> Cost:
-    """Measure a change from its moment until the group was stable, or until the next change."""
+    """Measure a change from its moment until the group was settled, or until the next change."""
     on_zookeeper = side.design == "zookeeper"
-    # The rounds of the change are attempts, or rebalances.
     rounds = _attempts(side, change) if on_zookeeper else _rebalances(side, change)
-    ends = [row["ended_us" if on_zookeeper else "stable_us"] for row in rounds]
-    ended = [end_us for end_us in ends if change.covers(end_us)]
-    settled_us = max(ended) if ended else None
+    ends_us = [row["ended_us" if on_zookeeper else "stable_us"] for row in rounds]
+    # Without ends that are unknown, or later than the next change.
+    ends_in_time_us = [end_us for end_us in ends_us if change.covers(end_us)]
+    settled_us = max(ends_in_time_us, default=None)
     until_us = change.until_us if settled_us is None else settled_us
     gaps = list(_gaps(side, change.at_us, until_us))
     return Cost(
@@ -135,18 +138,20 @@ def _coordinator_counts(side: GroupSide, change: GroupChange, rebalances: list[R
 
 
 def _attempts(side: GroupSide, change: GroupChange) -> list[Row]:
+    """Return the attempts that began between a change and the next one."""
     return [row for row in side.rows("zookeeper_attempts") if change.covers(row["started_us"])]
 
 
 def _rebalances(side: GroupSide, change: GroupChange) -> list[Row]:
+    """Return the rebalances that began between a change and the next one."""
     return [row for row in side.rows("rebalances") if change.covers(row["started_us"])]
 
 
 def _requests(change: GroupChange, rows: Iterable[Row]) -> int:
     """Return the number of requests of a change, from rows that count them in steps of STEP_US.
 
-    The step in which the change happened counts as a whole, because the requests within a step
-    cannot be distinguished.
+    Within a step, requests before the change cannot be told from those after it, so the change's
+    own step counts as a whole.
     """
     from_us, until_us = (at_us - at_us % STEP_US for at_us in (change.at_us, change.until_us))
     return sum(row["requests"] for row in rows if from_us <= row["from_us"] < until_us)
