@@ -14,8 +14,8 @@ def main() -> None:
     try:
         code = run_cli(sys.argv[1:])
     except KeyboardInterrupt:
-        # `run_cli` handles a Ctrl-C of the user itself. `Output` raises this exception, too, if the
-        # reader of the output has gone away. Here this happened while `run_cli` printed an error.
+        # `run_cli` handles a Ctrl-C itself. `Output` raises the same exception if the reader of the
+        # output has gone away. Here that happened while `run_cli` printed an error.
         code = EXIT_INTERRUPTED
     sys.exit(output.conclude(code))
 

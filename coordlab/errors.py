@@ -49,8 +49,7 @@ def print_error(error: Exception) -> int:
         ):
             errors.print(escape(str(error)), highlight=False, soft_wrap=True)
             return EXIT_BAD_ARGUMENTS
-        # The cases below are no mistakes of the user. Each prints its text, and then all return the
-        # exit code at the end.
+        # The cases below are no mistakes of the user: all return EXIT_INTERNAL_ERROR at the end.
         case NotRecorded() | SilentCluster():
             errors.print(escape(str(error)), highlight=False, soft_wrap=True)
         case OSError() if error.filename is not None and is_of_the_disk(error):

@@ -1,9 +1,9 @@
 """Event files of run directories, separated into readable and unreadable ones. Imports no Spark.
 
-A run is one execution of an experiment; the driver is the process that conducted the run and wrote
+A run is one execution of an experiment. The driver is the process that conducts the run and writes
 its files. The name of a run is the last two parts of its directory
-(`coordinator_crash/20260102-030405`). The files' rows lack this name, so that two simulated runs
-with the same seed write equal rows. To inspect a file, this module reads its Parquet footer only.
+(`coordinator_crash/20260102-030405`). The name is not in the files' rows, so that two simulated
+runs with the same seed write equal rows. Of each file, this module reads only the Parquet footer.
 """
 
 import json
@@ -19,9 +19,8 @@ from protocol.trace import TRACE_COLUMNS
 REQUIRED = ("time_us", "seq", "node", "incarnation", "kind")
 """Columns that every file must have; no row may have a null in them."""
 _SINCE_CAUSES = "cause_text"
-"""A column that only current traces have. In an older trace without it, the column `cause` holds a
-sentence, which no transform can read.
-"""
+"""A column that older traces lack. Their column `cause` holds a sentence, which the tables cannot
+use."""
 
 
 class RunNameClash(Exception):
@@ -52,8 +51,8 @@ def run_name(directory: Path) -> str:
 def find_run_files(run_dirs: Iterable[Path]) -> tuple[RunFiles, ...]:
     """Find the event files of run directories, in the given order and each directory once.
 
-    An incomplete file, which a killed driver leaves, goes to `unreadable`; so does a file that is
-    not part of a trace.
+    Files that a killed driver left incomplete go to `unreadable`, and files that are not part of a
+    trace.
     Raises: RunNameClash.
     """
     files_by_run: dict[str, RunFiles] = {}

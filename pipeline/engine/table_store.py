@@ -1,13 +1,17 @@
 """Stores of the results of steps: for later steps, for the driver, and for the run directories.
 
-A step computes a DataFrame. Its `result` says how to store the DataFrame: `table` (written into the
-directory of every run), `shared` (kept for later steps), `view` (not kept) or `rows` (collected by
-the driver, the Python process of the analysis). `filtered_by` is the column by which most readers
-of a step's result filter it.
+A step computes a DataFrame. Its `result` says how to store the DataFrame:
 
-MemoryStore suits little data, FileStore any amount. A DataFrame is at first only a plan: Spark's
-description of how to compute its rows. Both stores keep the rows themselves, and later steps read
-these. So Spark plans only the newest step and computes nothing twice.
+- `table`: it is written into the directory of every run;
+- `shared`: it is kept for later steps;
+- `view`: it is not kept;
+- `rows`: the driver (the Python process of the analysis) collects its rows.
+
+The step's `filtered_by` is the column by which most readers of the result filter it.
+
+A DataFrame is at first only a plan: Spark's description of how to compute its rows. The stores keep
+the rows themselves, and later steps read these. So Spark plans only the newest step and computes
+nothing twice. MemoryStore suits little data, FileStore any amount.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,7 +52,7 @@ class TableStore(Protocol):
         ...
 
     def release(self) -> None:
-        """Free the cached DataFrames: the session can be the caller's, and then lives on."""
+        """Free the cached DataFrames, because the Spark session can be the caller's and live on."""
         ...
 
 

@@ -1,10 +1,10 @@
 """Disturbances: times in which a machine was away by accident, from a run's journal.
 
-A run can use several machines (a Ray cluster). A disturbance is an accident: a machine was lost, or
-did not answer for a while, and no planned fault was the cause. A figure that a disturbance can have
-changed says nothing about Kafka. So `summary` puts `figures.MARK` behind each figure whose time
-overlaps a disturbance. The driver is the process that conducts the run; its journal lists planned
-faults and accidents. This module imports no Spark.
+A run can use several machines (a Ray cluster). In a disturbance, a machine was lost or did not
+answer for a while, and no planned fault was the cause. A figure that this can have changed says
+nothing about Kafka. So `summary` puts `figures.MARK` behind each figure whose time overlaps a
+disturbance. The driver is the process that conducts the run; its journal lists planned faults and
+accidents. This module imports no Spark.
 """
 
 from collections.abc import Sequence
@@ -30,16 +30,16 @@ class Disturbance:
     sentence: str
 
     def overlaps(self, from_us: int, until_us: int | None) -> bool:
-        """Return whether a time overlaps this one; with `until_us` None, that time has no end."""
-        begins_before = until_us is None or self.from_us <= until_us
-        ends_after = self.until_us is None or self.until_us >= from_us
-        return begins_before and ends_after
+        """Return whether a time overlaps the disturbance; `until_us` None: it has no end."""
+        begins_before_its_end = until_us is None or self.from_us <= until_us
+        ends_after_its_start = self.until_us is None or self.until_us >= from_us
+        return begins_before_its_end and ends_after_its_start
 
 
 def is_disturbed(
     disturbances: Sequence[Disturbance], from_us: int | None, until_us: int | None
 ) -> bool:
-    """Return whether a machine was away in a time; False if `from_us` is None (time not known)."""
+    """Return whether a machine was away in a time; False if the time is not known (None)."""
     return from_us is not None and any(
         disturbance.overlaps(from_us, until_us) for disturbance in disturbances
     )

@@ -33,7 +33,7 @@ _FAMILIES = {
     "arch": "arch",
     "alpine": "alpine",
 }
-"""Key of _JAVA_COMMANDS for each Linux distribution, by its ID in the file os-release."""
+"""Key of _JAVA_COMMANDS, by a Linux distribution's ID in the file os-release."""
 
 
 def open_file_limits() -> tuple[int, int] | None:
@@ -66,7 +66,7 @@ def loopback_problem() -> str | None:
 
 
 def usable_cores() -> int:
-    """Return the number of cores in this process's affinity: those on which it is allowed to run.
+    """Return the number of cores on which this process is allowed to run (its affinity).
 
     Control groups can grant less; `ThisMachine.cores` takes them into account.
     """
@@ -137,17 +137,18 @@ class ThisMachine:
         """Return the memory that this process's control groups still grant; None without a limit.
 
         Each group from this process's own up to the root may have a limit. A group still grants its
-        limit minus the used memory; the smallest of these counts. The kernel counts the page cache
-        (copies of files in memory) as used memory, but frees it when memory is short. So the cache
-        (`inactive_file`) is added again.
+        limit minus the used memory; the smallest of these numbers counts. The kernel counts the
+        page cache (copies of files in memory) as used memory, but frees it when memory is short. So
+        the cache (`inactive_file`) is added again.
         Source: the kernel's cgroup-v2.rst (memory.max, memory.current).
         """
-        left = []
+        left_by_group = []
         for group in self._groups():
             limit, used = _number(group / "memory.max"), _number(group / "memory.current")
             if limit is not None and used is not None:
-                left.append(limit - used + (_stat(group / "memory.stat", "inactive_file") or 0))
-        return max(min(left), 0) if left else None
+                cache = _stat(group / "memory.stat", "inactive_file") or 0
+                left_by_group.append(limit - used + cache)
+        return max(min(left_by_group), 0) if left_by_group else None
 
     def cores(self) -> float:
         """Return the number of cores for this process; a container may grant fractions of one.
@@ -156,7 +157,8 @@ class ThisMachine:
         """
         granted = [float(self.cores_allowed())]
         for group in self._groups():
-            # The file does not exist, or it has the word `max` in place of a quota.
+            # An error means that the group has no limit: the file does not exist, or it has the
+            # word `max` in place of a quota.
             with suppress(OSError, ValueError):
                 quota, period = (group / "cpu.max").read_text(encoding="ascii").split()
                 granted.append(int(quota) / int(period))
@@ -168,8 +170,8 @@ class ThisMachine:
             for line in (self.proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines():
                 # The line of version 2 is "0::" and the path of the group.
                 if line.startswith("0::/"):
-                    below = Path(line.removeprefix("0::/"))
-                    yield from (self.cgroup / part for part in (below, *below.parents))
+                    own_group = Path(line.removeprefix("0::/"))
+                    yield from (self.cgroup / group for group in (own_group, *own_group.parents))
 
     def ray_servers(self) -> tuple[str, ...] | None:
         """Return the address of every Ray on this machine; None if /proc does not show it."""

@@ -59,14 +59,14 @@ _FAMILIES = {
 """API -> family. APIs that are not listed are of the family CLUSTER."""
 _SERVERS = ("controller", "broker")
 _NEVER = 1e12
-"""A zoom in pixels a second that no reader reaches. A text with this zoom is never shown."""
+"""A zoom in pixels a second that no reader reaches. A text that needs it is never shown."""
 HELD_US = 500_000
-"""A message that takes this long or longer was held on its way, for instance at a cut link.
+"""Shortest time after which a message counts as held on its way, for instance at a cut link.
 
 A slanted line would look as if the message had travelled all that time. So the wait is drawn as a
 bar on the sender's line instead."""
 SERVED, HELD, UNANSWERED = "served", "held on its way", "no answer came"
-"""Kinds of waits: at the server that works on a request, of a message on its way, for an answer."""
+"""Kinds of waits: a request at its server, a message on its way, a client without an answer."""
 
 
 @dataclass
@@ -146,8 +146,7 @@ def _nodes(rows: Sequence[Row]) -> list[str]:
     If there are too many clients, those with most failures and membership requests have a line.
     Among clients with equally many, those with most exchanges have one.
     """
-    # Of each node: its number of remarkable exchanges (failures and membership requests), and of
-    # all its exchanges.
+    # By node, two counts: exchanges that are failures or membership requests, and all exchanges.
     exchanges: dict[str, tuple[int, int]] = {}
     for row in rows:
         for node in (row["from_node"], row["to_node"]):
@@ -284,6 +283,7 @@ def _message_cells(row: Row) -> Datum:
 
 
 def _family(row: Row) -> str:
+    """Return the family of an exchange's API."""
     return _FAMILIES.get(row["api"], CLUSTER)
 
 
@@ -325,36 +325,36 @@ def _set_rows(repeats: Sequence[Datum]) -> None:
     Bars of one row do not overlap, as long as REPEAT_ROWS rows suffice. Later bars share the last
     row; their `h` is true, which hides their text.
     """
-    lines: dict[Cell, list[int]] = {}
-    for index, datum in enumerate(repeats):
-        lines.setdefault(datum["r"], []).append(index)
-    for indexes in lines.values():
-        taken = slots([_micros(repeats[index]) for index in indexes])
-        for index, slot in zip(indexes, taken, strict=True):
-            repeats[index]["y"] = min(slot, REPEAT_ROWS - 1)
-            repeats[index]["h"] = slot >= REPEAT_ROWS or None  # None: the text is shown
+    bars_by_node: dict[Cell, list[Datum]] = {}
+    for bar in repeats:
+        bars_by_node.setdefault(bar["r"], []).append(bar)
+    for bars in bars_by_node.values():
+        # A slot is the first row in which a bar overlaps none of the earlier ones.
+        for bar, slot in zip(bars, slots([_span_us(bar) for bar in bars]), strict=True):
+            bar["y"] = min(slot, REPEAT_ROWS - 1)
+            bar["h"] = slot >= REPEAT_ROWS or None  # None: the text is shown
 
 
-def _micros(datum: Datum) -> tuple[int, int]:
+def _span_us(datum: Datum) -> tuple[int, int]:
+    """Return begin and end of a bar in microseconds."""
     return round(float(datum["a"] or 0) * 1_000_000), round(float(datum["b"] or 0) * 1_000_000)
 
 
 def place_words(words: Iterable[Word]) -> list[Datum]:
-    """Return texts, each with the smallest zoom at which it touches no more important text.
+    """Return texts, each with the smallest zoom at which it can be shown, in pixels a second.
 
-    A zoom is in pixels a second. Keys of a datum, beside those of Diagram:
+    At this zoom, the text touches no text of the same line that is more important. A text is left
+    out if a more important one has the same moment. Keys of a datum, beside those of Diagram:
 
     - `t`: the text
-    - `z`: zoom if all texts of a line extend to the right of their moment
-    - `y`: zoom if some extend to the left, because they would otherwise leave the picture
+    - `z`: the zoom, if all texts of a line extend to the right of their moment
+    - `y`: the zoom, if some extend to the left, because they would otherwise leave the picture
     - `k`: 1 if the text reports a failure, else 0
-
-    A text is left out if a more important text on the same line has the same moment.
     """
     placed: dict[str, list[Word]] = {}
     shown: list[Datum] = []
     for word in sorted(words, key=lambda word: (word.rank, word.at_us)):
-        others = placed.setdefault(word.node, [])
+        others = placed.setdefault(word.node, [])  # the more important texts of the line
         rightward = max((_zoom_apart(word, other) for other in others), default=0.0)
         either = max((_zoom_apart(word, other, either=True) for other in others), default=0.0)
         others.append(word)

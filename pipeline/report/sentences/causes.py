@@ -1,10 +1,13 @@
 """The first screen's answer to "Why?": the causes of the longest gap and of the rebalances.
 
-`_causes` collects the facts for the macro `why` in `templates/causes.j2`. A `Rebalances` stands for
-all rebalances of one group, coordinator and reason after one fault. A gap is a time without
-service, such as the time between two acknowledged commits of a member (commit gap). A failover
-moves a coordinator to another broker; a leader epoch is the number of the new broker's leadership.
-To fence a broker is to take its leaderships away, because it seems to be dead.
+`_causes` collects the facts for the macro `why` in `templates/causes.j2`.
+
+- A gap is a time without service, such as the time between two acknowledged commits of a member
+  (commit gap).
+- A failover moves a coordinator to another broker. The leader epoch is the number of this broker's
+  leadership.
+- To fence a broker is to take its leaderships away, because it seems to be dead.
+- A `Rebalances` stands for all rebalances of one group, coordinator and reason after one fault.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,9 +39,10 @@ _PHASES = (
 _MOST = 0.8
 """A phase with at least this share of the whole time took "nearly all" of it."""
 _MAX_REBALANCES_LISTED = 2
-"""Up to this number, kinds of rebalances are listed; more are added up for each coordinator."""
+"""Most kinds of rebalances that the text lists. If there are more, it sums them up by coordinator.
+"""
 _LONG_WAIT_US = 1_000_000
-"""Shortest wait for an answer that the text mentions."""
+"""Shortest wait of a member for the old coordinator's answer that the text mentions."""
 _FENCING = "broker.session.timeout.ms"
 """Name of the setting for the time without a heartbeat after which the controller fences a
 broker."""
@@ -99,8 +103,8 @@ class NoSuccessor:
 class BegunBy:
     """The rebalances that one coordinator began in one leader epoch.
 
-    Two coordinators that serve at the same time have a series of generations each, so their
-    rebalances are not added up. `not_stored` is the number of rebalances whose assignment the log
+    Rebalances of two coordinators are not added up: if both serve at the same time, each numbers
+    its generations separately. `not_stored` is the number of rebalances whose assignment the log
     did not take; `errors` are the log's errors.
     """
 
@@ -116,10 +120,13 @@ class BegunBy:
 class Causes:
     """The causes; the text has no sentence for a field that is None or empty.
 
-    - `both`, `owners`: the longest times with two coordinators, with two owners.
+    - `fault`: the fault to explain.
+    - `both`: the longest time with two coordinators.
+    - `owners`: the longest time with two owners.
     - `removed_because`: why the second coordinator removed the first owners.
     - `not_consumed`: sentences on the longest processing gap.
-    - `notice`, `rediscover`, `longest_wait`: measures of the client chain.
+    - `notice`, `rediscover`, `longest_wait`: how long members took to notice the fault and to find
+      the new coordinator, and how long they waited for the old one's answer.
     - `noticed_by`: the errors by which members noticed the loss of their coordinator.
     - `rebalances`: triples of the fault's name, its rebalances, and the session timeout (None if
       this timeout did not cause them).
@@ -152,14 +159,16 @@ def _causes(run: ReportInput, fault: FaultSummary) -> Causes:
     """Collect the facts that can be named as causes of the fault's effect."""
     owners = longest_owners(run.summary)
     notice = fault.distribution("notice") if fault.partitions_moved else None
-    noticed = notice if notice is not None and notice.maximum is not None else None
+    if notice is not None and notice.maximum is None:  # no member's time to notice is known
+        notice = None
     wait = fault.distribution("longest wait")
     # A wait is a cause only if it was at least half of the time until members noticed the fault.
-    noticed_us = None if noticed is None else noticed.maximum
-    long_us = max(_LONG_WAIT_US, (noticed_us or 0) // 2)
+    noticed_us = 0 if notice is None else notice.maximum or 0
+    shortest_cause_us = max(_LONG_WAIT_US, noticed_us // 2)
+    wait_is_cause = wait is not None and (wait.maximum or 0) >= shortest_cause_us
     failover = _failover(run, fault)
     rebalances = tuple(_rebalances(run))
-    many = len(rebalances) > _MAX_REBALANCES_LISTED
+    are_too_many = len(rebalances) > _MAX_REBALANCES_LISTED
     return Causes(
         fault=fault,
         failover=failover,
@@ -169,36 +178,40 @@ def _causes(run: ReportInput, fault: FaultSummary) -> Causes:
         owners=owners,
         removed_because=() if owners is None else _removed_because(run, owners),
         not_consumed=why_not_consumed(run),
-        notice=noticed,
+        notice=notice,
         rediscover=fault.distribution("rediscover"),
-        longest_wait=wait if wait is not None and (wait.maximum or 0) >= long_us else None,
+        longest_wait=wait if wait_is_cause else None,
         noticed_by=tuple(cause for cause, _ in fault.noticed_by),
         rebalances=rebalances,
         by_coordinator=tuple(_by_coordinator([began for _, began, _ in rebalances]))
-        if many
+        if are_too_many
         else (),
     )
 
 
 def _explained_fault(run: ReportInput) -> FaultSummary | None:
-    """Return the fault to explain: the one with the longest gap, else the first with effects."""
+    """Return the fault to explain; None if the run has none.
+
+    It is the fault with the longest gap. Without gaps, it is the first fault that affected members
+    or moved a coordinator. Without such a fault, it is the first.
+    """
     for measure in ("commit gap", "no coordinator"):
         worst = find_worst(run.summary, measure)
         if worst is not None and worst.longest_us:
             return worst.fault
     faults = run.summary.faults
-    concerned = [fault for fault in faults if fault.members or fault.partitions_moved]
-    return next(iter([*concerned, *faults]), None)
+    with_effects = [fault for fault in faults if fault.members or fault.partitions_moved]
+    return next(iter([*with_effects, *faults]), None)
 
 
 def _removed_because(run: ReportInput, owners: Owners) -> tuple[str, ...]:
     """Return why the second coordinator removed the first owners; empty if it did not."""
     for fault in run.summary.faults:
         for rebalances in fault.rebalances:
-            serving_epoch = (rebalances.broker, rebalances.leader_epoch)
-            removed = set(rebalances.removed) & set(owners.first_consumers)
-            by_second = serving_epoch == owners.second_coordinator
-            if by_second and removed and rebalances.removed_because:
+            coordinator = (rebalances.broker, rebalances.leader_epoch)
+            is_second_coordinator = coordinator == owners.second_coordinator
+            removed_owners = set(rebalances.removed) & set(owners.first_consumers)
+            if is_second_coordinator and removed_owners and rebalances.removed_because:
                 return rebalances.removed_because
     return ()
 
@@ -214,9 +227,9 @@ def _failover(run: ReportInput, fault: FaultSummary) -> Failover | None:
         return None
     row: Row = max(rows, key=lambda row: row["active_us"])
     whole_us = row["active_us"] - row["fault_us"]
-    known = [(row[column], text) for column, text in _PHASES if row[column] is not None]
+    lengths = [(row[column], text) for column, text in _PHASES if row[column] is not None]
     # Tuples compare by their first part, here the length.
-    longest_us, phase = max(known) if known and whole_us > 0 else (None, "")
+    longest_us, phase = max(lengths) if lengths and whole_us > 0 else (None, "")
     return Failover(
         leader=row["new_leader"],
         whole_us=whole_us,
@@ -227,17 +240,18 @@ def _failover(run: ReportInput, fault: FaultSummary) -> Failover | None:
 
 
 def _no_successor(run: ReportInput, fault: FaultSummary) -> NoSuccessor | None:
-    """Return why no broker became the coordinator; None if none had to, or if one did."""
-    service = fault.distribution("no coordinator")
-    if service is None or not service.missing:
+    """Return why a group had no coordinator until the run's end; None if every group got one."""
+    without_coordinator = fault.distribution("no coordinator")
+    # `missing` counts groups whose time without a coordinator did not end.
+    if without_coordinator is None or not without_coordinator.missing:
         return None
-    elected = any(row["fault"] == fault.fault for row in run.tables.rows("broker_phases"))
-    silent = fault.kind in _SILENT
+    was_elected = any(row["fault"] == fault.fault for row in run.tables.rows("broker_phases"))
+    is_silent = fault.kind in _SILENT
     return NoSuccessor(
-        node=None if elected else fault.node,
+        node=None if was_elected else fault.node,
         since_us=run.end_us - fault.injected_us,
         after=_named(run, fault),
-        fencing=Settings(run.facts.settings).of_cluster(_FENCING) if silent else None,
+        fencing=Settings(run.facts.settings).of_cluster(_FENCING) if is_silent else None,
     )
 
 
@@ -251,24 +265,26 @@ def _rebalances(run: ReportInput) -> Iterator[tuple[str, Rebalances, str | None]
     settings = Settings(run.facts.settings)
     for fault in run.summary.faults:
         for rebalances in fault.rebalances:
-            expired = rebalances.reason == RebalanceCause.SESSION_EXPIRY
-            timeout = settings.of_group(rebalances.group, "session.timeout.ms") if expired else None
+            is_expiry = rebalances.reason == RebalanceCause.SESSION_EXPIRY
+            timeout = (
+                settings.of_group(rebalances.group, "session.timeout.ms") if is_expiry else None
+            )
             yield _named(run, fault), rebalances, timeout
 
 
 def _by_coordinator(rebalances: Sequence[Rebalances]) -> Iterator[BegunBy]:
-    """Yield a sum for each coordinator, in one leader epoch, that began rebalances."""
+    """Yield the sum of the rebalances of each coordinator in one leader epoch."""
     by_coordinator: dict[tuple[str, int | None], list[Rebalances]] = {}
-    for began in rebalances:
-        by_coordinator.setdefault((began.broker, began.leader_epoch), []).append(began)
+    for entry in rebalances:
+        by_coordinator.setdefault((entry.broker, entry.leader_epoch), []).append(entry)
     for (broker, epoch), of_coordinator in by_coordinator.items():
         yield BegunBy(
             broker=broker,
             leader_epoch=epoch,
-            count=sum(began.count for began in of_coordinator),
-            reasons=tuple(dict.fromkeys(began.reason for began in of_coordinator)),
-            not_stored=sum(began.not_stored for began in of_coordinator),
+            count=sum(entry.count for entry in of_coordinator),
+            reasons=tuple(dict.fromkeys(entry.reason for entry in of_coordinator)),
+            not_stored=sum(entry.not_stored for entry in of_coordinator),
             errors=tuple(
-                dict.fromkeys(name for began in of_coordinator for name in began.store_errors)
+                dict.fromkeys(name for entry in of_coordinator for name in entry.store_errors)
             ),
         )

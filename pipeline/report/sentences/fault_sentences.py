@@ -12,8 +12,8 @@ def is_client(node: str) -> bool:
 
 
 def between_servers(fault: JournalEntry) -> bool:
-    """Return whether a fault cuts only servers off from one another.
+    """Return whether both ends of the links that a fault cuts are servers (brokers, controllers).
 
-    Clients then still reach both sides of the cut, so that two brokers can serve one group.
+    Then clients still reach both sides of the cut, so two brokers can serve one group.
     """
     return all(node.startswith(_SERVERS) for node in (*fault.from_nodes, *fault.to_nodes))

@@ -7,6 +7,8 @@ A consumer on ZooKeeper rebalances by itself, in one or more attempts. An attemp
 3. It computes its plan: its share of the partitions.
 4. It claims each partition of the plan. A claim conflicts while another member still owns the
    partition.
+
+An incarnation is one process of the consumer's node.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -92,14 +94,14 @@ def zookeeper_attempts(events: DataFrame) -> DataFrame:
 def _numbered(events: DataFrame) -> DataFrame:
     """Return the rows of consumers, each with the number of the last attempt that began.
 
-    The column `is_within` is True for rows up to the attempt's end, including the end's own row.
-    It is True if, up to the row, more attempts have started than had ended before the row.
+    The column `is_within` is True for the rows of the attempt, up to its end and with it. There,
+    more attempts have started up to the row than have ended before it.
     """
-    until_here = Window.partitionBy(*_LIFE).orderBy("seq")
+    in_order = Window.partitionBy(*_LIFE).orderBy("seq")
     starts = F.when(_is(TraceKind.ZOOKEEPER_ATTEMPT_STARTED), True)
     ends = F.when(_is(TraceKind.ZOOKEEPER_ATTEMPT_ENDED), True)
-    so_far = until_here.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    before = until_here.rowsBetween(Window.unboundedPreceding, -1)
+    so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     decoded = detail(
         "attempt",
         "members",
@@ -129,26 +131,27 @@ def _numbered(events: DataFrame) -> DataFrame:
 
 def _steps(numbered: DataFrame) -> DataFrame:
     """Return one row per attempt that has any row after its beginning."""
-    sees, ends = _is(TraceKind.ZOOKEEPER_VIEW), _is(TraceKind.ZOOKEEPER_ATTEMPT_ENDED)
-    conflicts = _is(TraceKind.ZOOKEEPER_CLAIM_CONFLICT)
-    gives_up = F.col("kind").isin([kind.value for kind in _GIVEN_UP])
+    # Conditions on a row: it is about the view, the end, a conflict, or released partitions.
+    is_view, is_end = _is(TraceKind.ZOOKEEPER_VIEW), _is(TraceKind.ZOOKEEPER_ATTEMPT_ENDED)
+    is_conflict = _is(TraceKind.ZOOKEEPER_CLAIM_CONFLICT)
+    is_release = F.col("kind").isin([kind.value for kind in _GIVEN_UP])
     within = numbered.where(F.col("is_within") & ~_is(TraceKind.ZOOKEEPER_GAVE_UP))
     summed = within.groupBy(*_ATTEMPT).agg(
-        F.min(F.when(sees, F.col("time_us"))).alias("view_us"),
-        F.min_by("decoded.members", F.when(sees, F.col("seq"))).alias("view"),
-        F.min_by("decoded.partitions", F.when(sees, F.col("seq"))).alias("plan"),
-        F.sum(F.when(gives_up, F.size("decoded.partitions"))).alias("given_up"),
-        F.count_if(conflicts).alias("conflicts"),
-        F.sort_array(F.collect_list(F.when(conflicts, F.col("partition")))).alias("disputed"),
-        F.min(F.when(ends, F.col("time_us"))).alias("ended_us"),
-        F.max(F.when(ends, F.col("decoded.done"))).alias("done"),
-        F.max(F.when(ends, F.col("cause_text"))).alias("exception"),
+        F.min(F.when(is_view, F.col("time_us"))).alias("view_us"),
+        F.min_by("decoded.members", F.when(is_view, F.col("seq"))).alias("view"),
+        F.min_by("decoded.partitions", F.when(is_view, F.col("seq"))).alias("plan"),
+        F.sum(F.when(is_release, F.size("decoded.partitions"))).alias("given_up"),
+        F.count_if(is_conflict).alias("conflicts"),
+        F.sort_array(F.collect_list(F.when(is_conflict, F.col("partition")))).alias("disputed"),
+        F.min(F.when(is_end, F.col("time_us"))).alias("ended_us"),
+        F.max(F.when(is_end, F.col("decoded.done"))).alias("done"),
+        F.max(F.when(is_end, F.col("cause_text"))).alias("exception"),
     )
     # An attempt that is done although it read no view found no broker.
-    sees_none = F.col("view_us").isNull()
+    has_no_view = F.col("view_us").isNull()
     outcome = (
         F.when(F.col("ended_us").isNull(), None)
-        .when(F.col("done") & sees_none, "no broker")
+        .when(F.col("done") & has_no_view, "no broker")
         .when(F.col("done"), "done")
         .when(F.col("exception").isNotNull(), "exception")
         .when(F.col("conflicts") > 0, "conflict")
@@ -167,4 +170,5 @@ def _gave_up(numbered: DataFrame) -> DataFrame:
 
 
 def _is(kind: TraceKind) -> Column:
+    """Return the condition that a row is of a kind."""
     return F.col("kind") == kind.value
