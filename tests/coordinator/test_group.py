@@ -3,9 +3,9 @@
 A rebalance has two phases. In the join phase (state PreparingRebalance) the members send a
 JoinGroup with the assignment protocols that they support; a parked JoinGroup waits for its answer
 until this phase ends. The group then selects a protocol that all members support, and begins its
-next generation (the number of the rebalance). In the sync phase (CompletingRebalance) the members
-send a SyncGroup and get their partitions. A pending id was assigned to a client that has not
-joined with it yet. An instance id is the configured id of a static member.
+next generation. (The generation counts the rebalances.) In the sync phase (CompletingRebalance) the
+members send a SyncGroup and get their partitions. A pending id was assigned to a client that has
+not joined with it yet. An instance id is the configured id of a static member.
 
 Ids such as GM-22 are cases of Kafka's test (docs/kafka/BEHAVIOUR.md 10.2), MM-28 is one of another
 test. BEHAVIOUR 4.3 is a section of that page.
@@ -259,7 +259,7 @@ def test_next_generation_with_unreadable_bytes_fails_after_its_increment() -> No
 
     Kafka fails in the same way (BEHAVIOUR 0.1).
     """
-    # Other than the single byte of the test before, these bytes make the parser raise.
+    # These bytes make the parser raise. (The single byte of a test above counts as unknown topics.)
     group = preparing(member("a", metadata=b"meta-c1"))
     with pytest.raises(UnknownServerError):
         next_generation(group)

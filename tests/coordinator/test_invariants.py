@@ -1,7 +1,8 @@
 """Each check of an invariant finds the damage that it is for, and names the invariant.
 
 Each function `_stray_...` or `_no_...` damages a sound group in one way. A shard holds the groups
-of one offsets partition; `h` is a CoordinatorHarness, a coordinator with a log.
+of one offsets partition. To park a request is to hold its answer back until others have arrived.
+`h` is a CoordinatorHarness, a coordinator with a log.
 """
 
 from collections.abc import Callable
@@ -185,8 +186,6 @@ def test_coordinator_lists_the_requests_that_it_holds() -> None:
     """`waiting` returns the ids of the requests that have no answer yet.
 
     They are parked JoinGroups and SyncGroups, and commits whose append is in flight.
-
-    Answered requests are not listed.
     """
     h = CoordinatorHarness()
     ids = h.stable_group()
@@ -197,11 +196,11 @@ def test_coordinator_lists_the_requests_that_it_holds() -> None:
 
     h.holds_appends = False
     h.complete()
-    # The leader's JoinGroup is parked: it waits for the other member. The SyncGroup below is
-    # parked until the leader's SyncGroup arrives.
+    # The leader's JoinGroup is parked: it waits for the other member.
     rejoin = h.submit(join_group(ids[0]))
     assert h.coordinator.waiting() == {rejoin}
 
     h.submit(join_group(ids[1]))
+    # This SyncGroup is parked until the leader's SyncGroup arrives.
     sync = h.submit(sync_group(ids[1], generation_id=2))
     assert h.coordinator.waiting() == {sync}

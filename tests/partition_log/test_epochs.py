@@ -1,8 +1,8 @@
 """The leader epoch cache: where each leader epoch begins in a log. After LeaderEpochFileCacheTest.
 
-A leader epoch counts a partition's leaders; each batch has the epoch of the leader
-that wrote it. Each entry of the cache is an epoch and the offset at which it begins.
-`end_offset_for_epoch` also returns a pair: an epoch and the offset at which it ends.
+A leader epoch counts a partition's leaders; each batch has the epoch of the leader that wrote it.
+Each entry of the cache is an epoch and the offset at which it begins. `end_offset_for_epoch` also
+returns a pair: an epoch and the offset at which it ends.
 """
 
 import pytest

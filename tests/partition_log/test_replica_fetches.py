@@ -1,8 +1,8 @@
 """Fetches from a leader: fencing, limits, and diverging logs. Mirrors Kafka's PartitionTest.
 
-A leader epoch counts a partition's leaders; a request with another epoch is fenced,
-that is, refused. Two logs diverge where they have batches of different epochs at one offset. The
-high watermark is the offset below which all in-sync replicas (the ISR) have the records.
+A leader epoch counts a partition's leaders; a request with another epoch is fenced, that is,
+refused. Two logs diverge where they have batches of different epochs at one offset. The high
+watermark is the offset below which all in-sync replicas (the ISR) have the records.
 
 - A, B and C are the brokers 0, 1 and 2. EVERYBODY has their registrations, with the broker epochs
   100, 101 and 102.

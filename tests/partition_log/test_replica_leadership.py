@@ -1,8 +1,8 @@
 """How a replica becomes a leader or a follower, as the metadata say. After Kafka's PartitionTest.
 
-A leader epoch counts a partition's leaders; each election increases it. The partition
-epoch counts all changes of the partition's metadata. The high watermark is the offset below which
-all in-sync replicas (the ISR) have the records.
+A leader epoch counts a partition's leaders; each election increases it. The partition epoch counts
+all changes of the partition's metadata. The high watermark is the offset below which all in-sync
+replicas (the ISR) have the records.
 
 - A, B and C are the brokers 0, 1 and 2.
 - `replica` returns a replica without a leader, by default A's.

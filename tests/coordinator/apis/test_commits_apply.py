@@ -2,11 +2,12 @@
 
 Our coordinator behaves like Kafka's Scala one, unless switches replace parts of its behaviour. The
 high watermark is the offset in a log below which all in-sync replicas have the records; a record
-below it is committed. The Scala coordinator applies a commit when the high watermark has passed its
-record. The Java coordinator applies a commit when its record is appended, which is earlier. The
-Java coordinator therefore keeps two values of an offset: the value written last, and the last value
-whose record is below the high watermark. A fetch of stable offsets (`require_stable`) waits until
-the written value is committed.
+below it is committed.
+
+- The Scala coordinator applies a commit of offsets when the high watermark has passed its record.
+- The Java coordinator applies it earlier, when its record is appended. So it keeps two values of an
+  offset: the value written last, and the last value whose record is below the high watermark. A
+  fetch of stable offsets (`require_stable`) waits until the written value is committed.
 
 `h` is a CoordinatorHarness: a coordinator with a log. While `h.holds_appends` is True, the record
 of a new commit is in the log, but above the high watermark. `h.commit_everything` moves the high
@@ -80,8 +81,8 @@ class Commits(CoordinatorHarness):
 def test_stable_fetch_of_several_groups_waits_for_each() -> None:
     """The answer waits for the slowest group, also if other groups are refused or need no wait."""
     h = CoordinatorHarness(java=JAVA, num_partitions=3, owned=(0, 1))
-    # Find one group for each partition. A group's partition is the hash of its name; among twenty
-    # names, each of the three partitions has at least one.
+    # Find one group for each partition. A group's partition follows from the hash of its name;
+    # among twenty names, each of the three partitions has at least one.
     by_partition = {h.coordinator.partition_of(f"g{i}"): f"g{i}" for i in range(20)}
     # The coordinator owns partitions 0 and 1, so the group of partition 2 is refused below.
     for partition in (0, 1):

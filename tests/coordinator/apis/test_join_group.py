@@ -1,9 +1,9 @@
 """JoinGroup: Kafka's checks, and the answers that scenarios/join_group.txt does not have.
 
-A group's members join, and then get their assignments; this is a rebalance. Its number is the
-group's generation. In the join phase the coordinator parks each JoinGroup, that is, holds its
-answer until all members have joined. A static member has a configured `group.instance.id`. A
-pending id was assigned to a client that has not joined with it yet.
+In a rebalance the members of a group join, and then get their assignments. The generation counts
+the rebalances. In the join phase the coordinator parks each JoinGroup: it holds the answer until
+all members have joined. A static member has a configured `group.instance.id`. A pending id was
+assigned to a client that has not joined with it yet.
 
 `h` is a CoordinatorHarness: a coordinator with a log and a clock. It owns the only offsets
 partition (one of `__consumer_offsets`), number 0; with `owned=()` it owns none.

@@ -10,9 +10,9 @@ partition (one of `__consumer_offsets`); with `owned=()` it owns none.
 - `h.offset` returns the committed offset, or -1 if there is none.
 - A commit "without generation" has generation -1: its sender is not a member of the group.
 
-Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.6 and 4.10. That page also lists the cases of
-Kafka's tests; GC-114 and MM-43 are ids of such cases. The gate is the check that this coordinator
-owns the group's partition.
+The gate is the check that this coordinator owns the group's partition. Kafka's behaviour is in
+docs/kafka/BEHAVIOUR.md 2.6 and 4.10. That page also lists the cases of Kafka's tests; GC-114 and
+MM-43 are ids of such cases.
 """
 
 import msgspec
@@ -33,7 +33,7 @@ from tests.support.builders.requests import offset_commit
 from tests.support.harness.coordinator_harness import EPOCH_US, CoordinatorHarness, commit_errors
 
 ONE = {("foo", 0): 5}
-"""The offsets of a commit of one partition."""
+"""A commit of one partition: offset 5 of foo-0."""
 
 
 def test_commit_without_topics_is_answered_empty_before_the_gate() -> None:

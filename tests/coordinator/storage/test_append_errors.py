@@ -1,12 +1,12 @@
 """Append errors as clients receive them: the rows of Kafka's table, with its Java column.
 
-The table is in docs/kafka/BEHAVIOUR.md 5.8; [S] is Kafka's Scala coordinator, [J] its Java
-coordinator. Ids such as MM-34 and JC-84 are cases of Kafka's tests, which that page lists.
+When an append to the log fails, the coordinator answers the request that caused the append. The
+error in the answer is one that the client knows how to treat. The table of errors is in
+docs/kafka/BEHAVIOUR.md 5.8; [S] is Kafka's Scala coordinator, [J] its Java coordinator. Ids such as
+MM-34 and JC-84 are cases of Kafka's tests, which that page lists.
 
-When an append to the log fails, the coordinator answers the request that caused it with an error
-that its client knows how to treat. `h` is a CoordinatorHarness: a coordinator with a log. While
-`h.holds_appends` is True, an append waits for
-`h.complete(error)`. `h.failover()` returns another coordinator, which has loaded the log.
+`h` is a CoordinatorHarness: a coordinator with a log. While `h.holds_appends` is True, an append
+waits for `h.complete(error)`. `h.failover()` returns another coordinator, which has loaded the log.
 """
 
 import pytest

@@ -1,7 +1,7 @@
 """Loading an offsets partition: its records become groups, in chunks (BEHAVIOUR 5.4).
 
-A broker that becomes the leader of an offsets partition (one of `__consumer_offsets`) loads it:
-reads its groups into memory. The leader epoch is the number of the partition's leadership. A
+A broker that becomes the leader of an offsets partition (one of `__consumer_offsets`) loads it: the
+broker reads the partition's groups into memory. The leader epoch counts the partition's leaders. A
 coordinator ignores a load or an unload of an older epoch than it knows. A tombstone is a record
 without a value, which deletes its key. A generation counts a group's rebalances.
 
@@ -363,7 +363,7 @@ def test_load_of_a_group_over_its_limit_rebalances() -> None:
 @pytest.mark.parametrize("batches_per_chunk", [1, 2, 7])
 def test_load_in_chunks_creates_the_same_groups_as_a_load_at_once(batches_per_chunk: int) -> None:
     """The broker loads in chunks; where each chunk ends must not change the groups."""
-    # Twenty commits of three partitions, by four groups.
+    # Twenty commits of three partitions, by four groups; one of the groups also has a member.
     batches = [(offset(i % 3, i, group_id=f"g{i % 4}"),) for i in range(20)]
     batches.insert(5, (group(group_value("m"), group_id="g1"),))
     whole = loaded(*batches)
@@ -394,7 +394,7 @@ def test_load_restores_what_was_written() -> None:
     h = CoordinatorHarness()
     ids = h.stable_group(size=3, group_id="stable")
     h.submit(join_group(instance="i", group_id="static"))
-    h.advance(0)
+    h.advance(0)  # ends the join phase of "static"; its leader sends no SyncGroup
     h.commit(
         offset_commit({("foo", 0): 5, ("bar", 1): 6}, ids[0], generation_id=1, group_id="stable")
     )

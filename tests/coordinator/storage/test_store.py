@@ -57,6 +57,7 @@ def written(h: CoordinatorHarness, since: int = 0) -> list[Record]:
 
 
 def value_of(record: Record) -> bytes:
+    """Return the value of a record that is no tombstone."""
     assert record.value is not None
     return record.value
 

@@ -1,8 +1,8 @@
 """Unloading a partition: parked requests are answered, groups become Dead, timers end.
 
 A broker loads an offsets partition (one of `__consumer_offsets`) when it becomes its leader, and
-unloads it (drops its groups) when it no longer leads it. The leader epoch is the number of the
-leadership. A parked request waits for its answer.
+unloads it (drops its groups) when it no longer leads it. The leader epoch counts the partition's
+leaders. A parked request waits for its answer.
 
 - `h` is a CoordinatorHarness: a coordinator that has loaded partition 0 in leader epoch 0, unless
   `owned=()`.
@@ -49,7 +49,7 @@ def test_unload_in_preparing_answers_parked_joins_with_their_member_ids() -> Non
     h = CoordinatorHarness()
     ids = h.stable_group()
     newcomer = h.new_member_id()
-    joins = [h.submit(join_group(m)) for m in (ids[0], newcomer)]
+    joins = [h.submit(join_group(member_id)) for member_id in (ids[0], newcomer)]
     h.unload()
     for member_id, request_id in zip((ids[0], newcomer), joins, strict=True):
         response = h.join_response(request_id)
@@ -82,9 +82,8 @@ def test_unload_forgets_pending_ids_with_their_timers() -> None:
 def test_unload_leaves_other_partitions_unchanged() -> None:
     """Each partition has its own groups and timers."""
     h = CoordinatorHarness(num_partitions=2, owned=(0, 1))
-    # One group of each partition: among eight names, each partition has at least one.
-    # Find one group for each partition. A group's partition is the hash of its name; among eight
-    # names, each of the two partitions has at least one.
+    # Find one group for each partition. A group's partition follows from the hash of its name;
+    # among eight names, each of the two partitions has at least one.
     by_partition = {h.coordinator.partition_of(f"g{i}"): f"g{i}" for i in range(8)}
     ids = {
         partition: h.stable_group(size=1, group_id=group_id)

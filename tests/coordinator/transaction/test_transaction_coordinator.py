@@ -12,14 +12,13 @@ a transaction, written to each partition of the transaction (Complete...).
 - `h.verify(0)` asks whether the transaction of producer 0 is open.
 - While `h.holds_appends` is True, appends wait for `h.complete`. While `h.holds_markers` is True,
   markers wait for `h.answer_markers`.
-  `h.answer_markers`.
 - `h.failover()` returns another coordinator, which has loaded a copy of the log.
 
 TX is a transactional id, OFFSETS and DATA are partitions of its transactions. `coordinator_epoch`
-is the leader epoch (the number of the leadership) of the coordinator's partition. Producer ids are
-assigned from blocks of ten, which the coordinator requests from the controller.
+is the leader epoch of the coordinator's partition: it counts the leaders of the partition. Producer
+ids are assigned from blocks of ten, which the coordinator requests from the controller.
+
 Mirrors Kafka's TransactionCoordinatorTest, TransactionMetadataTest and
-TransactionMarkerChannelManagerTest.
 TransactionMarkerChannelManagerTest.
 """
 
@@ -132,15 +131,19 @@ def test_append_of_a_step_times_out_with_the_transaction() -> None:
 def test_marker_that_fails_is_sent_again_until_every_partition_has_one() -> None:
     """The transaction stays in PrepareCommit until then. A retry goes to failed partitions only."""
     h = ongoing()
-    h.add_partitions(0, 0, DATA)
+    h.add_partitions(0, 0, DATA)  # of producer 0, epoch 0
     h.holds_markers = True
     h.end(0)
 
-    (markers,) = h.markers
+    (markers,) = h.markers  # the markers of both partitions, for one request
     h.markers.clear()
     h.execute(
         h.coordinator.markers_answered(
-            TX, 0, {OFFSETS: NONE, DATA: ErrorCode.NOT_LEADER_OR_FOLLOWER}, h.now_us
+            # 0 is the coordinator epoch.
+            TX,
+            0,
+            {OFFSETS: NONE, DATA: ErrorCode.NOT_LEADER_OR_FOLLOWER},
+            h.now_us,
         )
     )
 

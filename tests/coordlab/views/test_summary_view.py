@@ -104,8 +104,9 @@ def fault_summary(
     """Return the figures of a crash of broker-2 at 11.25 s.
 
     moved: number of offsets partitions that got another leader.
-    kept, kept_id: numbers of members that kept their membership, and their member id.
-    left_after: how many members left their coordinator after how many timeouts.
+    kept_id, kept: numbers of members that kept their member id, and also their generation.
+    left_after: pairs (timeouts, members): so many members left the coordinator after so many
+        timeouts of their commits.
     told_by_old: members to which the old coordinator named itself again.
     values: figures by name.
     """

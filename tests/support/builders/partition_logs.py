@@ -1,9 +1,9 @@
 """Builders for the partition log's tests: small values with sensible defaults.
 
-Terms: the leader epoch counts a partition's leaders; each election increases it. The
-partition epoch is the number of its state at the controller (leader and ISR); each change increases
-it. The ISR are the in-sync replicas. The high watermark is the offset below which all of them have
-the records. The broker epoch is the number of a broker's registration; each restart increases it.
+Terms: the leader epoch counts a partition's leaders; each election increases it. The partition
+epoch is the number of its state at the controller (leader and ISR); each change increases it. The
+ISR are the in-sync replicas. The high watermark is the offset below which all of them have the
+records. The broker epoch is the number of a broker's registration; each restart increases it.
 """
 
 from partition_log.batches import build_batch

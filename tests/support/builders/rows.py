@@ -4,11 +4,11 @@ Unless a method has parameters for them, the group of a row is `g`, its partitio
 `t`, and its offsets partition `OFFSETS_0`, which stores the group. Brokers and consumers are given
 as node names.
 
-Terms: the leader epoch counts a partition's leaders; each election increases it. The
-broker that leads an offsets partition loads its groups into memory and coordinates them; when it
-stops leading, it unloads (drops) them. The generation counts a group's rebalances: members
-rejoin in its join phase, and get their partitions in its sync phase. An append id names one append
-that a coordinator asked for, so that its start and its end can be matched.
+Terms: the leader epoch counts a partition's leaders; each election increases it. The broker that
+leads an offsets partition loads its groups into memory and coordinates them; when it stops leading,
+it unloads (drops) them. The generation counts a group's rebalances: members rejoin in its join
+phase, and get their partitions in its sync phase. An append id names one append that a coordinator
+asked for, so that its start and its end can be matched.
 """
 
 from collections.abc import Callable, Sequence

@@ -5,8 +5,8 @@ would write. Probabilities and delays are chosen so that rare cases are frequent
 
 Terms: an offsets partition is a partition of `__consumer_offsets`; the broker that leads it
 coordinates its groups. A load reads the groups into memory, an unload drops them. The leader epoch
-is the number of a leadership. The generation counts a group's rebalances: in the join
-phase (PreparingRebalance) members rejoin, in the sync phase (CompletingRebalance) they get their
+is the number of a leadership. The generation counts a group's rebalances: in the join phase
+(PreparingRebalance) members rejoin, in the sync phase (CompletingRebalance) they get their
 partitions, then the group is Stable. An incarnation is the number of a node's restarts.
 """
 
