@@ -40,7 +40,7 @@ def test_no_machine_is_refused() -> None:
 
 
 def test_every_node_of_a_cluster_is_on_one_machine() -> None:
-    """The layout of the experiment's file equals that of the cluster that is built from it."""
+    """An experiment's file gives the same layout as the cluster that is built from the file."""
     two_machines = experiment(
         cluster={"brokers": 3, "machines": 2},
         producers=[{"topic": "orders", "records_per_second": 5}],

@@ -107,7 +107,7 @@ def test_offset_of_a_time_is_that_of_the_first_record_not_older() -> None:
 
 
 def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch() -> None:
-    """A client with older metadata than the leader is fenced; a leader may also be the older one.
+    """A leader refuses clients whose leader epoch is not its own, with an error for each case.
 
     ListOffsets (from version 4) and OffsetForLeaderEpoch (from 2) have the client's leader epoch.
     """

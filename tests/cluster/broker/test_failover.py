@@ -71,7 +71,7 @@ def test_new_coordinator_is_named_before_it_serves() -> None:
 
 
 def test_phases_of_a_failover_are_close_to_a_real_cluster() -> None:
-    """The phases are: from the controller's decision until the new leader knows it, and the load.
+    """The first phase ends when the new leader knows of its election, the second with the load.
 
     In a real cluster a broker's log shows the election 42 to 142 ms after the decision, and the end
     of the load 8 to 142 ms after that (docs/kafka, MEASURED_FAILOVER kill). The test's lower bounds

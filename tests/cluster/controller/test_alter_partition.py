@@ -33,7 +33,10 @@ def lab() -> ControllerLab:
 
 
 def test_shrink_by_the_leader_is_accepted_with_a_new_partition_epoch(lab: ControllerLab) -> None:
-    """The leader epoch stays: a lagging follower must not make the others fetch anew."""
+    """A change of the ISR is no election, so only the partition epoch grows.
+
+    With a new leader epoch, a lagging follower would make the others fetch anew.
+    """
     answer = lab.alter_partition(P0, (0, 2), by=0)
     assert answer.error_code is ErrorCode.NONE
     assert (answer.leader_id, answer.leader_epoch) == (0, 0)
@@ -75,7 +78,7 @@ def test_impossible_proposal_is_refused_and_changes_nothing(
     partition_epoch: int,
     error: ErrorCode,
 ) -> None:
-    """A refusal writes no record."""
+    """The controller refuses what no leader with correct metadata proposes, and writes no record."""
     before = lab.records()
     answer = lab.alter_partition(
         P0, new_isr, by=by, leader_epoch=leader_epoch, partition_epoch=partition_epoch
@@ -116,9 +119,9 @@ def test_fenced_replica_is_ineligible(lab: ControllerLab) -> None:
 
 
 def test_replica_of_a_former_incarnation_is_ineligible(lab: ControllerLab) -> None:
-    """The leader has counted Fetches of an incarnation that has ended (KIP-903).
+    """A leader may have counted Fetches of a follower's incarnation that has ended (KIP-903).
 
-    The proposal has the broker epoch of each member. That of broker 2 is a former one.
+    So a proposal has the broker epoch of each member. Here that of broker 2 is a former one.
     """
     lab.alter_partition(P0, (0, 1), by=0)
     stale = {2: lab.broker_epochs[2] - 1}  # the epoch of a former registration

@@ -56,7 +56,7 @@ def test_register_gives_the_offset_of_the_record_as_broker_epoch() -> None:
 
 
 def test_register_again_by_the_same_incarnation_is_idempotent() -> None:
-    """The broker repeats its request if the first answer was lost."""
+    """A broker repeats its request if the first answer was lost, and gets the same epoch."""
     lab = ControllerLab(cluster_of())
     lab.register(0)
     assert lab.register(0).broker_epoch == 0
@@ -88,9 +88,10 @@ def test_register_of_another_incarnation_succeeds_once_the_old_one_is_fenced() -
 
 
 def test_register_at_the_end_of_the_session_first_moves_the_leaders() -> None:
-    """The request arrives in the instant in which the session ends, before the timer fires.
+    """A restarted broker registers in the instant in which its old session ends.
 
-    So the registration itself fences the old incarnation, and its leaderships move.
+    The timer of the session has not fired yet. So the registration itself fences the old
+    incarnation, and its leaderships move.
     """
     lab = running_lab()
     keep_alive(lab, 1, 2, duration_ms=8_000)
@@ -102,7 +103,10 @@ def test_register_at_the_end_of_the_session_first_moves_the_leaders() -> None:
 
 
 def test_heartbeat_of_a_broker_that_has_not_read_its_registration_leaves_it_fenced() -> None:
-    """A broker with older metadata would not know which partitions it has to lead."""
+    """A broker is unfenced only when it has read the metadata log up to its own registration.
+
+    With older metadata it would not know which partitions it has to lead.
+    """
     lab = ControllerLab(cluster_of())
     lab.register(0)
     lab.register(1)  # the record at offset 1
@@ -239,7 +243,10 @@ def test_unclean_election_takes_an_alive_replica_from_outside_the_isr() -> None:
 
 
 def test_clean_election_leaves_a_partition_without_leader_instead_of_losing_data() -> None:
-    """As in the test above the whole ISR is fenced, but with the default of the setting."""
+    """By default no replica from outside the ISR is elected: it might lack acknowledged records.
+
+    The whole ISR, broker 1, is fenced. Broker 2 is alive, but not in the ISR.
+    """
     lab = running_lab()
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
     lab.alter_partition(P0, (1,), by=1)

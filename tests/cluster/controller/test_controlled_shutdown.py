@@ -153,7 +153,7 @@ def test_silent_broker_in_shutdown_is_fenced_like_any_other() -> None:
 
 
 def test_broker_in_shutdown_may_neither_lead_nor_join_an_isr() -> None:
-    """New leaderships of this broker would have to move again when it stops."""
+    """A broker in shutdown must get no new leadership, which would have to move again."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     answer = lab.alter_partition(P1, (1, 2, 0), by=1)
@@ -163,7 +163,10 @@ def test_broker_in_shutdown_may_neither_lead_nor_join_an_isr() -> None:
 
 
 def test_register_after_a_controlled_shutdown_succeeds_at_once() -> None:
-    """The broker is fenced already. After a crash its session would have to end first."""
+    """After a controlled shutdown the broker is fenced, so it can register again at once.
+
+    After a crash its session would have to end first.
+    """
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     heartbeat_all(lab, 1, 2)

@@ -105,7 +105,10 @@ def test_fetch_at_the_end_waits_for_the_next_record() -> None:
 
 
 def test_fetch_at_the_end_is_answered_empty_after_max_wait() -> None:
-    """The answer comes before the broker's own request timeout ends the Fetch."""
+    """A Fetch without new records is answered after its max_wait_ms, here 500 ms.
+
+    Otherwise the broker's own request timeout would end it.
+    """
     lab = ControllerLab(cluster_of())
     request_id = lab.fetch(0, max_wait_ms=500)
     lab.advance_ms(499)
@@ -144,7 +147,10 @@ def test_request_for_another_role_is_misuse() -> None:
 
 
 def test_image_equals_a_replay_of_the_log() -> None:
-    """Brokers, and the next life of the controller, know only the log."""
+    """The image must follow from the log alone.
+
+    Brokers, and the next life of the controller, know only the log.
+    """
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     lab.alter_partition(P0, (0, 1), by=0)
@@ -217,7 +223,10 @@ def test_change_of_an_unknown_partition_is_misuse() -> None:
 
 @pytest.mark.parametrize("next_producer_id", [1000, 0])
 def test_assigned_producer_ids_are_not_assigned_again_after_a_replay(next_producer_id: int) -> None:
-    """The next id must grow with each record, so this record is refused."""
+    """A record with a next producer id that is not higher would assign ids a second time.
+
+    So its replay is misuse.
+    """
     image = MetadataImage()
     image.replay(ProducerIdsRecord(broker_id=0, broker_epoch=1, next_producer_id=1000))
     with pytest.raises(SimulationError, match="a next producer id above 1000, got"):

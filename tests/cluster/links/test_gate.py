@@ -112,7 +112,10 @@ def test_without_rules_every_frame_passes_at_once() -> None:
 
 @pytest.mark.parametrize("effect", HOLDING)
 def test_a_rule_selects_its_nodes_in_one_direction(effect: LinkEffect) -> None:
-    """A rule from `a` to `b` selects no frame from `b` to `a`, to `c`, or from `a` to itself."""
+    """A rule from `a` to `b` selects no frame from `b` to `a`, to `c`, or from `a` to itself.
+
+    The rule of the test is from `a` and `c` to `a` and `b`.
+    """
     lab = GateLab()
     lab.gate.set_rules([rule(effect, sources=(A, C), destinations=(A, B))])
     assert not lab.gate.is_idle
@@ -153,7 +156,7 @@ def test_a_rule_with_purposes_selects_connections_of_those_purposes() -> None:
 
 
 def test_a_purpose_is_remembered_when_the_rules_change() -> None:
-    """The endpoint may forget a connection while its close is held back.
+    """A node's endpoint may forget a connection, and its purpose, while the close is held back.
 
     A change of the rules must not release the close because of that.
     """
@@ -168,7 +171,10 @@ def test_a_purpose_is_remembered_when_the_rules_change() -> None:
 
 
 def test_a_frame_behind_a_held_open_has_its_purpose() -> None:
-    """The endpoint does not know the connection yet, so the purpose comes from its open frame."""
+    """While an open frame is held back, the endpoint of `a` does not know the connection.
+
+    So the gate takes the connection's purpose from the open frame.
+    """
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut(), purposes=("coordinator",))])
     lab.gate.receive(open_frame(source=B, destination=A))
@@ -236,9 +242,10 @@ def test_the_first_rule_that_holds_or_delays_a_frame_decides_at_both_ends() -> N
 def test_healing_delivers_held_arrivals_before_it_sends_held_frames(
     effect: LinkEffect,
 ) -> None:
-    """Both queues of the gate keep their order over all connections.
+    """The gate has a queue of frames to send, and one of frames that have arrived.
 
-    They begin to move only after set_rules has returned.
+    Both queues keep their order over all connections. They begin to move only after set_rules has
+    returned.
     """
     lab = GateLab()
     lab.gate.set_rules([both_ways(effect)])
@@ -291,10 +298,13 @@ def test_new_rules_keep_the_frames_that_they_also_hold() -> None:
 
 
 def test_a_connection_closed_by_its_own_end_during_a_cut_sends_only_the_close() -> None:
-    """A timeout closes a silent connection. The server must not get its requests after healing."""
+    """During a cut a client's timeout closes its connection.
+
+    After healing the server must not get the connection's requests, only the close.
+    """
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut())])
-    # On connection 1 an open is held back, on connection 2 a frame in each direction.
+    # The cut holds an open of connection 1 back, and a frame in each direction of connection 2.
     lab.gate.send(open_frame(1))
     lab.gate.send(request(1, connection=2))
     lab.gate.receive(response(2, connection=2))

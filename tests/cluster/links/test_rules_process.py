@@ -178,7 +178,7 @@ def test_server_that_moved_behind_a_cut_is_not_reached_before_healing(tmp_path: 
 
 
 def test_node_started_later_has_the_rules_before_it_runs(tmp_path: Path) -> None:
-    """A consumer that joins during a split must not reach the other side, not even for a moment."""
+    """A node that starts during a cut must not reach the other side, not even for a moment."""
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")
@@ -239,7 +239,10 @@ def reset_everywhere(lab: Lab, reset: LinkReset) -> tuple[int, int]:
 def test_reset_ends_both_ends_and_spares_later_connections(
     tmp_path: Path, client_process: str, paused: bool
 ) -> None:
-    """The client may reconnect before the server gets the reset. The new connection must live."""
+    """The client may reconnect before the server gets the reset. The new connection must live.
+
+    So a reset names the connections that the clients have closed.
+    """
 
     async def body(lab: Lab) -> None:
         server, client = await pair(lab, client_process)

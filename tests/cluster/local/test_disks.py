@@ -15,9 +15,9 @@ PARTITION = offsets_partition(0)
 
 
 def test_an_ended_incarnation_writes_no_more(tmp_path: Path) -> None:
-    """A task of the ended incarnation (life of a node) may still try to write.
+    """A write by an ended incarnation (life of a node) must raise, and must not reach the disk.
 
-    The number of its closed file descriptor may belong to another file by then.
+    The number of its closed file descriptor may already belong to another file.
     """
     disk = LocalDisk(tmp_path, "broker-0-0")
     log = disk.storage.log(PARTITION)

@@ -34,7 +34,7 @@ def samples(node: str, name: str) -> list[tuple[int, float]]:
 
 @pytest.mark.parametrize(("interval_us", "times"), [(400, [400, 800]), (0, [])])
 def test_samples_are_taken_every_interval_or_never(interval_us: int, times: list[int]) -> None:
-    """With an interval of 0 there are no samples."""
+    """In 1,000 us an interval of 400 us gives two samples, and an interval of 0 none."""
     lab = HostLab()
     values = iter(({"a": 1}, {"a": 2}, {"a": 3}))  # one for each sample, and one more
     MetricsSampler(lab.host("n"), lambda: next(values), interval_us=interval_us).start()

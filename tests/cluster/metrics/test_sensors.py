@@ -104,8 +104,9 @@ def test_rates_of_a_meter_decay_over_their_minutes(name: str, minutes: int) -> N
 
 
 def test_steady_marks_raise_the_one_minute_rate_of_a_meter_first() -> None:
-    """After a quiet first tick there are two marks per second, for a minute.
+    """A rate over a shorter time follows a change faster.
 
+    After a quiet first tick there are two marks per second, for a minute.
     The one-minute rate has risen to 1 - 1/e of its final value, 2. The rates of longer times are
     lower.
     """

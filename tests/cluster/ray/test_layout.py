@@ -45,7 +45,10 @@ def spec(*consumers: ConsumerSpec, brokers: int = 3, producers: int = 1) -> Clus
 
 
 def test_plan_gives_every_server_a_process_and_clients_one_together() -> None:
-    """The kill of a broker must hit no other node. A hundred consumers must need few processes."""
+    """Each controller and broker has a process of its own, so that its kill hits no other node.
+
+    Clients share a process, so that a hundred consumers need few processes.
+    """
     plans = {plan.name: plan for plan in plan_processes(spec(consumer(0), consumer(1)))}
     assert list(plans) == ["controller-100", "broker-0", "broker-1", "broker-2", "clients-0"]
     assert node_names(plans["broker-1"]) == ("broker-1",)
@@ -81,7 +84,7 @@ def test_plan_starts_the_process_of_a_late_isolated_consumer_late() -> None:
 
 
 def test_plan_without_clients_has_a_process_for_the_administrator() -> None:
-    """The administrator, which reads committed offsets, needs a process also in this case."""
+    """The run's administrator, which reads committed offsets, needs a process in any case."""
     plans = plan_processes(spec(producers=0))
     assert plans[-1].name == "clients-0"
     assert plans[-1].nodes == ()

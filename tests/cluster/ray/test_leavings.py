@@ -24,7 +24,7 @@ def test_folder_of_a_dead_process_is_removed_and_no_other(tmp_path: Path) -> Non
 
 
 def test_removed_session_removes_the_link_to_it(tmp_path: Path) -> None:
-    """A link to a removed session would be left over, too. A link to another session stays."""
+    """Ray has a link to its latest session. It is removed together with that session only."""
     first, second = (make_folder(tmp_path, f"session_{n}") for n in (1, 2))
     (tmp_path / "session_latest").symlink_to(first)
     remove_session(second)

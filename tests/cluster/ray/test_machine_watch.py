@@ -16,7 +16,7 @@ def watch() -> MachineWatch:
 
 
 def test_machine_that_answers_is_never_reported() -> None:
-    """An answer after 2.9 s is in time."""
+    """A machine that answers within 3 s is never SILENT. An answer after 2.9 s is in time."""
     machines = watch()
 
     assert machines.find_changes(2.9) == []

@@ -41,11 +41,10 @@ def test_run_on_a_joined_ray_presents_its_token(tmp_path: Path) -> None:
 def test_joined_ray_continues_after_runs_that_ended_and_that_were_killed(
     tmp_path: Path,
 ) -> None:
-    """In a cluster without authentication RAY_AUTH_MODE must say so.
+    """A driver that is killed by SIGKILL cannot clean up, so Ray must end the run's processes.
 
-    A driver that is killed by SIGKILL cannot clean up. The raylet, Ray's daemon, lives on. It must
-    end the actors (processes) of the run, also a stopped broker, which notices no closed
-    connection.
+    The raylet, Ray's daemon, lives on. It must also end a stopped broker, which notices no closed
+    connection. In a cluster without authentication RAY_AUTH_MODE must say so.
     """
     with ray_head(tmp_path, auth_mode="disabled") as address:
         check_run(tmp_path, address, auth_mode="disabled")

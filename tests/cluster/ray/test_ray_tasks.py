@@ -45,7 +45,7 @@ def test_each_worker_is_a_process_whose_name_has_its_number() -> None:
 
 @pytest.mark.parametrize("number", [DEADLY, FAILING])
 def test_worker_that_ends_is_reported_with_its_work_and_replaced(number: int) -> None:
-    """A worker ends if its work raises, or if the system kills it, for example for lack of memory.
+    """A worker ends if its work raises, or if the system kills its process.
 
     The caller learns which items are lost, and another worker takes its place.
     """

@@ -26,7 +26,7 @@ def write_failure(run_dir: Path, node: str) -> None:
 
 
 def test_failure_that_was_only_traced_is_a_failure_of_the_run(tmp_path: Path) -> None:
-    """A process may end after it has traced a failure, and before it has reported it.
+    """A process may trace a failure, and end before it reports the failure to the run.
 
     A failure that was also reported must not appear twice.
     """

@@ -101,7 +101,7 @@ def test_wildcard_address_is_advertised_as_the_machines_name() -> None:
 
 
 def test_address_of_ipv6_has_brackets() -> None:
-    """Without the brackets one could not tell the port from the address."""
+    """An IPv6 address contains colons, so without brackets the port would not be clear."""
     assert address_text(BrokerEndpoint(name="P", host="::1", port=1)) == "[::1]:1"
     assert address_text(BrokerEndpoint(name="P", host="h", port=1)) == "h:1"
 

@@ -250,7 +250,10 @@ def test_listeners_file_is_readable_only_by_its_owner_from_the_first_moment(tmp_
 def test_run_without_a_listeners_file_cannot_be_asked(
     tmp_path: Path, content: bytes | None, message: str
 ) -> None:
-    """The file is missing before the run has started its nodes, while it stops, and after it."""
+    """A guest of a run without a readable listeners file gets an error that says why.
+
+    The file is missing before the run has started its nodes, while the run stops, and afterwards.
+    """
     if content is not None:
         (tmp_path / FILE_NAME).write_bytes(content)
     with pytest.raises(NoListeners, match=message):

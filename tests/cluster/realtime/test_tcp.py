@@ -160,7 +160,7 @@ def test_link_frames_sent_while_dialing_and_after_arrive_in_order() -> None:
 
 
 def test_link_dialed_by_both_at_once_carries_both_directions() -> None:
-    """Two brokers may dial each other at the same time, because each fetches from the other."""
+    """Two brokers fetch from each other, so they may dial each other at the same time."""
 
     async def body(pair: Pair) -> None:
         for number in range(100):
@@ -258,7 +258,7 @@ def test_listener_closes_the_connection_of_a_silent_caller(monkeypatch: pytest.M
 
 
 def test_sender_with_another_token_sees_its_peer_as_lost() -> None:
-    """A sender that is refused must learn it without a timeout."""
+    """The listener refuses the sender, which must learn of the refusal without a timeout."""
 
     async def body(pair: Pair) -> None:
         pair.a.transport.send(pair.to_b, frame(1))

@@ -50,7 +50,7 @@ def test_last_mark_counts_also_when_it_is_lower(tmp_path: Path) -> None:
 
 
 def test_mark_whose_write_was_interrupted_is_the_one_before(tmp_path: Path) -> None:
-    """A slot that is only partly written does not count, so the other slot does."""
+    """A slot that is only partly written is invalid. Then the other slot counts."""
     path = tmp_path / "m"
     move_mark(path, 100, 200)
     before = path.read_bytes()

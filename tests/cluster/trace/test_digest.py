@@ -58,7 +58,10 @@ def test_thinned_trail_of_a_long_run_has_correct_marks() -> None:
 def test_two_runs_part_between_the_times_that_their_trails_give(
     times: list[int], more: list[int], data: st.DataObject
 ) -> None:
-    """One run may be much longer than the other, so that the steps of the trails differ."""
+    """The rows differ from a drawn time on, which must be between the two bounds.
+
+    One run may be much longer than the other, so that the steps of the trails differ.
+    """
     parts_at = data.draw(st.sampled_from(times))
     longer = times + [max(times) + later_us for later_us in more]
     bounds = parted_between(trail_of(times), trail_of(longer, other_at=parts_at))

@@ -89,7 +89,10 @@ def test_frame_file_cut_anywhere_loses_only_the_torn_frame_and_counts_it(tmp_pat
 
 
 def test_frame_file_with_garbage_inside_is_refused_by_name(tmp_path: Path) -> None:
-    """If a damaged file were read as a shorter one, checkers would miss rows without notice."""
+    """A damaged file is an error with the file's name. It is not read as a shorter file.
+
+    Otherwise checkers would miss rows without notice.
+    """
     content = bytearray(written(tmp_path / "whole", [row(0), row(1, seq=1)]).read_bytes())
     # The bytes come after the length of the first frame. MessagePack never has the byte 0xc1.
     content[4:10] = b"\xc1" * 6
@@ -173,7 +176,10 @@ def test_parquet_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_parquet_writer_left_by_an_exception_leaves_no_file(tmp_path: Path) -> None:
-    """If half a trace had the final name, readers would take it for the whole."""
+    """A trace that was written only in part must not get its final name.
+
+    Readers would take it for the whole trace.
+    """
 
     def write_and_fail() -> None:
         with ParquetTraceWriter(tmp_path / "t.parquet") as writer:

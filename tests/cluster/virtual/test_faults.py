@@ -296,9 +296,9 @@ class CannotStop(FakeBroker):
 
 
 def test_a_shutdown_that_raises_is_a_failure_of_the_node() -> None:
-    """`shut_down` of the runtime only requests the shutdown, so it returns without an error.
+    """The failure of a node's shutdown ends the run, as any failure of a node does.
 
-    The failure of the node ends the run.
+    `shut_down` of the runtime only requests the shutdown, so this call returns without an error.
     """
     run = Run(broker=CannotStop)
 

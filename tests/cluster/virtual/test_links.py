@@ -176,7 +176,7 @@ def test_a_new_connection_hangs_in_a_cut_until_its_setup_timeout() -> None:
 
 
 def test_a_cut_of_the_way_back_holds_the_answers_of_served_requests() -> None:
-    """The requests still arrive: the server acts on them, and the client does not learn of it."""
+    """Requests still arrive and are served, but the client does not learn that they were."""
     world = World()
     lab, client = world.lab, world.client
     lab.set_rules(to_client(Cut()))

@@ -123,7 +123,7 @@ def test_an_instant_that_never_ends_is_an_error_naming_the_callback() -> None:
 
 
 def test_the_limit_counts_per_instant_not_per_run() -> None:
-    """The limit is for one instant. A long run may have more events."""
+    """Only the events of one instant are limited, not those of a run: 501 events pass here."""
     loop = VirtualLoop(max_events_per_instant=10)
     count = 0
 
@@ -293,7 +293,7 @@ def test_a_loop_refuses_to_run_inside_another_or_after_close() -> None:
 
 
 def test_cancelled_timers_are_removed_and_the_others_keep_their_order() -> None:
-    """Cancelled timeouts would fill the loop's heap, so the loop removes them from time to time.
+    """The loop removes cancelled timers from its heap from time to time, so the heap stays small.
 
     The removal must not change the order of the other timers.
     """

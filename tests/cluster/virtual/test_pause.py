@@ -285,9 +285,9 @@ def test_a_paused_host_has_the_link_rules_when_it_resumes() -> None:
 
 
 def test_frames_held_by_a_cut_follow_the_due_timers_of_a_resumed_host() -> None:
-    """If the cut is healed during the pause, its frames wait as if they had just arrived.
+    """A cut is healed during a pause. The frames that it held then wait as if just arrived.
 
-    So the timers that are due come before them.
+    So at the resume the timers that are due come before these frames.
     """
     lab = HostLab()
     host, client = lab.host(SERVER), lab.host(CLIENT)

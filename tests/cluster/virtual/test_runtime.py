@@ -560,7 +560,10 @@ def test_frames_of_one_link_never_overtake_each_other() -> None:
 
 
 def test_frames_of_a_node_that_died_still_arrive() -> None:
-    """The answer is sent before the broker dies, so it arrives before the report of the death."""
+    """What a node has sent before its death arrives, and before the report of the death.
+
+    The broker sends its answer 1 us before it dies.
+    """
     lab = HostLab()
     host = lab.host(BROKER)
     EchoServer(host)

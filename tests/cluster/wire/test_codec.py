@@ -144,7 +144,10 @@ def contains(whole: Any, part: Any) -> bool:  # noqa: ANN401 (fields' values)
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS)
 def test_request_of_kafka_python_is_read_field_by_field(api: Api, version: int) -> None:
-    """If a field had the wrong width or place, all fields behind it would be wrong, too."""
+    """Our codec must read each field that kafka-python has written.
+
+    If a field had the wrong width or place, all fields behind it would be wrong, too.
+    """
     schema = OFFERED[api].schema
     fields = schema.request_fields
     plain = Values().message(fields, version)

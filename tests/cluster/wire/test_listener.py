@@ -317,7 +317,7 @@ def test_describe_configs_names_the_source_of_a_value(tmp_path: Path) -> None:
 
 
 def test_connection_above_max_connections_waits_for_a_free_place(tmp_path: Path) -> None:
-    """The second connection gets its answer when the first one is closed."""
+    """Here the broker serves one connection. The second one waits until the first is closed."""
 
     async def story(cluster: ListeningCluster) -> None:
         first, second = await cluster.connect(), await cluster.connect()

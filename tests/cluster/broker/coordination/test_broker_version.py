@@ -90,9 +90,10 @@ def test_member_without_instance_id_is_accepted_by_an_old_broker() -> None:
 def test_old_broker_refuses_static_members_before_the_coordinator(
     version: str, error: ErrorCode
 ) -> None:
-    """From 2.3 on the coordinator gets the request, and answers that it does not know the member.
+    """Before 2.3 the broker refuses a static member's heartbeat with UNSUPPORTED_VERSION.
 
-    A member without an instance id reaches the coordinator in every version.
+    From 2.3 on the coordinator gets the heartbeat, and does not know the member "m". A member
+    without an instance id reaches the coordinator in every version.
     """
 
     async def story(lab: BrokerLab) -> None:

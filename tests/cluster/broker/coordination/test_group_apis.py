@@ -84,7 +84,10 @@ def test_commit_of_unknown_partitions_only_does_not_reach_the_coordinator() -> N
 
 
 def test_sync_group_without_protocol_names_is_inconsistent_since_version_5() -> None:
-    """The broker checks this before the coordinator checks the membership (BEHAVIOUR 2.0)."""
+    """From version 5 on the broker refuses a SyncGroup without protocol names (BEHAVIOUR 2.0).
+
+    It does so before the coordinator checks the membership: no member "m" exists.
+    """
 
     async def story(lab: BrokerLab) -> None:
         request = SyncGroupRequest(group_id=GROUP, generation_id=1, member_id="m")

@@ -52,9 +52,10 @@ def small_messages() -> BrokerConfig:
 
 
 def test_too_large_commit_is_refused_as_a_whole() -> None:
-    """The metadata of each partition is allowed, but the batch of both exceeds message.max.bytes.
+    """A commit is one batch. A batch above message.max.bytes refuses all its partitions.
 
-    Kafka's error is INVALID_COMMIT_OFFSET_SIZE.
+    The metadata of each partition is allowed, but the batch of both is too large. Kafka's error is
+    INVALID_COMMIT_OFFSET_SIZE.
     """
 
     async def story(lab: BrokerLab) -> None:

@@ -150,7 +150,7 @@ def test_preloaded_commits_are_flushed_from_the_start() -> None:
 
 
 def test_torn_tail_of_a_file_is_traced_and_logged(tmp_path: Path) -> None:
-    """A process that is killed while it writes may leave a part of a batch (a torn tail) in a file.
+    """A kill in the middle of a write may leave a part of a batch, a torn tail, in a file.
 
     The next incarnation (life) of the broker removes this part and reports its number of bytes.
     """

@@ -33,7 +33,7 @@ def leader(status: ClusterStatus, name: TopicPartition) -> int:
 
 
 def test_moved_leader_is_the_first_replica_and_leads_when_the_call_returns() -> None:
-    """A move first puts the broker in front of the other replicas, and then elects it.
+    """A move first makes the broker the first replica, and then asks for its election.
 
     Kafka has two tools for these steps: kafka-reassign-partitions and kafka-leader-election.
     """

@@ -43,7 +43,7 @@ def test_range_with_uneven_partitions_gives_the_first_members_one_more() -> None
 
 
 def test_range_with_more_members_than_partitions_leaves_the_last_member_idle() -> None:
-    """The second of two members gets nothing of one partition.
+    """If there are fewer partitions than members, the last members get none.
 
     Kafka: testTwoConsumersOneTopicOnePartition.
     """

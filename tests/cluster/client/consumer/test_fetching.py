@@ -86,7 +86,10 @@ def test_reset_that_fails_is_repeated(make_lab: LabMaker) -> None:
 
 
 def test_consumed_ranges_name_first_last_and_count(make_lab: LabMaker) -> None:
-    """Checkers find duplicates and gaps from these rows, so each row must have all three."""
+    """Each row RECORDS_CONSUMED has the first offset, the last one and the number of records.
+
+    Checkers find duplicates and gaps from these rows.
+    """
     lab = make_lab(1, partitions=1)
     lab.high_watermark = 3
     lab.consumer()

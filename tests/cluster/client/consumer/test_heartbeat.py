@@ -47,7 +47,10 @@ def member_ids(lab: ClientLab, broker: int = 0) -> list[str]:
 
 
 def test_heartbeats_are_sent_every_interval_with_the_generation(make_lab: LabMaker) -> None:
-    """A heartbeat follows every 3 s (heartbeat.interval.ms) after the join: 10 of them in 31 s."""
+    """After the join a heartbeat follows every 3 s (heartbeat.interval.ms).
+
+    In 31 s there are 10. Each has the member's id and generation.
+    """
     lab = make_lab(1)
     lab.consumer(commit_interval_ms=None)
     lab.run_for(31 * SECOND)

@@ -67,7 +67,7 @@ def test_commit_carries_generation_and_every_position(make_lab: LabMaker) -> Non
 
 
 def test_commits_carry_the_texts_of_the_application_in_turn(make_lab: LabMaker) -> None:
-    """Each commit has one of the texts, as the metadata of each of its offsets.
+    """The application takes its texts in turn, one for each commit, as the metadata of all offsets.
 
     The application continues although the broker refuses a text.
     """

@@ -123,7 +123,7 @@ def test_transaction_with_too_much_metadata_is_aborted(make_lab: LabMaker) -> No
 
 
 def test_transaction_coordinator_is_looked_up_by_the_transactional_id(make_lab: LabMaker) -> None:
-    """The lookup is of the kind for transactions, and only one is sent."""
+    """The member looks its transaction coordinator up once, with the key type TRANSACTION."""
     lab = make_lab(1)
     started(lab)
     lab.run_for(2 * SECOND)

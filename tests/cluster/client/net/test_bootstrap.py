@@ -26,7 +26,7 @@ def only(*servers: str) -> ConsumerConfig:
 
 @pytest.mark.parametrize("server", ["broker-1", "broker-1:9092"])
 def test_first_lookup_goes_to_a_bootstrap_server(make_lab: LabMaker, server: str) -> None:
-    """Kafka's consumer looks up its coordinator before it knows more brokers than these.
+    """At its first lookup a client knows no brokers but its bootstrap servers.
 
     So a member that joins while the network is split finds the coordinator of the side on which its
     bootstrap server is.
@@ -63,10 +63,10 @@ def test_all_brokers_are_known_after_the_first_metadata(make_lab: LabMaker) -> N
 def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
     make_lab: LabMaker,
 ) -> None:
-    """Kafka's client opens this connection for telemetry. Afterwards only lookups use it.
+    """Kafka's client opens an idle connection for telemetry. Afterwards only lookups use it.
 
-    Without it, the member's only connection would be that to the leader from which it fetches.
-    There each lookup would wait behind a Fetch that waits for records, up to fetch.max.wait.ms.
+    Otherwise a lookup would go to the leader from which the member fetches. There the lookup would
+    wait behind a Fetch that waits for records, up to fetch.max.wait.ms.
     """
     lab = make_lab(3)
     lab.leader = 1
@@ -92,7 +92,7 @@ def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
 
 
 def test_client_whose_bootstrap_server_is_down_joins_when_it_returns(make_lab: LabMaker) -> None:
-    """The client knows no other broker, so it sends nothing until this one is up again."""
+    """A client that knows only one broker, which is down, sends nothing until the broker is up."""
     lab = make_lab(3)
     lab.brokers[1].host.crash()
     node = lab.consumer(only("broker-1:9092"))

@@ -168,10 +168,10 @@ def test_consumer_without_a_coordinator_continues_to_fetch_and_process(make_lab:
 
 
 def test_stale_coordinator_that_refuses_is_replaced_by_the_named_one(make_lab: LabMaker) -> None:
-    """NOT_COORDINATOR makes the coordinator unknown, and the member looks it up again.
+    """After NOT_COORDINATOR the member no longer knows its coordinator, and looks for it.
 
     The answer to the first lookup is stale: it names the old coordinator, which refuses again. The
-    second answer names the new one.
+    second answer names the new coordinator.
     """
     lab = make_lab(2)
     node = lab.consumer()

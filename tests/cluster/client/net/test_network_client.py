@@ -146,7 +146,7 @@ def test_reconnect_backoff_of_a_refusing_node_grows_to_its_maximum() -> None:
 
 
 def test_reconnect_backoff_is_reset_by_an_open_connection() -> None:
-    """When a connection is ready, the next backoff is the first one again, as in Kafka."""
+    """After a successful connection the backoff begins again at its first value, as in Kafka."""
     lab = HostLab()
     network = client(lab)
     # There is no server, so four attempts fail, and the backoff grows to several times 50 ms.

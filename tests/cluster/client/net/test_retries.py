@@ -81,7 +81,10 @@ def test_wakeup_before_the_wait_ends_it_at_once() -> None:
 
 
 def test_request_future_calls_its_listeners_in_order_and_later_ones_at_once() -> None:
-    """Many commits may wait for one lookup, and must then be sent in order, as in Kafka."""
+    """A RequestFuture calls its listeners in their order when its request is complete.
+
+    Many commits may wait for one lookup, and must then be sent in order, as in Kafka.
+    """
     future: RequestFuture[int] = RequestFuture()
     seen: list[str] = []
     future.add_listener(lambda done: seen.append(f"a{done.value}"))
