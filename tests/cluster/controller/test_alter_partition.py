@@ -78,7 +78,7 @@ def test_impossible_proposal_is_refused_and_changes_nothing(
     partition_epoch: int,
     error: ErrorCode,
 ) -> None:
-    """The controller refuses what no leader with correct metadata proposes, and writes no record."""
+    """The controller refuses proposals that no correct leader makes, and writes no record."""
     before = lab.records()
     answer = lab.alter_partition(
         P0, new_isr, by=by, leader_epoch=leader_epoch, partition_epoch=partition_epoch
