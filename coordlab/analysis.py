@@ -49,10 +49,10 @@ def java_notice(run: Path) -> str | None:
 
 
 def salvage(past: PastRun, console: Console) -> None:
-    """Collect the rows that a run's nodes have written, if its driver was killed.
+    """Collect the rows that the nodes of a run have written, if its driver was killed.
 
-    Print their number. The function does nothing for a complete run, and does not collect rows
-    again that are collected already.
+    Print the number of rows. Nothing happens if the run is complete, or if the rows have been
+    collected before.
     """
     if past.incomplete:
         # A run reserves disk space for its results. A killed driver could not free the reserve.
@@ -135,14 +135,14 @@ def analyse_if_needed(
     """
     for run in past:
         salvage(run, console)
-    waiting = [run for run in past if current_summary(run.path) is None]
-    if waiting:
-        notice = java_notice(waiting[0].path)
+    to_analyse = [run for run in past if current_summary(run.path) is None]
+    if to_analyse:
+        notice = java_notice(to_analyse[0].path)
         if notice is not None:
             raise NoJava(notice)
-        runs_have = "1 run has" if len(waiting) == 1 else f"{len(waiting)} runs have"
+        runs_have = "1 run has" if len(to_analyse) == 1 else f"{len(to_analyse)} runs have"
         console.print(f"{runs_have} no tables yet, or older ones", highlight=False, soft_wrap=True)
-        analyze_runs(console, [run.path for run in waiting], master=master)
+        analyze_runs(console, [run.path for run in to_analyse], master=master)
     return tuple(_summary(run.path) for run in past)
 
 

@@ -2,9 +2,10 @@
 
 A column is one run, or several runs with the same settings. The headings of columns are letters, so
 that the columns stay narrow; a list above the tables explains the letters. Columns that do not fit
-into the terminal's width follow in another table below. A ComparisonRow is one figure (a number
-about the time after one fault, or about the whole runs if `fault` is None), with a text for each
-column. A place is the number of a column, from 0.
+into the terminal's width follow in another table below. A place is the number of a column, from 0.
+
+A ComparisonRow is one figure, with a text for each column. The figure is about the time after one
+fault, or, if `fault` is None, about the whole runs.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,8 +22,11 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.story import GROUP_HEADINGS
 
 _MARK = "*"
+"""Mark of a figure that differs between columns."""
 _MISSING = "-"
+"""Text for a column without the figure."""
 _GAP = 2
+"""Blanks behind each column."""
 _MAX_FAULTS_IN_FULL = 2
 """With more faults than this, only the figures that differ are shown. The comparison page has
 all."""
@@ -41,10 +45,10 @@ def print_comparison(
     console.print()
     print_lines(console, ["compared:"], style="bold")
     for letter, column in zip(letters, comparison.columns, strict=True):
-        # The title of a column can be the name of one of its runs, which is not repeated.
+        # The title of a column can be the name of one of its runs. This name is not repeated.
         runs = ", ".join(run for run in column.runs[:_MAX_RUNS_NAMED] if run != column.title)
-        more = len(column.runs) - _MAX_RUNS_NAMED
-        runs += f" and {more} more" if more > 0 else ""
+        left_out = len(column.runs) - _MAX_RUNS_NAMED
+        runs += f" and {left_out} more" if left_out > 0 else ""
         explanation = f"{column.title}: {runs}" if runs else column.title
         print_lines(console, [f"  {letter}  {explanation}"])
     in_full = len(comparison.faults) <= _MAX_FAULTS_IN_FULL
@@ -113,19 +117,19 @@ def _fitting(
     A table has as many columns as fit into `width`, but at least one.
     """
     labels = [row.label for row in rows] + list(GROUP_HEADINGS.values())
-    # The width of the two leading columns, marks and labels, with their gaps.
-    used = len(_MARK) + _GAP + max(map(cell_len, labels)) + _GAP
+    # Each table begins with the columns of marks and of labels.
+    leading = len(_MARK) + _GAP + max(map(cell_len, labels)) + _GAP
     fitting: list[int] = []  # places of the columns of the present table
-    left = width - used
+    room = width - leading
     for place, letter in enumerate(letters):
         texts = (row.texts[place] or _MISSING for row in rows)
         # The width of this column with the gap behind it.
         needed = max([cell_len(letter), *map(cell_len, texts)]) + _GAP
-        if fitting and needed > left:
+        if fitting and needed > room:
             yield fitting
-            fitting, left = [], width - used
+            fitting, room = [], width - leading
         fitting.append(place)
-        left -= needed
+        room -= needed
     if fitting:
         yield fitting
 

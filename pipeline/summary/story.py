@@ -78,6 +78,7 @@ def as_title(text: str) -> str:
 
 
 def _mark(disturbed: bool) -> str:
+    """Return MARK for a disturbed figure, otherwise an empty text."""
     return MARK if disturbed else ""
 
 
@@ -140,6 +141,7 @@ def leaving_texts(fault: FaultSummary) -> Iterator[str]:
             f"{members} of {fault.members} members left the old coordinator on the {ordinal} "
             "commit that timed out there"
         )
+    # Commits that timed out explain why members left, so no other reason follows.
     if fault.left_after:
         members = fault.told_by_old
         yield f"the old coordinator itself told {members} of them that it still was theirs"

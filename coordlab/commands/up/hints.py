@@ -23,9 +23,9 @@ change before the broker returns.
 
 
 def break_command(experiment: Experiment, name: str, runs: Path) -> str:
-    """Return a command that crashes a coordinator, the broker that manages a group's membership.
+    """Return a command that crashes the coordinator of the first group that has members.
 
-    It is the coordinator of the first group that has members. If there is no such group, the
+    The coordinator is the broker that manages the group's membership. If no group has members, the
     command crashes broker 0.
     """
     groups = [
