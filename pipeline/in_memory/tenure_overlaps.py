@@ -1,9 +1,9 @@
 """The table `tenure_overlaps` in plain Python: times with two coordinators of one partition.
 
 A tenure is the time in which a broker is the active coordinator of an offsets partition (a
-partition of `__consumer_offsets`). If two tenures overlap, the older one is the one with the lower
-leader epoch (the number of the partition's leadership). `pipeline.tables.tenure_overlaps` computes
-the same with Spark.
+partition of `__consumer_offsets`). Of two overlapping tenures, the older one has the lower leader
+epoch (the number of the partition's leadership). `pipeline.tables.tenure_overlaps` computes the
+same with Spark.
 """
 
 from pipeline.in_memory.broker_phases import broker_phases_of
@@ -15,7 +15,7 @@ from protocol.trace import TraceKind, TraceRow
 
 def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
     """Return each pair of overlapping tenures, with the answers of both coordinators."""
-    # Sorted by leader epoch first. So in each pair below, the older tenure is the earlier one here.
+    # By leader epoch first, so that in each pair below the older tenure comes first.
     tenures = sorted(
         coordinator_tenures_of(trace),
         key=lambda tenure: (
@@ -25,7 +25,8 @@ def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
             tenure["incarnation"],
         ),
     )
-    moved_by = {
+    # The fault that moved a partition to the coordinator with this leader epoch.
+    fault_of_move = {
         (phases["partition"], phases["leader_epoch"]): phases["fault"]
         for phases in broker_phases_of(trace)
     }
@@ -43,7 +44,7 @@ def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
             row = {
                 "partition": partition,
                 "groups": sorted(groups),
-                "fault": moved_by.get((partition, newer["leader_epoch"])),
+                "fault": fault_of_move.get((partition, newer["leader_epoch"])),
                 "from_us": shared.from_us,
                 "to_us": shared.to_us,
                 "length_us": shared.to_us - shared.from_us,
@@ -78,13 +79,17 @@ def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
 
 
 def _span(tenure: TableRow) -> Span:
+    """Return the time of a tenure."""
     return Span(from_us=tenure["start_us"], to_us=tenure["end_us"])
 
 
 def _is_from(row: TraceRow, tenure: TableRow, groups: list[str], shared: Span) -> bool:
-    """Return whether this answer of the tenure's broker reached its client in the shared time."""
-    in_time = shared.from_us <= row.time_us < shared.to_us
-    return in_time and row.peer == tenure["broker"] and row.group in groups
+    """Return whether an answer came from the tenure's broker, for these groups, in a time.
+
+    `row` is the client's row about the answer; `shared` is the time.
+    """
+    is_in_time = shared.from_us <= row.time_us < shared.to_us
+    return is_in_time and row.peer == tenure["broker"] and row.group in groups
 
 
 def _heartbeats(trace: Trace) -> list[TraceRow]:

@@ -1,9 +1,8 @@
 """The trace for the tables in memory: ordered rows, the run's end, deaths, pauses and cuts.
 
-The trace of a run is its recorded rows of events. The tables in this folder are computed without
-Spark, for the summary of a run. They are loops over sorted rows, written from the definitions in
-docs/TABLES.md. They share no code with the Spark tables, so that tests which compare both find a
-mistake in either.
+The trace of a run is its recorded rows of events. The functions in this folder compute tables
+without Spark, for the summary of a run: by loops over sorted rows, as docs/TABLES.md defines them.
+They share no code with the Spark tables, so that tests which compare both find a mistake in either.
 
 An incarnation (also called a life) of a node is the time from one start of its process to its end;
 `seq` numbers the rows of an incarnation. A cut is a time in which a fault of the network separates
@@ -106,14 +105,14 @@ class Trace:
         return result
 
     def of(self, *kinds: TraceKind) -> list[TraceRow]:
-        """Return the rows of the given kinds, by time."""
+        """Return the rows of some kinds, by time."""
         places = [place for kind in kinds for place in self._places.get(kind.value, [])]
         if len(kinds) > 1:
             places.sort()
         return [self.rows[place] for place in places]
 
     def lives(self, *kinds: TraceKind) -> Iterator[tuple[tuple[str, int], list[TraceRow]]]:
-        """Yield the rows of the given kinds for each node and incarnation, by `seq`."""
+        """Yield each node and incarnation, with its rows of the given kinds, by `seq`."""
         by_life: dict[tuple[str, int], list[TraceRow]] = {}
         for row in self.of(*kinds):
             by_life.setdefault((row.node, row.incarnation), []).append(row)
@@ -131,16 +130,16 @@ class Trace:
             for row in self.of(*_PARTITION_KINDS)
             if is_offsets_partition(row)
         ]
-        # No row states the number of offsets partitions. The highest index that occurs gives a
-        # lower bound.
+        # No row states the number of offsets partitions. It is at least the highest index plus 1.
         partitions = max(indexes) + 1 if indexes else 0
         partition_of: dict[str, str | None] = {}
         for row in self.of(*MEMBER_KINDS):
             if row.group is not None:
-                by_name = partition_for(row.group, partitions) if partitions else None
-                partition_of[row.group] = None if by_name is None else f"{_OFFSETS}{by_name}"
-        # The bound may be too small. If a coordinator has loaded the group, that row names the
-        # partition.
+                # A hash of the group's name gives the index of its partition.
+                index = partition_for(row.group, partitions) if partitions else None
+                partition_of[row.group] = None if index is None else f"{_OFFSETS}{index}"
+        # This number may be too small, and the partition then wrong. If a coordinator has loaded
+        # the group, the row about the load names the true partition.
         for row in self.of(TraceKind.GROUP_LOADED):
             if row.group in partition_of:
                 partition_of[row.group] = row.partition
@@ -195,10 +194,10 @@ class Trace:
         """
         for death in self.deaths():
             if death.node == node and death.at_us >= since_us:
-                of_this_life = (
+                is_of_this_life = (
                     death.before_incarnation is None or death.before_incarnation > incarnation
                 )
-                if of_this_life:
+                if is_of_this_life:
                     return death
         return None
 
@@ -211,7 +210,7 @@ class Trace:
         where every pause ends anyway.
         """
         spans: list[Span] = []
-        since: int | None = None
+        paused_since_us: int | None = None
         for row in self.of(
             TraceKind.NODE_PAUSED,
             TraceKind.NODE_RESUMED,
@@ -223,13 +222,13 @@ class Trace:
             subject = row.node if row.kind == TraceKind.NODE_STARTED else row.peer
             if subject != node:
                 continue
-            if since is not None:
-                spans.append(Span(from_us=since, to_us=row.time_us))
-                since = None
+            if paused_since_us is not None:
+                spans.append(Span(from_us=paused_since_us, to_us=row.time_us))
+                paused_since_us = None
             if row.kind == TraceKind.NODE_PAUSED:
-                since = row.time_us
-        if since is not None:
-            spans.append(Span(from_us=since, to_us=self.end_us))
+                paused_since_us = row.time_us
+        if paused_since_us is not None:
+            spans.append(Span(from_us=paused_since_us, to_us=self.end_us))
         return _merge(spans, self.end_us)
 
     def cuts(self, node: str, faults: Sequence[TableRow]) -> list[Span]:
@@ -305,9 +304,11 @@ _BY_SEQ = attrgetter("seq")
 
 
 def _by_clock(row: TraceRow) -> tuple[int, str, int, int]:
+    """Return the sort key of a row in the whole trace."""
     return row.time_us, row.node, row.incarnation, row.seq
 
 
 def _stage(row: TraceRow) -> str | None:
+    """Return the stage of the run that a row RUN_STAGE names."""
     stage: str | None = detail_of(row).get("stage")
     return stage

@@ -1,9 +1,13 @@
 """Steps: the batches that members processed, and the records that a group repeated.
 
 A record is *repeated* if members of one group processed it more than once. Several tables are
-computed from these DataFrames; no run directory holds them. The column `span` of an event about a
-batch holds three fields of its `detail`: `count`, the number of records; `last`, the offset of the
-last record; `work_us`, the time of the work on them.
+computed from these DataFrames; no run directory holds them.
+
+The column `span` of an event about a batch holds three fields of the event's `detail`:
+
+- `count`: number of records in the batch;
+- `last`: offset of its last record;
+- `work_us`: time of the work on it.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -67,22 +71,25 @@ def repeated_records(events: DataFrame) -> DataFrame:
     # 2. Keep the islands of two batches or more.
     # 3. Split those batches into records, and count how often each record occurs.
     by_offset = Window.partitionBy(*_PARTITION).orderBy("first", "last", "at_us", "consumer", "seq")
-    reached = F.max("last").over(by_offset.rowsBetween(Window.unboundedPreceding, -1))
+    highest_before = F.max("last").over(by_offset.rowsBetween(Window.unboundedPreceding, -1))
     so_far = by_offset.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    island = Window.partitionBy(*_PARTITION, "island")
+    # The first batch of a partition always begins an island: there the comparison is null.
+    begins_island = F.coalesce(F.col("first") > highest_before, F.lit(True))
+    of_island = Window.partitionBy(*_PARTITION, "island")
     touching = (
         batches(events)
-        .withColumn("apart", F.coalesce(F.col("first") > reached, F.lit(True)).cast("int"))
-        .withColumn("island", F.sum("apart").over(so_far))
-        .withColumn("together", F.count("*").over(island))
-        .where(F.col("together") > 1)
+        .withColumn("begins_island", begins_island.cast("int"))
+        # The number of the island: how many islands have begun up to this batch.
+        .withColumn("island", F.sum("begins_island").over(so_far))
+        .withColumn("batches_of_island", F.count("*").over(of_island))
+        .where(F.col("batches_of_island") > 1)
     )
     record = (*_PARTITION, "offset")
-    in_time = Window.partitionBy(*record).orderBy("at_us", "consumer", "incarnation", "seq")
+    by_time = Window.partitionBy(*record).orderBy("at_us", "consumer", "incarnation", "seq")
     # `greatest`: if `last` were below `first`, `sequence` would count down.
     return (
         touching.withColumn("offset", F.explode(F.sequence("first", F.greatest("first", "last"))))
-        .withColumn("nth", F.row_number().over(in_time))
+        .withColumn("nth", F.row_number().over(by_time))
         .withColumn("times", F.count("*").over(Window.partitionBy(*record)))
         .where(F.col("times") > 1)
         .select(*record, "consumer", "at_us", "nth")
@@ -105,9 +112,9 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
     Nulls: `to_us` if both members still owned the partition when the run ended; `offset` if the two
     members processed no record in common.
     """
-    ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
-    # `first`: every interval, as the first of a pair. `second`: the same rows under another name.
-    intervals = ownership.join(ends, "run").select(
+    run_ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
+    # Each interval as the struct `first`; below, the same rows as `second`, for a join of both.
+    intervals = ownership.join(run_ends, "run").select(
         *_PARTITION,
         "run_end_us",
         F.struct(
@@ -133,7 +140,7 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
         .where(in_order & (F.col("first.consumer") != F.col("second.consumer")))
         .withColumn("from_us", F.col("second.at_us"))
         .withColumn("ends_us", F.least("first.until_us", "second.until_us"))
-        # `least` ignores nulls: the result is null only if both members owned it until the end.
+        # `least` ignores nulls, so `to_us` is null only if both members owned until the run's end.
         .withColumn("to_us", F.least("first.to_us", "second.to_us"))
         .where(F.col("from_us") < F.col("ends_us"))
         .drop("run_end_us")
@@ -164,7 +171,7 @@ def _processed(pairs: DataFrame, repeats: DataFrame, side: str) -> DataFrame:
 
     `side` says which member: `first` or `second`. Output grain: one row per pair and offset.
     """
-    meanwhile = (F.col("at_us") >= F.col("from_us")) & (F.col("at_us") <= F.col("ends_us"))
+    is_in_overlap = (F.col("at_us") >= F.col("from_us")) & (F.col("at_us") <= F.col("ends_us"))
     sides = pairs.select(
         *_PARTITION,
         "from_us",
@@ -174,7 +181,7 @@ def _processed(pairs: DataFrame, repeats: DataFrame, side: str) -> DataFrame:
     ).withColumn("consumer", F.col(f"{side}_consumer"))
     return (
         repeats.join(F.broadcast(sides), [*_PARTITION, "consumer"])
-        .where(meanwhile)
+        .where(is_in_overlap)
         .select(*_PARTITION, "from_us", "ends_us", "first_consumer", "second_consumer", "offset")
         .distinct()
     )

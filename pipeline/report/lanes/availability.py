@@ -25,8 +25,7 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
 
 MAX_ROWS = 40
-"""Up to this number, each subject has a row. With more subjects, the lane shows numbers over
-time."""
+"""Most subjects that have a row each. If there are more, the lane shows their numbers over time."""
 MAX_GAPS = 400
 """Most bars in the lane; the longest ones are shown."""
 ROW_PX = 18
@@ -62,6 +61,7 @@ _BETWEEN = (
 
 
 def _length(row: Row) -> str:
+    """Return the length of a gap as text."""
     return "it never came back" if row["gap_us"] is None else duration_text(row["gap_us"])
 
 
@@ -134,22 +134,21 @@ def availability_lane(run: ReportInput) -> Chart | None:
 
 
 def _without_repeats(rows: Sequence[Row]) -> list[Row]:
-    """Return each gap once.
+    """Return each gap once, with the first of its faults and the number of the others.
 
-    A gap that lasts around several faults is in the table once for each fault. Its one row here
-    names the first of these faults and the number of the others.
+    In the table, a gap that lasts around several faults has a row for each fault.
     """
     rows_by_gap: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         gap = _subject(row), row["before_us"], row["after_us"]
         rows_by_gap.setdefault(gap, []).append(row)
 
-    # One row for each gap. `leader` joins the phrases about all leaders of its repeats.
     gaps = []
-    for repeats in rows_by_gap.values():
-        first, others = repeats[0], len(repeats) - 1
+    for rows_of_gap in rows_by_gap.values():
+        first, others = rows_of_gap[0], len(rows_of_gap) - 1
         more = f" and {others} more" if others else ""
-        leaders = dict.fromkeys(row["leader"] for row in repeats if row["leader"])
+        # Each phrase about a leader once, in the order of the faults.
+        leaders = dict.fromkeys(row["leader"] for row in rows_of_gap if row["leader"])
         leader = ", ".join(leaders) or None
         gaps.append(first | {"fault": f"{first['fault']}{more}", "leader": leader})
     return gaps
@@ -158,16 +157,13 @@ def _without_repeats(rows: Sequence[Row]) -> list[Row]:
 def _served_groups(rows: Sequence[Row]) -> str:
     """Return a sentence that lists the groups without a bar: they always had a coordinator."""
     groups = [row for row in rows if row["subject_kind"] == GROUP]
-    missed = {row["group"] for row in groups if row["gap_us"] != 0}
-    served = in_number_order({row["group"] for row in groups} - missed)
+    with_gap = {row["group"] for row in groups if row["gap_us"] != 0}
+    served = in_number_order({row["group"] for row in groups} - with_gap)
     return f" An active coordinator all the time: {listed(served)}." if served else ""
 
 
 def _leader_phrases(run: ReportInput) -> dict[tuple[str, str], str]:
-    """Return a phrase about the effect of each fault on the leader of each partition that it hit.
-
-    Keys: fault and partition.
-    """
+    """Return, by fault and partition, a phrase on what the fault did to the partition's leader."""
     phrases: dict[tuple[str, str], str] = {}
     for fault in run.facts.faults:
         brokers = [node for node in fault.hit_nodes if node.startswith("broker-")]
@@ -271,6 +267,8 @@ def _merged(gaps: Sequence[tuple[tuple[str, str], int, int]]) -> list[tuple[int,
 
 
 def _table(rows: Sequence[Row]) -> TextTable:
+    """Return the gaps as the text beneath the lane, the longest first."""
+
     def longest_first(row: Row) -> float:
         return float("-inf") if row["gap_us"] is None else -row["gap_us"]
 

@@ -49,15 +49,14 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order
 
 MANY_PARTITIONS = 40
-"""With more partitions than this, the lane shows the numbers of partitions with one owner, none or
-several. A second lane, `ownership_detail`, shows some partitions, which the reader picks."""
+"""Most partitions that the lane shows one by one. If there are more, it shows how many have one
+owner, none or several, and a second lane (`ownership_detail`) shows those that the reader picks."""
 ROWS_AT_ONCE = 50
 """Partitions that the reader can see at once in the second lane."""
 MAX_SHOWN = 900
 """Most intervals in the page if the lane shows all partitions; the longest are shown."""
 MAX_PICKED = 8_000
-"""Most intervals in the page if a reader picks partitions: the sum over all partitions to pick
-from."""
+"""Most intervals in the page if the reader picks partitions: of all partitions to pick from."""
 MAX_LEGEND = 6
 """Most fills in a legend: a reader cannot distinguish more."""
 ROW_PX = 18
@@ -68,7 +67,7 @@ COUNTS = {ONCE: SERIES[4], NO_OWNER: PAPER, TWICE: BAD_HATCH}
 _ROWS_PICK, _MEMBER_PICK = "ownership_rows", "ownership_member"
 """Vega parameters for the picked range of partitions, and the picked member."""
 _ALL_MEMBERS, _REMARKABLE = "all members", "0: two owners, or moved most"
-"""First options of the two picks: all members; the partitions worth looking at."""
+"""Options of the two picks: all members; the partitions worth looking at."""
 # A Vega condition for the rows of the second lane. If a member is picked, its rows are shown,
 # whatever range of partitions is picked. The option of a range of partitions begins with the number
 # of its chunk. `number_rows` explains the fields `t`, `h` and `q`.
@@ -138,7 +137,7 @@ def ownership_detail(run: ReportInput) -> Chart | None:
     by_interest = sorted(
         owned, key=lambda partition: (-len(partition.overlaps), -len(partition.intervals))
     )
-    # Once a partition does not fit, `room` stays negative, so that later ones are left out, too.
+    # Take partitions until one does not fit. From then on `room` is negative, so none is taken.
     pickable_names, room = set(), MAX_PICKED
     for partition in by_interest:
         room -= len(partition.intervals)
@@ -155,7 +154,7 @@ def ownership_detail(run: ReportInput) -> Chart | None:
 
     members = in_number_order({str(datum["m"]) for datum in data["owners"]})
     ranges = [f"{index + 1}: {_title(chunk)}" for index, chunk in enumerate(chunks)]
-    # A Pick shows its first option at first: if there are overlaps, the partitions that have them.
+    # The page first shows the first option: the partitions with overlaps, if there are any.
     has_overlaps = any(partition.overlaps for partition in owned)
     options = (_REMARKABLE, *ranges) if has_overlaps else (*ranges, _REMARKABLE)
 
@@ -179,6 +178,7 @@ def ownership_detail(run: ReportInput) -> Chart | None:
 
 
 def _prefix(owned: Sequence[Owned]) -> str:
+    """Return the common beginning of all owners' names, which the lane leaves out."""
     return common_prefix(row["consumer"] for partition in owned for row in partition.intervals)
 
 
@@ -194,14 +194,16 @@ def _title(chunk: Sequence[Owned]) -> str:
 def _fill(run: ReportInput, owned: Sequence[Owned]) -> alt.Fill:
     """Return the fill of a bar, with a legend if each fill means one assignment.
 
-    Without a legend: two groups use the same fills, and a group with many generations uses a fill
-    more than once.
+    This is not so with several groups, which use the same fills, and with many generations of a
+    group, which must share fills.
     """
-    kinds = kinds_of(run, owned)  # by group: the fill of each assignment
-    of_group = next(iter(kinds.values()))  # the fills of one group; all, if the run has one group
-    fills = list(dict.fromkeys(fill for of_kind in kinds.values() for fill in of_kind.values()))
+    fills_by_group = kinds_of(run, owned)  # for each group, the fill of each assignment
+    of_group = next(iter(fills_by_group.values()))  # of the first group, which may be the only one
+    every_fill = (fill for of_one in fills_by_group.values() for fill in of_one.values())
+    fills = list(dict.fromkeys(every_fill))
     encoded = alt.Fill("c:N", scale=alt.Scale(domain=fills, range=fills))
-    if len(kinds) > 1 or len(of_group) > MAX_LEGEND or len(fills) < len(of_group):
+    fills_are_shared = len(fills_by_group) > 1 or len(fills) < len(of_group)
+    if fills_are_shared or len(of_group) > MAX_LEGEND:
         return encoded.legend(None)
     by_fill = {fill: name for name, fill in of_group.items()}
     return encoded.legend(

@@ -1,8 +1,8 @@
 """The picture of a change's cost as the group grows: quadratic on ZooKeeper, linear otherwise.
 
 A change is the join or the death of one member. Both axes are logarithmic. Dots are changes in the
-runs. Rings are measurements of Kafka 1.1.1. Dashed lines are laws of the reads: a law is a formula
-for the number of reads from the sizes of the group and the cluster (`measured`).
+runs. Rings are measurements of Kafka 1.1.1. Dashed lines are laws: formulas that give the number of
+reads from the sizes of the group and the cluster (`measured`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,9 +37,8 @@ _HEIGHT = 380
 _WIDE = 520
 """In a picture of at least this width in pixels, laws have names, and the legend has one line."""
 _NAMED_AT = 12
-"""Number of members at which the name of a law is drawn. There the lines of different laws are
-apart.
-"""
+"""Number of members at which the name of a law is drawn, because the lines of the laws are apart
+there."""
 _LAW_NAMES: tuple[tuple[Literal["left", "right"], int, int], ...] = (
     ("left", 8, 14),
     ("right", -6, -10),
@@ -75,6 +74,7 @@ def growth_chart(costs: Sequence[Cost]) -> Chart | None:
 
 
 def _is_shown(cost: Cost, kind: ChangeKind) -> bool:
+    """Return whether the picture shows a cost. On its logarithmic axes, 0 has no place."""
     return cost.change.kind == kind and cost.change.members > 1 and cost.asked > 0
 
 
