@@ -18,6 +18,10 @@ C0 = "consumer-g-0"
 
 
 def check(rows: Rows, *, in_virtual_time: bool = True) -> CheckReport:
+    """Return the report of a run with these timeouts of the member C0 and of brokers.
+
+    `broker_waits_us` is how long a server may hold a broker's request, by the connection's purpose.
+    """
     checker = Answers(
         CheckContext(
             groups={

@@ -97,7 +97,7 @@ def test_group_that_commits_again_after_healing_passes() -> None:
     rows.committed(40.2, C0, offset=1)
     rows.committed(40.3, C1, offset=1)
 
-    report = check(finish(rows, 41))
+    report = check(finish(rows, verifying_s=41))
 
     assert report.outcome is CheckOutcome.PASS
     assert report.seen["slowest_after_healing_us"] == 300_000
@@ -108,7 +108,7 @@ def test_member_that_never_commits_again_is_found() -> None:
     rows = healed_group()
     rows.committed(40.2, C0, offset=1)
 
-    report = check(finish(rows, 100))
+    report = check(finish(rows, verifying_s=100))
 
     assert report.outcome is CheckOutcome.VIOLATED
     assert f"{C1} has no commit acknowledged since healing" in report.findings[0].summary
@@ -120,7 +120,7 @@ def test_group_stuck_in_a_rebalance_is_found() -> None:
     rows.group_state(40.5, "broker-1", "Stable", "PreparingRebalance")
     rows.member_state(40.6, C0, "PREPARING_REBALANCE")
 
-    report = check(finish(rows, 100))
+    report = check(finish(rows, verifying_s=100))
 
     assert report.outcome is CheckOutcome.VIOLATED
     assert "its coordinator has it PreparingRebalance" in report.findings[0].summary
@@ -133,7 +133,7 @@ def test_group_that_recovered_too_late_is_found() -> None:
     rows.committed(40.2, C0, offset=1)
     rows.committed(105, C1, offset=1)
 
-    assert check(finish(rows, 106)).outcome is CheckOutcome.VIOLATED
+    assert check(finish(rows, verifying_s=106)).outcome is CheckOutcome.VIOLATED
 
 
 def test_group_without_quorum_is_allowed_to_be_down() -> None:
@@ -141,7 +141,7 @@ def test_group_without_quorum_is_allowed_to_be_down() -> None:
     rows = healed_group()
     rows.add(41, "controller-100", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": [1]})
 
-    report = check(finish(rows, 100))
+    report = check(finish(rows, verifying_s=100))
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
     assert "under min.insync.replicas 2" in report.note
@@ -149,14 +149,14 @@ def test_group_without_quorum_is_allowed_to_be_down() -> None:
 
 def test_group_that_was_observed_too_briefly_proves_nothing() -> None:
     """The run ends the watch 5 s after healing, before the bound."""
-    report = check(finish(healed_group(), 45))
+    report = check(finish(healed_group(), verifying_s=45))
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
 
 
 def test_group_that_does_not_commit_only_needs_to_be_stable() -> None:
     """The members are set never to commit."""
-    assert check(finish(healed_group(), 41), commits=False).outcome is CheckOutcome.PASS
+    assert check(finish(healed_group(), verifying_s=41), commits=False).outcome is CheckOutcome.PASS
 
 
 def test_old_coordinator_that_unloads_late_does_not_matter() -> None:
@@ -167,7 +167,7 @@ def test_old_coordinator_that_unloads_late_does_not_matter() -> None:
     rows.committed(40.2, C0, offset=1)
     rows.committed(40.3, C1, offset=1)
 
-    assert check(finish(rows, 41)).outcome is CheckOutcome.PASS
+    assert check(finish(rows, verifying_s=41)).outcome is CheckOutcome.PASS
 
 
 @pytest.mark.parametrize("cause", ["already loaded or loading", "stale leader epoch"])
@@ -195,7 +195,7 @@ def test_broker_elected_again_before_it_learned_of_another_coordinates_without_a
     rows.committed(40.2, C0, offset=1)
     rows.committed(40.3, C1, offset=1)
 
-    is_live = check(finish(rows, 101)).outcome is CheckOutcome.PASS
+    is_live = check(finish(rows, verifying_s=101)).outcome is CheckOutcome.PASS
     assert is_live is (cause == "already loaded or loading")
 
 
@@ -206,7 +206,7 @@ def test_group_that_its_newest_coordinator_does_not_have_is_found() -> None:
     rows.committed(40.2, C0, offset=1)
     rows.committed(40.3, C1, offset=1)
 
-    report = check(finish(rows, 101))
+    report = check(finish(rows, verifying_s=101))
 
     assert report.outcome is CheckOutcome.VIOLATED
     assert "its coordinator has it not loaded" in report.findings[0].summary
@@ -218,7 +218,7 @@ def test_member_without_partitions_need_not_commit() -> None:
     rows.assigned(40.1, C1, partitions=0)
     rows.committed(40.2, C0, offset=1)
 
-    assert check(finish(rows, 41)).outcome is CheckOutcome.PASS
+    assert check(finish(rows, verifying_s=41)).outcome is CheckOutcome.PASS
 
 
 def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
@@ -247,7 +247,7 @@ def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
             rows.load_completed(37.1, "broker-2", leader_epoch=2)
             rows.group_state(42, "broker-2", "CompletingRebalance", "Stable")
 
-        report = check(finish(rows, 85 if lost else 101))
+        report = check(finish(rows, verifying_s=85 if lost else 101))
 
         assert (report.outcome is CheckOutcome.PASS) is lost, report.note
 
@@ -273,7 +273,7 @@ def fence_at_the_next_coordinator(rows: Rows) -> CheckReport:
     # The coordinator hears of both ids, so that no session ends without a removal.
     for member in ("old", f"{C1}-id"):
         rows.session_restarted(80, "broker-2", member)
-    return check(finish(rows, 110))
+    return check(finish(rows, verifying_s=110))
 
 
 def test_static_member_fenced_after_it_was_stable_is_found() -> None:
@@ -334,7 +334,7 @@ def test_group_is_judged_without_a_consumer_that_an_error_has_stopped() -> None:
     end_application(rows, 41, "UNKNOWN_SERVER_ERROR")
     rows.committed(42, C1, offset=1)
 
-    assert check(finish(rows, 110)).findings_total == 1
+    assert check(finish(rows, verifying_s=110)).findings_total == 1
 
 
 def test_consumer_without_an_offset_and_with_reset_none_is_excused() -> None:
@@ -343,7 +343,7 @@ def test_consumer_without_an_offset_and_with_reset_none_is_excused() -> None:
     end_application(rows, 41, "NO_OFFSET_FOR_PARTITION")
     rows.committed(42, C1, offset=1)
 
-    report = check(finish(rows, 110))
+    report = check(finish(rows, verifying_s=110))
 
     assert report.outcome is CheckOutcome.PASS
     assert report.excused == {"application that its settings end": 1}
@@ -356,7 +356,7 @@ def test_consumer_that_is_refused_by_a_group_with_room_is_found() -> None:
     end_application(rows, 41, "GROUP_MAX_SIZE_REACHED")
     rows.committed(42, C1, offset=1)
 
-    assert check(finish(rows, 110)).findings_total == 1
+    assert check(finish(rows, verifying_s=110)).findings_total == 1
 
 
 @pytest.mark.parametrize("same_assignors", [True, False])
@@ -369,7 +369,7 @@ def test_refusal_of_a_consumer_is_excused_by_different_assignors(same_assignors:
     end_application(rows, 41, "INCONSISTENT_GROUP_PROTOCOL")
     rows.committed(42, C1, offset=1)
 
-    report = check(finish(rows, 110), same_assignors=same_assignors)
+    report = check(finish(rows, verifying_s=110), same_assignors=same_assignors)
 
     assert report.findings_total == same_assignors
     excused = {} if same_assignors else {"application that its settings end": 1}
@@ -385,7 +385,7 @@ def test_consumer_that_is_stopped_or_loses_its_generation_is_no_finding() -> Non
     rows.committed(42, C1, offset=1)
     rows.member_state(43, C0, "UNJOINED", before="STABLE", cause="left")
 
-    assert check(finish(rows, 110)).findings_total == 0
+    assert check(finish(rows, verifying_s=110)).findings_total == 0
 
 
 def short_isr(*, unfenced_s: float) -> CheckReport:
@@ -405,7 +405,7 @@ def short_isr(*, unfenced_s: float) -> CheckReport:
         )
     rows.add(1, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
     rows.add(unfenced_s, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-2")
-    return check(finish(rows, 200))
+    return check(finish(rows, verifying_s=200))
 
 
 def test_isr_that_stays_incomplete_although_its_brokers_live_is_no_excuse() -> None:
@@ -467,7 +467,7 @@ def test_lost_data_of_transactions_does_not_excuse_a_group_that_is_not_stable() 
         if state != "Stable":
             rows.group_state(41, "broker-1", "Stable", state)
 
-        report = check(finish(rows, 110), transactions=(TRANSACTIONS,))
+        report = check(finish(rows, verifying_s=110), transactions=(TRANSACTIONS,))
 
         assert report.outcome is outcome, report.note
 
@@ -500,7 +500,7 @@ def test_static_member_that_a_replaced_coordinator_fences_is_not_expected(
         detail={"from": "STABLE", "to": "UNJOINED"},
     )
 
-    report = check(finish(rows, 101))
+    report = check(finish(rows, verifying_s=101))
 
     is_excused = report.outcome is CheckOutcome.PASS
     assert is_excused is (old_coordinator == "serves"), report.note
@@ -520,7 +520,7 @@ def test_killed_member_that_was_not_restarted_is_not_expected() -> None:
     rows.committed(40.2, C0, offset=1)
     rows.add(40.5, "driver", TraceKind.NODE_KILLED, peer=C1)
 
-    report = check(finish(rows, 100))
+    report = check(finish(rows, verifying_s=100))
 
     assert report.outcome is CheckOutcome.PASS
     assert report.seen["members_absent"] == 1
@@ -540,14 +540,14 @@ def test_restarted_member_must_become_live() -> None:
     rows.group_state(41, "broker-1", "CompletingRebalance", "Stable", generation=2)
 
     # The group was live before C1 was killed at 40.4 s, and needs to be live only once.
-    assert check(finish(rows, 100)).outcome is CheckOutcome.PASS
+    assert check(finish(rows, verifying_s=100)).outcome is CheckOutcome.PASS
 
     rows = healed_group()
     rows.add(40.1, "driver", TraceKind.NODE_KILLED, peer=C1)
     rows.add(40.15, C1, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "consumer"})
     rows.committed(40.2, C0, offset=1)
 
-    report = check(finish(rows, 110))
+    report = check(finish(rows, verifying_s=110))
 
     assert report.outcome is CheckOutcome.VIOLATED
     assert f"{C1} is never seen" in report.findings[0].summary
@@ -557,12 +557,12 @@ def test_late_member_is_expected_once_it_was_started() -> None:
     """C1 is a late member. In the first trace it never starts; in the second it starts at 38 s."""
     rows = healed_group()
     rows.committed(40.2, C0, offset=1)
-    assert check(finish(rows, 110), late=(C1,)).outcome is CheckOutcome.PASS
+    assert check(finish(rows, verifying_s=110), late=(C1,)).outcome is CheckOutcome.PASS
 
     rows = healed_group()
     rows.add(38, C1, TraceKind.NODE_STARTED, detail={"role": "consumer"})
     rows.committed(40.2, C0, offset=1)
-    assert check(finish(rows, 110), late=(C1,)).outcome is CheckOutcome.VIOLATED
+    assert check(finish(rows, verifying_s=110), late=(C1,)).outcome is CheckOutcome.VIOLATED
 
 
 def test_group_without_live_members_proves_nothing() -> None:
@@ -571,7 +571,7 @@ def test_group_without_live_members_proves_nothing() -> None:
     for consumer in (C0, C1):
         rows.add(40.1, "driver", TraceKind.NODE_KILLED, peer=consumer)
 
-    report = check(finish(rows, 110))
+    report = check(finish(rows, verifying_s=110))
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
     assert "all its members are dead" in report.note
@@ -583,7 +583,7 @@ def test_member_whose_partition_has_no_leader_need_not_commit() -> None:
     rows.add(30, "controller-100", TraceKind.LEADER_ELECTED, partition="t-0", peer="")
     rows.committed(40.2, C0, offset=1)
 
-    report = check(finish(rows, 110))
+    report = check(finish(rows, verifying_s=110))
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
     assert "t-0 has no leader" in report.note
@@ -603,7 +603,7 @@ def test_partition_without_a_possible_leader_elected_is_found() -> None:
     rows.committed(40.2, C0, offset=1)
     rows.add(41, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-2")
 
-    report = check(finish(rows, 110))
+    report = check(finish(rows, verifying_s=110))
 
     assert report.outcome is CheckOutcome.VIOLATED
 
@@ -619,7 +619,7 @@ def test_partition_whose_last_replica_in_sync_is_stopping_need_have_no_leader() 
     )
     rows.committed(40.2, C0, offset=1)
 
-    report = check(finish(rows, 110))
+    report = check(finish(rows, verifying_s=110))
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
     assert "t-0 has no leader" in report.note
@@ -641,7 +641,7 @@ def test_transactional_members_need_the_topic_of_transactions(
     """
     rows = healed_group()
     rows.add(41, "controller-100", kind, partition=TRANSACTIONS, peer=leader, detail={"isr": isr})
-    finish(rows, 110)
+    finish(rows, verifying_s=110)
 
     report = check(rows, transactions=(TRANSACTIONS,))
 
@@ -677,7 +677,7 @@ def test_transaction_whose_end_was_lost_may_stay_open_for_ever(lost: str) -> Non
         detail={"isr": [2]},
     )
     rows.add(43, "controller-100", TraceKind.ISR_CHANGED, partition=lost, detail={"isr": [2, 1, 0]})
-    finish(rows, 110)
+    finish(rows, verifying_s=110)
 
     report = check(rows, transactions=(TRANSACTIONS,))
 
@@ -698,7 +698,7 @@ def test_member_that_its_coordinator_does_not_have_is_found() -> None:
     rows.committed(41, C0, offset=1)
     rows.committed(41, C1, offset=1)
 
-    report = check(finish(rows, 110), commits=False)
+    report = check(finish(rows, verifying_s=110), commits=False)
 
     assert report.outcome is CheckOutcome.PASS
 
@@ -709,7 +709,7 @@ def test_member_that_its_coordinator_does_not_have_is_found() -> None:
         rows.member_state(1, consumer, "STABLE")
     rows.stage(40, "liveness")
 
-    report = check(finish(rows, 110), commits=False)
+    report = check(finish(rows, verifying_s=110), commits=False)
 
     assert report.outcome is CheckOutcome.VIOLATED
     assert f"{C1} is {C1}-id, whom its coordinator does not know" in report.findings[0].summary
@@ -717,7 +717,7 @@ def test_member_that_its_coordinator_does_not_have_is_found() -> None:
 
 def test_application_that_exceeds_its_own_max_poll_interval_proves_nothing() -> None:
     """With polls 50 s apart and a limit of 15 s, a member must leave and rejoin again and again."""
-    rows = finish(healed_group(), 110)
+    rows = finish(healed_group(), verifying_s=110)
     expected = GroupExpectation(
         consumers=(C0, C1),
         offsets_partition=OFFSETS_0,
@@ -743,6 +743,7 @@ def test_group_that_waits_for_the_session_of_a_dead_member_proves_nothing_yet() 
     """
 
     def rejoining(*, verifying_s: float) -> CheckReport:
+        """Return the report of this trace, whose watch ends at `verifying_s`."""
         rows = Rows()
         rows.generation_started(30, "broker-1", generation=2, members=(f"{C0}-id", "old-id"))
         rows.add(35, "driver", TraceKind.NODE_KILLED, peer=C1)
@@ -909,7 +910,7 @@ def test_finding_of_a_group_names_the_transactions_and_partitions_that_block_it(
     for broker in ("broker-0", "broker-1", "broker-2"):
         rows.add(2, "controller-100", TraceKind.BROKER_UNFENCED, peer=broker)
 
-    (finding,) = check(finish(rows, 300), transactions=(TRANSACTIONS,)).findings
+    (finding,) = check(finish(rows, verifying_s=300), transactions=(TRANSACTIONS,)).findings
 
     # `led_to` has the rows that led to the finding. The first three are BROKER_UNFENCED.
     causes = [(row.kind, row.time_us // 1_000_000) for row in finding.led_to]
@@ -935,7 +936,7 @@ def test_finding_names_the_waiting_request() -> None:
             detail={"consumer": C1, "waited_us": waited_us},
         )
 
-    (finding,) = check(finish(rows, 101)).findings
+    (finding,) = check(finish(rows, verifying_s=101)).findings
 
     waiting = [row.api for row in finding.led_to if row.kind == TraceKind.REQUEST_WAITING]
     assert waiting == ["JoinGroup"]
@@ -1015,7 +1016,7 @@ def test_commits_that_do_not_restart_a_session_are_found(api: str, is_found: boo
     rows.committed(43.2, C0, offset=1)
     rows.committed(43.3, C1, offset=1)
 
-    report = check(finish(rows, 44))
+    report = check(finish(rows, verifying_s=44))
 
     assert bool(report.findings) == is_found
     if is_found:
@@ -1042,7 +1043,7 @@ def test_group_that_has_just_lost_a_dead_member_has_time_to_settle(
     rows.member_removed(removed_s, "broker-1", member, "session expiry")
     rows.committed(96, C0, offset=1)
 
-    report = check(finish(rows, 100))
+    report = check(finish(rows, verifying_s=100))
 
     assert bool(report.findings) != is_excused
     assert report.excused == ({"session of a dead member": 1} if is_excused else {})

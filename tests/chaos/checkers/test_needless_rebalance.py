@@ -477,8 +477,8 @@ def test_paused_member_explains_a_rebalance_during_other_faults() -> None:
 
 def test_member_behind_a_cut_excuses_only_its_own_group() -> None:
     """The cut is between broker-0 and group h, so it does not excuse a rebalance of group g."""
-    other = replace(CONTEXT.groups["g"], consumers=("consumer-h-0",))
-    checker = NeedlessRebalance(CheckContext(groups={**CONTEXT.groups, "h": other}))
+    group_h = replace(CONTEXT.groups["g"], consumers=("consumer-h-0",))
+    checker = NeedlessRebalance(CheckContext(groups={**CONTEXT.groups, "h": group_h}))
     rows = Rows(checker.observe)
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
     rows.fault(

@@ -73,6 +73,7 @@ def check(rows: Rows, recovery: Recovery | None = None) -> CheckReport:
 def elected(
     rows: Rows, time_s: float, partition: str, leader: int | None, isr: list[int], epoch: int = 0
 ) -> None:
+    """Let the controller elect a broker by its number, or no leader (None)."""
     rows.add(
         time_s,
         "controller-0",
@@ -85,6 +86,7 @@ def elected(
 
 
 def change_isr(rows: Rows, time_s: float, partition: str, brokers: list[int]) -> None:
+    """Let these brokers be the ISR of the partition from now on."""
     rows.add(
         time_s, "controller-0", TraceKind.ISR_CHANGED, partition=partition, detail={"isr": brokers}
     )

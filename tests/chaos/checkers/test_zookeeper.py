@@ -108,19 +108,19 @@ def test_ensemble_that_keeps_its_order_passes() -> None:
     """
     story = opened()
     # 1. The event comes while C0 has seen states up to 0x2 only.
-    story.state("SyncConnected", S1, 0)
-    story.fires(S1, 3)
+    story.state("SyncConnected", S1, zxid=0)
+    story.fires(S1, zxid=3)
     story.txn(S1, 3, "0x1", "delete", OWNER)
-    story.deliver_event(S1, 2)
+    story.deliver_event(S1, zxid=2)
     # 2. Two claims fail.
-    story.meets(None, 3)
+    story.meets(owner=None, zxid=3)
     story.txn(S1, 4, "0x1", "create", OWNER)
-    story.meets("old_x-0", 4)
+    story.meets(owner="old_x-0", zxid=4)
     # 3. S2 had applied 0x2 before its restart, and then applies 0x1 to 0x4.
     story.add(S2, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "zookeeper"})
     for zxid, op in ((1, "createSession"), (2, "create"), (3, "delete"), (4, "create")):
         story.txn(S2, zxid, "0x1", op, None if op == "createSession" else OWNER)
-    story.state("SyncConnected", S2, 4)
+    story.state("SyncConnected", S2, zxid=4)
     story.txn(S2, 5, "0x1", "closeSession")
 
     report = story.finish()
@@ -186,7 +186,7 @@ def test_owner_node_that_outlives_its_session_is_found() -> None:
     """ZK-12: applying the end of a session removes all its ephemerals."""
     story = opened()
     story.txn(S1, 3, "0x1", "closeSession")
-    story.meets("old_x-0", 3)
+    story.meets(owner="old_x-0", zxid=3)
 
     (summary,) = summaries(story)
     assert summary == (
@@ -210,7 +210,7 @@ def test_client_that_reads_an_older_state_is_found(in_virtual_time: bool) -> Non
         )
     )
     story.txn(S1, 3, "0x1", "delete", OWNER)
-    story.state("SyncConnected", S2, 3)
+    story.state("SyncConnected", S2, zxid=3)
     story.txn(S2, 3, "0x1", "delete", OWNER)
 
     assert summaries(story) == [
@@ -222,7 +222,7 @@ def test_server_that_is_late_within_the_clock_error_is_not_judged() -> None:
     """Rows of two machines 0.1 s apart may be in the wrong order if the clock error is 0.2 s."""
     story = opened(CheckContext(zookeeper_groups=CONTEXT.zookeeper_groups, clock_error_us=200_000))
     story.txn(S1, 3, "0x1", "delete", OWNER)
-    story.state("SyncConnected", S2, 3)
+    story.state("SyncConnected", S2, zxid=3)
     story.txn(S2, 3, "0x1", "delete", OWNER)
 
     assert summaries(story) == []
@@ -232,8 +232,8 @@ def test_event_after_the_answer_that_shows_its_change_is_found() -> None:
     """ZK-19: the event is delivered before any answer that shows the change."""
     story = opened()
     story.txn(S1, 3, "0x1", "delete", OWNER)
-    story.fires(S1, 3)
-    story.deliver_event(S1, 3)
+    story.fires(S1, zxid=3)
+    story.deliver_event(S1, zxid=3)
 
     assert summaries(story) == [
         "consumer-old-0 had an answer that shows the change before the event on /consumers/old/ids"
@@ -244,15 +244,15 @@ def test_event_of_a_closed_connection_is_not_awaited() -> None:
     """The watch is registered again on the next connection (ZK-20), which has its own event."""
     story = opened()
     # The event of 0x2 is lost with the connection.
-    story.fires(S1, 2)
-    story.state("Disconnected", None, 4)
+    story.fires(S1, zxid=2)
+    story.state("Disconnected", None, zxid=4)
     # On the next connection C0 gets the event of 0x5.
     story.txn(S1, 3, "0x1", "delete", OWNER)
     story.txn(S1, 4, "0x1", "error")
-    story.state("SyncConnected", S1, 4)
+    story.state("SyncConnected", S1, zxid=4)
     story.txn(S1, 5, "0x1", "error")
-    story.fires(S1, 5)
-    story.deliver_event(S1, 4)
+    story.fires(S1, zxid=5)
+    story.deliver_event(S1, zxid=4)
 
     assert summaries(story) == []
 

@@ -479,13 +479,13 @@ def test_journal_of_other_code_is_put_aside_with_a_message(tmp_path: Path) -> No
     )
     assert lines == []
 
-    other = replace(HEAD, code="0ther")
-    assert journal.begin(other, lines.append) == (other, [])
+    other_code = replace(HEAD, code="0ther")
+    assert journal.begin(other_code, lines.append) == (other_code, [])
     assert len(lines) == 1
     assert "1 played" in lines[0]
     assert "the code" in lines[0]
     assert len(list(tmp_path.iterdir())) == 2
-    assert journal.read() == (replace(HEAD, code="0ther"), [])
+    assert journal.read() == (other_code, [])
 
 
 def made_up_record(root: Path, name: str, *, finds_third: bool) -> None:

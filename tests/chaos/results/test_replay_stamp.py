@@ -27,11 +27,11 @@ def test_stamp_of_this_code_and_python_has_no_difference() -> None:
 
 def test_other_code_and_other_python_are_both_named() -> None:
     """Other code may change a run, and so may another Python. The commit says where the code is."""
-    other = ReplayStamp(
+    earlier = ReplayStamp(
         seed=7, code="0f", commit="a" * 40, python="3.99", result="pass", digest="12"
     )
 
-    assert differences(other) == (
+    assert differences(earlier) == (
         "the code is another: it was written by code 0f (commit aaaaaaaaaaaa), "
         f"this is {code_version()}",
         f"Python is another: it was written by 3.99, this is {python_version()}",

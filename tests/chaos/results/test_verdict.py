@@ -14,10 +14,12 @@ from results_schema.results import CheckOutcome, CheckReport, RunOutcome, Verdic
 
 
 def report(outcome: CheckOutcome, note: str = "") -> CheckReport:
+    """Return the report of one check."""
     return CheckReport(check="fencing", outcome=outcome, note=note)
 
 
 def fault(outcome: FaultOutcome) -> JournalEntry:
+    """Return the journal's entry of a crash."""
     return JournalEntry(
         fault_id="crash-0",
         fault="crash",
@@ -48,13 +50,13 @@ def test_verdict_of_checks_faults_and_reasons(
     verdict: Verdict,
 ) -> None:
     """A violation is always proven. Without one, any doubt makes the verdict unknown."""
-    reached, reasons = reach_verdict(
+    reached_verdict, reasons = reach_verdict(
         reports=(report(check_outcome, "why"),),
         entries=(fault(fault_outcome),),
         unknown_because=unknown_because,
     )
 
-    assert reached is verdict
+    assert reached_verdict is verdict
     # A violation needs no reasons, but keeps those of the run.
     assert bool(reasons) == (verdict is Verdict.UNKNOWN or bool(unknown_because))
 

@@ -69,11 +69,13 @@ def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
         )
 
     def ask(request: InjectRequest | StatusRequest) -> Answer:
+        """Send a request, and record its answer."""
         answer: Answer = mailbox.ask(request).result(PATIENCE_S)
         answers.append(answer)
         return answer
 
     def send_orders() -> None:
+        """Carry out the steps 2 to 4."""
         assert serving.wait(PATIENCE_S)
         while True:
             status = ask(StatusRequest())

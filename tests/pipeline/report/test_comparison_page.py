@@ -78,8 +78,8 @@ def test_settings_of_one_name_have_their_sections_if_they_differ() -> None:
 
 def test_unlike_runs_are_named_by_their_experiments() -> None:
     """All settings of two different experiments differ, so settings would not help to name runs."""
-    other = facts("y/1", "18000", experiment="another")
-    assert column_names([facts("x/1"), other]) == ("a_run", "another")
+    other_experiment = facts("y/1", "18000", experiment="another")
+    assert column_names([facts("x/1"), other_experiment]) == ("a_run", "another")
 
 
 def test_many_runs_of_a_configuration_share_its_name() -> None:

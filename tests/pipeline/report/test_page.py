@@ -34,9 +34,9 @@ def _section(_run: ReportInput) -> Section:
 
 def _embedded(html: str, element: str) -> dict[str, object]:
     """Return the JSON for the page's script in the element with this id."""
-    found = re.search(f'<script type="application/json" id="{element}">(.*?)</script>', html, re.S)
-    assert found is not None
-    data: dict[str, object] = json.loads(found[1])
+    match = re.search(f'<script type="application/json" id="{element}">(.*?)</script>', html, re.S)
+    assert match is not None
+    data: dict[str, object] = json.loads(match[1])
     return data
 
 

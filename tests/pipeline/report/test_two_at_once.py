@@ -92,8 +92,8 @@ SPLIT: dict[str, list[Row]] = {
         interval
         for row in OVERLAPS
         for interval in (
-            owned(row, "first", 6 * S, row["to_us"], "lost"),
-            owned(row, "second", 64 * S, 94 * S, "revoked"),
+            owned(row, "first", from_us=6 * S, to_us=row["to_us"], ended_by="lost"),
+            owned(row, "second", from_us=64 * S, to_us=94 * S, ended_by="revoked"),
         )
     ],
     "rebalances": [
@@ -275,8 +275,8 @@ def test_overlap_of_a_stopped_member_is_no_split_brain() -> None:
     tables = {
         "ownership_overlaps": [row],
         "ownership": [
-            owned(row, "first", 6 * S, 93 * S, "lost", paused_us=50 * S),
-            owned(row, "second", 64 * S, 99 * S, "revoked"),
+            owned(row, "first", from_us=6 * S, to_us=93 * S, ended_by="lost", paused_us=50 * S),
+            owned(row, "second", from_us=64 * S, to_us=99 * S, ended_by="revoked"),
         ],
     }
     section = built(tables)

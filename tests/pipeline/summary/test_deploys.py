@@ -179,9 +179,9 @@ def test_deploys_of_nearly_equal_cost_count_as_equal() -> None:
 
 def test_without_waiting_records_the_time_without_an_owner_decides() -> None:
     """Without traffic no record waits, but a partition without an owner is still a cost."""
-    one = deploy_cost(waited_us=0, longest_wait_us=0)
-    other = deploy_cost(waited_us=0, longest_wait_us=0, unowned_us=60 * S)
-    assert better_texts("a", one, "b", other)[0] == (
+    a = deploy_cost(waited_us=0, longest_wait_us=0)
+    b = deploy_cost(waited_us=0, longest_wait_us=0, unowned_us=60 * S)
+    assert better_texts("a", a, "b", b)[0] == (
         "no owner, all partitions: b is better, 60.00 s against 600.00 s (10 times less); "
         "for each replaced member 1.50 s against 15.00 s"
     )

@@ -199,12 +199,12 @@ def test_percentiles_of_a_crash_are_null_without_enough_samples(
     """One of two members had to join. A median is an existing value: of two, the lower one."""
     rows = analysed.table("crash", "figures", "measure")
     columns = ("chain", "is_time", "samples", "missing", "p50", "p90", "p99", "max")
-    found = {key[0]: [row[column] for column in columns] for key, row in rows.items()}
+    figures = {key[0]: [row[column] for column in columns] for key, row in rows.items()}
     none = [None, None]
-    assert found["detect"] == ["broker", True, 1, 0, 7_700_000, *none, 7_700_000]
-    assert found["bytes read"] == ["broker", False, 1, 0, 24_000, *none, 24_000]
-    assert found["rediscover"] == ["client", True, 2, 0, 7_748_000, *none, 7_970_000]
-    assert found["join"] == ["client", True, 1, 1, 80_000, *none, 80_000]
-    assert found["longest wait"] == ["client", True, 0, 2, None, *none, None]
-    assert found["processing gap"] == ["gap", True, 2, 1, 150_000, *none, 8_000_000]
+    assert figures["detect"] == ["broker", True, 1, 0, 7_700_000, *none, 7_700_000]
+    assert figures["bytes read"] == ["broker", False, 1, 0, 24_000, *none, 24_000]
+    assert figures["rediscover"] == ["client", True, 2, 0, 7_748_000, *none, 7_970_000]
+    assert figures["join"] == ["client", True, 1, 1, 80_000, *none, 80_000]
+    assert figures["longest wait"] == ["client", True, 0, 2, None, *none, None]
+    assert figures["processing gap"] == ["gap", True, 2, 1, 150_000, *none, 8_000_000]
     assert {(row["fault"], row["kind"]) for row in rows.values()} == {("f1", "crash")}

@@ -28,7 +28,7 @@ def test_client_phases_of_random_runs_equal_the_oracle(
     assert len(rows) > 100
     phases = ("notice_us", "rediscover_us", "accept_us", "join_us", "sync_us", "longest_wait_us")
     for column in (*phases, "member_id", "member_id_after", "late_heartbeats", "noticed_by"):
-        known = sum(row[column] is not None for row in rows)
-        assert 5 < known < len(rows) - 5, column
+        with_value = sum(row[column] is not None for row in rows)
+        assert 5 < with_value < len(rows) - 5, column
     for column in ("stale_answers", "self_answers", "commit_timeouts", "late_heartbeats"):
         assert any(row[column] for row in rows), column

@@ -84,10 +84,10 @@ def test_bad_rows_of_a_damaged_trace_equal_the_oracle(analysed: AnalysedRuns) ->
     directory = analysed.directories["spoiled"]
     written = pq.read_table(directory / "events").to_pylist()
     expected = [row | {"run": "spoiled/1"} for row in bad_rows_of(written)]
-    found = read_table(directory, "bad_rows")
+    bad_rows = read_table(directory, "bad_rows")
     key = ("time_us", "node", "incarnation", "seq", "kind")
-    assert differences(expected, found, key) == []
+    assert differences(expected, bad_rows, key) == []
     # Six reasons: one of five required columns is missing, or the kind is unknown.
-    assert len({row["reason"] for row in found}) == 6
+    assert len({row["reason"] for row in bad_rows}) == 6
     (run,) = read_table(directory, "runs")
-    assert run["events"] == len(written) - len(found)
+    assert run["events"] == len(written) - len(bad_rows)

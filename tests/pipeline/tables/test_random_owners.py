@@ -37,8 +37,8 @@ def test_ownership_of_random_members_equals_the_model(
         expected = [
             tuple(getattr(interval, name) for name in columns) for interval in model.intervals
         ]
-        found = [tuple(row[name] for name in columns) for row in run.table("ownership")]
-        assert sorted(found, key=str) == sorted(expected, key=str)
+        rows_by_spark = [tuple(row[name] for name in columns) for row in run.table("ownership")]
+        assert sorted(rows_by_spark, key=str) == sorted(expected, key=str)
     # Enough intervals for a comparison that means something.
     assert sum(len(model.intervals) for model, _ in runs) > 100
 
@@ -50,9 +50,9 @@ def test_ownership_overlaps_of_random_members_equal_the_model(
     key = ("partition", "first_consumer", "second_consumer", "from_us", "to_us")
     for model, run in runs:
         rows = run.table("ownership_overlaps")
-        found = {tuple(row[name] for name in key): row["records_both"] for row in rows}
-        assert len(found) == len(rows)
-        assert found == model.overlaps
+        overlaps = {tuple(row[name] for name in key): row["records_both"] for row in rows}
+        assert len(overlaps) == len(rows)  # each key occurs once
+        assert overlaps == model.overlaps
     # In some overlaps, both owners processed the same records.
     assert any(records_both for model, _ in runs for records_both in model.overlaps.values())
 
@@ -62,12 +62,12 @@ def test_processing_of_random_members_equals_the_model(
 ) -> None:
     """A record is repeated for the member that processed it later, whether it is owner or not."""
     for model, run in runs:
-        found = {
+        counts_by_spark = {
             (row["partition"], row["consumer"]): {
                 "records": row["records"],
                 "repeated": row["repeated"],
             }
             for row in run.table("processing")
         }
-        assert found == model.processing
+        assert counts_by_spark == model.processing
     assert any(counts["repeated"] for model, _ in runs for counts in model.processing.values())

@@ -46,8 +46,8 @@ def test_smallest_plans_of_a_rare_mark_are_kept() -> None:
     Of the five plans with the mark r, the three with 2, 4 and 7 faults are kept.
     """
     corpus = Corpus()
-    for seen in runs_with_common_marks(range(200)):
-        corpus.take(seen)
+    for common_run in runs_with_common_marks(range(200)):
+        corpus.take(common_run)
     for seed, faults in ((300, 9), (301, 4), (302, 7), (303, 2), (304, 8)):
         corpus.take(run(seed, marks="r", faults=faults))
 
@@ -64,8 +64,8 @@ def test_violating_run_or_one_of_the_last_generation_is_no_parent() -> None:
     would become ever longer.
     """
     corpus = Corpus()
-    for seen in runs_with_common_marks(range(100)):
-        corpus.take(seen)
+    for common_run in runs_with_common_marks(range(100)):
+        corpus.take(common_run)
     corpus.take(run(200, marks="r", passed=False))
     corpus.take(run(*range(201, 202 + MAX_GENERATIONS), marks="s"))
 
@@ -80,10 +80,10 @@ def test_half_of_the_parents_are_chosen_for_rare_marks_and_half_for_rare_pairs()
     and so on; chr(index) is reached by 1 + index runs.
     """
     corpus = Corpus()
-    for seen in runs_with_common_marks(range(400), "x"):
-        corpus.take(seen)
-    for seen in runs_with_common_marks(range(400, 800), "y"):
-        corpus.take(seen)
+    for common_run in runs_with_common_marks(range(400), "x"):
+        corpus.take(common_run)
+    for common_run in runs_with_common_marks(range(400, 800), "y"):
+        corpus.take(common_run)
     corpus.take(run(900, marks="xy"))
     for index in range(RAREST_MARKS + 5):
         for repetition in range(1 + index):

@@ -142,7 +142,7 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
         state(3, "SyncConnected", server=S2),
     ),
     # The event comes right after the connection, so the change happened before it.
-    "event_at_reconnection": (state(1, "SyncConnected"), event(1.01, 5)),
+    "event_at_reconnection": (state(1, "SyncConnected"), event(1.01, zxid=5)),
     # The next attempt begins in the moment in which one has ended.
     "change_within_a_rebalance": (
         ended(1, done=True),
@@ -151,7 +151,7 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
     # C0 begins to read at 9, although 20 is committed.
     "position_behind_a_commit": (
         *STORED,
-        committed_position(2, 9),
+        committed_position(2, offset=9),
         step(3, C0, TraceKind.PARTITIONS_ASSIGNED, partitions=["orders-0"]),
     ),
     "lost_with_its_session": (step(1, C0, TraceKind.PARTITIONS_LOST, partitions=["orders-0"]),),
@@ -165,9 +165,13 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
             {"group": "old", "offset": 9, "detail": {"store": "kafka", "begun_us": 900_000}},
         ),
     ),
-    "ensemble_elected_again": (serves(1, "LEADING", 1), serves(2, "LEADING", 2)),
+    "ensemble_elected_again": (serves(1, "LEADING", epoch=1), serves(2, "LEADING", epoch=2)),
     # C0 processes a record while S1 looks for a leader.
-    "group_without_an_ensemble": (serves(1, "LEADING", 1), serves(2, "LOOKING", None), consumed(3)),
+    "group_without_an_ensemble": (
+        serves(1, "LEADING", epoch=1),
+        serves(2, "LOOKING", epoch=None),
+        consumed(3),
+    ),
 }
 
 

@@ -102,6 +102,7 @@ def test_attempts_that_fail_are_counted_with_their_conflicts_and_views() -> None
 
     The two attempts with a plan saw different views of the group.
     """
+    # Each attempt has a member, a time, and the members in its view.
     attempts = [
         attempt(0, JOIN_US, (0, 1), outcome="conflict", conflicts=4),
         attempt(1, JOIN_US, (0, 1, 2), outcome="exception", gave_up="starting"),

@@ -132,6 +132,7 @@ def test_lanes_show_each_view_and_the_members_that_gave_up() -> None:
 
     Discs with the same view have the same colour.
     """
+    # Each attempt has a member, a time, and the members in its view.
     attempts = [
         attempt(0, JOIN_US, (0, 1)),
         attempt(1, JOIN_US, (0, 1, 2), outcome="conflict", conflicts=1, gave_up="running"),

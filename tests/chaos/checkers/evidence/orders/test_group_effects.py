@@ -89,8 +89,8 @@ def test_commit_of_a_member_is_no_reset() -> None:
 
 def test_reset_in_a_disturbed_cluster_commits_at_least_one_offset() -> None:
     """A broker may not know all partitions yet, but an order without any effect is refused."""
-    one = stored("t-0", member="", generation=-1)
-    assert missing(Rows(), "reset_offsets", one, is_undisturbed=False) is None
+    one_offset = stored("t-0", member="", generation=-1)
+    assert missing(Rows(), "reset_offsets", one_offset, is_undisturbed=False) is None
     assert missing(Rows(), "reset_offsets", Rows(), is_undisturbed=False) is not None
 
 
