@@ -378,7 +378,7 @@ def test_acknowledgement_of_a_truncated_append_is_found(
 
     assert play(schedule).violated == []
 
-    # As the original, except for one line.
+    # As the original, except for the case NOT_LEADER_OR_FOLLOWER.
     def wait_for_leadership(self: DelayedAppends, partition: Partition) -> None:
         waiting = self._waiting.get(partition.topic_partition)
         while waiting:

@@ -419,9 +419,10 @@ def test_mutant_is_found_by_checkers_without_a_finding_in_the_original_run(
 
 def test_run_over_its_bound_is_stopped_and_finds_nothing() -> None:
     """A run without a result (None) was stopped at its bound of CPU time, here after 60.1 s."""
-    play = mutant_play(7, played("pass"), None, 60.1)
+    cpu_s = 60.1
+    play = mutant_play(7, played("pass"), None, cpu_s)
 
-    assert (play.is_stopped, play.found_by, play.cpu_s) == (True, (), 60.1)
+    assert (play.is_stopped, play.found_by, play.cpu_s) == (True, (), cpu_s)
 
 
 HEAD = JournalHead(

@@ -30,6 +30,7 @@ from tests.support.worlds.acceptance import VirtualRun, play_virtual
 S = 1_000_000
 """Microseconds of a second."""
 PLACES = tuple(NodeName(f"consumer-readers-{index}") for index in range(6))
+"""The places 0 to 5. PLACES[3::-1] are the places 3, 2, 1 and 0."""
 
 
 @dataclass
@@ -128,7 +129,9 @@ def rollout(
 ) -> Rollout:
     """Return a rollout of four members, the last one first; successors start 5 s after a stop.
 
-    `changes` replace fields of the orders: the rules of the rollout.
+    old: the places of the members to replace, in this order.
+    spare: the free places that the rollout may use.
+    changes: fields of the orders (the rules of the rollout) that differ from those below.
     """
     orders = Orders(
         max_unavailable=1,
@@ -203,7 +206,7 @@ def test_member_replaced_in_an_extra_place_stays_expected_there() -> None:
     """
     cluster = of_four()
     cluster.states |= {PLACES[0]: NodeState.DOWN, PLACES[4]: NodeState.UP}
-    deploy = rollout(old=list(PLACES[4:0:-1]))
+    deploy = rollout(old=list(PLACES[4:0:-1]))  # the places 4 to 1
     deploy.joined[PLACES[4]] = None
     drive(deploy, cluster)
     assert deploy.outcome is Outcome.COMPLETED
@@ -239,7 +242,6 @@ def test_place_that_another_operation_takes_counts_as_replaced(*, asked_by_anoth
     drive(deploy, cluster)
 
     assert deploy.outcome is Outcome.COMPLETED
-    # PLACES[3::-1] are the places 3 to 0.
     assert [member.place for member in deploy.done] == list(PLACES[3::-1])
     acts_on_first = [what for _, what, who in cluster.acts if who == "3"]
     assert acts_on_first == ([] if asked_by_another else ["term", "kill"])

@@ -54,9 +54,9 @@ TABLES: dict[str, list[Row]] = {
         client_phase("c-3"),
     ],
     "availability": [
-        gap("member", "c-0", 8 * S),
-        gap("member", "c-1", 9 * S),
-        gap("partition", "orders-2", 7 * S),
+        gap("member", "c-0", gap_us=8 * S),
+        gap("member", "c-1", gap_us=9 * S),
+        gap("partition", "orders-2", gap_us=7 * S),
     ],
     "commits": [
         commit("NONE", 100),
@@ -122,7 +122,9 @@ def test_group_of_the_fault_is_listed_with_the_notices_of_its_members() -> None:
 
 def test_group_with_a_member_that_never_recovered_has_no_length() -> None:
     """A maximum over the recovered members would hide the member that never recovered."""
-    rows = TABLES | {"availability": [gap("member", "c-0", 8 * S), gap("member", "c-1", None)]}
+    rows = TABLES | {
+        "availability": [gap("member", "c-0", gap_us=8 * S), gap("member", "c-1", gap_us=None)]
+    }
     (row,) = table(built(fault_summary(rows), tables=rows), "group").rows
     assert row[-1] == "never again"
 

@@ -54,9 +54,9 @@ def _failover(facts: RunFacts) -> ReportInput:
             client_phase("consumer-readers-1", 1_000, 7_900_000, 2_000),
         ],
         "availability": [
-            gap("member", "consumer-readers-0", 8_000_000),
-            gap("member", "consumer-readers-1", 8_200_000),
-            gap("group", GROUP, 7_830_000),
+            gap("member", "consumer-readers-0", gap_us=8_000_000),
+            gap("member", "consumer-readers-1", gap_us=8_200_000),
+            gap("group", GROUP, gap_us=7_830_000),
         ],
     }
     return report_input(facts, run_summary(faults=(fault_summary(tables),)), tables)
@@ -281,7 +281,10 @@ def page_cut_off_claims_nothing_of_what_it_did_not_see() -> str:
     )
     tables = {
         "client_phases": [client_phase("consumer-readers-0")],
-        "availability": [gap("member", "consumer-readers-0", None), gap("group", GROUP, None)],
+        "availability": [
+            gap("member", "consumer-readers-0", gap_us=None),
+            gap("group", GROUP, gap_us=None),
+        ],
     }
     summary = run_summary(faults=(fault_summary(tables),), completed=False)
     first = headline(report_input(facts, summary, tables))

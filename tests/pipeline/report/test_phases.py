@@ -55,7 +55,9 @@ def tables(fault: str = "crash-0") -> dict[str, list[Row]]:
             client_phase(member, 200, (7_800 + place) * MS, 98 * MS, fault=fault)
             for place, member in enumerate(members)
         ],
-        "availability": [gap("member", member, 8_050 * MS, fault=fault) for member in members],
+        "availability": [
+            gap("member", member, gap_us=8_050 * MS, fault=fault) for member in members
+        ],
     }
 
 
@@ -183,11 +185,13 @@ def test_members_that_stayed_or_never_arrived_are_counted() -> None:
 
 def test_sentence_of_the_gap_names_members_that_never_recovered() -> None:
     """A member that never recovered has no length, so a distribution cannot contain it."""
-    rows = {"availability": [gap("member", "c-0", 8 * S), gap("member", "c-1", None)]}
+    rows = {"availability": [gap("member", "c-0", gap_us=8 * S), gap("member", "c-1", gap_us=None)]}
     text = _plain(gap_sentence(fault_summary(rows, members=2), rows["availability"]) or "")
     assert "the worst for 8.00 s" in text
     assert "c-1 had no service again before the run ended" in text
-    alone = _plain(gap_sentence(fault_summary({}, members=2), [gap("member", "c-1", None)]) or "")
+    alone = _plain(
+        gap_sentence(fault_summary({}, members=2), [gap("member", "c-1", gap_us=None)]) or ""
+    )
     # A sentence that begins with a node's name keeps the name in lower case.
     assert alone == "c-1 had no service again before the run ended."
 
@@ -293,7 +297,7 @@ def test_section_of_a_thousand_members_is_small() -> None:
     rows["client_phases"] = [
         client_phase(f"c-{n}", 200 + n, 7 * S + n * MS, 90 * MS + n) for n in range(1_000)
     ]
-    rows["availability"] = [gap("member", f"c-{n}", 8 * S + n * MS) for n in range(1_000)]
+    rows["availability"] = [gap("member", f"c-{n}", gap_us=8 * S + n * MS) for n in range(1_000)]
     shown = charts(built(fault_summary(rows), rows=rows).parts)
     # A datum for each of the 1,000 members would be more.
     assert sum(len(data) for chart in shown.values() for data in chart.data.values()) < 600

@@ -67,8 +67,8 @@ def _why(ownership: list[Row], **fault: Any) -> str | None:  # noqa: ANN401 - an
     }
     tables: dict[str, list[Row]] = {
         "availability": [
-            gap("partition", "orders-2", 54 * S + 2_000),
-            gap("partition", "orders-3", 8 * S),
+            gap("partition", "orders-2", gap_us=54 * S + 2_000),
+            gap("partition", "orders-3", gap_us=8 * S),
         ],
         "broker_phases": [broker_phase(7_790_000, 30_000, 5_000, 5_000)],
         "ownership": ownership,

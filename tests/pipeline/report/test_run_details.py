@@ -37,10 +37,10 @@ def test_configuration_begins_with_the_differences_from_kafka() -> None:
     Next come settings of the experiment, which Kafka does not have. The defaults come last.
     """
     differs, experiment, rest = _configuration(
-        _setting("default.replication.factor", "1", "1"),
-        _setting("min.insync.replicas", "2", "1"),
-        _setting("members", "12", None, "groups.readers"),
-        _setting("commit_interval_ms", "200", "not set", "groups.readers"),
+        _setting("default.replication.factor", "1", default="1"),
+        _setting("min.insync.replicas", "2", default="1"),
+        _setting("members", "12", default=None, section="groups.readers"),
+        _setting("commit_interval_ms", "200", default="not set", section="groups.readers"),
     )
     assert differs.rows == (("min.insync.replicas", "2", "1", "cluster"),)
     assert [row[0] for row in experiment.rows] == ["members", "commit_interval_ms"]
@@ -50,11 +50,10 @@ def test_configuration_begins_with_the_differences_from_kafka() -> None:
 def test_configuration_of_late_members_has_only_differences_from_their_group() -> None:
     """Late members inherit their group's settings, so 6000 at both is listed once."""
     late = "groups.readers.late_members[0].config"
-    # The group and its late members have 6000; Kafka's default is 45000.
     differs, _rest = _configuration(
-        _setting(SESSION, "6000", "45000", "groups.readers.config"),
-        _setting(SESSION, "6000", "45000", late),
-        _setting("bootstrap.servers", "broker-0", "none", late),
+        _setting(SESSION, "6000", default="45000", section="groups.readers.config"),
+        _setting(SESSION, "6000", default="45000", section=late),
+        _setting("bootstrap.servers", "broker-0", default="none", section=late),
     )
     # Column 0 is the setting's name, column 3 its section.
     assert [(row[0], row[3]) for row in differs.rows] == [

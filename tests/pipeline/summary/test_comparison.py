@@ -106,10 +106,10 @@ def test_faults_are_aligned_by_kind_and_order() -> None:
     second = summary_of("x/2", crash(5 * S), crash(6 * S, fault="crash-1"))
     comparison = compare_runs([first, second])
     assert comparison.faults == ("crash 1", "crash 2", "pause")
-    assert row(comparison, "detect p50", "crash 2").texts == ("2.00 s", "6.00 s")
-    assert row(comparison, "detect p50", "pause").texts == ("3.00 s", None)
+    assert row(comparison, "detect p50", fault="crash 2").texts == ("2.00 s", "6.00 s")
+    assert row(comparison, "detect p50", fault="pause").texts == ("3.00 s", None)
     # A row is marked as different only if both runs have such a fault.
-    assert not row(comparison, "detect p50", "pause").differs
+    assert not row(comparison, "detect p50", fault="pause").differs
 
 
 def test_runs_without_a_common_kind_of_fault_are_aligned_by_order() -> None:
@@ -117,7 +117,7 @@ def test_runs_without_a_common_kind_of_fault_are_aligned_by_order() -> None:
     pause = crash(9 * S, fault="pause-0", kind="pause")
     comparison = compare_runs([summary_of("x/1", crash(8 * S)), summary_of("y/1", pause)])
     assert comparison.faults == ("fault",)
-    assert row(comparison, "detect p50", "fault").texts == ("8.00 s", "9.00 s")
+    assert row(comparison, "detect p50", fault="fault").texts == ("8.00 s", "9.00 s")
 
 
 def test_columns_of_single_runs_or_of_two_runtimes_have_a_note() -> None:
@@ -261,16 +261,16 @@ def test_figures_of_whole_runs_come_last_with_their_verdicts() -> None:
     )
     runs = [summary_of("x/1", owners=(owners,)), summary_of("x/2")]
     comparison = compare_runs(runs, verdicts=["violated", None])
-    assert row(comparison, "two owners at once max", None).texts == ("29.00 s", "never")
-    assert row(comparison, "two owners at once max", None).differs
-    assert row(comparison, "verdict", None).texts == ("violated", None)
+    assert row(comparison, "two owners at once max", fault=None).texts == ("29.00 s", "never")
+    assert row(comparison, "two owners at once max", fault=None).differs
+    assert row(comparison, "verdict", fault=None).texts == ("violated", None)
     assert {row.fault for row in comparison.rows} == {None}
 
 
 def test_run_without_events_has_only_missing_values() -> None:
     """Without events, a run does not show that there were never two coordinators."""
     comparison = compare_runs([summary_of("x/1"), summary_of("x/2", events=0, completed=False)])
-    assert row(comparison, "two coordinators at once max", None).texts == ("never", None)
+    assert row(comparison, "two coordinators at once max", fault=None).texts == ("never", None)
 
 
 def test_hundreds_of_faults_of_a_kind_are_grouped() -> None:
@@ -281,9 +281,9 @@ def test_hundreds_of_faults_of_a_kind_are_grouped() -> None:
     many = [crash(place * S, place * S, fault=f"crash-{place}") for place in range(1, 101)]
     comparison = compare_runs([summary_of("x/1", *many), summary_of("x/2", crash(8 * S))])
     assert comparison.faults == ("crash, all",)
-    assert row(comparison, "detect p50", "crash, all").texts == ("50.00 s", "8.00 s")
-    assert row(comparison, "detect max", "crash, all").texts == ("100.00 s", "8.00 s")
-    assert row(comparison, "members", "crash, all").texts == ("1,200", "12")
+    assert row(comparison, "detect p50", fault="crash, all").texts == ("50.00 s", "8.00 s")
+    assert row(comparison, "detect max", fault="crash, all").texts == ("100.00 s", "8.00 s")
+    assert row(comparison, "members", fault="crash, all").texts == ("1,200", "12")
 
 
 def test_number_of_names_must_equal_the_number_of_runs() -> None:

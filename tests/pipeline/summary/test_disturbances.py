@@ -87,7 +87,9 @@ def test_time_is_disturbed_if_it_shares_a_moment(
 def test_machine_that_is_lost_is_away_until_the_end(tmp_path: Path) -> None:
     """The planned fault `machine_loss` in the same journal is no accident."""
     (tmp_path / JOURNAL_FILE).write_bytes(
-        encode_journal((journal_entry(fault="machine_loss"), accident(7 * S, None, lost=True)))
+        encode_journal(
+            (journal_entry(fault="machine_loss"), accident(from_us=7 * S, until_us=None, lost=True))
+        )
     )
     (away,) = disturbances_of(tmp_path)
     assert (away.from_us, away.until_us) == (7 * S, None)
@@ -112,7 +114,7 @@ def test_only_figures_of_the_disturbed_time_are_marked(directory: Path) -> None:
     """
     plain = summary_with(directory)
     first, *_, last = plain.faults
-    marked = summary_with(directory, accident(last.injected_us, None))
+    marked = summary_with(directory, accident(from_us=last.injected_us, until_us=None))
 
     def disturbed(summary: RunSummary, fault: str) -> list[bool]:
         """Return for each figure of the fault whether it is marked."""
@@ -130,7 +132,10 @@ def test_only_figures_of_the_disturbed_time_are_marked(directory: Path) -> None:
 
 def test_summary_differs_in_marks_alone(directory: Path) -> None:
     """A disturbance changes no figure; the mark says that the figure cannot be trusted."""
-    plain, marked = summary_with(directory), summary_with(directory, accident(0, None))
+    plain, marked = (
+        summary_with(directory),
+        summary_with(directory, accident(from_us=0, until_us=None)),
+    )
 
     def unmarked(distribution: Distribution) -> Distribution:
         return replace(distribution, disturbed=False)
@@ -161,7 +166,7 @@ def test_longest_of_a_marked_distribution_has_the_mark() -> None:
 def test_footnote_names_the_machine_and_is_absent_without_accidents(directory: Path) -> None:
     """A reader needs the footnote to understand the mark, and only then."""
     assert disturbance_texts(summary_with(directory)) == ()
-    (text,) = disturbance_texts(summary_with(directory, accident(S, 2 * S)))
+    (text,) = disturbance_texts(summary_with(directory, accident(from_us=S, until_us=2 * S)))
     assert text == (
         "* machine 10.0.0.3 was away, by accident: figures with this mark include that time and "
         "prove nothing about Kafka"
@@ -170,7 +175,10 @@ def test_footnote_names_the_machine_and_is_absent_without_accidents(directory: P
 
 def test_comparison_marks_the_column_of_the_disturbed_run(directory: Path) -> None:
     """The cells of the run without an accident stay unmarked."""
-    plain, marked = summary_with(directory), summary_with(directory, accident(0, None))
+    plain, marked = (
+        summary_with(directory),
+        summary_with(directory, accident(from_us=0, until_us=None)),
+    )
     comparison = compare_runs([plain, marked], names=["plain", "disturbed"], in_full=True)
     cells = [row.texts for row in comparison.rows if row.group in {"gap", "felt"}]
     assert cells
@@ -185,7 +193,10 @@ def test_comparison_marks_the_column_of_the_disturbed_run(directory: Path) -> No
 
 def test_caveats_of_a_disturbed_run_are_marked(directory: Path) -> None:
     """The machine that was away may have caused the effect, so the caveat has the mark."""
-    plain, marked = summary_with(directory), summary_with(directory, accident(0, None))
+    plain, marked = (
+        summary_with(directory),
+        summary_with(directory, accident(from_us=0, until_us=None)),
+    )
     assert caveats_of(plain)  # not empty: the loop compares something
     for before, after in zip(caveats_of(plain), caveats_of(marked), strict=True):
         assert MARK in after

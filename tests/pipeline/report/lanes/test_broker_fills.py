@@ -2,9 +2,10 @@
 
 A generation is the number of a group's rebalance. `cells` returns columns of a chart's data, which
 have names of one letter: `r` is the row, `w` the colour of the coordinator, `m` the member, `g` the
-generation, `c` the fill of a bar. Builders make table rows, with times in seconds: `tenure(broker,
-leader epoch, begin, end)`, `state(name, begin, end)` and `owned(partition, member, begin, end)`.
-In rows of the last two, broker-2 is the coordinator unless another is named.
+generation, `c` the fill of a bar. Builders make table rows, with times in seconds. A `tenure` is the
+time in which a broker is coordinator, a `state` that of the group at a coordinator, and `owned` the
+time in which a member owns a partition. In rows of the last two, broker-2 is the coordinator unless
+another is named. A `to_s` of None means that the run ended first.
 """
 
 from pipeline.report.charts.chart import SERIES, soft
@@ -19,12 +20,18 @@ from tests.support.vega import cells, compiled_without_warnings
 
 _TABLES = {
     "groups": [group()],
-    "coordinator_tenures": [tenure("broker-2", 0, 0, 40), tenure("broker-0", 1, 19, 60)],
-    "group_states": [state("Stable", 6, 40), state("Stable", 26, None, broker="broker-0")],
+    "coordinator_tenures": [
+        tenure("broker-2", epoch=0, from_s=0, to_s=40),
+        tenure("broker-0", epoch=1, from_s=19, to_s=60),
+    ],
+    "group_states": [
+        state("Stable", from_s=6, to_s=40),
+        state("Stable", from_s=26, to_s=None, broker="broker-0"),
+    ],
     "ownership": [
-        owned("orders-0", "consumer-0", 6, 20),
-        owned("orders-0", "consumer-0", 20, 40, generation=2),
-        owned("orders-1", "consumer-1", 26, None, generation=2, coordinator="broker-0"),
+        owned("orders-0", "consumer-0", from_s=6, to_s=20),
+        owned("orders-0", "consumer-0", from_s=20, to_s=40, generation=2),
+        owned("orders-1", "consumer-1", from_s=26, to_s=None, generation=2, coordinator="broker-0"),
     ],
 }
 

@@ -15,8 +15,8 @@ Tables of the coordinator lane are `tenures`, `loads`, `vacant` (times without a
 `twice` (times with two) and `stalled` (parts of a tenure in which the broker was cut off).
 
 Runs are steady from 6 s and end at 60 s. `journal_entry` makes the fault crash-0: broker-2 is
-killed at 11.25 s and started again at 36.25 s. `tenure(broker, leader epoch, begin, end)` is a
-tenure of __consumer_offsets-2, `load(broker, leader epoch, begin, end)` the load before it.
+killed at 11.25 s and started again at 36.25 s. `tenure` makes a tenure of __consumer_offsets-2,
+`load` the load before it.
 """
 
 from pipeline.report.lanes import coordinators
@@ -119,7 +119,9 @@ def test_fault_lane_of_a_momentary_fault_is_a_point() -> None:
 
 def test_coordinator_lane_without_groups_is_none() -> None:
     """No group uses this offsets partition, so its coordinator does not matter to any client."""
-    run = report_input(tables={"coordinator_tenures": [tenure("broker-2", 0, 0, 60)]})
+    run = report_input(
+        tables={"coordinator_tenures": [tenure("broker-2", epoch=0, from_s=0, to_s=60)]}
+    )
     assert coordinators_lane(run) is None
 
 
@@ -129,11 +131,13 @@ def test_coordinator_lane_of_a_crash_shows_the_time_without_a_coordinator_and_th
         tables={
             "groups": [group()],
             "coordinator_tenures": [
-                tenure("broker-2", 0, 0.08, 11.25, end_reason="killed", commits=264),
-                tenure("broker-0", 1, 19.08, 60),
-                tenure("broker-1", 0, 0.08, 60, partition="__consumer_offsets-1"),
+                tenure(
+                    "broker-2", epoch=0, from_s=0.08, to_s=11.25, end_reason="killed", commits=264
+                ),
+                tenure("broker-0", epoch=1, from_s=19.08, to_s=60),
+                tenure("broker-1", epoch=0, from_s=0.08, to_s=60, partition="__consumer_offsets-1"),
             ],
-            "broker_phases": [load("broker-0", 1, 19.075, 19.08)],
+            "broker_phases": [load("broker-0", epoch=1, from_s=19.075, to_s=19.08)],
         }
     )
     chart = coordinators_lane(run)
@@ -155,12 +159,20 @@ def test_coordinator_lane_of_a_crash_shows_the_time_without_a_coordinator_and_th
 def test_coordinator_lane_of_two_coordinators_has_a_row_each_and_one_for_the_overlap() -> None:
     """Overlapping bars in one row would hide each other; a text shows the overlap's length."""
     # broker-2 is cut off from 9 to 39 s.
-    cut = tenure("broker-2", 0, 0.08, 40, cut_us=us(30), cut_from_us=us(9), cut_to_us=us(39))
+    cut = tenure(
+        "broker-2",
+        epoch=0,
+        from_s=0.08,
+        to_s=40,
+        cut_us=us(30),
+        cut_from_us=us(9),
+        cut_to_us=us(39),
+    )
     run = report_input(
         tables={
             "groups": [group()],
-            "coordinator_tenures": [cut, tenure("broker-0", 1, 19, 60)],
-            "tenure_overlaps": [tenure_overlap(19, 40)],
+            "coordinator_tenures": [cut, tenure("broker-0", epoch=1, from_s=19, to_s=60)],
+            "tenure_overlaps": [tenure_overlap(from_s=19, to_s=40)],
         }
     )
     chart = coordinators_lane(run)
@@ -182,10 +194,12 @@ def test_coordinator_lane_of_two_coordinators_has_a_row_each_and_one_for_the_ove
 def test_coordinator_lane_of_many_partitions_shows_those_that_moved() -> None:
     """The lane has few rows, but always shows a partition that lost its coordinator."""
     names = [f"__consumer_offsets-{index}" for index in range(120)]
-    tenures = [tenure("broker-2", 0, 0, 60, partition=name) for name in names[:-1]]
+    tenures = [
+        tenure("broker-2", epoch=0, from_s=0, to_s=60, partition=name) for name in names[:-1]
+    ]
     tenures += [
-        tenure("broker-2", 0, 0, 20, partition=names[-1]),
-        tenure("broker-0", 1, 30, 60, partition=names[-1]),
+        tenure("broker-2", epoch=0, from_s=0, to_s=20, partition=names[-1]),
+        tenure("broker-0", epoch=1, from_s=30, to_s=60, partition=names[-1]),
     ]
     groups = [group(f"group-{index}", name) for index, name in enumerate(names)]
     chart = coordinators_lane(

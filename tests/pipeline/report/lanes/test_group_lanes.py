@@ -14,10 +14,10 @@ the number of a group's rebalance.
 - of a rebalance, `t`: length; `u`: where the room for the label ends
 - of a gap (a time without service), `f`: fault; `y`: what happened to the partition's leader
 
-Runs last 60 s. Builders make rows of the group `readers`: `state(name, begin, end)` on broker-2,
-`rebalance(started, joined, stable)`, and `gap(kind, subject, last success before, first one after)`
-around the fault crash-0. `tenure(broker, epoch, begin, end)` is the time of a coordinator. An end
-of None means that the run ended first. `journal_entry` is crash-0: broker-2 is killed at 11.25 s.
+Runs last 60 s. Builders make rows of the group `readers`, with times in seconds: `state` on
+broker-2, `rebalance`, and `gap` around the fault crash-0, from the last success before it to the
+first one after it. `tenure` is the time of a coordinator. An end of None means that the run ended
+first. `journal_entry` is crash-0: broker-2 is killed at 11.25 s.
 """
 
 from pipeline.report.lanes import availability, groups, rebalances
@@ -38,10 +38,12 @@ def test_group_lane_without_states_is_none() -> None:
 def test_group_lane_has_a_row_for_each_coordinator_of_a_group() -> None:
     """Two coordinators can have the same group; a reader must see both."""
     states = [
-        state("Stable", 6, 40),
-        state("Dead", 40, 40),
-        state("Stable", 19, 26, broker="broker-0"),
-        state("PreparingRebalance", 26, None, broker="broker-0", members=1, cause="joined"),
+        state("Stable", from_s=6, to_s=40),
+        state("Dead", from_s=40, to_s=40),
+        state("Stable", from_s=19, to_s=26, broker="broker-0"),
+        state(
+            "PreparingRebalance", from_s=26, to_s=None, broker="broker-0", members=1, cause="joined"
+        ),
     ]
     run = report_input(tables={"group_states": states})
     chart = groups_lane(run)
@@ -68,11 +70,11 @@ def test_group_lane_of_many_groups_counts_them_and_shows_one_on_demand() -> None
     states = []
     for index in range(1_000):
         name = f"group-{index}"
-        states.append(state("PreparingRebalance", 6, 10, group=name))
-        states.append(state("Stable", 10, None, group=name))
+        states.append(state("PreparingRebalance", from_s=6, to_s=10, group=name))
+        states.append(state("Stable", from_s=10, to_s=None, group=name))
     states += [
-        state("Empty", 50, 55, group="group-7", broker="broker-1"),
-        state("Stable", 55, None, group="group-7", broker="broker-1"),
+        state("Empty", from_s=50, to_s=55, group="group-7", broker="broker-1"),
+        state("Stable", from_s=55, to_s=None, group="group-7", broker="broker-1"),
     ]
     run = report_input(tables={"group_states": states})
 
@@ -100,7 +102,7 @@ def test_group_lane_of_many_groups_counts_them_and_shows_one_on_demand() -> None
 def test_group_states_in_the_page_are_bounded() -> None:
     """The page must stay small: groups with the fewest changes are only in the table."""
     states = [
-        state("Stable", at, at + 1, group=f"group-{index}")
+        state("Stable", from_s=at, to_s=at + 1, group=f"group-{index}")
         for index in range(2_000)
         for at in range(10)
     ]
@@ -123,7 +125,13 @@ def test_rebalance_lane_has_the_reason_and_both_parts() -> None:
     Only the first part has a label, which may extend over both parts. The data go beyond the run's
     end at 60 s; the axis of the chart cuts them off.
     """
-    run = report_input(tables={"rebalances": [rebalance(26, 64, 64.5, reason="session expiry")]})
+    run = report_input(
+        tables={
+            "rebalances": [
+                rebalance(started_s=26, joined_s=64, stable_s=64.5, reason="session expiry")
+            ]
+        }
+    )
     chart = rebalances_lane(run)
     assert chart is not None
     compiled_without_warnings(chart)
@@ -147,8 +155,13 @@ def test_rebalance_that_never_completed_ends_with_its_coordinator() -> None:
     run = report_input(
         tables={
             "groups": [group()],
-            "coordinator_tenures": [tenure("broker-2", 0, 0, 30, end_reason="killed")],
-            "rebalances": [rebalance(26, None, None), rebalance(20, None, None)],
+            "coordinator_tenures": [
+                tenure("broker-2", epoch=0, from_s=0, to_s=30, end_reason="killed")
+            ],
+            "rebalances": [
+                rebalance(started_s=26, joined_s=None, stable_s=None),
+                rebalance(started_s=20, joined_s=None, stable_s=None),
+            ],
         }
     )
     chart = rebalances_lane(run)
@@ -161,7 +174,10 @@ def test_rebalance_that_never_completed_ends_with_its_coordinator() -> None:
 
 def test_rebalance_lane_of_many_groups_counts_those_in_progress() -> None:
     """If many groups rebalance at the same time, the lane shows their number over time."""
-    herd = [rebalance(10 + index / 1_000, 20, 21, group=f"group-{index}") for index in range(500)]
+    herd = [
+        rebalance(started_s=10 + index / 1_000, joined_s=20, stable_s=21, group=f"group-{index}")
+        for index in range(500)
+    ]
     run = report_input(tables={"rebalances": herd})
     chart, detail = rebalances_lane(run), rebalance_detail(run)
     assert chart is not None
@@ -183,10 +199,10 @@ def test_availability_lane_has_a_row_for_each_subject() -> None:
     run = report_input(
         tables={
             "availability": [
-                gap("partition", "orders-10", 11, 12),
-                gap("member", "consumer-10", 11.1, 19.2),
-                gap("member", "consumer-2", 11.2, None),
-                gap("group", "readers", 11.25, 19.08),
+                gap("partition", "orders-10", from_s=11, to_s=12),
+                gap("member", "consumer-10", from_s=11.1, to_s=19.2),
+                gap("member", "consumer-2", from_s=11.2, to_s=None),
+                gap("group", "readers", from_s=11.25, to_s=19.08),
             ]
         }
     )
@@ -205,8 +221,8 @@ def test_availability_lane_of_a_partition_of_two_groups_has_a_row_for_each_group
     run = report_input(
         tables={
             "availability": [
-                gap("partition", "orders-0", 11, 12),
-                gap("partition", "orders-0", 13, 14, group="auditors"),
+                gap("partition", "orders-0", from_s=11, to_s=12),
+                gap("partition", "orders-0", from_s=13, to_s=14, group="auditors"),
             ]
         }
     )
@@ -221,8 +237,8 @@ def test_availability_lane_of_a_partition_of_two_groups_has_a_row_for_each_group
 def test_availability_lane_draws_a_gap_around_many_faults_once() -> None:
     """A bar for each fault would hide other labels, and leave no room for other gaps."""
     faults = [f"crash-{index}" for index in range(availability.MAX_GAPS + 1)]
-    gaps = [gap("member", "consumer-0", 11, 50, fault=fault) for fault in faults]
-    gaps.append(gap("member", "consumer-1", 11, 12))
+    gaps = [gap("member", "consumer-0", from_s=11, to_s=50, fault=fault) for fault in faults]
+    gaps.append(gap("member", "consumer-1", from_s=11, to_s=12))
     chart = availability_lane(report_input(tables={"availability": gaps}))
     assert chart is not None
     assert sorted(cells(chart, "gaps", "r", "f")) == [
@@ -234,9 +250,9 @@ def test_availability_lane_draws_a_gap_around_many_faults_once() -> None:
 
 def test_availability_lane_of_many_members_counts_those_without_service() -> None:
     """The lane of a thousand members is one line; it counts a gap around two faults only once."""
-    gaps = [gap("member", f"consumer-{index}", 11, 19) for index in range(1_000)]
-    gaps.append(gap("member", "consumer-0", 11, 19, fault="crash-1"))
-    gaps += [gap("group", "readers", 12, 18)]
+    gaps = [gap("member", f"consumer-{index}", from_s=11, to_s=19) for index in range(1_000)]
+    gaps.append(gap("member", "consumer-0", from_s=11, to_s=19, fault="crash-1"))
+    gaps += [gap("group", "readers", from_s=12, to_s=18)]
     chart = availability_lane(report_input(tables={"availability": gaps}))
     assert chart is not None
     compiled_without_warnings(chart)
@@ -251,7 +267,7 @@ def test_availability_lane_of_many_members_counts_from_the_fault_on() -> None:
 
     The time between the two is the usual wait between two commits, so it does not count.
     """
-    gaps = [gap("member", f"consumer-{index}", 11, 19) for index in range(100)]
+    gaps = [gap("member", f"consumer-{index}", from_s=11, to_s=19) for index in range(100)]
     run = report_input(run_facts(faults=(journal_entry(),)), tables={"availability": gaps})
     chart = availability_lane(run)
     assert chart is not None
@@ -264,7 +280,7 @@ def test_availability_of_a_partition_shows_the_absence_of_its_leader() -> None:
     orders-1 had another leader, so the label of its gap names no reason.
     """
     crash = journal_entry(partitions=("__consumer_offsets-2", "orders-2"))
-    gaps = [gap("partition", f"orders-{index}", 11, 50) for index in (1, 2)]
+    gaps = [gap("partition", f"orders-{index}", from_s=11, to_s=50) for index in (1, 2)]
     chart = availability_lane(
         report_input(run_facts(faults=(crash,)), tables={"availability": gaps})
     )
@@ -282,9 +298,9 @@ def test_availability_lane_leaves_out_groups_that_kept_their_coordinator() -> No
 
     The names of members are shortened on the page, and the chart's help says how.
     """
-    kept = gap("group", "readers", 11.25, 11.25)
+    kept = gap("group", "readers", from_s=11.25, to_s=11.25)
     assert availability_lane(report_input(tables={"availability": [kept]})) is None
-    member = gap("member", "consumer-orders-readers-1", 11, 19)
+    member = gap("member", "consumer-orders-readers-1", from_s=11, to_s=19)
     chart = availability_lane(report_input(tables={"availability": [kept, member]}))
     assert chart is not None
     assert [row for (row,) in cells(chart, "gaps", "r")] == ["consumer-orders-readers-1"]

@@ -20,10 +20,11 @@ nodes. A chart has its data in several tables:
 - `t`: text; `z`: zoom (pixels per second) from which it is shown
 - `k`: 1 for a failure
 
-`message(api, from, to, sent)` makes an exchange that takes 1 ms in each direction. So by default
-the server receives the request and answers 1 ms after `sent`, and the answer arrives 2 ms after
-`sent`. The fault is crash-0, from 11.25 to 36.25 s. It kills broker-2, the group's coordinator:
-the broker that manages the group's members. They send it JoinGroup, Heartbeat and OffsetCommit.
+`message(api, client, server, sent_s)` makes an exchange that takes 1 ms in each direction. So by
+default the server receives the request and answers 1 ms after `sent_s`, and the answer arrives 2 ms
+after `sent_s`. The fault is crash-0, from 11.25 to 36.25 s. It kills broker-2, the group's
+coordinator: the broker that manages the group's members. The members send it JoinGroup, Heartbeat
+and OffsetCommit.
 """
 
 import pytest
@@ -56,7 +57,7 @@ def test_run_without_messages_has_no_diagrams() -> None:
 
 def test_answered_request_has_two_lines() -> None:
     """The request leads from client to server, the answer back, at the traced times."""
-    chart = _chart(message("OffsetCommit", _CLIENT, _BROKER, 11))
+    chart = _chart(message("OffsetCommit", _CLIENT, _BROKER, sent_s=11))
     assert chart.id == "lane-messages-crash-0"
     assert cells(chart, "legs", "leg", "r", "q", "a", "b") == [
         ("request", _CLIENT, _BROKER, 11.0, 11.001),
@@ -69,7 +70,9 @@ def test_answered_request_has_two_lines() -> None:
 def test_parked_request_is_a_bar_on_the_server() -> None:
     """The coordinator answers a JoinGroup when all members have joined: until then it has a bar."""
     # The server receives the request at 26.001 s (1 ms after it was sent) and answers at 64 s.
-    parked = message("JoinGroup", _CLIENT, _BROKER, 26, answered_us=us(64), ended_us=us(64.001))
+    parked = message(
+        "JoinGroup", _CLIENT, _BROKER, sent_s=26, answered_us=us(64), ended_us=us(64.001)
+    )
     chart = _chart(parked)
     assert cells(chart, "waits", "r", "to", "a", "b") == [(_BROKER, _BROKER, 26.001, 64.0)]
 
@@ -83,7 +86,7 @@ def test_unanswered_request_waits_at_the_client_and_fails() -> None:
         "Heartbeat",
         _CLIENT,
         _BROKER,
-        12,
+        sent_s=12,
         received_us=None,
         answered_us=None,
         ended_us=us(42),
@@ -106,7 +109,7 @@ def test_lost_answer_is_a_short_line_at_the_server() -> None:
     A whole line would have to end at 42 s, when the client gave up, as if the answer had arrived.
     """
     # The builder's times remain: the broker received and answered the request at 12.001 s.
-    lost = message("Heartbeat", _CLIENT, _BROKER, 12, ended_us=us(42), outcome="TIMED_OUT")
+    lost = message("Heartbeat", _CLIENT, _BROKER, sent_s=12, ended_us=us(42), outcome="TIMED_OUT")
     chart = _chart(lost)
     assert cells(chart, "legs", "leg") == [("request",)]
     assert cells(chart, "stubs", "r", "a", "v") == [(_BROKER, 12.001, "down")]
@@ -116,7 +119,7 @@ def test_lost_answer_is_a_short_line_at_the_server() -> None:
 
 def test_held_answer_stays_on_its_senders_line_until_it_arrives() -> None:
     """A slanted line over a minute would look as if the answer had travelled for a minute."""
-    chart = _chart(message("Heartbeat", _CLIENT, _BROKER, 12, ended_us=us(72)))
+    chart = _chart(message("Heartbeat", _CLIENT, _BROKER, sent_s=12, ended_us=us(72)))
     assert cells(chart, "waits", "leg", "r", "a", "b") == [
         ("held on its way", _BROKER, 12.001, 72.0)
     ]
@@ -132,9 +135,9 @@ def test_error_of_the_normal_protocol_is_no_failure() -> None:
     coordinates the group.
     """
     chart = _chart(
-        message("JoinGroup", _CLIENT, _BROKER, 12, outcome="MEMBER_ID_REQUIRED"),
-        message("Heartbeat", _CLIENT, _BROKER, 20, outcome="REBALANCE_IN_PROGRESS"),
-        message("OffsetCommit", _CLIENT, _BROKER, 30, outcome="NOT_COORDINATOR"),
+        message("JoinGroup", _CLIENT, _BROKER, sent_s=12, outcome="MEMBER_ID_REQUIRED"),
+        message("Heartbeat", _CLIENT, _BROKER, sent_s=20, outcome="REBALANCE_IN_PROGRESS"),
+        message("OffsetCommit", _CLIENT, _BROKER, sent_s=30, outcome="NOT_COORDINATOR"),
     )
     # A red cross (1) is only for the last answer, after which the client leaves this coordinator.
     assert cells(chart, "failures", "out", "k") == [
@@ -151,8 +154,8 @@ def test_removed_member_is_labelled_before_later_answers() -> None:
     The label of the next answer, 10 ms later, must not hide this.
     """
     chart = _chart(
-        message("Heartbeat", _CLIENT, _BROKER, 12, outcome="UNKNOWN_MEMBER_ID"),
-        message("JoinGroup", _CLIENT, _BROKER, 12.01, outcome="MEMBER_ID_REQUIRED"),
+        message("Heartbeat", _CLIENT, _BROKER, sent_s=12, outcome="UNKNOWN_MEMBER_ID"),
+        message("JoinGroup", _CLIENT, _BROKER, sent_s=12.01, outcome="MEMBER_ID_REQUIRED"),
     )
     # Only one of the two texts has room at the first zoom (0).
     assert [text for text, zoom in cells(chart, "words", "t", "z") if zoom == 0] == [
@@ -165,7 +168,7 @@ def test_fetch_from_a_controller_is_named_by_its_log() -> None:
 
     The name in brackets is that of the controller's log, so that the two uses differ.
     """
-    chart = _chart(message("Fetch", "broker-0", "controller-100", 11))
+    chart = _chart(message("Fetch", "broker-0", "controller-100", sent_s=11))
     assert ("Fetch (__cluster_metadata)",) in cells(chart, "words", "t")
     assert chart.table is not None
     assert chart.table.rows[0][0] == "Fetch (__cluster_metadata)"
@@ -181,7 +184,7 @@ def test_repeated_exchanges_are_one_bar_below_the_line() -> None:
         "FindCoordinator",
         _CLIENT,
         "broker-0",
-        11.3,
+        sent_s=11.3,
         named=_BROKER,
         repeats=48,
         last_ended_us=us(18.9),
@@ -190,7 +193,7 @@ def test_repeated_exchanges_are_one_bar_below_the_line() -> None:
         "OffsetCommit",
         _CLIENT,
         _BROKER,
-        12,
+        sent_s=12,
         outcome="DISCONNECTED",
         repeats=9,
         last_ended_us=us(18),
@@ -210,10 +213,9 @@ def test_diagram_shows_the_election_and_the_load_of_the_coordinator() -> None:
     group; each election increases the leader epoch. The new leader loads the partition (reads the
     group into memory), and is then the group's coordinator.
     """
-    heartbeat = message("BrokerHeartbeat", "broker-0", "controller-100", 11)
-    # The new leader, its leader epoch, and begin and end of the load in seconds. The election is
-    # part of this row.
-    chart = _chart(heartbeat, broker_phases=[load("broker-0", 1, 19.075, 19.08)])
+    heartbeat = message("BrokerHeartbeat", "broker-0", "controller-100", sent_s=11)
+    # The election is part of the row of a load.
+    chart = _chart(heartbeat, broker_phases=[load("broker-0", epoch=1, from_s=19.075, to_s=19.08)])
     # The first text is that of the heartbeat.
     assert cells(chart, "words", "r", "t")[1:] == [
         ("controller-100", "elects broker-0 for __consumer_offsets-2, leader epoch 1"),
@@ -238,10 +240,10 @@ def _lost(consumer: str, at_s: float) -> Row:
 
 def test_diagram_links_to_the_important_times_of_its_fault() -> None:
     """A whole run is too long to read, so the chart's text links to its important times."""
-    heartbeat = message("Heartbeat", _CLIENT, _BROKER, 11)
+    heartbeat = message("Heartbeat", _CLIENT, _BROKER, sent_s=11)
     chart = _chart(
         heartbeat,
-        broker_phases=[load("broker-0", 1, 19.075, 19.08)],
+        broker_phases=[load("broker-0", epoch=1, from_s=19.075, to_s=19.08)],
         client_phases=[_lost("consumer-2", 21), _lost("consumer-1", 20), _lost("consumer-3", 22)],
     )
     link = 'href="#lane-messages-crash-0"'
@@ -262,7 +264,7 @@ def test_diagram_of_few_members_labels_each_loss_of_the_coordinator_at_once() ->
     for number, is_shown_at_once in ((2, True), (20, False)):
         names = [f"consumer-{index}" for index in range(number)]
         chart = _chart(
-            *(message("Heartbeat", name, _BROKER, 11) for name in names),
+            *(message("Heartbeat", name, _BROKER, sent_s=11) for name in names),
             client_phases=[_lost(name, 20) for name in names],
         )
         zooms = [
@@ -280,7 +282,9 @@ def test_diagrams_of_many_faults_are_bounded_with_a_note() -> None:
     faults = tuple(
         journal_entry(fault_id=f"crash-{index}", fired_at_us=us(10 + index)) for index in range(12)
     )
-    rows = [message("Heartbeat", _CLIENT, _BROKER, 11, fault=fault.fault_id) for fault in faults]
+    rows = [
+        message("Heartbeat", _CLIENT, _BROKER, sent_s=11, fault=fault.fault_id) for fault in faults
+    ]
     section = message_diagrams(report_input(run_facts(faults=faults), tables={"messages": rows}))
     assert section is not None
     assert [part.id for part in section.parts if isinstance(part, Chart)] == [
@@ -292,9 +296,9 @@ def test_diagrams_of_many_faults_are_bounded_with_a_note() -> None:
 
 def test_nodes_are_servers_first_and_bounded() -> None:
     """Servers and the members with the most messages have a line; a note counts the others."""
-    rows = [message("Heartbeat", f"consumer-{index}", _BROKER, 11) for index in range(1_000)]
-    rows.append(message("Fetch", "broker-10", "controller-100", 11))
-    rows += [message("JoinGroup", "consumer-777", _BROKER, 12 + at) for at in range(3)]
+    rows = [message("Heartbeat", f"consumer-{index}", _BROKER, sent_s=11) for index in range(1_000)]
+    rows.append(message("Fetch", "broker-10", "controller-100", sent_s=11))
+    rows += [message("JoinGroup", "consumer-777", _BROKER, sent_s=12 + at) for at in range(3)]
     drawn = diagram(rows)
     # Servers in the order: controllers, then brokers by number.
     assert drawn.nodes[:3] == ["controller-100", "broker-2", "broker-10"]

@@ -9,9 +9,9 @@ The lane is a chart of all partitions; its detail is a chart of the rows that th
 - `t`: 1 for remarkable rows, which are shown first
 - `q`: number of the row among the rows of its member
 
-Runs last 60 s if no event is later. `owned(partition, member, begin, end)` is an interval of
-ownership. An end of None means that the run ended first. By default broker-2 assigned the partition
-in generation 1 (the number of the group's rebalance) and leader epoch 0 (the number of the
+Runs last 60 s if no event is later. `owned` makes an interval of ownership, with times in seconds.
+An end of None means that the run ended first. By default broker-2 assigned the partition in
+generation 1 (the number of the group's rebalance) and leader epoch 0 (the number of the
 coordinator's leadership).
 """
 
@@ -29,8 +29,8 @@ def _many(partitions: int) -> list[Datum]:
     intervals = []
     for index in range(partitions):
         name, member = f"orders-{index}", f"consumer-{index % 20}"
-        intervals.append(owned(name, member, 6, 20))
-        intervals.append(owned(name, member, 25, None, generation=2))
+        intervals.append(owned(name, member, from_s=6, to_s=20))
+        intervals.append(owned(name, member, from_s=25, to_s=None, generation=2))
     return intervals
 
 
@@ -57,12 +57,12 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
     run = report_input(
         tables={
             "ownership": [
-                owned("orders-0", "consumer-6", 64.08, 94, **newer),
-                owned("orders-0", "consumer-0", 6, 93.2),
-                owned("orders-1", "consumer-1", 6, None),
+                owned("orders-0", "consumer-6", from_s=64.08, to_s=94, **newer),
+                owned("orders-0", "consumer-0", from_s=6, to_s=93.2),
+                owned("orders-1", "consumer-1", from_s=6, to_s=None),
             ],
             "ownership_overlaps": [
-                ownership_overlap("orders-0", "consumer-0", "consumer-6", 64.08, 93.2)
+                ownership_overlap("orders-0", "consumer-0", "consumer-6", from_s=64.08, to_s=93.2)
             ],
         }
     )
@@ -103,10 +103,10 @@ def test_ownership_table_is_in_the_order_of_partition_numbers() -> None:
     """Overlaps of one rebalance begin nearly together, so their order by time means nothing."""
     names = ["orders-10", "orders-2", "orders-1"]
     overlaps = [
-        ownership_overlap(name, "consumer-0", "consumer-6", 64 + at / 1_000, 93)
+        ownership_overlap(name, "consumer-0", "consumer-6", from_s=64 + at / 1_000, to_s=93)
         for at, name in enumerate(names)
     ]
-    intervals = [owned(name, "consumer-0", 6, None) for name in names]
+    intervals = [owned(name, "consumer-0", from_s=6, to_s=None) for name in names]
     chart = ownership_lane(
         report_input(tables={"ownership": intervals, "ownership_overlaps": overlaps})
     )
@@ -124,7 +124,7 @@ def test_ownership_lane_of_many_partitions_counts_those_with_one_owner_none_and_
 
     The sum of the three is the number of partitions that ever had an owner.
     """
-    intervals = [*_many(100), owned("orders-3", "consumer-99", 10, 15)]
+    intervals = [*_many(100), owned("orders-3", "consumer-99", from_s=10, to_s=15)]
     chart, _ = _lane_and_rows({"ownership": intervals})
     counts_at: dict[float, dict[str, int]] = {}
     for time_s, kind, number in cells(chart, "counts", "a", "k", "n"):
@@ -141,8 +141,8 @@ def test_ownership_lane_of_many_partitions_counts_those_with_one_owner_none_and_
 
 def test_ownership_rows_of_many_partitions_show_the_remarkable_first() -> None:
     """The first rows show the partition with two owners, not the first fifty partitions by name."""
-    overlap = ownership_overlap("orders-999", "consumer-19", "consumer-99", 10, 15)
-    intervals = [*_many(1_000), owned("orders-999", "consumer-99", 10, 15)]
+    overlap = ownership_overlap("orders-999", "consumer-19", "consumer-99", from_s=10, to_s=15)
+    intervals = [*_many(1_000), owned("orders-999", "consumer-99", from_s=10, to_s=15)]
     _, detail = _lane_and_rows({"ownership": intervals, "ownership_overlaps": [overlap]})
     assert detail.picks[0].options[0].startswith("0: two owners")
     top = [owner for owner in rows(detail, "owners") if owner["t"]]
@@ -154,7 +154,9 @@ def test_ownership_rows_of_many_partitions_show_the_remarkable_first() -> None:
 
 def test_ownership_rows_of_every_selection_are_few() -> None:
     """Whatever a reader selects, a range or a member, must fit a screen or two."""
-    intervals = [owned(f"orders-{index}", "consumer-0", 6, None) for index in range(1_000)]
+    intervals = [
+        owned(f"orders-{index}", "consumer-0", from_s=6, to_s=None) for index in range(1_000)
+    ]
     _, detail = _lane_and_rows({"ownership": intervals})
     partitions, members = detail.picks
     assert partitions.options[0] == "1: orders-0 to 49", "nothing is remarkable: the first fifty"
