@@ -888,9 +888,9 @@ def test_finding_of_a_group_names_the_transactions_and_partitions_that_block_it(
     """
     rows = healed_group()
     for producer_id, state in ((1, "PrepareCommit"), (2, "CompleteCommit")):
-        pending_offset(rows, 20, producer_id)
-        transaction_state(rows, 21, producer_id, state)
-    pending_offset(rows, 22, 3)
+        pending_offset(rows, 20, producer_id=producer_id)
+        transaction_state(rows, 21, producer_id=producer_id, state=state)
+    pending_offset(rows, 22, producer_id=3)
     rows.add(
         23,
         "broker-1",

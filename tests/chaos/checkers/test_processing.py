@@ -52,7 +52,7 @@ def reassign_to_c1(rows: Rows, time_s: float, offset: int, cause: str = "committ
 def test_group_that_processes_everything_passes() -> None:
     """A rebalance gives the partition to C1, which continues at the committed offset 20."""
     rows = group_that_commits()
-    reassign_to_c1(rows, 4, 20)
+    reassign_to_c1(rows, 4, offset=20)
     rows.consumed(5, C1, first=20, last=29)
 
     report = check(rows)
@@ -71,7 +71,7 @@ def test_commit_beyond_the_processed_records_is_found_with_the_committer() -> No
     """Planted bug: an application that commits before it processes, and dies in between."""
     rows = group_that_commits()
     rows.committed(3.5, C0, offset=30)
-    reassign_to_c1(rows, 4, 30)
+    reassign_to_c1(rows, 4, offset=30)
     rows.consumed(5, C1, first=30, last=39)
 
     report = check(rows)
@@ -148,7 +148,7 @@ def test_reset_to_latest_of_a_group_that_never_commits_is_counted() -> None:
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, offset=50, cause="latest")
     rows.consumed(2, C0, first=50, last=59)
-    reassign_to_c1(rows, 3, 80, "latest")
+    reassign_to_c1(rows, 3, offset=80, cause="latest")
     rows.consumed(5, C1, first=80, last=89)
 
     report = check(rows)
@@ -160,7 +160,7 @@ def test_reset_to_latest_of_a_group_that_never_commits_is_counted() -> None:
 def test_reset_to_latest_after_a_lost_commit_is_found_as_a_reset() -> None:
     """Planted bug: a coordinator that forgets offsets; the client then resets as configured."""
     rows = group_that_commits()
-    reassign_to_c1(rows, 4, 80, "latest")
+    reassign_to_c1(rows, 4, offset=80, cause="latest")
     rows.consumed(5, C1, first=80, last=89)
 
     report = check(rows)
@@ -180,7 +180,7 @@ def test_duplicates_are_counted_by_the_member_that_processed_the_record_before()
     rows = group_that_commits()
     rows.position_reset(4, C0, offset=15)
     rows.consumed(4.1, C0, first=15, last=24)
-    reassign_to_c1(rows, 5, 10)
+    reassign_to_c1(rows, 5, offset=10)
     rows.consumed(6, C1, first=10, last=29)
 
     report = check(rows)
@@ -285,7 +285,7 @@ def test_deletion_takes_offsets_that_wait_for_their_marker(stored: bool) -> None
     cause = "deleted by an administrator"
     removed = TraceKind.OFFSET_REMOVED
     rows.add(3.5, "broker-0", removed, group="g", partition="t-1", cause=cause)
-    reassign_to_c1(rows, 4, 80, "latest")
+    reassign_to_c1(rows, 4, offset=80, cause="latest")
     rows.consumed(5, C1, first=80, last=89)
 
     expected = replace(CONTEXT.groups["g"], transaction_partitions=("__transaction_state-0",))
@@ -406,7 +406,7 @@ def test_unanswered_commit_promises_nothing() -> None:
     rows.position_reset(1.1, C0, offset=0, cause="latest")
     rows.consumed(2, C0, first=0, last=9)
     rows.admin_commit(2.5, offset=0, error="REQUEST_TIMED_OUT")
-    reassign_to_c1(rows, 3, 80, "latest")
+    reassign_to_c1(rows, 3, offset=80, cause="latest")
     rows.consumed(5, C1, first=80, last=89)
 
     report = check(rows)
@@ -419,7 +419,7 @@ def test_reset_to_latest_after_a_deletion_follows_the_configuration() -> None:
     """After the deletion the group has no offsets, so auto.offset.reset decides."""
     rows = group_that_commits()
     rows.offset_removed(3.5)
-    reassign_to_c1(rows, 4, 80, "latest")
+    reassign_to_c1(rows, 4, offset=80, cause="latest")
     rows.consumed(5, C1, first=80, last=89)
 
     report = check(rows)
@@ -451,7 +451,7 @@ def test_reset_to_latest_after_a_deletion_is_found_if_members_had_committed_sinc
     rows.assigned(3.6, C0, generation=1, member="new")
     rows.consumed(3.6, C0, first=20, last=29)
     rows.commit_stored(3.7, "broker-0", member, generation=1, append_id=1, offset=30)
-    reassign_to_c1(rows, 4, 80, "latest")
+    reassign_to_c1(rows, 4, offset=80, cause="latest")
     rows.consumed(5, C1, first=80, last=89)
 
     assert check(rows).outcome is outcome

@@ -36,9 +36,9 @@ def felt(**changes: Any) -> Felt:  # noqa: ANN401 - a test's own words
         "came_back": 200,
         "sent_away": 0,
         "spreads": {
-            "without an owner": spread(600 * S, 4 * S),
-            "no processing despite records": spread(800 * S, 6 * S),
-            "records processed again": spread(12, 2),
+            "without an owner": spread(total=600 * S, longest=4 * S),
+            "no processing despite records": spread(total=800 * S, longest=6 * S),
+            "records processed again": spread(total=12, longest=2),
         },
     }
     group = FeltGroup(**(fields | changes))

@@ -2,10 +2,11 @@
 
 A generation is the number of a group's rebalance. `cells` returns columns of a chart's data, which
 have names of one letter: `r` is the row, `w` the colour of the coordinator, `m` the member, `g` the
-generation, `c` the fill of a bar. Builders make table rows, with times in seconds. A `tenure` is the
-time in which a broker is coordinator, a `state` that of the group at a coordinator, and `owned` the
-time in which a member owns a partition. In rows of the last two, broker-2 is the coordinator unless
-another is named. A `to_s` of None means that the run ended first.
+generation, `c` the fill of a bar. Builders make table rows, with times in seconds. A `tenure` is
+the time in which a broker is coordinator. A `state` is the time in which the group has a state at a
+coordinator. `owned` is the time in which a member owns a partition. In rows of the last two,
+broker-2 is the coordinator unless another is named. A `to_s` of None means that the run ended
+first.
 """
 
 from pipeline.report.charts.chart import SERIES, soft

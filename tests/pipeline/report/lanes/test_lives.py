@@ -75,7 +75,9 @@ def parts(*entries: JournalEntry, place: str) -> list[tuple[str, int, int, int]]
 
 def test_replaced_member_stops_is_away_starts_and_is_ready() -> None:
     """Life 1 stops from 10 to 12 s; life 2 is started at 17 s and ready at 20 s."""
-    rollout = entry("rollout", stopped=[stop("m-0", 10, 12)], replaced=[start("m-0", 17, 20)])
+    rollout = entry(
+        "rollout", stopped=[stop("m-0", at=10, down=12)], replaced=[start("m-0", at=17, ready=20)]
+    )
     assert parts(rollout, place="m-0") == [
         (BEFORE, 1, 0, 10),
         (STOPPING, 1, 10, 12),
@@ -90,18 +92,20 @@ def test_successor_in_a_spare_place_begins_its_first_life_there() -> None:
 
     Only then does it stop m-0.
     """
-    rollout = entry("rollout", stopped=[stop("m-0", 20, 21)], replaced=[start("m-4", 5, 8)])
+    rollout = entry(
+        "rollout", stopped=[stop("m-0", at=20, down=21)], replaced=[start("m-4", at=5, ready=8)]
+    )
     assert parts(rollout, place="m-4") == [(STARTING, 1, 5, 8), (AFTER, 1, 8, 60)]
     assert parts(rollout, place="m-0")[-1] == (AWAY, 1, 21, 60)
 
 
 def test_rolled_back_version_is_another_life() -> None:
     """A rollback starts the old version again: this is life 3, after life 2 of the new version."""
-    old = start("m-0", 40, 44, is_of_old_version=True)
+    old = start("m-0", at=40, ready=44, is_of_old_version=True)
     rollout = entry(
         "rollout",
-        stopped=[stop("m-0", 10, 11), stop("m-0", 30, 31)],
-        replaced=[start("m-0", 15, 18), old],
+        stopped=[stop("m-0", at=10, down=11), stop("m-0", at=30, down=31)],
+        replaced=[start("m-0", at=15, ready=18), old],
     )
     assert [part[:2] for part in parts(rollout, place="m-0")][-3:] == [
         (AWAY, 2),
@@ -112,7 +116,7 @@ def test_rolled_back_version_is_another_life() -> None:
 
 def test_member_that_never_stops_is_stopping_until_the_end() -> None:
     """The stop has no end, and there is no successor: no part follows STOPPING."""
-    rollout = entry("rollout", stopped=[stop("m-0", 10, None)], replaced=[])
+    rollout = entry("rollout", stopped=[stop("m-0", at=10, down=None)], replaced=[])
     assert parts(rollout, place="m-0") == [(BEFORE, 1, 0, 10), (STOPPING, 1, 10, 60)]
 
 
@@ -131,8 +135,10 @@ def test_scaling_shows_the_starts_and_stops_of_members() -> None:
 
 def test_later_rollout_continues_an_earlier_one() -> None:
     """The second rollout stops life 2, which the first one started."""
-    first = entry("rollout", stopped=[stop("m-0", 10, 11)], replaced=[start("m-0", 12, 13)])
-    second = entry("rollout", stopped=[stop("m-0", 30, 31)], replaced=[])
+    first = entry(
+        "rollout", stopped=[stop("m-0", at=10, down=11)], replaced=[start("m-0", at=12, ready=13)]
+    )
+    second = entry("rollout", stopped=[stop("m-0", at=30, down=31)], replaced=[])
     assert [part[:2] for part in parts(first, second, place="m-0")] == [
         (BEFORE, 1),
         (STOPPING, 1),
@@ -146,6 +152,8 @@ def test_later_rollout_continues_an_earlier_one() -> None:
 
 def test_bar_of_an_empty_place_names_no_life() -> None:
     """While a place is empty, no life is in it: the last has ended, the next has not begun."""
-    rollout = entry("rollout", stopped=[stop("m-0", 10, 12)], replaced=[start("m-0", 17, 20)])
+    rollout = entry(
+        "rollout", stopped=[stop("m-0", at=10, down=12)], replaced=[start("m-0", at=17, ready=20)]
+    )
     labels = [labels_of(row)["l"] for row in lives_of([rollout], 60 * S)]
     assert labels == ["life 1", "life 1", "away", "life 2", "life 2"]

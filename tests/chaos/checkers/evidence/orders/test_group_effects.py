@@ -127,7 +127,7 @@ def test_offset_that_may_be_lost_needs_no_removal(forgotten_by: str) -> None:
     """
     before = stored(*ALL)
     if forgotten_by == "load":
-        before.load_started(2, "broker-0", 3)
+        before.load_started(2, "broker-0", leader_epoch=3)
     else:
         before.group_state(2, "broker-0", "Empty", "Dead", cause=DELETED)
     assert missing(before, "delete_offsets", Rows()) is None
