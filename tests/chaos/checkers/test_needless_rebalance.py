@@ -6,6 +6,7 @@ a member before the rebalance. Any other rebalance is a finding. NOTHING_SEEN: t
 failover to judge.
 
 The coordinator removes a member of which it has not heard for a session (45 s): the member expires.
+`rows.member_removed` and `rebalance` have causes; without one they mean an expiry and a join.
 The generation is the number of a group's rebalance. In it the members rejoin (PreparingRebalance),
 then get their partitions (CompletingRebalance); then the group is Stable. A zombie is a replaced
 coordinator that does not know this yet. "Planted bug" in a docstring names a bug that the test

@@ -200,18 +200,18 @@ def test_only_an_expression_that_keeps_its_value_is_skipped(made_up: Path) -> No
 
 def made_up_sample(root: Path) -> list[SampledMutant]:
     """Return every mutant of the made-up package: sample 1, drawn by seed 3, of at most 100."""
-    return draw_sample(1, 3, count=100, root=root, packages=("made_up",))[1]
+    return draw_sample(number=1, seed=3, count=100, root=root, packages=("made_up",))[1]
 
 
 def test_sample_is_read_as_it_was_drawn_and_is_drawn_once(made_up: Path) -> None:
-    """The seed (the second argument) decides the draw, and the file is never overwritten."""
-    head, mutants = draw_sample(1, 3, root=made_up, packages=("made_up",))
+    """The seed decides the draw, and the file is never overwritten."""
+    head, mutants = draw_sample(number=1, seed=3, root=made_up, packages=("made_up",))
     path = made_up / "samples" / "sample_1.jsonl"
     write_sample_file(path, head, mutants)
 
     assert read_sample(path) == (head, tuple(mutants))
-    assert draw_sample(1, 3, root=made_up, packages=("made_up",))[1] == mutants
-    assert draw_sample(1, 4, root=made_up, packages=("made_up",))[1] != mutants
+    assert draw_sample(number=1, seed=3, root=made_up, packages=("made_up",))[1] == mutants
+    assert draw_sample(number=1, seed=4, root=made_up, packages=("made_up",))[1] != mutants
     with pytest.raises(FileExistsError):
         write_sample_file(path, head, mutants)
 
@@ -571,7 +571,7 @@ def test_page_shows_before_and_after_side_by_side(made_up: Path) -> None:
     """
     made_up_record(made_up, "after", finds_third=True)
     made_up_record(made_up, "before", finds_third=False)
-    head, mutants = draw_sample(1, 3, count=100, root=made_up, packages=("made_up",))
+    head, mutants = draw_sample(number=1, seed=3, count=100, root=made_up, packages=("made_up",))
     same = mutants[1].id
     sentences = {same: Sentence(id=same, sentence="Nobody asks.", equivalent=True)}
     page = page_of(

@@ -1,7 +1,9 @@
 """The owners of partitions, according to the rows that members write themselves.
 
 An owner is named by its node and incarnation (number of restarts): `(C0, 0)` is the first process
-of C0. `owners.ended` has the ownerships that the last observed row ended.
+of C0. `rows.assigned(1, C0, partitions=2)` gives the first two partitions, t-0 and t-1, to C0.
+`owners.of` returns the owners of a partition, `owners.owned_by` the partitions of an owner, and
+`owners.ended` the ownerships that the last observed row ended.
 """
 
 from chaos.checkers.evidence.owners import Owners
