@@ -70,13 +70,13 @@ async def outcome_of(
     for step in WAY_TO[state]:
         await ACTS[step][1](lives, node)
     assert lives.states()[node] is state
-    before = len(traced())
+    rows_before = len(traced())
     try:
         await ACTS[act][1](lives, node)
         answer = "done"
     except UnknownNode as refusal:
         answer = str(refusal)
-    return answer, lives.states()[node], tuple(traced()[before:])
+    return answer, lives.states()[node], tuple(traced()[rows_before:])
 
 
 def in_virtual_time(state: NodeState, act: str) -> Outcome:

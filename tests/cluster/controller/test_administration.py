@@ -55,9 +55,9 @@ def test_election_makes_the_first_replica_lead_in_a_new_epoch() -> None:
 def test_election_of_the_present_leader_is_not_needed_and_changes_nothing() -> None:
     """For clients ELECTION_NOT_NEEDED is a success, because the preferred replica leads already."""
     lab = running_lab()
-    before = lab.records()
+    records_before = lab.records()
     assert elect(lab, P0) is ErrorCode.ELECTION_NOT_NEEDED
-    assert lab.records() == before
+    assert lab.records() == records_before
 
 
 @pytest.mark.parametrize("name", [UNKNOWN, TopicPartition("no such topic", 0)])
@@ -75,9 +75,9 @@ def test_election_of_a_replica_outside_the_isr_is_refused() -> None:
     lab = running_lab()
     lab.reassign(P0, (2, 0, 1))
     lab.alter_partition(P0, (0, 1), by=0)  # the leader, 0, removes broker 2 from the ISR
-    before = lab.records()
+    records_before = lab.records()
     assert elect(lab, P0) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-    assert lab.records() == before
+    assert lab.records() == records_before
 
 
 def test_election_of_every_partition_leaves_out_those_that_need_none() -> None:
@@ -119,9 +119,9 @@ def test_reassignment_to_another_order_applies_at_once_and_moves_no_leader() -> 
 def test_reassignment_to_the_order_in_force_writes_nothing() -> None:
     """An administrator that has not got the answer repeats the request, and gets NONE (success)."""
     lab = running_lab()
-    before = lab.records()
+    records_before = lab.records()
     assert lab.reassign(P0, (0, 1, 2)).error_code is ErrorCode.NONE
-    assert lab.records() == before
+    assert lab.records() == records_before
 
 
 @pytest.mark.parametrize(
@@ -141,11 +141,11 @@ def test_refused_reassignment_changes_nothing(
 ) -> None:
     """A refusal writes no record. A reassignment of an unknown partition is refused, too."""
     lab = running_lab()
-    before = lab.records()
+    records_before = lab.records()
     answer = lab.reassign(P0, replicas)
     assert answer.error_code is error
     assert answer.error_message
-    assert lab.records() == before
+    assert lab.records() == records_before
     assert lab.reassign(UNKNOWN, (0, 1, 2)).error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

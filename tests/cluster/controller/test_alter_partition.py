@@ -48,11 +48,11 @@ def test_shrink_by_the_leader_is_accepted_with_a_new_partition_epoch(lab: Contro
 
 def test_proposal_of_the_present_isr_is_accepted_without_a_record(lab: ControllerLab) -> None:
     """The proposal may be the repetition of one whose answer was lost."""
-    before = lab.records()
+    records_before = lab.records()
     answer = lab.alter_partition(P0, (0, 1, 2), by=0)
     assert answer.error_code is ErrorCode.NONE
     assert answer.partition_epoch == 0
-    assert lab.records() == before
+    assert lab.records() == records_before
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_impossible_proposal_is_refused_and_changes_nothing(
     error: ErrorCode,
 ) -> None:
     """The controller refuses proposals that no correct leader makes, and writes no record."""
-    before = lab.records()
+    records_before = lab.records()
     answer = lab.alter_partition(
         P0, new_isr, by=by, leader_epoch=leader_epoch, partition_epoch=partition_epoch
     )
     assert answer.error_code is error
-    assert lab.records() == before
+    assert lab.records() == records_before
 
 
 def test_proposal_of_an_older_leader_epoch_is_fenced(lab: ControllerLab) -> None:

@@ -69,10 +69,10 @@ def test_register_of_another_incarnation_is_refused_while_the_session_runs() -> 
     Source: Kafka ClusterControlManager.
     """
     lab = running_lab()
-    before = lab.records()
+    records_before = lab.records()
     response = lab.register(0, incarnation_id=1)
     assert response.error_code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
-    assert lab.records() == before
+    assert lab.records() == records_before
 
 
 def test_register_of_another_incarnation_succeeds_once_the_old_one_is_fenced() -> None:
@@ -130,13 +130,13 @@ def test_heartbeat_that_wants_the_fence_keeps_it() -> None:
 def test_heartbeat_with_another_broker_epoch_is_stale_and_changes_nothing() -> None:
     """A former incarnation must not extend the session of the present incarnation."""
     lab = running_lab()
-    before = lab.records()
+    records_before = lab.records()
     keep_alive(lab, 1, 2, duration_ms=8_000)  # broker 0 has been silent for 8 s
     response = lab.heartbeat(0, epoch=lab.broker_epochs[0] + 1_000)
     assert response.error_code is ErrorCode.STALE_BROKER_EPOCH
     never_registered = lab.heartbeat(7, epoch=3)
     assert never_registered.error_code is ErrorCode.STALE_BROKER_EPOCH
-    assert lab.records() == before
+    assert lab.records() == records_before
     # The heartbeat with the wrong epoch did not extend the session, which ends at 9 s.
     lab.advance_ms(1_000)
     assert lab.broker(0).fenced

@@ -133,10 +133,10 @@ def test_shutdown_of_a_fenced_broker_is_granted_at_once_and_writes_nothing() -> 
         lab.advance_ms(2_000)
         heartbeat_all(lab, 1, 2)
     assert lab.broker(0).fenced
-    before = lab.records()
+    records_before = lab.records()
     response = lab.heartbeat(0, want_shut_down=True)
     assert (response.is_fenced, response.should_shut_down) == (True, True)
-    assert lab.records() == before
+    assert lab.records() == records_before
 
 
 def test_silent_broker_in_shutdown_is_fenced_like_any_other() -> None:

@@ -106,7 +106,7 @@ def test_replicas_named_by_the_request_are_kept_in_order() -> None:
 def test_validate_only_answers_equally_and_changes_nothing() -> None:
     """The answers are the same as without `validate_only`: `t` is valid, and `u` is not."""
     lab = running_lab()
-    before = lab.image.end_offset
+    end_before = lab.image.end_offset
     answers = create(
         lab,
         CreatableTopic(name="t"),
@@ -117,7 +117,7 @@ def test_validate_only_answers_equally_and_changes_nothing() -> None:
         ErrorCode.NONE,
         ErrorCode.INVALID_PARTITIONS,
     ]
-    assert lab.image.end_offset == before
+    assert lab.image.end_offset == end_before
 
 
 @pytest.mark.parametrize(

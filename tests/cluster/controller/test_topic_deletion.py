@@ -78,24 +78,24 @@ def test_topic_named_twice_is_refused_and_kept() -> None:
     Source: ControllerApis.deleteTopics.
     """
     lab = running_lab()
-    before = lab.log.log_end_offset
+    end_before = lab.log.log_end_offset
     results = delete(lab, "orders", "bills", "orders")
     assert results == (
         DeletableTopicResult(name="orders", error_code=ErrorCode.INVALID_REQUEST),
         DeletableTopicResult(name="bills"),
     )
     assert list(lab.image.topics) == ["orders"]
-    assert lab.log.log_end_offset == before + 1  # one new record, which removes bills
+    assert lab.log.log_end_offset == end_before + 1  # one new record, which removes bills
 
 
 def test_broker_learns_the_deleted_partitions() -> None:
     """`apply` of a broker's cache returns the changed partitions: here those that were deleted."""
     lab = running_lab()
     cache = MetadataCache(num_offsets_partitions=1)
-    before = lab.records()
-    cache.apply(before)
+    records_before = lab.records()
+    cache.apply(records_before)
     delete(lab, "bills")
-    changed = cache.apply(lab.records()[len(before) :])
+    changed = cache.apply(lab.records()[len(records_before) :])
     assert changed == [TopicPartition("bills", 0), TopicPartition("bills", 1)]
     assert not cache.contains("bills", 0)
     assert cache.contains("orders", 0)

@@ -63,13 +63,13 @@ def test_listener_shares_the_fate_of_its_process_and_keeps_its_port(tmp_path: Pa
         await runtime.resume(BROKER)
         assert (await connection.answer())[0] == 2
 
-        before = runtime.bootstrap_servers()
+        servers_before = runtime.bootstrap_servers()
         await runtime.crash(BROKER)
         assert await connection.ended()
         assert runtime.bootstrap_servers() == ()
 
         await runtime.restart(BROKER)
-        assert runtime.bootstrap_servers() == before
+        assert runtime.bootstrap_servers() == servers_before
         again = await connect(runtime)
         assert await again.ask(18, 0)
         assert (await runtime.status()).kafka_clients == {"client:raw": 1}

@@ -55,15 +55,19 @@ def test_request_to_another_node_is_answered_in_order(tmp_path: Path, client_pro
     in_lab(tmp_path, body)
 
 
-@pytest.mark.parametrize("known", [False, True], ids=["unknown-name", "process-without-the-node"])
-def test_connection_to_a_node_that_is_down_is_refused_at_once(tmp_path: Path, known: bool) -> None:
+@pytest.mark.parametrize(
+    "is_in_directory", [False, True], ids=["unknown-name", "process-without-the-node"]
+)
+def test_connection_to_a_node_that_is_down_is_refused_at_once(
+    tmp_path: Path, is_in_directory: bool
+) -> None:
     """As with Kafka, a client learns of a dead broker by a refusal, and not by a timeout."""
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")
         await lab.process("p1")
         client = lab.node("p0", CLIENT)
-        if known:
+        if is_in_directory:
             lab.directory[SERVER] = lab.addresses["p1"]
             lab.push()
         with pytest.raises(Disconnected):

@@ -416,7 +416,7 @@ def test_reset_links_counts_each_connection_once() -> None:
 
     async def main() -> None:
         await runtime.sleep(SECOND_US)
-        before = len([row for row in run.rows if row.kind == TraceKind.REQUEST_FAILED])
+        failures_before = len([row for row in run.rows if row.kind == TraceKind.REQUEST_FAILED])
         counts = [
             await runtime.reset_links(CONSUMERS, BROKERS),
             await runtime.reset_links(BROKERS, BROKERS),
@@ -424,7 +424,7 @@ def test_reset_links_counts_each_connection_once() -> None:
         ]
         assert counts == [4, 0, 0]
         await runtime.sleep(1)
-        failed = [row for row in run.rows if row.kind == TraceKind.REQUEST_FAILED][before:]
+        failed = [row for row in run.rows if row.kind == TraceKind.REQUEST_FAILED][failures_before:]
         # If requests were in flight, they have failed with this error.
         assert {row.error for row in failed} <= {"DISCONNECTED"}
 

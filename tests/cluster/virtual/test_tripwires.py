@@ -129,10 +129,10 @@ def test_other_threads_continue_during_a_run() -> None:
 
 def test_patched_functions_are_restored_after_the_last_run() -> None:
     """Runs may be nested, and may end with an error. The outermost one restores the functions."""
-    before = [getattr(owner, name) for owner, name in forbidden()]
+    functions_before = [getattr(owner, name) for owner, name in forbidden()]
     with pytest.raises(ZeroDivisionError), tripwires(), tripwires():
         raise ZeroDivisionError
-    assert [getattr(owner, name) for owner, name in forbidden()] == before
+    assert [getattr(owner, name) for owner, name in forbidden()] == functions_before
     # Outside of a run the call raises nothing.
     in_module(NODE_MODULE, "import time; time.time()")()
 

@@ -384,13 +384,13 @@ def test_crash_ends_connections_and_the_next_incarnation_listens_on_the_same_por
     async def story(cluster: ListeningCluster) -> None:
         connection = await cluster.connect()
         assert await connection.ask(18, 0)
-        before = cluster.bootstrap
+        address_before = cluster.bootstrap
         await cluster.runtime.crash(BROKER)
         assert await connection.ended()
         assert cluster.bootstrap == ""
 
         await cluster.runtime.restart(BROKER)
-        assert cluster.bootstrap == before
+        assert cluster.bootstrap == address_before
         assert await (await cluster.connect()).ask(18, 0)
 
     ListeningCluster(tmp_path).play(story)

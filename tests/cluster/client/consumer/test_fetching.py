@@ -127,9 +127,9 @@ def test_one_fetch_is_in_flight_per_leader(make_lab: LabMaker) -> None:
     lab = make_lab(1, partitions=6)
     lab.consumer(commit_interval_ms=None)
     lab.run_for(SECOND)
-    before = len(lab.brokers[0].of_type(FetchRequest))
+    fetches_before = len(lab.brokers[0].of_type(FetchRequest))
     lab.run_for(5 * SECOND)
-    assert len(lab.brokers[0].of_type(FetchRequest)) - before == 10
+    assert len(lab.brokers[0].of_type(FetchRequest)) - fetches_before == 10
     request = lab.brokers[0].of_type(FetchRequest)[-1]
     assert isinstance(request, FetchRequest)
     assert [entry.partition for topic in request.topics for entry in topic.partitions] == [

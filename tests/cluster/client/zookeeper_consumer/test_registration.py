@@ -82,10 +82,10 @@ def test_start_registers_then_subscribes_then_rebalances() -> None:
     (first_attempt, *_) = lab.of(
         TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us, node=member_name(1)
     )
-    before = [api for api, time_us in sent if time_us < first_attempt.time_us]
+    apis_before = [api for api, time_us in sent if time_us < first_attempt.time_us]
     # The first Exists asks whether ZooKeeper answers. Create is the registration. The next two set
     # the watch on `ids`, and the last two the watches on the two topics.
-    assert before == ["Exists", "Create", "Exists", "GetChildren", "Exists", "Exists"]
+    assert apis_before == ["Exists", "Create", "Exists", "GetChildren", "Exists", "Exists"]
 
 
 def test_registration_of_another_session_fails_the_start_and_the_program_starts_again() -> None:
