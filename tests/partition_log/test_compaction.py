@@ -44,7 +44,10 @@ class CleanedLog:
         self.codecs = NO_CODECS
 
     def write(self, *written: str, producer: int = -1) -> None:
-        """Append a batch of `key=value` records; `key=` is a tombstone."""
+        """Append a batch of `key=value` records; `key=` is a tombstone.
+
+        With a producer the batch belongs to a transaction of that producer.
+        """
         records = []
         for key_and_value in written:
             key, _, value = key_and_value.partition("=")
@@ -98,18 +101,18 @@ class CleanedLog:
         assert result is not None
         self.first_dirty = result.end_offset
         check_log(self.log)
-        # `length`: the number of batches before the end of the cleaning.
-        length = sum(batch.next_offset <= result.end_offset for batch in batches)
+        cleaned_count = sum(batch.next_offset <= result.end_offset for batch in batches)
         left = [self.log.storage.batch(index) for index in range(len(self.log.storage))]
         check_cleaning(
             PARTITION,
             batches,
-            length,
+            cleaned_count,
             [batch for batch in left if batch.next_offset <= result.end_offset],
             now_ms=self.now_ms,
             delete_retention_ms=DAY_MS,
             codecs=self.codecs,
         )
+        # The last record of each key is still there.
         assert last_records(self.log, self.log.log_end_offset, self.codecs) == before
         return result
 
@@ -216,8 +219,8 @@ def test_record_without_key_is_removed() -> None:
 def test_first_batch_of_each_leader_epoch_is_kept_without_records() -> None:
     """A restarted replica learns its leader epochs and the start of its log from the batches.
 
-    So the first batch of each epoch remains, without its records. The epochs (the numbers of the
-    partition's leaderships) 0, 2 and 5 begin at the offsets 0, 2 and 4.
+    So the first batch of each epoch remains, without its records. The epochs 0, 2 and 5 begin at
+    the offsets 0, 2 and 4. (A leader epoch counts the leaders of a partition.)
     """
     cleaned = CleanedLog()
     for epoch in (0, 2, 5):
@@ -250,7 +253,7 @@ def test_aborted_transaction_is_removed_and_replaces_no_record() -> None:
     cleaned.append_marker(commit=False)
     cleaned.write("c=1")
     cleaned.clean()
-    # The day of a marker begins with a cleaning that finds none of its transaction's batches.
+    # The day of a marker begins with a cleaning that finds no batch of its transaction.
     assert cleaned.left() == ["0 a=1", "3 marker=", "4 c=1"]
 
     # The aborted batch has no records now, but it remains, because it is the producer's last batch

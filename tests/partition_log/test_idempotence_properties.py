@@ -100,29 +100,30 @@ def walk(seed: int) -> IdempotentModel:
 
     events: list[Callable[[], None]] = []
     weights: list[float] = []
-    for event, odds in broker_events:
+    for event, rates in broker_events:
         for broker in REPLICAS:
             # The default arguments bind the present values of the loop's variables.
             events.append(lambda event=event, broker=broker: event(broker))  # type: ignore[misc]
-            weights.append(rng.choice(odds))
+            weights.append(rng.choice(rates))
 
     for client in model.producers:
-        for act, odds in (
+        for act, rates in (
             (model.continue_sending, (1.0, 3.0)),
             (model.send, (0.3, 1.0)),
             (model.deliver, (0.3, 1.0)),
             (model.deliver_late, (0.1, 1.0)),
             (model.answer, (2.0, 4.0)),
-            (lambda one: model.answer(one, lost=True), (0.0, 0.1, 0.3)),
+            (lambda producer: model.answer(producer, lost=True), (0.0, 0.1, 0.3)),
             (model.refuse, (0.1, 0.3)),
             (model.reconnect, (0.0, 0.1, 0.3)),
         ):
             events.append(lambda act=act, client=client: act(client))  # type: ignore[misc]
-            weights.append(rng.choice(odds))
+            weights.append(rng.choice(rates))
 
     for step, event_of_step in enumerate(rng.choices(events, weights, k=STEPS)):
         event_of_step()
         model.check()
+        # Comparing whole logs is slow, so it is done only at some steps.
         if step % 50 == 0:
             model.check_logs()
     model.heal()

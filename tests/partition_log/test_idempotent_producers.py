@@ -141,7 +141,7 @@ def test_sequences_wrap_to_zero() -> None:
 
 
 def test_transactional_batch_of_a_client_needs_an_open_transaction() -> None:
-    """A client's batch was not verified: the coordinator may not know that it writes to here.
+    """A client's batch was not verified: the transaction's coordinator may not know this partition.
 
     A coordinator that does not know the partition would never end the transaction here.
     """
@@ -158,6 +158,7 @@ def test_batch_outside_the_producers_open_transaction_is_refused() -> None:
     epoch 1 with sequence number 0.
     """
     leading = leader()
+    # The guard is the token of a verified transaction; its first batch must show it.
     guard = leading.log.producers.begin_verification(PRODUCER, 0)
     opened = leading.append_records(
         records("t"),

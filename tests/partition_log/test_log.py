@@ -101,7 +101,7 @@ def test_read_from_the_middle_of_a_batch_begins_with_the_whole_batch() -> None:
     written.append_as_leader(records("a", "b", "c"), leader_epoch=0)
     written.append_as_leader(records("d"), leader_epoch=0)
     # The first batch has the offsets 0 to 2, the second one 3.
-    assert [found.base_offset for found in written.read(2, 2**20, up_to=4)] == [0, 3]
+    assert [batch.base_offset for batch in written.read(2, 2**20, up_to=4)] == [0, 3]
 
 
 def test_read_stops_before_the_batch_that_passes_the_limit_offset() -> None:
@@ -111,8 +111,8 @@ def test_read_stops_before_the_batch_that_passes_the_limit_offset() -> None:
     """
     written = log_of_epochs(0, 0, 0)
     written.append_as_leader(records("d", "e"), leader_epoch=0)
-    assert [found.base_offset for found in written.read(1, 2**20, up_to=3)] == [1, 2]
-    assert [found.base_offset for found in written.read(1, 2**20, up_to=4)] == [1, 2]
+    assert [batch.base_offset for batch in written.read(1, 2**20, up_to=3)] == [1, 2]
+    assert [batch.base_offset for batch in written.read(1, 2**20, up_to=4)] == [1, 2]
     assert written.read(3, 2**20, up_to=3) == ()
 
 
@@ -256,7 +256,7 @@ def test_read_in_a_hole_begins_with_the_next_batch(offset: int, first_base_offse
     compacted = log_with_holes()
     first = compacted.read(offset, 1, up_to=10)[0]
     assert first.base_offset == first_base_offset
-    assert [found.base_offset for found in compacted.read(offset, 2**20, up_to=10)] == [
+    assert [batch.base_offset for batch in compacted.read(offset, 2**20, up_to=10)] == [
         base_offset for base_offset in (0, 1, 4, 9) if base_offset >= first_base_offset
     ]
 

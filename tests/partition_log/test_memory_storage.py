@@ -20,7 +20,7 @@ def test_copy_is_unaffected_by_later_writes() -> None:
     storage.write_checkpoint("c", b"2")
     assert [twin.log(PARTITION).base_offset(index) for index in range(2)] == [0, 1]
     assert twin.read_checkpoint("c") == b"1"
-    # The copy also knows which batch was not flushed: a power loss removes it.
+    # The copy also knows that the second batch was not flushed: a power loss removes that batch.
     twin.power_loss()
     assert len(twin.log(PARTITION)) == 1
 
@@ -29,10 +29,10 @@ def test_observer_gets_the_batches_before_and_after_a_replacement() -> None:
     """The observer is set on the storage. Each log that is opened later calls it."""
     storage = MemoryStorage()
     batches = [batch("a"), batch("b", base_offset=1), batch("c", base_offset=2)]
-    for each in batches:
-        storage.log(PARTITION).append(each)
-    seen: list[tuple[object, ...]] = []
-    storage.on_replace = lambda *replaced: seen.append(replaced)
+    for appended in batches:
+        storage.log(PARTITION).append(appended)
+    calls: list[tuple[object, ...]] = []
+    storage.on_replace = lambda *arguments: calls.append(arguments)
     storage.log(PARTITION).replace_prefix(2, batches[1:2])
-    # The log, its batches before, the number of replaced batches, and their replacement.
-    assert seen == [(PARTITION, tuple(batches), 2, batches[1:2])]
+    # The partition, its batches before, the number of replaced batches, and their replacement.
+    assert calls == [(PARTITION, tuple(batches), 2, batches[1:2])]

@@ -57,18 +57,18 @@ def marker(
 
 def states(*batches: RecordBatch) -> ProducerStates:
     """Return the producer states of a log with these batches."""
-    known = ProducerStates()
+    producer_states = ProducerStates()
     for appended_batch in batches:
-        known.appended(appended_batch)
-    return known
+        producer_states.appended(appended_batch)
+    return producer_states
 
 
 def test_encoded_marker_is_decoded_to_an_equal_one() -> None:
     """The marker keeps its outcome and its coordinator epoch, which fences old coordinators."""
     for is_commit in (True, False):
         end = EndTransactionMarker(is_commit=is_commit, coordinator_epoch=9)
-        found = marker(3, is_commit=is_commit, coordinator_epoch=9)
-        assert decode_marker(found) == end
+        encoded = marker(3, is_commit=is_commit, coordinator_epoch=9)
+        assert decode_marker(encoded) == end
 
 
 def test_control_batch_without_records_is_ignored() -> None:
@@ -219,9 +219,9 @@ def test_leader_appends_a_verified_transaction_and_its_marker_and_replicates_bot
 
 
 def test_marker_is_refused_where_appends_are_refused() -> None:
-    """A follower accepts no appends. A leader with two in-sync replicas cannot satisfy a 3.
+    """A follower accepts no appends, and neither does a leader with too few in-sync replicas.
 
-    The 3 is min.insync.replicas, the least number of in-sync replicas for a write.
+    It has two; min.insync.replicas, the least number for a write, is 3.
     """
     end = EndTransactionMarker(is_commit=True, coordinator_epoch=0)
     for replica, error in (

@@ -5,8 +5,8 @@ have the records, which are then committed. An append with acks=all waits for th
 min.insync.replicas is the least size of the ISR for such an append.
 
 - A, B and C are the brokers 0, 1 and 2.
-- Unless a test says otherwise, `leader` makes A the leader in leader epoch 1 (the number of the
-  leadership), with an empty log, the ISR {A, B, C} and min.insync.replicas 2.
+- Unless a test says otherwise, `leader` makes A the leader in leader epoch 1 (which counts the
+  leaders), with an empty log, the ISR {A, B, C} and min.insync.replicas 2.
 - `fetch_as(leading, B, offset=1)` fetches as broker B, whose log ends at offset 1.
 - `new_high_watermark` is None if the high watermark has not moved.
 - `check_acknowledged(offset)` returns None while the append that ends at `offset` waits.
@@ -57,7 +57,7 @@ def test_append_returns_its_offset_and_epoch() -> None:
 
 
 def test_append_of_a_producers_batch_sets_offset_and_epoch() -> None:
-    """A producer does not know these values, so the leader replaces its 77 and 9."""
+    """A producer does not know these values, so the leader replaces the producer's 77 and 9."""
     leading = leader(leader_epoch=4)
     leading.append_batch(batch("a", base_offset=77, leader_epoch=9), required_acks=1, now_us=0)
     stored = leading.log.storage.batch(0)

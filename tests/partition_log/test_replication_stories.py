@@ -1,10 +1,11 @@
 """Orders of events that nearly lose data, step by step, on a model of a cluster.
 
-The brokers A, B and C have a replica each; A leads at first. A leader epoch is the number of a
-leadership. The ISR is the set of in-sync replicas; a record that all of them have is committed.
-`replicate(B)` is one Fetch of B from its leader: it tells the leader the end of B's log, and brings
+The brokers A, B and C have a replica each; A leads at first. A leader epoch counts the leaders. The
+ISR is the set of in-sync replicas; a record that all of them have is committed. `replicate(B)` is
+one Fetch of B from its leader: the Fetch tells the leader the end of B's log, and the answer has
 records. Each loop repeats the Fetch until another one would change nothing. A broker learns of an
-election by `apply_metadata`.
+election by `apply_metadata`. Records are written with acks=all; the model keeps the acknowledged
+ones in `acknowledged`.
 """
 
 from tests.partition_log.cluster_model import ClusterModel

@@ -58,9 +58,9 @@ def cleanable(
 @pytest.mark.parametrize(("batches", "end"), [(1, 0), (3, 0), (4, 3), (6, 3), (7, 6), (9, 6)])
 def test_active_segment_is_never_cleaned(batches: int, end: int) -> None:
     """A segment ends when the next batch does not fit; the last segment is never cleaned."""
-    found = cleanable(written(*[NOW_MS] * batches))
-    assert found.end_offset == end
-    assert found.cleanable_bytes == end * batch_size(written(NOW_MS))
+    part = cleanable(written(*[NOW_MS] * batches))
+    assert part.end_offset == end
+    assert part.cleanable_bytes == end * batch_size(written(NOW_MS))
 
 
 @pytest.mark.parametrize(("uncleanable", "end"), [(0, 0), (2, 0), (3, 3), (5, 3), (6, 6), (8, 6)])
@@ -108,11 +108,11 @@ def test_ratio_is_the_dirty_share_of_the_cleanable_part() -> None:
     The setting is min.cleanable.dirty.ratio. The active segment, from offset 9 on, does not count.
     """
     log = written(*[NOW_MS] * 10)
-    found = cleanable(log, first_dirty=6)
+    part = cleanable(log, first_dirty=6)
     size = batch_size(log)
-    assert (found.clean_bytes, found.cleanable_bytes, found.end_offset) == (6 * size, 3 * size, 9)
+    assert (part.clean_bytes, part.cleanable_bytes, part.end_offset) == (6 * size, 3 * size, 9)
     # Six batches are clean, three are dirty.
-    assert found.ratio == pytest.approx(3 / (6 + 3))
+    assert part.ratio == pytest.approx(3 / (6 + 3))
     assert cleanable(log, first_dirty=9).ratio == 0  # the dirty part is empty
     assert cleanable(written(NOW_MS)).ratio == 0  # the log has only its active segment
 

@@ -93,9 +93,9 @@ def test_newest_version_of_a_schema_has_the_fields_of_our_messages(
 
 @pytest.mark.parametrize(("api", "schema"), ALL)
 def test_answer_without_content_is_written_in_every_version(api: Api, schema: ApiSchema) -> None:
-    """An answer with default values is written, but old versions need one key or one group.
+    """An answer with default values can be written in every version.
 
-    The answers in `empty` have this one key or group.
+    Some old versions have room for exactly one key, group or transaction, so the answer has one.
     """
     empty = {
         "FindCoordinator": FindCoordinatorResponse(coordinators=(Coordinator(key="g"),)),
