@@ -114,7 +114,7 @@ def test_invalid_file_is_refused_before_the_start(
     command_line: CommandLine, before: str, after: str, message: str
 ) -> None:
     """Exit code 254; the message has the place, the expected value and a near miss."""
-    place = edited(command_line, before, after)
+    place = edited(command_line, before, after)  # "mine.yaml:<line>: "
 
     done = command_line.run("run", "mine.yaml")
 
@@ -177,6 +177,7 @@ def test_seed_decides_the_digest(command_line: CommandLine) -> None:
     for seed in ("7", "7", "8"):
         assert command_line.run(*VIRTUAL, "--seed", seed, *SMALL).returncode == 0
 
+    # A digest is a hash over all rows of a run's trace: equal digests mean equal runs.
     first, again, other = (run.manifest.digest for run in command_line.runs())
     assert first == again != other
     listed = command_line.run("list")

@@ -11,8 +11,8 @@ models, so that an error of theirs shows. Times are in the run's simulated clock
 - publish: until the successor knows that it is the coordinator
 - load: until the successor has read the group from its log
 
-For each member it has the later answers, the identities (member id and generation, the number of
-the group's rebalance) and the first commit.
+For each member it has the later answers, the identities (pairs of member id and generation) and the
+first commit. The generation counts the rebalances of a group.
 """
 
 from collections import Counter
@@ -48,13 +48,14 @@ def run(request: pytest.FixtureRequest) -> VirtualRun:
 
 @pytest.fixture(scope="module")
 def failover(run: VirtualRun) -> CoordinatorFailover:
+    """Return the facts of the kill and the failover of `run`."""
     return coordinator_failover(run.rows, run.experiment, GROUP)
 
 
 def test_run_passes_and_every_check_that_applies_judges(run: VirtualRun) -> None:
-    """Three checks have nothing to judge in this run (NOTHING_SEEN).
+    """Each check judges one promise of Kafka. Three have nothing to judge here (NOTHING_SEEN).
 
-    - `fencing`: the old leader is dead, so no append has an older epoch (number of leadership).
+    - `fencing`: the old leader is dead, so no append comes from an older leader.
     - `recovery`: the killed broker is back in time.
     - `administration`: the experiment has no order of an administrator.
     """
@@ -132,12 +133,12 @@ def test_failover_keeps_members_and_generation_without_a_rebalance(
 ) -> None:
     """The new coordinator loads members and generation from the log, and so accepts the members."""
     assert failover.rebalances == 0
-    members = {}
+    identities = {}
     # Each member has only one identity through the whole failover.
     for member in failover.members:
         (identity,) = member.identities
-        members[member.node] = identity
-    member_ids, generations = zip(*members.values(), strict=True)
+        identities[member.node] = identity
+    member_ids, generations = zip(*identities.values(), strict=True)
     assert len(set(member_ids)) == 12
     assert set(generations) == {failover.generation_loaded}
     assert sorted(failover.members_loaded) == sorted(str(member_id) for member_id in member_ids)

@@ -67,7 +67,7 @@ def failover(name: str, fault: int = 0) -> Failover:
 
 
 def rows_of(run: VirtualRun, *kinds: TraceKind) -> list[TraceRow]:
-    """Return the rows of these kinds after the first fault."""
+    """Return the rows of these kinds from the first fault on."""
     began_us = next(r.time_us for r in run.rows if r.kind == TraceKind.FAULT_INJECTED)
     return [row for row in run.rows if row.time_us >= began_us and row.kind in kinds]
 
@@ -113,6 +113,7 @@ def test_static_members_survive_a_crash_as_dynamic_ones_do() -> None:
     assert static.rebalances == 0
     assert len(static.resumes_us) == 12
     added = [r for r in played("coordinator_crash_static").rows if r.kind == TraceKind.MEMBER_ADDED]
+    # There are 12 members, each with an instance id of its own.
     assert len({detail_of(row)["instance"] for row in added}) == 12
 
 
@@ -266,14 +267,15 @@ def test_commits_at_a_cut_coordinator_time_out_after_five_seconds() -> None:
         for row in rows_of(run, TraceKind.APPEND_COMPLETED)
         if row.node == COORDINATOR and row.partition == OFFSETS and row.error == "REQUEST_TIMED_OUT"
     ]
-    starts = {
+    started_us = {
         row.correlation_id: row.time_us
         for row in run.rows
         if row.node == COORDINATOR and row.kind == TraceKind.APPEND_STARTED
     }
     assert failed
     for row in failed:
-        assert row.time_us - starts[row.correlation_id] == pytest.approx(5 * SECOND_US, rel=0.01)
+        waited_us = row.time_us - started_us[row.correlation_id]
+        assert waited_us == pytest.approx(5 * SECOND_US, rel=0.01)
 
     heartbeats = [
         row
@@ -357,15 +359,15 @@ def test_two_sets_of_owners_process_the_same_partitions_until_the_cut_heals() ->
     new = {f"consumer-{GROUP}-{index}" for index in (6, 7)}
     # This time begins when the old members' sessions have ended at the new coordinator: 9 s until
     # it is active, and 45 s more.
-    both = [
+    consumed = [
         row
         for row in rows_of(run, TraceKind.RECORDS_CONSUMED)
         if cut_us + 54 * SECOND_US < row.time_us < healed_us
     ]
     all_partitions = {f"orders-{index}" for index in range(12)}
     led_by_the_cut_broker = {f"orders-{index}" for index in (2, 5, 8, 11)}
-    assert {row.partition for row in both if row.node in new} == all_partitions
-    assert {row.partition for row in both if row.node in old} == (
+    assert {row.partition for row in consumed if row.node in new} == all_partitions
+    assert {row.partition for row in consumed if row.node in old} == (
         all_partitions - led_by_the_cut_broker
     )
 

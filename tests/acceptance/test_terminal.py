@@ -40,9 +40,9 @@ def test_run_on_a_terminal_shows_a_panel_and_leaves_the_summary(tmp_path: Path) 
     # The summary is what comes after the last code that shows the cursor.
     summary = without_control(command.screen.rpartition(SHOW)[2])
     assert "PASS  coordinator_crash on virtual, seed 0" in summary
-    one_line = ("run directory: ", "again: ")  # a path or command to copy is never wrapped
+    never_wrapped = ("run directory: ", "again: ")  # a path or a command to copy
     wide = [line for line in summary.splitlines() if len(line.rstrip()) > 80]
-    assert [line for line in wide if not line.startswith(one_line)] == []
+    assert [line for line in wide if not line.startswith(never_wrapped)] == []
 
 
 def test_run_with_no_color_moves_the_cursor_without_colours(tmp_path: Path) -> None:

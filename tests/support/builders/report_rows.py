@@ -1,13 +1,15 @@
 """Table rows, as `docs/TABLES.md` describes them, and summaries made by hand.
 
 By default they are about the fault crash-0: at 10 s broker-2, the coordinator of group `readers`,
-crashes, and broker-0 takes over in leader epoch 1 (the number of its leadership). Times are
+crashes, and broker-0 takes over in leader epoch 1. (The leader epoch counts the leaders.) Times are
 microseconds; `changes` replace or add columns.
 
-After a fault, recovery is measured in phases. Broker chain: detect (the controller decides),
-publish (the new leader learns of it), load wait, and load (it reads the groups into memory). Client
-chain of a member: notice (that its coordinator is gone), rediscover (the new one), and accept (its
-first success there).
+After a fault, recovery is measured in two chains of phases:
+
+- Of the brokers: detect (the controller decides on a new leader), publish (the new leader learns of
+  the decision), load wait, and load (the new leader reads the groups into memory).
+- Of a member: notice (that its coordinator is gone), rediscover (the new coordinator), and accept
+  (its first success there).
 """
 
 from collections.abc import Mapping, Sequence
@@ -223,14 +225,15 @@ def fault_summary(
     """
     fault = changes.get("fault", "crash-0")
     values_of_measure: dict[str, list[int | None]] = {
-        name: list(given) for name, given in (values or {}).items()
+        name: list(given_values) for name, given_values in (values or {}).items()
     }
     for measure in MEASURES:
         for row in (tables or {}).get(measure.table, ()):
             # A measure without a subject kind takes the rows of all kinds.
             if row["fault"] == fault and measure.subject_kind in {None, row.get("subject_kind")}:
                 values_of_measure.setdefault(measure.name, []).append(row.get(measure.column))
-    client = [row for row in (tables or {}).get("client_phases", ()) if row["fault"] == fault]
+    # One row for each member, and one for each partition that got another leader.
+    members = [row for row in (tables or {}).get("client_phases", ()) if row["fault"] == fault]
     moved = [row for row in (tables or {}).get("broker_phases", ()) if row["fault"] == fault]
     fields: dict[str, Any] = {
         "fault": fault,
@@ -240,9 +243,9 @@ def fault_summary(
         "injected_us": 10 * S,
         "healed_us": 40 * S,
         "partitions_moved": len(moved),
-        "members": len(client),
-        "members_kept": len(client),
-        "members_kept_id": len(client),
+        "members": len(members),
+        "members_kept": len(members),
+        "members_kept_id": len(members),
         "measures": tuple(
             (
                 measure,

@@ -2,7 +2,8 @@
 
 Virtual time is the run's own simulated clock. A test plays a story: a coroutine that gets the lab
 (the cluster with its trace, the recorded events), sends requests, waits, and changes the cluster.
-The cluster has brokers 0, 1 and 2, and the topic `orders` of three partitions.
+The cluster has brokers 0, 1 and 2, and the topic `orders` of three partitions. At first broker n
+leads partition n.
 """
 
 from collections.abc import Callable, Coroutine
@@ -330,9 +331,11 @@ class BrokerLab:
         ]
 
     def _has_started(self, status: ClusterStatus) -> bool:
+        """Return True once the controller has published partitions."""
         return len(status.partitions) > 0
 
     def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+        """Build a node of the product, or the test's client; keep its disk."""
         self.storages[host.name] = host.storage
         if isinstance(spec, ProducerSpec):
             self.client = TestClient(host)

@@ -95,14 +95,14 @@ class EnsembleRun:
 
     async def serving(self, count: int | None = None) -> None:
         """Wait until `count` servers serve clients; None: all servers."""
-        wanted = len(self.servers) if count is None else count
+        needed = len(self.servers) if count is None else count
         # 600 steps of a tenth of a second: a minute at most.
         for _ in range(600):
             status = await self.runtime.status()
-            if sum(server.is_serving for server in status.zookeepers.values()) >= wanted:
+            if sum(server.is_serving for server in status.zookeepers.values()) >= needed:
                 return
             await self.runtime.sleep(SECOND // 10)
-        raise AssertionError(f"no {wanted} servers serve: {status.zookeepers}")
+        raise AssertionError(f"no {needed} servers serve: {status.zookeepers}")
 
     async def leader(self) -> NodeName:
         """Return the server that leads and serves."""
@@ -161,6 +161,7 @@ class EnsembleRun:
         return [row for row in self.rows if row.kind == kind]
 
     def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+        """Build a server; for a client keep only its host."""
         if isinstance(spec, ProducerSpec):
             self.hosts[host.name] = host
             return IdleNode()
@@ -188,7 +189,7 @@ def link_rules(
 
     Empty `apis` match the messages of every API.
     """
-    ways = [(sources, destinations)] + ([(destinations, sources)] if both_ways else [])
+    directions = [(sources, destinations)] + ([(destinations, sources)] if both_ways else [])
     return [
         LinkRule(
             rule_id=f"rule-{number}",
@@ -199,5 +200,5 @@ def link_rules(
             ),
             effect=effect,
         )
-        for number, (from_, to) in enumerate(ways)
+        for number, (from_, to) in enumerate(directions)
     ]

@@ -117,7 +117,7 @@ class FakeConsumer:
 
     async def run(self) -> None:
         """Send requests for ever."""
-        turn = self.spec.index
+        turn = self.spec.index  # consumers begin with different brokers
         while True:
             broker = self.cluster.brokers[turn % len(self.cluster.brokers)]
             turn += 1

@@ -6,8 +6,8 @@ watermark says (the offset below which records are committed). `ClientLab` holds
 which all brokers answer (leader, committed offsets, ...), and the network in virtual time, a
 simulated clock.
 
-Terms: the generation counts a group's rebalances. The leader epoch is the number of a
-partition's leadership. An incarnation is the number of a node's restarts.
+Terms: the generation counts a group's rebalances. The leader epoch counts a partition's leaders. An
+incarnation is the number of a node's restarts.
 """
 
 from collections import deque
@@ -132,6 +132,7 @@ class ScriptedBroker:
         return [request for request in self.requests if isinstance(request, request_type)]
 
     def _handle(self, incoming: IncomingRequest) -> None:
+        """Keep a request, and answer it as scripted or as a healthy broker does."""
         body = incoming.envelope.body
         self.requests.append(body)
         scripted = self.script.get(type(body))
@@ -217,6 +218,7 @@ class ScriptedBroker:
         return joined(body, self._generation)
 
     def _has_records(self, body: FetchRequest) -> bool:
+        """Return True if a Fetch begins below the high watermark."""
         return any(
             entry.fetch_offset < self._lab.high_watermark
             for topic in body.topics
@@ -224,6 +226,7 @@ class ScriptedBroker:
         )
 
     def _fetch(self, body: FetchRequest) -> FetchResponse:
+        """Return all records from the requested offset to the high watermark, as one batch."""
         high_watermark = self._lab.high_watermark
         return FetchResponse(
             responses=tuple(

@@ -87,10 +87,10 @@ def _drawn(package: Path, path: Path, edit: _Edit) -> Drawn:
     changed = source[: edit.start] + edit.text.encode() + source[edit.end :]
     # Numbers of the first and the last line, from 0: the newlines before them.
     line = source.count(b"\n", 0, edit.start)
-    end = source.count(b"\n", 0, edit.end)
-    before = b" ".join(text.strip() for text in source.split(b"\n")[line : end + 1])
-    last = line + edit.text.count("\n")
-    after = b" ".join(text.strip() for text in changed.split(b"\n")[line : last + 1])
+    last_before = source.count(b"\n", 0, edit.end)
+    before = b" ".join(text.strip() for text in source.split(b"\n")[line : last_before + 1])
+    last_after = line + edit.text.count("\n")
+    after = b" ".join(text.strip() for text in changed.split(b"\n")[line : last_after + 1])
     return Drawn(
         file=path.relative_to(package).as_posix(),
         source=changed.decode(),
@@ -142,7 +142,7 @@ def _changes(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[_Edit]
         return start, starts[part.end_lineno - 1] + part.end_col_offset
 
     def between(left: ast.expr, right: ast.expr, old: str, new: str) -> _Edit:
-        """Return the edit that replaces an operator, which is between its operands."""
+        """Return the edit that replaces the operator `old` between two operands."""
         begin, end = span(left)[1], span(right)[0]
         at = source.index(old.encode(), begin, end)
         return _Edit(at, at + len(old), new)

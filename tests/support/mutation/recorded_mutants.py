@@ -117,10 +117,10 @@ def write_sample(package: str) -> None:
     """Draw mutants of one package, run the tests on each, and add the results to the record."""
     drawn = sample(ROOT / package, PER_PACKAGE, SEED)
     killed = run_mutants(package, [(package, mutant) for mutant in drawn])
-    known = list(_every(package))
+    possible = list(_every(package))
     with RECORD.open("a", encoding="utf-8") as file:
         for mutant, is_killed in zip(drawn, killed, strict=True):
-            alike = [candidate for candidate in known if _key(candidate) == _key(mutant)]
+            alike = [candidate for candidate in possible if _key(candidate) == _key(mutant)]
             # A function may have the same line twice. The two mutants differ in the text of the
             # whole file, by which this one is found among them.
             nth = next(
@@ -147,11 +147,11 @@ def newly_alive(package: str) -> Fates:
         recorded for recorded in read_record() if recorded.package == package and recorded.is_killed
     ]
     # Code that left a package is searched for in the packages that it may have moved to.
-    known = [
+    possible = [
         (folder, list(_every(folder)))
         for folder in (package, *(other for other in FOLDERS if other != package))
     ]
-    places = [(recorded, find(recorded, known)) for recorded in killed_before]
+    places = [(recorded, find(recorded, possible)) for recorded in killed_before]
     existing = [(recorded, place) for recorded, place in places if place is not None]
     killed = run_mutants(package, [place for _, place in existing])
     return Fates(
@@ -171,15 +171,15 @@ def read_record() -> list[Recorded]:
     return [msgspec.json.decode(line, type=Recorded) for line in lines]
 
 
-def find(recorded: Recorded, known: Sequence[tuple[str, Sequence[Drawn]]]) -> Place | None:
+def find(recorded: Recorded, possible: Sequence[tuple[str, Sequence[Drawn]]]) -> Place | None:
     """Return the place of the mutant in the present code; None if its line was removed.
 
     If only one place has the mutant's lines, it is the right one even if its scope has another
     name.
 
-    `known` has all possible mutants of each package, first those of the package in the record.
+    possible: all possible mutants of each package, first those of the package in the record.
     """
-    for folder, mutants in known:
+    for folder, mutants in possible:
         alike = [
             mutant
             for mutant in mutants
@@ -245,6 +245,7 @@ def _key_of(package: str, stage: int, place: Place) -> str:
 
 
 def _every(package: str) -> Iterator[Drawn]:
+    """Yield all possible mutants of a package."""
     folder = ROOT / package
     for path in sorted(folder.glob("**/*.py")):
         if path.name not in LEFT_ALONE:
@@ -252,6 +253,7 @@ def _every(package: str) -> Iterator[Drawn]:
 
 
 def _key(mutant: Drawn) -> tuple[str, str, str]:
+    """Return what the record has of a mutant: its scope and its line before and after."""
     return mutant.scope, mutant.before, mutant.after
 
 

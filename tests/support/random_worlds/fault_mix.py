@@ -42,7 +42,10 @@ def rule(
 
 
 async def everything(runtime: VirtualRuntime) -> None:
-    """Inject every kind of fault; heal some of them, and leave the others in force."""
+    """Inject every kind of fault; heal some of them, and leave the others in force.
+
+    Faults overlap, and hit nodes that another fault has hit before.
+    """
     await runtime.sleep(SECOND_US)
     await runtime.set_link_rules(
         [

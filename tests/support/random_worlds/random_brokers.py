@@ -5,7 +5,7 @@ would write. Probabilities and delays are chosen so that rare cases are frequent
 
 Terms: an offsets partition is a partition of `__consumer_offsets`; the broker that leads it
 coordinates its groups. A load reads the groups into memory, an unload drops them. The leader epoch
-is the number of a leadership. The generation counts a group's rebalances: in the join phase
+counts the partition's leaders. The generation counts a group's rebalances: in the join phase
 (PreparingRebalance) members rejoin, in the sync phase (CompletingRebalance) they get their
 partitions, then the group is Stable. An incarnation is the number of a node's restarts.
 """
@@ -93,8 +93,8 @@ class Brokers:
         if leader is None:
             alive = [name for name in BROKERS if world.lives[name].alive]
             others = [name for name in alive if name != old_leader]
-            # Each other broker is in the list four times (`alive` has it, too), the present leader
-            # and "" once.
+            # Each other broker is in the list four times: `others` is repeated three times, and
+            # `alive` has it, too. The present leader and "" are in the list once.
             leader = world.rng.choice([*(others * 3), *alive, ""])
         self.epochs[partition] += 1
         self.leaders[partition] = leader
@@ -164,12 +164,12 @@ class Brokers:
         """
         world = self._world
         for group in GROUPS:
-            known = [
+            copies = [
                 other.groups[group] for other in self.brokers.values() if group in other.groups
             ]
-            if partition_of(group) != partition or not known:
+            if partition_of(group) != partition or not copies:
                 continue
-            source = world.rng.choice(known)
+            source = world.rng.choice(copies)
             members = dict(source.members)
             loaded = Coordinated(
                 "Stable" if members else "Empty", max(0, source.generation), members
@@ -380,6 +380,7 @@ class Brokers:
             self.prepare(broker, group, left_reason if left else expiry_reason)
 
     def _remove(self, broker: Broker, group: str, member: str, cause: RemovalCause) -> None:
+        """Remove a member, and write the row of the removal."""
         del broker.groups[group].members[member]
         self._add_member_row(broker, group, TraceKind.MEMBER_REMOVED, member, cause, None)
 

@@ -9,8 +9,8 @@ simulated clock. A command prints:
 
 Times are seconds since the story began, rounded to a tenth: shorter times are of no interest here.
 
-Terms: the ISR are the in-sync replicas of a partition. The leader epoch is the number of its
-leadership. The generation counts a group's rebalances.
+Terms: the ISR are the in-sync replicas of a partition. The leader epoch counts its leaders. The
+generation counts a group's rebalances.
 """
 
 import asyncio
@@ -79,11 +79,11 @@ class ClusterPlayer:
         self._is_started = False
         self._began_us = 0
         self._rows_printed = 0
-        self._status: dict[str, str] = {}
+        self._status: dict[str, str] = {}  # lines of the status as last printed, by name
         self._rules: list[LinkRule] = []
-        self._answers: list[str] = []
-        self._sent = 0
-        self._numbers: dict[str, int] = {}
+        self._answers: list[str] = []  # lines of answers to `send` that are not printed yet
+        self._sent = 0  # number of requests of `send`
+        self._numbers: dict[str, int] = {}  # by uuid
         self._producers: dict[str, TransactionalClient] = {}
 
     def play(self, commands: tuple[str, ...]) -> list[str]:
@@ -110,6 +110,7 @@ class ClusterPlayer:
             assert self._lab.runtime.failures() == ()
 
     def _play(self, line: str) -> list[str]:
+        """Carry out a command; return its rows, its own lines, answers and changes, in order."""
         lines = self._carry_out(line)
         answers, self._answers = self._answers, []
         return [*self._new_rows(), *lines, *answers, *(self._changes() if self._is_started else [])]
@@ -191,6 +192,7 @@ class ClusterPlayer:
         return []
 
     async def _heal(self, _command: Command) -> list[str]:
+        """Remove all cuts."""
         self._rules = []
         await self._lab.runtime.set_link_rules([])
         return []
@@ -288,6 +290,7 @@ class ClusterPlayer:
     # -- administrators --
 
     async def _move_leader(self, command: Command) -> list[str]:
+        """`move_leader orders-0 2`: let broker 2 lead orders-0."""
         name, broker_id = command.words
         await self._lab.runtime.ask_as_admin(
             move_leader, read_partition(name), BrokerId(int(broker_id))
@@ -367,19 +370,21 @@ def _member_text(member: MemberStatus) -> str:
 
 
 def _node(command: Command) -> NodeName:
+    """Return the node that the only word names: `2` is broker-2."""
     (name,) = command.words
     return broker_name(int(name)) if name.isdigit() else NodeName(name)
 
 
 def _condition(words: list[str]) -> Callable[[ClusterStatus], bool]:
+    """Return the condition that the words of `until` describe."""
     match words:
         case ["leader", name, broker_id]:
             partition = read_partition(name)
             return lambda status: status.partitions[partition].leader == int(broker_id)
         case ["isr", name, brokers]:
             partition = read_partition(name)
-            wanted = {int(broker_id) for broker_id in brokers.split(",")}
-            return lambda status: set(status.partitions[partition].isr) == wanted
+            isr = {int(broker_id) for broker_id in brokers.split(",")}
+            return lambda status: set(status.partitions[partition].isr) == isr
         case ["whole"]:
             return lambda status: all(
                 len(partition_status.isr) == len(partition_status.replicas)
@@ -392,6 +397,7 @@ def _condition(words: list[str]) -> Callable[[ClusterStatus], bool]:
 
 
 def _row_text(row: TraceRow) -> str:
+    """Return the line of a row: node, kind, COLUMNS, and the fields of its detail."""
     columns = [f"{name}={getattr(row, name)}" for name in COLUMNS if getattr(row, name) is not None]
     detail: dict[str, object] = json.loads(row.detail) if row.detail else {}
     columns += [f"error={row.error}"] if row.error not in (None, "NONE") else []
@@ -401,11 +407,13 @@ def _row_text(row: TraceRow) -> str:
 
 
 def _status_lines(status: ClusterStatus) -> Iterable[tuple[str, str]]:
+    """Yield the name and the state of each node, partition, group and member."""
     for node, state in status.nodes.items():
         yield node, state.value
-    for partition, known in status.partitions.items():
-        isr = ",".join(str(broker_id) for broker_id in known.isr)
-        yield str(partition), f"leader {known.leader} in epoch {known.leader_epoch}, isr {isr}"
+    for partition, partition_status in status.partitions.items():
+        isr = ",".join(str(broker_id) for broker_id in partition_status.isr)
+        leader = f"leader {partition_status.leader} in epoch {partition_status.leader_epoch}"
+        yield str(partition), f"{leader}, isr {isr}"
     for group_id, copies in sorted(status.groups.items()):
         # In a split brain (two brokers that both consider themselves leader) a group has two
         # copies.

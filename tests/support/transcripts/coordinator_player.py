@@ -146,8 +146,8 @@ class CoordinatorPlayer:
     def _until_now(self) -> list[str]:
         """Return the lines of the passed time, the present time last."""
         lines = self._h.take_lines()
-        now = f"@{(self._h.now_us - EPOCH_US) / 1_000:g}"
-        return lines if now in lines else [*lines, now]
+        time_line = f"@{(self._h.now_us - EPOCH_US) / 1_000:g}"
+        return lines if time_line in lines else [*lines, time_line]
 
     def _hold(self, command: Command) -> list[str]:
         """`hold appends`, `hold verifications`: from now on they wait for their outcome.
@@ -158,6 +158,7 @@ class CoordinatorPlayer:
         return []
 
     def _release(self, command: Command) -> list[str]:
+        """`release appends`: end `hold appends`; what is already held stays held."""
         self._set_holding(command, is_holding=False)
         return []
 
@@ -230,6 +231,7 @@ class CoordinatorPlayer:
         return self._h.take_lines()
 
     def _finish_load(self, command: Command) -> list[str]:
+        """`finish_load`: end the load that `begin_load` began."""
         partition = command.number("partition", 0)
         self._h.execute(self._h.coordinator.finish_load(partition, self._h.now_us))
         return self._h.take_lines()
@@ -284,7 +286,7 @@ class CoordinatorPlayer:
         self._bench().force(*(GroupState(word) for word in command.words))
         return self._h.take_lines()
 
-    # -- whole groups; the steps that lead to them are not printed --
+    # -- whole groups; the steps that lead to them are not printed. KafkaBench describes most --
 
     def _stable_group(self, command: Command) -> list[str]:
         """`stable_group 3`: bring a group of three members to the state Stable."""
@@ -359,20 +361,24 @@ class CoordinatorPlayer:
                 yield f"{partition} failed ({error})"
 
 
-def _changed_lines(before: dict[str, str], now: dict[str, str]) -> list[str]:
-    """Return the lines of a group that changed, and a line for each one that was removed."""
-    changed = [line for name, line in now.items() if before.get(name) != line]
-    gone = [f"{name} is gone" for name in before if name not in now]
+def _changed_lines(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    """Return the lines of a group that changed, and a line for each one that was removed.
+
+    `before` and `after` have the lines of a group by name, as `group_lines` returns them.
+    """
+    changed = [line for name, line in after.items() if before.get(name) != line]
+    gone = [f"{name} is gone" for name in before if name not in after]
     # The line of the group itself has the name "", and is not indented.
-    group_line = now[""]
+    group_line = after[""]
     return [line if line == group_line else INDENT + line for line in (*changed, *gone)]
 
 
 def take_settings(kind: type[ConfigT], settings: dict[str, str]) -> ConfigT:
     """Take the settings of a kind of configuration, under Kafka's names."""
     names = [field.encode_name for field in msgspec.structs.fields(kind)]
-    known = {name: settings.pop(name) for name in names if name in settings}
-    return msgspec.convert(known, kind, strict=False)
+    taken = {name: settings.pop(name) for name in names if name in settings}
+    # Not strict: the values are texts, which become numbers and bools.
+    return msgspec.convert(taken, kind, strict=False)
 
 
 def _error(command: Command) -> ErrorCode:

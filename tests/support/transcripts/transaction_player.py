@@ -72,6 +72,7 @@ class TransactionPlayer:
 
     def __init__(self) -> None:
         self._h = _Printing()
+        # The lines of the ids and of the timers, as they were last printed.
         self._shown: list[str] = []
         self._timers: list[str] = []
 
@@ -183,6 +184,7 @@ class TransactionPlayer:
         | AddPartitionsToTxnRequest
         | EndTxnRequest,
     ) -> None:
+        """Send a request; if request 3 has no answer yet, the line `#3 waits` is printed."""
         version = command.settings.pop("version", None)
         request_id = self._h.submit(body, version=None if version is None else int(version))
         if request_id not in self._h.responses:
@@ -193,8 +195,8 @@ class TransactionPlayer:
     def _advance(self, command: Command) -> list[str]:
         """`advance 500`: 500 ms pass."""
         self._h.advance(int(command.words[0]))
-        lines, now = self._h.take_lines(), f"@{(self._h.now_us - EPOCH_US) / 1_000:g}"
-        return lines if now in lines else [*lines, now]
+        lines, time_line = self._h.take_lines(), f"@{(self._h.now_us - EPOCH_US) / 1_000:g}"
+        return lines if time_line in lines else [*lines, time_line]
 
     def _hold(self, command: Command) -> None:
         """`hold appends`, `hold markers`: from now on they wait for their outcome.
@@ -204,6 +206,7 @@ class TransactionPlayer:
         self._set_holding(command.words[0], is_holding=True)
 
     def _release(self, command: Command) -> None:
+        """`release appends`: end `hold appends`; what is already held stays held."""
         self._set_holding(command.words[0], is_holding=False)
 
     def _set_holding(self, what: str, *, is_holding: bool) -> None:
@@ -233,6 +236,7 @@ class TransactionPlayer:
         self._h.load(command.number("epoch", 0))
 
     def _unload(self, _command: Command) -> None:
+        """Unload the partition: drop its transactions from memory."""
         self._h.coordinator.unload(0)
 
     def _crash(self, command: Command) -> None:
@@ -251,8 +255,8 @@ class TransactionPlayer:
     def _changes(self) -> list[str]:
         """Return the lines of the ids and timers that changed since the last call."""
         coordinator = self._h.coordinator
-        known = (coordinator.metadata(name) for name in self._names())
-        printed = [_metadata_text(metadata) for metadata in known if metadata is not None]
+        of_all_ids = (coordinator.metadata(name) for name in self._names())
+        printed = [_metadata_text(metadata) for metadata in of_all_ids if metadata is not None]
         lines = [line for line in printed if line not in self._shown]
         # The first word of a line is the transactional id.
         names = {line.split()[0] for line in printed}

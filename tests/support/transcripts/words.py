@@ -3,7 +3,7 @@ r"""Reads and writes the words of a transcript's commands, such as `name word ke
 A transcript is a text file with commands to a test and their results. It has stories: sequences of
 commands that belong together. The words of a command are separated by spaces outside of quotes.
 
-Some commands need bytes. There are two forms of them: `foo+bar` stands for the bytes of a
+Some commands need bytes, which a transcript writes in two forms. `foo+bar` stands for a
 subscription to the topics foo and bar (a list of topics in the encoding of Kafka's consumers). All
 other bytes are in quotes (`'one'`, `'\x00'`).
 """
@@ -106,9 +106,9 @@ def read_bytes(text: str) -> bytes:
 
 
 def bytes_text(data: bytes) -> str:
-    """Return the word for bytes.
+    """Return the word for bytes: topics such as `foo+bar` if `data` is their subscription.
 
-    It is the topics, if `read_bytes` would make exactly these bytes of them; else quoted bytes.
+    All other bytes are quoted.
     """
     try:
         topics = tuple(sorted(decode_subscribed_topics(data)))

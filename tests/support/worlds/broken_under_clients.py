@@ -140,16 +140,16 @@ def _check_what_is_read(
 
     If the acknowledgement has a partition and offset, the record must have been read there.
     """
-    read: dict[tuple[int, int], str] = {}  # (partition, offset) -> value
+    value_at: dict[tuple[int, int], str] = {}  # (partition, offset) -> value that was read
     for consumer in consumers:
         for place, value in consumer.consumed().items():
             # A record may be read twice around a rebalance, and must be the same each time.
-            assert read.setdefault(place, value) == value
-    values = set(read.values())
+            assert value_at.setdefault(place, value) == value
+    values = set(value_at.values())
     for number, acknowledged_place in acknowledged.items():
         value = f"writer:{number}"
         assert value in values
-        assert acknowledged_place is None or read[acknowledged_place] == value
+        assert acknowledged_place is None or value_at[acknowledged_place] == value
 
 
 class StoredRecord(NamedTuple):

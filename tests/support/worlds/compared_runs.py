@@ -90,15 +90,15 @@ def compare_with_virtual_time(part: str, name: str, play: Player, folder: Path) 
         )
         for number in range(RUNS)
     ]
-    stories = [run.milestones for run in real]
+    real_stories = [run.milestones for run in real]
     virtual_stories = [run.milestones for run in virtual]
-    different = differences(virtual_stories, stories)
+    different = differences(virtual_stories, real_stories)
 
     say(f"**{name}**: {sum(run.verdict == Verdict.PASS for run in real)} of {RUNS} passed")
     in_virtual_time = {
         (phase.start, phase.end): phase.length_us for phase in phases_of(virtual_stories)
     }
-    for phase in phases_of(stories):
+    for phase in phases_of(real_stories):
         virtual_us = in_virtual_time.get((phase.start, phase.end))
         beside = "" if virtual_us is None else f" (virtual time {virtual_us / 1e6:.2f} s)"
         say(f"{phase.start} -> {phase.end}: {phase.length_us / 1e6:.2f} s{beside}")
