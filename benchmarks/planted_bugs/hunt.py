@@ -181,10 +181,11 @@ def hunt(
 
 
 def _promising(caught: Iterator[_Caught]) -> Iterator[_Caught]:
-    """Yield schedules, those that failed after the fewest faults first.
+    """Yield schedules; those that failed after few faults come first.
 
-    Before each yield, schedules are collected until one that was not yielded yet has at most
-    FEW_FAULTS faults before its finding, or until SCHEDULES were collected in all.
+    Before each yield, schedules are collected until one of those that wait has at most FEW_FAULTS
+    faults before its finding, or until SCHEDULES were collected in all. Then the one with the
+    fewest faults is yielded.
     """
     caught = islice(caught, SCHEDULES)
     # Schedules that were collected and not yielded yet.
@@ -197,9 +198,9 @@ def _promising(caught: Iterator[_Caught]) -> Iterator[_Caught]:
             waiting.append(another)
         if not waiting:
             return
-        least = min(waiting, key=lambda schedule: schedule.faults_before)
-        waiting.remove(least)
-        yield least
+        with_fewest = min(waiting, key=lambda schedule: schedule.faults_before)
+        waiting.remove(with_fewest)
+        yield with_fewest
 
 
 def _catch(
@@ -290,4 +291,5 @@ def fault_text(fault: FaultDefinition) -> str:
 
 
 def _ends(ends: str | tuple[str, ...] | None) -> str:
+    """Return one side of a fault of links as text."""
     return ends if isinstance(ends, str) else ", ".join(ends or ())

@@ -2,15 +2,16 @@
 
 Data flow: words of the command line -> two `Side`s -> `TraceDifference` -> text or a JSON document.
 
-A trace has one row for each event of a run. A seed determines all random choices of a run. A
-comparison row by row shows nothing if all times differ, as between two seeds. Then the command
-compares stories. A story is the steps of each node in their order, without times, offsets and ids;
-a step is an event such as an election or a rebalance. A story begins with the steady state, when
-the cluster and its groups have started.
+A trace has one row for each event of a run. A seed determines all random choices of a run, so that
+between two seeds all times differ. A comparison row by row then shows nothing, and the command
+compares stories instead.
 
-A parting is the place where two traces, or the rows of one node in them, begin to differ. `one` and
-`other` are the two runs, A and B in the output. A finding is a violation that a check reports; its
-claim is the check, the time and the summary.
+- Story: the steps of each node in their order, without times, offsets and ids. A step is an event
+  such as an election or a rebalance. A story begins when the cluster and its groups have started
+  (the steady state).
+- Parting: the place where two traces, or the rows of one node in them, begin to differ.
+- `one` and `other`: the two runs, A and B in the output.
+- Claim: the time, the check and the summary of a finding (a violation that a check reports).
 """
 
 from collections.abc import Iterable, Sequence
@@ -188,8 +189,8 @@ def _sides(options: DiffOptions) -> tuple[Side, Side] | None:
     )
     if neighbour is None:
         return None
-    # A change is a phrase such as `network seed 7` or `without crash-1`; so "with without" can
-    # arise.
+    # `change` is a phrase such as `network seed 7` or `without crash-1`. The second would give
+    # "with without".
     _, other = _played(
         f"the same with {neighbour.change}".replace("with without", "without"),
         schedule,
@@ -232,12 +233,14 @@ def _is_run(word: str) -> bool:
 
 
 def _findings(results: Results) -> Iterable[_Claim]:
+    """Yield the claims of a run's findings."""
     for check in results.checks:
         for finding in check.findings:
             yield finding.time_us, check.check, finding.summary
 
 
 def _wanted(rows: Iterable[TraceRow], *, messages: bool) -> Iterable[TraceRow]:
+    """Return the rows to compare: all of them, or those that are not about messages."""
     return rows if messages else (row for row in rows if row.kind not in MESSAGE_KINDS)
 
 
@@ -253,7 +256,7 @@ def _played(
         plan=plan,
     )
     if played.result is PlayResult.INTERRUPTED:
-        # After a Ctrl-C `play` returns this result. The exception ends the command, too.
+        # After a Ctrl-C, `play` only returns this result. The exception also ends the command.
         raise KeyboardInterrupt
     claims = (
         (finding.time_us, finding.signature.check, finding.summary) for finding in played.findings
@@ -269,6 +272,7 @@ def _first_claim(claims: Iterable[_Claim]) -> str:
 
 
 def _document(difference: TraceDifference) -> dict[str, object]:
+    """Return the comparison as the JSON document of `--json`."""
     parts = difference.parts
     return {
         "one": _side_document(difference.one),
@@ -366,6 +370,7 @@ def _print_story(console: Console, story: StoryParting) -> None:
 
 
 def _side_lines(letter: str, side: Side) -> Iterable[str]:
+    """Yield the lines about one side: its name, number of rows and result, then its claim."""
     result = "" if side.result is None else f", {side.result}"
     yield f"{letter}: {side.name}: {len(side.rows):,} rows{result}"
     if side.claim:
@@ -395,6 +400,7 @@ def _first_time(parts: Parting) -> str:
 
 
 def _print_nodes(console: Console, heading: str, nodes: Sequence[NodeParting]) -> None:
+    """Print the first different rows of each node, of _MAX_NODES nodes at most."""
     print_lines(console, [heading], style="bold")
     console.print(_side_by_side([(node.one, node.other) for node in nodes[:_MAX_NODES]]))
     if len(nodes) > _MAX_NODES:
@@ -402,6 +408,7 @@ def _print_nodes(console: Console, heading: str, nodes: Sequence[NodeParting]) -
 
 
 def _side_by_side(pairs: Iterable[tuple[TraceRow | None, TraceRow | None]]) -> Table:
+    """Return a table with the rows of A and B beside each other; different ones are bold."""
     table = Table(expand=True, pad_edge=False)
     table.add_column("A", ratio=1, overflow="fold")
     table.add_column("B", ratio=1, overflow="fold")

@@ -51,6 +51,7 @@ class _Step:
 
     @property
     def at_us(self) -> int:
+        """The moment of the row."""
         return self.row.time_us
 
     def is_answer(self, *apis: str, error: str | None = None) -> bool:
@@ -123,9 +124,9 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
     before = [step for step in steps if step.at_us < fault_us]
     after = [step for step in steps if step.at_us >= fault_us]
 
-    # `unknown`, `named` and `accepted` end the phases notice, rediscover and accept. `unknown` is
-    # an index in `after`, and `named` an index in `after_unknown`. Each list holds the steps after
-    # the end of the phase before.
+    # `unknown`, `named` and `accepted` end the phases notice, rediscover and accept. Each phase is
+    # searched in the steps after the end of the phase before: `unknown` is an index in `after`,
+    # `named` an index in `after_unknown`, and `accepted` a step of `after_named`.
     unknown = _index_of_first(after, lambda step: step.row.kind == TraceKind.COORDINATOR_UNKNOWN)
     after_unknown = [] if unknown is None else after[unknown + 1 :]
     named = _index_of_first(after_unknown, lambda step: _is_named(failover, step))
@@ -197,8 +198,9 @@ def _is_named(failover: Failover, step: _Step) -> bool:
     if row.kind != TraceKind.COORDINATOR_FOUND or row.peer != failover.new_leader:
         return False
     # If the old leader was elected again, an answer from before this election is still stale.
-    elected_again = move is not None and failover.new_leader == failover.old_leader
-    return not elected_again or move is None or row.time_us >= move["decided_us"]
+    if move is not None and failover.new_leader == failover.old_leader:
+        return bool(row.time_us >= move["decided_us"])
+    return True
 
 
 def _is_accepted(failover: Failover, step: _Step) -> bool:
@@ -257,6 +259,7 @@ def _index_of_first(steps: list[_Step], wanted: Callable[[_Step], bool]) -> int 
 
 
 def _first_step(steps: list[_Step], wanted: Callable[[_Step], bool]) -> _Step | None:
+    """Return the first wanted step, None if there is none."""
     return next((step for step in steps if wanted(step)), None)
 
 

@@ -88,14 +88,16 @@ def telling_rows(rows: DataFrame) -> DataFrame:
     Nulls: `span` of rows about anything else; fields that `detail` lacks.
     """
     # `is_listed` is null if the row lacks `api` or `peer`: such a message is not listed.
-    silent = _is_any_of(NO_TABLES_KINDS) | (_is_any_of(MESSAGE_KINDS) & ~_certainly(is_listed()))
+    is_unlisted_message = _is_any_of(MESSAGE_KINDS) & ~_certainly(is_listed())
+    is_dropped = _is_any_of(NO_TABLES_KINDS) | is_unlisted_message
     # RECORDS_PRODUCED has only `count`; the other two fields become null.
     fields = detail("count", "last", "work_us", of=RecordsConsumedDetail)
     span = F.when(_is_any_of(_SPAN_KINDS), fields)
-    return rows.where(F.col("bad").isNotNull() | ~silent).withColumn("span", span)
+    return rows.where(F.col("bad").isNotNull() | ~is_dropped).withColumn("span", span)
 
 
 def _is_any_of(kinds: tuple[TraceKind, ...]) -> Column:
+    """Return the condition that a row is of one of the kinds."""
     return F.col("kind").isin([kind.value for kind in kinds])
 
 

@@ -96,9 +96,9 @@ def ownership_spans(events: DataFrame, intervals: DataFrame, runs: DataFrame) ->
     Other nulls: as in `ownership`.
     """
     spans = _with_end(intervals, deaths(events), runs)
-    lasting = F.coalesce("to_us", "run_end_us")
+    end_us = F.coalesce("to_us", "run_end_us")
     return spans.withColumns(
-        {"ends_us": F.col("to_us"), "to_us": F.greatest("from_us", lasting)}
+        {"ends_us": F.col("to_us"), "to_us": F.greatest("from_us", end_us)}
     ).withColumnRenamed("node", "consumer")
 
 
@@ -113,24 +113,25 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
     """
     in_order = Window.partitionBy(*_MEMBER, "partition").orderBy("seq")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    assigned = _is(TraceKind.PARTITIONS_ASSIGNED)
+    is_assignment = _is(TraceKind.PARTITIONS_ASSIGNED)
+    # The word of the row's kind in _ENDINGS; null for other kinds.
     ending = F.coalesce(
         *(F.when(_is(kind), F.lit(word)) for kind, word in _ENDINGS.items()),
     )
-    gives_up = ending.isNotNull() & ~assigned
+    gives_up = ending.isNotNull() & ~is_assignment
     since_assigned = (
         Window.partitionBy(*_INTERVAL)
         .orderBy("seq")
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
-    # `nth` numbers the assignments of a partition to a member. The next assignment opens the next
-    # interval, and ends this one if the member has not revoked or lost the partition before.
-    # `given_up` is true from the row with which the member revokes or loses the partition. Later
-    # rows (about a batch in work at that moment) do not count in the interval.
+    # - `nth` is the number of the interval. Each assignment of the partition opens a new one, and
+    #   ends the one before if the member has not revoked or lost the partition yet.
+    # - `given_up` is true from the row with which the member revokes or loses the partition. Later
+    #   rows (about a batch in work at that moment) do not count in the interval.
     steps = (
         _assignments(events)
         .unionByName(_processing(events))
-        .withColumn("nth", F.count_if(assigned).over(so_far))
+        .withColumn("nth", F.count_if(is_assignment).over(so_far))
         .where(F.col("nth") > 0)
         .withColumn("given_up", F.count_if(gives_up).over(since_assigned) > 0)
     )
@@ -138,10 +139,11 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
         F.when(gives_up, F.struct("seq", F.col("time_us").alias("at_us"), ending.alias("why")))
     )
     intervals = steps.groupBy(*_INTERVAL).agg(
-        F.min(F.when(assigned, F.col("time_us"))).alias("from_us"),
-        F.max(F.when(assigned, F.col("member"))).alias("member"),
-        F.max(F.when(assigned, F.col("generation"))).alias("generation"),
-        F.max(F.when(assigned, F.col("coordinator"))).alias("coordinator"),
+        # An interval has one assignment, so these are the values of its row.
+        F.min(F.when(is_assignment, F.col("time_us"))).alias("from_us"),
+        F.max(F.when(is_assignment, F.col("member"))).alias("member"),
+        F.max(F.when(is_assignment, F.col("generation"))).alias("generation"),
+        F.max(F.when(is_assignment, F.col("coordinator"))).alias("coordinator"),
         first_end.alias("own_end"),
         F.min(
             F.when(
@@ -151,10 +153,10 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
         ).alias("began"),
         F.coalesce(F.sum(F.when(~F.col("given_up"), F.col("count"))), F.lit(0)).alias("records"),
     )
-    # `anew_us` is when the member got the same partition again.
-    next_one = Window.partitionBy(*_MEMBER, "partition").orderBy("nth")
-    anew_us = F.lead("from_us").over(next_one)
-    return intervals.withColumn("anew_us", anew_us).select(
+    # When the member was assigned the same partition again.
+    by_number = Window.partitionBy(*_MEMBER, "partition").orderBy("nth")
+    next_from_us = F.lead("from_us").over(by_number)
+    return intervals.withColumn("next_from_us", next_from_us).select(
         *_MEMBER,
         "partition",
         "member",
@@ -164,14 +166,15 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
         "began.start_offset",
         "records",
         "from_us",
-        F.coalesce("own_end.at_us", "anew_us").alias("next_us"),
+        F.coalesce("own_end.at_us", "next_from_us").alias("next_us"),
         F.coalesce("own_end.why", F.lit("reassigned")).alias("next_by"),
     )
 
 
 def _assignments(events: DataFrame) -> DataFrame:
     """One row per partition that a member was assigned, revoked or lost, with its coordinator."""
-    synced = (
+    # The member's coordinator answered its SyncGroup, which asks for partitions.
+    is_sync = (
         _is(TraceKind.RESPONSE_RECEIVED)
         & (F.col("api") == Api.SYNC_GROUP.label)
         & (F.col("error") == "NONE")
@@ -183,11 +186,11 @@ def _assignments(events: DataFrame) -> DataFrame:
     )
     rows = of_kind(events, *_ENDINGS, TraceKind.RESPONSE_RECEIVED)
     assignments = (
-        rows.where(~_is(TraceKind.RESPONSE_RECEIVED) | synced)
+        rows.where(~_is(TraceKind.RESPONSE_RECEIVED) | is_sync)
         .where(F.col("group").isNotNull())
         # `synced_with`: the broker that answered the last SyncGroup before the row.
         .withColumn(
-            "synced_with", F.last(F.when(synced, F.col("peer")), ignorenulls=True).over(so_far)
+            "synced_with", F.last(F.when(is_sync, F.col("peer")), ignorenulls=True).over(so_far)
         )
         .where(~_is(TraceKind.RESPONSE_RECEIVED))
         .withColumn("partitions", detail("partitions", of=PartitionsDetail).getField("partitions"))
@@ -201,6 +204,7 @@ def _assignments(events: DataFrame) -> DataFrame:
         "member",
         "generation",
         F.coalesce("peer", "synced_with").alias("coordinator"),
+        # Columns that only the rows of `_processing` fill.
         F.lit(None).cast("long").alias("offset"),
         F.lit(None).cast("string").alias("position"),
         F.lit(None).cast("long").alias("count"),
@@ -232,22 +236,23 @@ def _processing(events: DataFrame) -> DataFrame:
 
 
 def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
-    """Add `to_us`, the earliest possible end of each interval, and its reason `ended_by`.
+    """Add `to_us`, the end of each interval, and its reason `ended_by`.
 
-    If the run ended before every possible end, `to_us` is null and `ended_by` is "run end".
+    An interval ends with the member's own row that ended it, or with the member's death: with the
+    earlier one. If the run ended before both, `to_us` is null, and `ended_by` is "run end".
     """
-    after_start = F.col("died_us") >= F.col("from_us")
+    is_after_start = F.col("died_us") >= F.col("from_us")
     # A start of incarnation `successor` proves that all earlier incarnations are dead. A row about
     # an end has no `successor`: it ends the life that the node had at that time.
-    of_this_life = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
+    is_of_this_life = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
     interval = [*_MEMBER, "partition", "from_us"]
     deaths_of = (
         intervals.join(died, ["run", "node"])
-        .where(after_start & of_this_life)
+        .where(is_after_start & is_of_this_life)
         .groupBy(*interval)
         .agg(F.min(F.struct("died_us", "died_by")).alias("death"))
     )
-    next_end = F.when(
+    own_end = F.when(
         F.col("next_us").isNotNull(),
         F.struct(F.col("next_us").alias("at_us"), F.col("next_by").alias("why")),
     )
@@ -255,17 +260,17 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
         F.col("death").isNotNull(),
         F.struct(F.col("death.died_us").alias("at_us"), F.col("death.died_by").alias("why")),
     )
-    ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
+    run_ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
     # `least` ignores nulls, and compares the structs by time first.
-    earliest_end = F.least(next_end, death)
-    ended = F.col("end").isNotNull() & (F.col("end.at_us") < F.col("run_end_us"))
+    earliest_end = F.least(own_end, death)
+    ended_in_run = F.col("end").isNotNull() & (F.col("end.at_us") < F.col("run_end_us"))
     return (
         intervals.join(deaths_of, interval, "left")
-        .join(ends, "run")
+        .join(run_ends, "run")
         .where(F.col("from_us") <= F.col("run_end_us"))
         .withColumn("end", earliest_end)
-        .withColumn("to_us", F.when(ended, F.col("end.at_us")))
-        .withColumn("ended_by", F.when(ended, F.col("end.why")).otherwise(F.lit("run end")))
+        .withColumn("to_us", F.when(ended_in_run, F.col("end.at_us")))
+        .withColumn("ended_by", F.when(ended_in_run, F.col("end.why")).otherwise(F.lit("run end")))
     )
 
 
@@ -294,4 +299,5 @@ def _lineage(intervals: DataFrame, groups: DataFrame, tenures: DataFrame) -> Dat
 
 
 def _is(kind: TraceKind) -> Column:
+    """Return the condition that a row is of a kind."""
     return F.col("kind") == kind.value

@@ -25,8 +25,8 @@ CoordinatorEpoch = tuple[str | None, int | None]
 """A broker, and the leader epoch in which it is the coordinator."""
 _GROUPS = "lane-groups"
 _LATEST_TIMER_US = 50_000
-"""Timers fire a little late. A session that counts from a load should end one session timeout
-later; an end that is not further than this from that moment counts as the end of the session."""
+"""How late a timer can fire. A member's session that begins with a load should end one session
+timeout after the load; an end within this time of that moment counts as the session's end."""
 _UNKNOWN = "UNKNOWN_MEMBER_ID"
 _NOT_COORDINATOR = frozenset({"NOT_COORDINATOR"})
 """Answers by which an old coordinator shows that it knows of its replacement. Other values of
@@ -141,10 +141,9 @@ def _fault_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     """Yield the injection and the healing of the episode's fault."""
     for row in tables.faults:
         if row["fault"] == episode.fault:
-            concerned = {*(row["nodes"] or ()), *(row["to_nodes"] or ())}
-            # `from_servers` is True if the fault hit none of the first owners themselves.
-            from_servers = not concerned & set(episode.members("first"))
-            yield _step(row["injected_us"], FAULTS, "injected", row, from_servers)
+            hit_nodes = {*(row["nodes"] or ()), *(row["to_nodes"] or ())}
+            hits_no_owner = hit_nodes.isdisjoint(episode.members("first"))
+            yield _step(row["injected_us"], FAULTS, "injected", row, hits_no_owner)
             if row["healed_us"] is not None:
                 yield _step(row["healed_us"], FAULTS, "healed", row)
 
@@ -170,10 +169,10 @@ def _coordinator_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step
 def _stopped_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     """Yield a step on the first owners that were paused while they owned partitions."""
     owned = [interval for row in episode.rows for interval in owned_by(row, tables, "first")]
-    stopped = [interval for interval in owned if interval["paused_us"]]
-    if stopped:
-        names = in_number_order({row["consumer"] for row in stopped})
-        longest_us = max(row["paused_us"] for row in stopped)
+    with_pause = [interval for interval in owned if interval["paused_us"]]
+    if with_pause:
+        names = in_number_order({interval["consumer"] for interval in with_pause})
+        longest_us = max(interval["paused_us"] for interval in with_pause)
         yield _step(episode.from_us, OWNERSHIP, "stopped", names, longest_us)
 
 
@@ -184,18 +183,20 @@ def _rebalance_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
             continue
         if row["new_generation"] not in episode.generations("second") or row["joined_us"] is None:
             continue
-        expired = RemovalCause.SESSION_EXPIRY in row["removed_because"]
-        timeout = tables.settings.of_group(row["group"], "session.timeout.ms") if expired else None
+        has_expiry = RemovalCause.SESSION_EXPIRY in row["removed_because"]
+        setting = "session.timeout.ms"
+        timeout = tables.settings.of_group(row["group"], setting) if has_expiry else None
         loaded_us = _loaded_us(row, timeout or "", tables)
-        yield _step(row["started_us"], _GROUPS, "began", row, expired)
+        yield _step(row["started_us"], _GROUPS, "began", row, has_expiry)
         yield _step(row["joined_us"], _GROUPS, "assigned", row, episode, timeout, loaded_us)
 
 
 def _loaded_us(row: Row, timeout: str, tables: OverlapTables) -> int | None:
-    """Return the time of the coordinator's load, if the members' sessions counted from it.
+    """Return when the coordinator loaded the group, if sessions of members began with this load.
 
-    A newly loaded group gives each member one session timeout to send a heartbeat. So the sessions
-    counted from the load if load + session timeout is the end of the rebalance's join phase.
+    A coordinator that has loaded a group gives each member one session timeout to send a heartbeat.
+    If the rebalance's join phase ended one session timeout after the load, that is what it waited
+    for.
     """
     serving_epoch = (row["broker"], row["leader_epoch"])
     for tenure in tables.tenures:
