@@ -4,10 +4,12 @@ On a terminal the view is a panel of brokers, groups, members, faults and findin
 checks report). The panel is drawn again and again. Elsewhere, the view prints a line for each
 change of a broker, a group, a fault or a stage, and for each finding.
 
-A progress is the state of the whole run at one moment. Its `faults` are the entries of the journal,
-one for each fault. A broker's word is its state, such as `up` or `fenced` (running, but not alive
-in the controller's view). A coordinator is the broker that manages a group's members; a group can
-have two for a short time. A generation is the number of a group's rebalance.
+- A progress is the state of the whole run at one moment. Its `faults` are the entries of the
+  journal, one for each fault.
+- A broker's word is its state, such as `up` or `fenced` (it runs, but the controller takes it for
+  dead).
+- A coordinator is the broker that manages a group's members. A group can have two for a short time.
+- A generation is the number of a group's rebalance.
 """
 
 from collections.abc import Iterator
@@ -31,6 +33,7 @@ from results_schema.journal import FaultOutcome, JournalEntry
 
 _MAX_FINDINGS = 3
 _MAX_REFUSED = 3
+"""Limits of the findings, and of the refused clients, that are shown: the latest ones."""
 _MAX_PAST_FAULTS = 3
 """Limit of the faults that are over and still shown: the latest ones."""
 
@@ -134,4 +137,5 @@ class StandingLines:
 
 
 def _members(count: int) -> str:
+    """Return a number of members as text."""
     return "1 member" if count == 1 else f"{count:,} members"

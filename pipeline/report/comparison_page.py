@@ -197,6 +197,7 @@ def _table(fault: str | None, rows: Sequence[ComparisonRow], comparison: Compari
 
 
 def _named_figure(row: ComparisonRow) -> str:
+    """Return the name of a figure, with a mark if the figure differs between columns."""
     return f"{_DIFFERS if row.differs else ''}{row.label}"
 
 
@@ -218,7 +219,7 @@ def _whose(row: ComparisonRow) -> str:
 
 
 def _heading(title: str) -> str:
-    """Return a run's title as a heading that differs from the headings `figure` and `per`."""
+    """Return a column's title as a heading that differs from the headings `figure` and `per`."""
     return title if title not in {"figure", "per"} else f"{title} (run)"
 
 
@@ -242,7 +243,7 @@ def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:
     """
     manifests = [run.manifest for run in _first_runs(runs, comparison)]
     differing = _differing(runs, comparison)
-    # These are facts about the run and not settings of the experiment, so they have no section.
+    # Facts about the runs. They are no settings of the experiment, so their section is empty.
     of_manifests = [
         ("", "runtime", tuple(manifest.runtime for manifest in manifests)),
         ("", "time_scale", tuple(f"{manifest.time_scale:g}" for manifest in manifests)),

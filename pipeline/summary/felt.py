@@ -85,7 +85,7 @@ class Spread:
 class FeltGroup:
     """The felt figures of a group, from the steady state to the end of the run.
 
-    The steady state is the state with all groups, members and partitions complete.
+    A run is in its steady state when its groups have all their members and partitions.
 
     - `partitions`: number of partitions.
     - `moved`: number of partitions that had more than one owner, one after the other.
@@ -145,6 +145,7 @@ def _group_figures(rows: Sequence[AggregateRow], spreads: Mapping[str, Spread]) 
 
 
 def _spread(row: AggregateRow) -> Spread:
+    """Return the distribution in one row of the aggregate `felt_spreads`."""
     return Spread(
         samples=row["samples"],
         missing=row["missing"],

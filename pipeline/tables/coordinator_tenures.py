@@ -1,10 +1,12 @@
 """The table `coordinator_tenures`: when a broker served an offsets partition in a leader epoch.
 
-A tenure is the time in which a broker is the active coordinator of one offsets partition (a
-partition of `__consumer_offsets`) and of the groups in it. Before a tenure the broker loads the
-partition (reads its groups into memory); when it unloads the partition, it drops them. A leader
-epoch is the number of a partition's leadership. An incarnation is one life of a broker's process,
-counted from 0. Impaired means paused, or cut off from others by a fault of the network.
+- A tenure is the time in which a broker is the active coordinator of one offsets partition (a
+  partition of `__consumer_offsets`) and of the groups in it.
+- Before a tenure the broker loads the partition: it reads its groups into memory. When the broker
+  unloads the partition, it drops the groups.
+- A leader epoch is the number of a partition's leadership.
+- An incarnation is one life of a broker's process, counted from 0.
+- Impaired means paused, or cut off from others by a fault of the network.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -120,29 +122,29 @@ def _loads(events: DataFrame) -> DataFrame:
 
 def _with_end(tenures: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
     """Give each tenure the earliest of its possible ends."""
-    after_start = F.col("died_us") >= F.col("start_us")
+    is_after_start = F.col("died_us") >= F.col("start_us")
     # `successor` is the incarnation whose start proves the end of older ones; null if the row is
     # about the end itself.
-    of_this_life = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
-    ends = (
+    is_of_this_life = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
+    is_its_death = is_after_start & is_of_this_life
+    with_death = (
         tenures.join(F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us"))), "run")
         .where(F.col("start_us") <= F.col("run_end_us"))
         .join(died.withColumnRenamed("node", "broker"), ["run", "broker"], "left")
         .groupBy(*_KEY, "start_us", "next_us", "next_kind", "run_end_us")
-        .agg(
-            F.min(F.when(after_start & of_this_life, F.struct("died_us", "died_by"))).alias("death")
-        )
+        .agg(F.min(F.when(is_its_death, F.struct("died_us", "died_by"))).alias("death"))
     )
     unloaded = F.when(
         F.col("next_kind") == TraceKind.UNLOAD_COMPLETED.value, F.lit("unloaded")
     ).otherwise(F.lit("reloaded"))
-    # `least` skips nulls, and compares structs field by field: first the time, then the rank.
+    # `least` skips nulls, and compares structs field by field: first the time, then the rank
+    # (0, 1, 2), which decides between ends at the same time.
     end = F.least(
         _possible_end(F.col("run_end_us"), 0, F.lit("run end")),
         _possible_end(F.col("next_us"), 1, unloaded),
         _possible_end(F.col("death.died_us"), 2, F.col("death.died_by")),
     )
-    return ends.withColumn("end", end).select(
+    return with_death.withColumn("end", end).select(
         *_KEY,
         "start_us",
         F.col("end.at_us").alias("end_us"),
@@ -162,6 +164,7 @@ def _acknowledged(events: DataFrame) -> DataFrame:
     A commit is acknowledged when its append to the log is complete. The row about that append has
     the leader epoch.
     """
+    # Columns that name an append. The row COMMIT_STORED marks the appends that are commits.
     append = ("run", "node", "incarnation", "correlation_id")
     stored = of_kind(events, TraceKind.COMMIT_STORED).select(*append).distinct()
     completed = (

@@ -1,10 +1,10 @@
 """The table `rebalances`: each rebalance with its reason, added and removed members, and length.
 
 A coordinator begins a rebalance, in which the members of its group rejoin and get new partitions.
-When all have joined, a new generation begins (the number of the group's rebalance); then each
-member gets its part of the new assignment. A tenure is the time in which a broker is the active
-coordinator of an offsets partition (a partition of `__consumer_offsets`) and of the groups in it;
-its leader epoch is the number of the partition's leadership.
+When all have joined, a new generation begins; generations are numbered. Then each member gets its
+part of the new assignment. A tenure is the time in which a broker is the active coordinator of an
+offsets partition (a partition of `__consumer_offsets`) and of the groups in it. The leader epoch of
+a tenure is the number of the partition's leadership.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -102,11 +102,10 @@ def rebalances(
 def _steps(events: DataFrame) -> DataFrame:
     """One row per step of a group's coordinator, with the columns that name its rebalance.
 
-    `part` and `nth` name a rebalance within one group and one incarnation of the coordinator.
-
-    The steps are divided into parts. A part ends with the start of a generation, with a load, or
-    with the group becoming Empty or Dead. A step belongs to the rebalance that began in its part,
-    or to the latest one so far if several did.
+    The steps of a group on one incarnation of its coordinator are divided into parts. A part ends
+    with the start of a generation, with a load, or with the group becoming Empty or Dead. Several
+    rebalances can begin in a part; a step belongs to the latest one so far. The column `part` is
+    the number of the part, from 0, and `nth` the number of the rebalance in it, from 1.
     """
     kinds = (
         TraceKind.REBALANCE_STARTED,
@@ -118,8 +117,8 @@ def _steps(events: DataFrame) -> DataFrame:
         TraceKind.GROUP_LOADED,
     )
     to = detail("to", of=TransitionDetail).getField("to")
-    left_empty = _is(TraceKind.GROUP_STATE) & to.isin("Empty", "Dead")
-    ends_part = _is(TraceKind.GENERATION_STARTED) | _is(TraceKind.GROUP_LOADED) | left_empty
+    becomes_empty = _is(TraceKind.GROUP_STATE) & to.isin("Empty", "Dead")
+    ends_part = _is(TraceKind.GENERATION_STARTED) | _is(TraceKind.GROUP_LOADED) | becomes_empty
     in_order = Window.partitionBy(*_GROUP).orderBy("seq")
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     in_part = (
@@ -131,6 +130,7 @@ def _steps(events: DataFrame) -> DataFrame:
     return (
         of_kind(events, *kinds)
         .withColumn("ends_part", ends_part)
+        # Other changes of the group's state are no steps.
         .where(~_is(TraceKind.GROUP_STATE) | F.col("ends_part"))
         .withColumn("part", F.coalesce(F.count_if("ends_part").over(before), F.lit(0)))
         # Changes of members before a part's first rebalance belong to that rebalance.
@@ -163,13 +163,13 @@ def _started(steps: DataFrame) -> DataFrame:
 
 def _changes(steps: DataFrame, names: DataFrame) -> DataFrame:
     """One row per rebalance for which members were added or removed."""
-    # A replaced static member (one with a configured `group.instance.id` that restarted) has a new
-    # id but stays the same member: no change.
     removed, added = _is(TraceKind.MEMBER_REMOVED), _is(TraceKind.MEMBER_ADDED)
-    replaced = F.col("cause").eqNullSafe(F.lit(RemovalCause.STATIC_MEMBER_REPLACED.value))
+    # A static member (one with a configured `group.instance.id`) that restarted has a new id but
+    # stays the same member. That is no change.
+    is_replacement = F.col("cause").eqNullSafe(F.lit(RemovalCause.STATIC_MEMBER_REPLACED.value))
     who = F.coalesce("consumer", "member")
     return (
-        steps.where((removed | added) & ~replaced)
+        steps.where((removed | added) & ~is_replacement)
         .join(F.broadcast(names), ["run", "group", "member"], "left")
         .groupBy(*_REBALANCE)
         .agg(
@@ -191,19 +191,23 @@ def _with_epoch(started: DataFrame, groups: DataFrame, tenures: DataFrame) -> Da
         F.struct("start_us", "leader_epoch").alias("tenure"),
     )
     life = ["run", "group", "node", "incarnation"]
-    known = epochs.groupBy(*life).agg(F.sort_array(F.collect_list("tenure")).alias("tenures"))
-    # The coordinator's last tenure that had begun before the rebalance.
+    tenures_of_life = epochs.groupBy(*life).agg(
+        F.sort_array(F.collect_list("tenure")).alias("tenures")
+    )
+    # The coordinator's last tenure that had begun before the rebalance; null if there is none.
     so_far = F.filter("tenures", lambda tenure: tenure["start_us"] <= F.col("time_us"))
-    return started.join(F.broadcast(known), life, "left").withColumn(
-        "leader_epoch", F.try_element_at(so_far, F.lit(-1)).getField("leader_epoch")
+    latest = F.try_element_at(so_far, F.lit(-1))
+    return started.join(F.broadcast(tenures_of_life), life, "left").withColumn(
+        "leader_epoch", latest.getField("leader_epoch")
     )
 
 
 def _is(kind: TraceKind) -> Column:
+    """Return the condition that a row is of a kind."""
     return F.col("kind") == kind.value
 
 
 def _unless_restarted(step: str) -> Column:
     """Return a step, or null if the coordinator began the group's next rebalance before it."""
-    restarted = F.col("restarted.seq")
-    return F.when(restarted.isNull() | (F.col(f"{step}.seq") < restarted), F.col(step))
+    next_start = F.col("restarted.seq")
+    return F.when(next_start.isNull() | (F.col(f"{step}.seq") < next_start), F.col(step))

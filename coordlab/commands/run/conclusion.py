@@ -1,8 +1,8 @@
 """The steps after a run: print verdict and figures, make Spark's tables, write the report.
 
-The figures come from a summary of the trace (the run's recorded events). The summary is computed in
-memory, but for a trace with too many rows it comes from Spark's tables. A caveat is a remark on a
-run that passed. A notice says why Spark cannot be started, for instance without Java.
+The figures come from a summary of the trace (the run's recorded events). It is computed in memory;
+only if the trace has too many rows, Spark computes it together with the tables. A caveat is a
+remark on a run that passed. A notice says why Spark cannot be started, for instance without Java.
 """
 
 from contextlib import nullcontext
@@ -53,10 +53,10 @@ def conclude_run(
 def _sum_up(
     directory: RunDirectory, results: Results, console: Console, *, max_rows: int | None
 ) -> RunSummary | None:
-    """Compute the summary; then print the verdict with its caveats, which come from the summary.
+    """Compute the summary, then print the verdict with caveats, which come from the summary.
 
-    A terminal shows the verdict in a status line while the summary is computed. The verdict is
-    printed even if the summary fails.
+    While the summary is computed, a terminal shows the verdict in a status line. The verdict is
+    printed even if there is no summary.
     """
     summary = None
     status = verdict_text(results).append("  summing up the trace", style="dim")

@@ -49,14 +49,14 @@ from pipeline.summary.figures import duration_text
 Datum = dict[str, Cell]
 MarkProperty = str | float | bool | Sequence[int] | None
 MarkProperties = dict[str, Any]
-"""Properties of a mark for Altair. Their types differ, therefore Any."""
+"""Properties of a mark for Altair, by name. Any, because each has its own type."""
 
 FAULT_BANDS = "faults"
 """Name of the data that every lane has: the spans of the faults."""
 MAX_FAULTS = 200
 """Most faults that have a band: the first ones."""
 _BANDS_AT_ONCE = 6
-"""With more faults than this, their bands and edges become fainter."""
+"""Most faults whose bands and edges have the usual opacity. If there are more, all are fainter."""
 ROW_PX = 22
 """Usual height of a row in pixels."""
 NARROW = f"containerSize()[0] < {NARROW_BELOW}"
@@ -77,11 +77,11 @@ into the names of the second and later rows of one subject."""
 
 
 def row_name(name: str, slot: int = 0, label: str = "") -> str:
-    """Return the name of one of a subject's rows; the first row has the slot 0 and is named `name`.
+    """Return the name of one of the rows of a subject; its first row (`slot` 0) is named `name`.
 
-    The other rows need different names, but their labels must not repeat the subject. So the name
-    of the row `slot` ends with `slot` invisible characters and `label`; only `label` is shown
-    beside the row.
+    The other rows need different names, but must not show the subject again. So the name of the row
+    `slot` ends with as many invisible characters as `slot` says, and with `label`. Only `label` is
+    shown beside the row.
     """
     return name + _BELOW * slot + label
 
@@ -331,6 +331,7 @@ class Marks:
         return _text(shown, "_e", self.y, self._properties(align="right", dx=-4) | mark)
 
     def _properties(self, **mark: MarkProperty) -> MarkProperties:
+        """Return the properties that all marks have, and those in `mark`."""
         return {"tooltip": tooltip_of(self.tips), "clip": True, **mark}
 
 
@@ -407,10 +408,10 @@ def kind_fill(
 def legend_columns(names: Iterable[str | int]) -> alt.ExprRef:
     """Return the number of columns of a legend: as many as fit into the picture's width."""
     widest_px = _LEGEND_SYMBOL_PX + _LEGEND_LETTER_PX * max(len(str(name)) for name in names)
-    # The expression uses the container's size, because `width` shrinks between the passes of a
-    # layout: the legend would get one row more, and be partly outside of the picture. Still, the
-    # expression must contain `width` (in a comparison that is always true): Vega evaluates it again
-    # only when a signal in it changes, such as `width`.
+    # The room comes from the container's size and not from `width`, which shrinks between the
+    # passes of a layout: the legend would get one row more, and be partly outside of the picture.
+    # But Vega evaluates an expression again only when a signal in it changes, such as `width`. So
+    # `width` is in the expression, in a comparison that is always true.
     room = f"containerSize()[0] - ({NARROW} ? {LABELS_NARROW} : {LABELS_WIDE})"
     columns = f"floor((width >= 0 ? {room} : 0) / {widest_px})"
     return alt.ExprRef(f"max(1, min({_LEGEND_COLUMNS}, {columns}))")

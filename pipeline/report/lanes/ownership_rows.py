@@ -1,10 +1,13 @@
 """The owners of partitions as rows of a chart: intervals, overlaps, numbers of owners over time.
 
-An interval is a time in which a member owns a partition; an overlap is a time with two owners. A
-generation is the number of a group's rebalance; a leader epoch is the number of the coordinator's
-leadership. The functions turn rows of the tables `ownership` and `ownership_overlaps` into rows of
-a chart, a lane on the page's time axis. A partition can have several rows there, one below the
-other; a slot is the number of one of them, from 0.
+The functions turn rows of the tables `ownership` and `ownership_overlaps` into rows of a chart, a
+lane on the page's time axis.
+
+- Interval: a time in which a member owns a partition. Overlap: a time with two owners.
+- Slot: a partition can have several rows in the lane, one below the other. The slot is the number
+  of one of them, from 0.
+- Generation: the number of a group's rebalance.
+- Leader epoch: the number of the coordinator's leadership.
 """
 
 from collections.abc import Collection, Sequence
@@ -76,11 +79,12 @@ def by_partition(run: ReportInput) -> list[Owned]:
     """Return each partition of each group that ever had an owner, in the order of their names."""
     owned: dict[tuple[str, str], Owned] = {}
     rows = run.tables.rows("ownership")
-    alone = len({row["group"] for row in rows}) == 1
+    has_one_group = len({row["group"] for row in rows}) == 1
     for row in rows:
         key = row["group"], row["partition"]
         if key not in owned:
-            name = row["partition"] if alone else f"{row['group']} \u00b7 {row['partition']}"
+            with_group = f"{row['group']} \u00b7 {row['partition']}"
+            name = row["partition"] if has_one_group else with_group
             owned[key] = Owned(group=row["group"], name=name)
         owned[key].intervals.append(row)
 

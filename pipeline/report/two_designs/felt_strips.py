@@ -67,10 +67,13 @@ def _strips(sides: Sequence[GroupSide], column: str) -> Iterator[Strip]:
     With `column` "", these are the times with two owners.
     """
     for side in sides:
-        twice = {} if column else two_owners_us(side)
+        with_two_owners_us = {} if column else two_owners_us(side)
         rows = side.rows("felt_partitions")
         values = [
-            (row["partition"], row[column] if column else twice.get(row["partition"], 0))
+            (
+                row["partition"],
+                row[column] if column else with_two_owners_us.get(row["partition"], 0),
+            )
             for row in rows
         ]
         known = tuple((name, value) for name, value in values if value is not None)
