@@ -105,6 +105,34 @@ def test_schema_accepts_every_shipped_experiment() -> None:
         assert refused(document) == [], document["name"]
 
 
+CRASH: dict[str, Any] = yaml.safe_load(
+    next(
+        listed.path for listed in list_experiments() if listed.name == "coordinator_crash"
+    ).read_text()
+)
+
+
+def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
+    """Return a copy of the document with one place changed.
+
+    Dots separate the steps of a path. But names of Kafka's settings have dots, too. So if no
+    existing key begins the rest of the path, the whole rest is the last step.
+    """
+    changed_document = deepcopy(document)
+    holder: Any = changed_document
+    rest = path
+    while rest:
+        # In "faults.0.at" the step 0 is an index of a list.
+        keys = holder if isinstance(holder, dict) else map(str, range(len(holder)))
+        step = next((key for key in keys if rest.startswith(f"{key}.")), rest)
+        if step == rest:
+            holder[step if isinstance(holder, dict) else int(step)] = value
+            return changed_document
+        holder = holder[step if isinstance(holder, dict) else int(step)]
+        rest = rest[len(step) + 1 :]
+    return changed_document
+
+
 @pytest.mark.parametrize(
     ("path", "value"),
     [
@@ -182,40 +210,24 @@ def test_schema_has_the_arguments_of_each_fault(fault: dict[str, Any], loads: Lo
     assert not loads(document)
 
 
-CRASH: dict[str, Any] = yaml.safe_load(
-    next(
-        listed.path for listed in list_experiments() if listed.name == "coordinator_crash"
-    ).read_text()
-)
-
-
-def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
-    """Return a copy of the document with one place changed.
-
-    Dots separate the steps of a path. But names of Kafka's settings have dots, too. So if no
-    existing key begins the rest of the path, the whole rest is the last step.
-    """
-    changed_document = deepcopy(document)
-    holder: Any = changed_document
-    rest = path
-    while rest:
-        # In "faults.0.at" the step 0 is an index of a list.
-        keys = holder if isinstance(holder, dict) else map(str, range(len(holder)))
-        step = next((key for key in keys if rest.startswith(f"{key}.")), rest)
-        if step == rest:
-            holder[step if isinstance(holder, dict) else int(step)] = value
-            return changed_document
-        holder = holder[step if isinstance(holder, dict) else int(step)]
-        rest = rest[len(step) + 1 :]
-    return changed_document
-
-
 VALUES: tuple[object, ...] = (
     *(None, True, 0, -1, 3, 10**6, 0.5, "", "x", "5s", "0s", "5", "broker(0)", "brokers"),
     *("coordinator-of(orders-readers)", "member(orders-readers, 0)", "crash", "cut", "reset"),
     *([], ["orders"], ["broker(0)", "controller"], {}, {"delay": "5ms"}, {"members": 1}),
 )
 """Values that `mutated` puts at any place, where they may be right or wrong."""
+
+
+KEYS = ("target", "from", "to", "duration", "every", "repeat", "args", "config", "checks")
+"""Keys that `mutated` adds at any place."""
+
+
+def places(value: object) -> Iterator[tuple[Any, Any]]:
+    """Yield the place of every value in a document: its mapping or list, and its key or index."""
+    if isinstance(value, dict | list):
+        for key in list(value) if isinstance(value, dict) else range(len(value)):
+            yield value, key
+            yield from places(value[key])
 
 
 def mutated(document: dict[str, Any], rng: random.Random) -> dict[str, Any]:
@@ -237,43 +249,6 @@ def mutated(document: dict[str, Any], rng: random.Random) -> dict[str, Any]:
         else:
             holder[rng.choice(KEYS)] = deepcopy(rng.choice(VALUES))
     return mutated_document
-
-
-KEYS = ("target", "from", "to", "duration", "every", "repeat", "args", "config", "checks")
-"""Keys that `mutated` adds at any place."""
-
-
-def places(value: object) -> Iterator[tuple[Any, Any]]:
-    """Yield the place of every value in a document: its mapping or list, and its key or index."""
-    if isinstance(value, dict | list):
-        for key in list(value) if isinstance(value, dict) else range(len(value)):
-            yield value, key
-            yield from places(value[key])
-
-
-@pytest.mark.slow
-def test_schema_and_validate_agree_on_random_mutations(loads: Loads) -> None:
-    """The schema accepts each document that `validate` accepts, and refuses each wrong shape.
-
-    A shape is wrong if one place alone shows the mistake: an unknown key, a wrong type, a number
-    out of range. The schema may accept a mistake that only the whole file shows: an undefined
-    group, too many replicas.
-    """
-    rng = random.Random(5)  # a constant, so that each run of the test has the same mutations
-    documents = [*shipped(), *(changed(CRASH, "faults", [fault]) for fault in ONE_OF_EACH)]
-    accepted = wrongly_shaped = 0
-    for number in range(MUTATIONS):
-        document = mutated(rng.choice(documents), rng)
-        description = f"mutation {number}: {document}"
-        if loads(document):
-            accepted += 1
-            assert refused(document) == [], description
-        elif shape_problems(item_of(document), Experiment, ""):
-            wrongly_shaped += 1
-            assert refused(document), description
-    # Enough mutations of each kind were tried.
-    assert accepted > MUTATIONS // 20
-    assert wrongly_shaped > MUTATIONS // 4
 
 
 ONE_OF_EACH = (
@@ -315,6 +290,31 @@ ONE_OF_EACH = (
     },
 )
 """Faults to mutate, of the kinds that few shipped experiments have."""
+
+
+@pytest.mark.slow
+def test_schema_and_validate_agree_on_random_mutations(loads: Loads) -> None:
+    """The schema accepts each document that `validate` accepts, and refuses each wrong shape.
+
+    A shape is wrong if one place alone shows the mistake: an unknown key, a wrong type, a number
+    out of range. The schema may accept a mistake that only the whole file shows: an undefined
+    group, too many replicas.
+    """
+    rng = random.Random(5)  # a constant, so that each run of the test has the same mutations
+    documents = [*shipped(), *(changed(CRASH, "faults", [fault]) for fault in ONE_OF_EACH)]
+    accepted = wrongly_shaped = 0
+    for number in range(MUTATIONS):
+        document = mutated(rng.choice(documents), rng)
+        description = f"mutation {number}: {document}"
+        if loads(document):
+            accepted += 1
+            assert refused(document) == [], description
+        elif shape_problems(item_of(document), Experiment, ""):
+            wrongly_shaped += 1
+            assert refused(document), description
+    # Enough mutations of each kind were tried.
+    assert accepted > MUTATIONS // 20
+    assert wrongly_shaped > MUTATIONS // 4
 
 
 def test_faults_of_similar_names_have_their_own_arguments() -> None:

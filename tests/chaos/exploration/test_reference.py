@@ -100,6 +100,13 @@ def test_garbage_collector_that_was_off_stays_off() -> None:
         gc.enable()
 
 
+class Loop:
+    """An object that refers to itself: only the collector frees it."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
 def test_long_run_collects_at_long_intervals() -> None:
     """Python's own thresholds are restored afterwards."""
     before = gc.get_threshold()
@@ -114,13 +121,6 @@ def test_long_run_collects_at_long_intervals() -> None:
 
     assert gc.get_threshold() == before
     assert gc.get_freeze_count() == 0
-
-
-class Loop:
-    """An object that refers to itself: only the collector frees it."""
-
-    def __init__(self) -> None:
-        self.me = self
 
 
 def test_cycles_of_many_runs_are_collected_between_runs() -> None:

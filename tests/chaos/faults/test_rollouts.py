@@ -121,6 +121,12 @@ def drive(work: Rollout | Scaling, cluster: Cluster, *, until_us: int | None = N
         coroutine.send(None)
 
 
+def with_changes(orders: Orders, changes: dict[str, Any]) -> Orders:
+    """Return the orders with some fields replaced."""
+    fields = {name: getattr(orders, name) for name in Orders.__dataclass_fields__}
+    return Orders(**(fields | changes))
+
+
 def rollout(
     *,
     old: Sequence[NodeName] = PLACES[3::-1],
@@ -154,12 +160,6 @@ def rollout(
         lost={},
         joined={},
     )
-
-
-def with_changes(orders: Orders, changes: dict[str, Any]) -> Orders:
-    """Return the orders with some fields replaced."""
-    fields = {name: getattr(orders, name) for name in Orders.__dataclass_fields__}
-    return Orders(**(fields | changes))
 
 
 def test_members_are_replaced_one_after_the_other_the_last_first() -> None:

@@ -90,6 +90,21 @@ def play_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayOn:
     return play
 
 
+def check_reported_as_unknown(
+    past: PastRun, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Check that everything was healed, and that results and `list` show an unknown verdict."""
+    assert [entry.fault_id for entry in past.journal() if entry.in_force] == []
+    assert past.manifest.status is RunStatus.FAILED
+    results = past.results()
+    assert results is not None
+    assert (results.outcome, results.verdict) == (RunOutcome.INTERNAL_ERROR, Verdict.UNKNOWN)
+    assert results.exit_code == 255
+    assert run_cli(["list", "--json", "--runs", str(root)]) == 0
+    (listed,) = json.loads(capsys.readouterr().out)["runs"]
+    assert (listed["status"], listed["verdict"], listed["exit_code"]) == ("failed", "unknown", 255)
+
+
 def test_disk_that_fills_ends_the_run_with_255_and_leaves_a_trace(
     play_on: PlayOn, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -124,21 +139,6 @@ def test_disk_without_room_for_the_end_of_a_trace_keeps_the_documents(
     assert "rows of the trace" not in sentence
     assert list(past.events.iterdir()) == []
     check_reported_as_unknown(past, tmp_path, capsys)
-
-
-def check_reported_as_unknown(
-    past: PastRun, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Check that everything was healed, and that results and `list` show an unknown verdict."""
-    assert [entry.fault_id for entry in past.journal() if entry.in_force] == []
-    assert past.manifest.status is RunStatus.FAILED
-    results = past.results()
-    assert results is not None
-    assert (results.outcome, results.verdict) == (RunOutcome.INTERNAL_ERROR, Verdict.UNKNOWN)
-    assert results.exit_code == 255
-    assert run_cli(["list", "--json", "--runs", str(root)]) == 0
-    (listed,) = json.loads(capsys.readouterr().out)["runs"]
-    assert (listed["status"], listed["verdict"], listed["exit_code"]) == ("failed", "unknown", 255)
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])

@@ -42,6 +42,12 @@ IDENTITY = StatusAnswer(
 pytestmark = [pytest.mark.slow]
 
 
+def refusal_of(future: "Future[Answer]") -> RefusalKind | None:
+    """Return the reason of a refused request; None if it was not refused."""
+    answer = future.result(PATIENCE_S)
+    return answer.kind if isinstance(answer, OrderRefusal) else None
+
+
 def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
     """The test of another program would use `stand` like this, without a command line.
 
@@ -122,9 +128,3 @@ def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
     assert past.manifest.status is RunStatus.COMPLETED
     assert [entry.fault_id for entry in past.journal()] == ["crash-0"]
     assert (directory.path / "events" / "part-00000.parquet").stat().st_size > 0
-
-
-def refusal_of(future: "Future[Answer]") -> RefusalKind | None:
-    """Return the reason of a refused request; None if it was not refused."""
-    answer = future.result(PATIENCE_S)
-    return answer.kind if isinstance(answer, OrderRefusal) else None

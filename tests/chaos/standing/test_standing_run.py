@@ -418,6 +418,10 @@ def test_a_plan_that_was_interrupted_proves_nothing() -> None:
     assert "crash-0 was never injected" in results.reasons
 
 
+def _consumer(index: int) -> NodeName:
+    return NodeName(f"consumer-readers-{index}")
+
+
 def test_late_members_that_were_not_started_are_not_awaited() -> None:
     """`down` comes at 20 s: the member of 5 s has started, that of 1 h has not."""
     groups = {
@@ -433,10 +437,6 @@ def test_late_members_that_were_not_started_are_not_awaited() -> None:
     assert standing.runtime.nodes[_consumer(2)] is NodeState.NOT_STARTED
     # The group is live soon after the healing: the run does not wait for the member of 1 h.
     assert standing.runtime.time_us < 25 * SECOND_US
-
-
-def _consumer(index: int) -> NodeName:
-    return NodeName(f"consumer-readers-{index}")
 
 
 def test_a_duration_ends_the_run() -> None:

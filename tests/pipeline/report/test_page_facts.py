@@ -43,13 +43,6 @@ def test_words_of_a_run_equal_the_reviewed_ones(reports: Reports, golden: Golden
     golden.check(f"words/{run}.txt", words_of(reports.pages[run].read_text(encoding="utf-8")))
 
 
-def test_comparison_equals_the_reviewed_one(reports: Reports, golden: Golden) -> None:
-    """Two runs side by side: the facts and the words of the page."""
-    html = _comparison(reports)
-    golden.check("facts/comparison.txt", facts_of_page(html))
-    golden.check("words/comparison.txt", words_of(html))
-
-
 def _comparison(reports: Reports) -> str:
     """Return the page that compares the runs of SEVERAL."""
     pairs = []
@@ -58,3 +51,10 @@ def _comparison(reports: Reports) -> str:
         assert summary is not None
         pairs.append((reports.facts[run], summary))
     return comparison_html(pairs, Path("comparison.html"))
+
+
+def test_comparison_equals_the_reviewed_one(reports: Reports, golden: Golden) -> None:
+    """Two runs side by side: the facts and the words of the page."""
+    html = _comparison(reports)
+    golden.check("facts/comparison.txt", facts_of_page(html))
+    golden.check("words/comparison.txt", words_of(html))

@@ -93,6 +93,23 @@ def test_cost_of_a_deploy_is_given_in_total_and_for_each_replaced_member() -> No
     )
 
 
+def deploy_cost(**changes: Any) -> DeployCost:  # noqa: ANN401 - a test's own words
+    """Return the cost of a deploy of 40 members in which records waited, by default for 800 s."""
+    fields: dict[str, Any] = {
+        "group": "readers",
+        "outcome": "completed",
+        "replaced": 40,
+        "length_us": 400 * S,
+        "rebalances": 20,
+        "unowned_us": 600 * S,
+        "longest_us": 4 * S,
+        "waited_us": 800 * S,
+        "longest_wait_us": 6 * S,
+        "repeated": 0,
+    }
+    return DeployCost(**(fields | changes))
+
+
 def test_cost_has_the_mark_if_a_machine_was_away() -> None:
     """A deploy's cost has figures of the whole run, also of the time of an accident."""
     # `*` is the mark of a disturbed figure.
@@ -122,23 +139,6 @@ def test_group_that_was_deployed_twice_has_no_cost_of_one_deploy() -> None:
     assert deploys_of((crash(),), felt()) == ()
     # Without figures of the run there is no cost.
     assert deploys_of((rollout(ready=40),), None) == ()
-
-
-def deploy_cost(**changes: Any) -> DeployCost:  # noqa: ANN401 - a test's own words
-    """Return the cost of a deploy of 40 members in which records waited, by default for 800 s."""
-    fields: dict[str, Any] = {
-        "group": "readers",
-        "outcome": "completed",
-        "replaced": 40,
-        "length_us": 400 * S,
-        "rebalances": 20,
-        "unowned_us": 600 * S,
-        "longest_us": 4 * S,
-        "waited_us": 800 * S,
-        "longest_wait_us": 6 * S,
-        "repeated": 0,
-    }
-    return DeployCost(**(fields | changes))
 
 
 def test_cheaper_deploy_is_named_with_the_difference() -> None:

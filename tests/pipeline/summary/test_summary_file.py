@@ -76,6 +76,12 @@ def _everything() -> tuple[FaultSummary, dict[str, object]]:
     }
 
 
+def _write_rows(directory: Path, rows: int) -> None:
+    """Write the one file of events, with `rows` rows."""
+    table = pa.table({"time_us": list(range(rows))})
+    pq.write_table(table, directory / "events" / "part-0.parquet")
+
+
 def _write(directory: Path, *, rows: int = 3) -> RunSummary:
     """Write an analysed run: one file of events, the folder of one table, the summary."""
     (directory / "events").mkdir(parents=True)
@@ -85,12 +91,6 @@ def _write(directory: Path, *, rows: int = 3) -> RunSummary:
     summary = summary_of(directory.name, fault, directory=directory, **fields)
     write_summary(summary)
     return summary
-
-
-def _write_rows(directory: Path, rows: int) -> None:
-    """Write the one file of events, with `rows` rows."""
-    table = pa.table({"time_us": list(range(rows))})
-    pq.write_table(table, directory / "events" / "part-0.parquet")
 
 
 def test_summary_file_is_read_back_as_it_was_written(tmp_path: Path) -> None:

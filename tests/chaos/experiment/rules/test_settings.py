@@ -27,6 +27,10 @@ CUT = {"at": "5s", "fault": "cut", "duration": "25s"}
 TRANSACTIONAL = {"transactional": True}
 
 
+def _kafka(config: dict[str, object]) -> dict[str, object]:
+    return {name.replace("_", "."): value for name, value in config.items()}
+
+
 def cluster(**config: object) -> dict[str, Any]:
     return {"brokers": 3, "config": CLUSTER | _kafka(config)}
 
@@ -42,10 +46,6 @@ def producer(**config: object) -> list[dict[str, Any]]:
 
 def topics(**config: object) -> dict[str, Any]:
     return {"orders": {"partitions": 2, "replication.factor": 3, "config": _kafka(config)}}
-
-
-def _kafka(config: dict[str, object]) -> dict[str, object]:
-    return {name.replace("_", "."): value for name, value in config.items()}
 
 
 @pytest.mark.parametrize(

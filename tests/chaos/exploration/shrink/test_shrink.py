@@ -150,6 +150,11 @@ def shrunk(
     return shrinker.shrink(whole, seed, LOST)
 
 
+def horizon_us(experiment: Experiment) -> int:
+    """Return the time from the steady state to the healing of the last fault."""
+    return sizes_of(experiment).horizon_us
+
+
 class SlowPlay(FakePlay):
     """A player whose runs last until liveness_timeout, as if no group ever recovered."""
 
@@ -158,11 +163,6 @@ class SlowPlay(FakePlay):
         played = super().__call__(experiment, seed, signature)
         bound_us = microseconds(experiment.run.liveness_timeout)
         return replace(played, virtual_us=STEADY_US + horizon_us(experiment) + bound_us)
-
-
-def horizon_us(experiment: Experiment) -> int:
-    """Return the time from the steady state to the healing of the last fault."""
-    return sizes_of(experiment).horizon_us
 
 
 def waits(play: FakePlay) -> list[str]:

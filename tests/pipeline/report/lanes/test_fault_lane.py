@@ -44,6 +44,10 @@ def test_bar_of_an_accident_has_its_own_label_and_style() -> None:
     assert [row[1] for row in lane.table.rows] == ["crash", "machine_disturbed"]
 
 
+def _is_band(layer: dict[str, dict[str, str]]) -> bool:
+    return layer["mark"]["type"] == "rect"
+
+
 def test_band_of_an_accident_is_grey() -> None:
     """One layer draws the bands of accidents in grey, another draws those of the plan in orange.
 
@@ -59,7 +63,3 @@ def test_band_of_an_accident_is_grey() -> None:
     assert fills == [["var(--warn)"], ["var(--muted)", "var(--warn)"]]
     (band,) = fault_bands(run_with(ACCIDENT))
     assert (band["a"], band["b"]) == (24.1, 36.3)
-
-
-def _is_band(layer: dict[str, dict[str, str]]) -> bool:
-    return layer["mark"]["type"] == "rect"

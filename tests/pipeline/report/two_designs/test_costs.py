@@ -126,6 +126,19 @@ def test_change_without_a_later_attempt_never_settles() -> None:
     assert old.unowned_us == 200_000
 
 
+def _rows(text: str) -> list[dict[str, int]]:
+    """Return the rows of the first table of a text: the first number of each cell."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    headings = [cell.strip() for cell in lines[0].strip("|").split("|")]
+    rows = []
+    # The first two lines of a table are its headings and a rule.
+    for line in lines[2:]:
+        numbers = [re.match(r"\s*(\d+)", cell) for cell in line.strip("|").split("|")]
+        row = zip(headings, numbers, strict=True)
+        rows.append({name: int(number[1]) for name, number in row if number})
+    return rows
+
+
 @pytest.mark.parametrize(("kind", "section"), [("join", "1"), ("death", "2")])
 def test_measured_points_equal_the_figures_of_the_docs(kind: str, section: str) -> None:
     """The points of the chart are the medians in docs/kafka/MEASURED_ZOOKEEPER.md.
@@ -145,19 +158,6 @@ def test_measured_points_equal_the_figures_of_the_docs(kind: str, section: str) 
     for cells in _rows(new):
         parts = ("JoinGroup", "SyncGroup", "OffsetFetch", "FindCoordinator")
         assert points[REQUESTS][cells["C"]] == sum(cells[part] for part in parts)
-
-
-def _rows(text: str) -> list[dict[str, int]]:
-    """Return the rows of the first table of a text: the first number of each cell."""
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    headings = [cell.strip() for cell in lines[0].strip("|").split("|")]
-    rows = []
-    # The first two lines of a table are its headings and a rule.
-    for line in lines[2:]:
-        numbers = [re.match(r"\s*(\d+)", cell) for cell in line.strip("|").split("|")]
-        row = zip(headings, numbers, strict=True)
-        rows.append({name: int(number[1]) for name, number in row if number})
-    return rows
 
 
 @pytest.mark.parametrize(("members", "reads"), [(8, 234), (32, 1506)])
