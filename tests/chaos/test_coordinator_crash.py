@@ -150,7 +150,7 @@ def test_death_at_the_acknowledgement_loses_nothing_with_the_guard() -> None:
 def test_acknowledged_commit_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: the coordinator acknowledges a commit, and keeps the older offset.
 
-    It does so for one partition only, so that the finding must name this partition.
+    The bug affects one partition only, so that the finding must name this partition.
     """
     remember = GroupOffsets.append_succeeded
 

@@ -108,9 +108,9 @@ def test_request_of_a_broker_is_judged_by_its_purpose(purpose: str, late_s: floa
     """Planted bug: a Fetch of metadata that is parked and forgotten.
 
     A timeout is a finding after twice the timeout of the purpose. The timeout is 2 s for metadata,
-    and 30 s for a purpose without a setting. For a replica fetcher it is never a finding: the
-    leader holds a Fetch for up to 0.5 s, and the timeout of 0.9 s is less than twice this wait,
-    which is too short to prove anything.
+    and 30 s for a purpose without a setting. A timeout of a replica fetcher is never a finding: the
+    leader holds a Fetch for up to 0.5 s. The timeout of 0.9 s is less than twice this wait, and so
+    too short to prove anything.
     """
     # `late_s`: seconds after the healing at which a timeout is a finding; None: it never is. 3.9 s
     # is less than twice the timeout of the two purposes that are judged.

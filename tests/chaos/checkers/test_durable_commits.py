@@ -146,7 +146,7 @@ def test_offset_that_was_deleted_may_be_missing_or_come_back(cause: str) -> None
 def test_commit_of_an_administrator_counts_like_any_other() -> None:
     """The fetch must return the administrator's last commit, 50.
 
-    It was sent after the answers to the commits of 200 and 0, so it replaces them.
+    The administrator sent 50 after the answers to the commits of 200 and 0, so 50 replaces them.
     """
     for returned, outcome in ((50, CheckOutcome.PASS), (200, CheckOutcome.VIOLATED)):
         rows = two_commits()
@@ -516,7 +516,8 @@ def test_definite_failure_does_not_count_as_written() -> None:
 def test_commit_acknowledged_while_the_fetch_was_in_flight_may_be_missing() -> None:
     """A fetch need not return a commit that was acknowledged after the fetch had begun.
 
-    It begins at 10 s, the commit of 300 is acknowledged at 10.05 s, and the answer comes at 10.1 s.
+    The fetch begins at 10 s. The commit of 300 is acknowledged at 10.05 s. The answer to the fetch
+    comes at 10.1 s.
     """
     rows = two_commits()
     rows.stage(10, "verifying")
@@ -529,7 +530,7 @@ def test_commit_acknowledged_while_the_fetch_was_in_flight_may_be_missing() -> N
 def test_fetch_request_bounds_the_start_of_a_fetch() -> None:
     """A fetch begins at its request, if the trace has the request, not at the assignment.
 
-    C1 was assigned at 1 s and sends its fetch at 4 s, after the commit of 200. So it must get 200.
+    C1 was assigned at 1 s and sends its fetch at 4 s, after the commit of 200. So C1 must get 200.
     """
     rows = Rows()
     rows.assigned(1, C1)

@@ -117,9 +117,9 @@ def test_failover_without_an_attempt_of_the_old_leader_reports_fencing_as_untest
 
 @pytest.mark.parametrize("begun_s", [8, 11], ids=["waited for its replicas", "begun afterwards"])
 def test_append_of_a_deposed_leader_is_an_attempt(begun_s: float) -> None:
-    """The append is under way during the election, or begins after it.
+    """The append is under way during the election, or begins after the election.
 
-    It may begin after it, because the old leader does not know of the election yet.
+    The old leader does not know of the election yet, so it may still begin an append.
     """
     rows = Rows()
     failover(rows, log_end=12)

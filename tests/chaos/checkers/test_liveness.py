@@ -222,7 +222,7 @@ def test_member_without_partitions_need_not_commit() -> None:
 
 
 def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
-    """C0 rejoins and gets the member id `new`. It is fenced with this id, and ends.
+    """C0 rejoins and gets the member id `new`. Then C0 is fenced with this id, and ends.
 
     If the next coordinator loads the id `old`, the failover lost the id `new`, and the group need
     not have C0. Without this load no failover lost the id, and the group must have C0.
@@ -652,7 +652,7 @@ def test_transactional_members_need_the_topic_of_transactions(
 
 @pytest.mark.parametrize("lost", [TRANSACTIONS, OFFSETS_0])
 def test_transaction_whose_end_was_lost_may_stay_open_for_ever(lost: str) -> None:
-    """broker-2 is the only replica of the partition `lost` in sync. It loses power and leads again.
+    """broker-2, the only replica of the partition `lost` in sync, loses power and leads again.
 
     Then either the transaction coordinator has forgotten the transaction (TRANSACTIONS), or the
     group's log has lost the marker that ends the transaction (OFFSETS_0).

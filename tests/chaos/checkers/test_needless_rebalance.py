@@ -118,7 +118,7 @@ def test_member_without_its_assignment_may_join_again() -> None:
 def test_member_of_an_earlier_generation_may_join_again() -> None:
     """Generation 2 began without C1, which does not know this: a zombie answered its heartbeats.
 
-    C1 is STABLE, but only in generation 1. So it must join again.
+    C1 is STABLE, but only in generation 1. So C1 must join again.
     """
     for generation_of_c1, outcome in (
         (2, CheckOutcome.VIOLATED),
@@ -151,7 +151,8 @@ def test_first_generation_on_the_new_coordinator_is_found() -> None:
 def test_session_expiry_of_a_living_member_is_found() -> None:
     """Planted bug: the new coordinator continues the session timers of the old one.
 
-    It expires a member right after the load, although less than a session has passed.
+    So the new coordinator expires a member right after the load, although less than a session has
+    passed.
     """
     rows = stable_group_loses_its_coordinator()
     rows.add(
@@ -560,8 +561,8 @@ def test_member_answered_rebalance_in_progress_by_a_zombie_may_rejoin() -> None:
 def test_id_removed_by_another_coordinator_may_expire_where_it_is_loaded_again() -> None:
     """broker-0 removes an id that broker-1 has loaded.
 
-    The consumer gets another id, and sends no more heartbeats under the removed one. So this one
-    expires at broker-1.
+    The consumer gets another id, and sends no more heartbeats under the removed id. So the removed
+    id expires at broker-1.
     """
     rows = Rows()
     rows.load_completed(1, "broker-0", leader_epoch=0)
@@ -766,8 +767,9 @@ def test_sync_deadline_may_expire_an_id_without_an_assignment(
     """A member that does not send its SyncGroup in time is removed (sync deadline).
 
     C0 is STABLE in `generation`. If it has its assignment of generation 1, it has sent its
-    SyncGroup, and the removal is found. If it has not, the removal is right. This also happens to
-    an older id of a consumer: Kafka still expects its SyncGroup after a newer id has replaced it.
+    SyncGroup, and the removal is found. If it has not, the removal is right. Such a right removal
+    also happens to an older id of a consumer: Kafka still expects the SyncGroup of the older id
+    after a newer id has replaced it.
     """
     rows = Rows()
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")

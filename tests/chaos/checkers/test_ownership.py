@@ -117,7 +117,8 @@ def test_overlap_that_begins_sooner_than_a_session_after_the_load_is_found() -> 
 def test_owner_that_keeps_its_partition_after_healing_is_found() -> None:
     """Planted bug: a zombie gets no error.
 
-    It must get an error within about 10 s of the healing at 80 s, and then give up its partition.
+    A zombie must get an error within about 10 s of the healing at 80 s, and then give up its
+    partition.
     """
     report = check(split_brain(lost_s=95))
 

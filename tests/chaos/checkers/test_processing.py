@@ -399,7 +399,7 @@ def test_records_skipped_to_a_refused_offset_are_found() -> None:
 def test_unanswered_commit_promises_nothing() -> None:
     """The only commit of the group, of 0, has no answer: perhaps the group has no commit at all.
 
-    Then it may start from the latest offset.
+    A group without a commit may start from the latest offset.
     """
     rows = Rows()
     rows.assigned(1, C0)

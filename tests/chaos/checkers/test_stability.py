@@ -1,10 +1,11 @@
 """The stability checker finds losses in a healthy cluster.
 
-A loss is a row of one of the kinds that `lose` adds: a fenced broker, a changed leader, a replica
-out of sync, a truncated log, or a client's lost coordinator, connection, record or commit. A fault
-explains losses until SETTLING_S after its end. The ISR are the in-sync replicas of a partition. The
-preferred leader is the first of its replicas. A fenced broker is one that the controller considers
-dead. "Planted bug" in a docstring names a bug that the test would find.
+A loss is a row of one of the kinds that `lose` adds. Servers lose a broker (it is fenced), a
+leader, a replica (out of sync) or a part of a log. Clients lose their coordinator, a connection, a
+record or a commit. A fault explains losses until SETTLING_S after its end. The ISR are the in-sync
+replicas of a partition. The preferred leader is the first of its replicas. A fenced broker is one
+that the controller considers dead. "Planted bug" in a docstring names a bug that the test would
+find.
 
 `steady_cluster()` has the rows of brokers 0 to 2 in a steady state from 10 s on; broker-0 is the
 preferred leader of OFFSETS_0, and leads it.

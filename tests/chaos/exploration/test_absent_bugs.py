@@ -1,7 +1,7 @@
 """The search that must not show a planted bug: it continues, and refuses bugs that do nothing.
 
-A planted bug is a change of our code that a search should find. It shows if a check finds it. The
-bugs here show in the space `operations`, whose plans have rollouts and scalings of groups. The
+A planted bug is a change of our code that a search should find. A bug shows if a check finds it.
+The bugs here show in the space `operations`, whose plans have rollouts and scalings of groups. The
 search under test (`search_absent`) plays another space with all these bugs planted. If none shows,
 only rollouts and scalings can find them. The record (PAGE) names the seed that shows each bug in
 `operations`.

@@ -7,7 +7,8 @@ describes it. There are two kinds of files, by the result in `replay`:
 - `violated`: the file switches a guard off (a check of Kafka that an experiment can omit), and must
   still show what the guard prevents. With the guard on, the plan passes.
 
-`replay` also has the digest of a trace. It belongs to the code of that time, and is not compared.
+`replay` also has the digest of a trace. The digest belongs to the code of that time, and is not
+compared.
 """
 
 from itertools import chain

@@ -492,8 +492,12 @@ def test_journal_of_other_code_is_put_aside_with_a_message(tmp_path: Path) -> No
 def made_up_record(root: Path, name: str, *, finds_third: bool) -> None:
     """Write a record of six mutants, by number.
 
-    0 is found, 1 has the same trace, 2 differs (and is found if `finds_third`), 3 is stopped in
-    each run, 4 is reached by no seed, 5 has no place in the code any more.
+    - 0 is found.
+    - 1 has the same trace.
+    - 2 differs, and is found if `finds_third`.
+    - 3 is stopped in each run.
+    - 4 is reached by no seed.
+    - 5 has no place in the code any more.
     """
     mutants = made_up_sample(root)[:6]
     by_whom = ("fencing",) if finds_third else ()

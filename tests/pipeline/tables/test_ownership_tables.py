@@ -132,8 +132,8 @@ def test_ownership_overlap_that_never_ends_lasts_to_the_end_of_the_run(
 ) -> None:
     """c-4 and c-5 own t-7 from 36 s to the run's end at 40 s: one row without an end.
 
-    They are assigned in the same microsecond, but they are one pair, not two. c-0 and d-0 also own
-    t-0 at the same time. That is no overlap, because d-0 belongs to another group.
+    c-4 and c-5 are assigned in the same microsecond, but they are one pair, not two. c-0 and d-0
+    own t-0 at the same time, which is no overlap, because d-0 belongs to another group.
     """
     rows = analysed.table("stuck", "ownership_overlaps", "partition")
     columns = ("first_consumer", "second_consumer", "to_us", "length_us", "records_both")
@@ -163,8 +163,8 @@ def test_processing_distinguishes_repeated_from_shared_records(analysed: Analyse
 def test_tenure_overlap_has_the_acts_of_each_coordinator(analysed: AnalysedRuns) -> None:
     """The coordinator that is cut off still answers heartbeats; the new one stores commits.
 
-    Only answers in the overlap count, which begins at 17.7 s: those to c-0 at 18.1 s and to c-1 at
-    33.1 s, and not the answer to c-0 at 10.2 s.
+    The overlap begins at 17.7 s, and only answers in it count: that to c-0 at 18.1 s and that to
+    c-1 at 33.1 s. The answer to c-0 at 10.2 s does not count.
     """
     overlaps = analysed.table("split", "tenure_overlaps", "partition")
     row = overlaps[("__consumer_offsets-0",)]

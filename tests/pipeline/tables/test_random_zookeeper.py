@@ -99,9 +99,9 @@ def test_rewinds_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
 def test_late_release_shows_in_the_tables(random_runs: Runs) -> None:
     """A consumer whose session expired deletes the owner nodes of others; some of these give up.
 
-    It still does an operation of the old session in its next session: it deletes owner nodes that
-    live consumers have created in between (ZK-74). Consumers whose attempts meet conflicts give up
-    (ZK-38).
+    In its next session the consumer still does an operation of the old session: it deletes owner
+    nodes that live consumers have created in between (ZK-74). Consumers whose attempts meet
+    conflicts give up (ZK-38).
     """
     (run,) = (run for run in random_runs if run.run.startswith("zookeeper_late_release"))
     sessions = run.table("zookeeper_sessions")

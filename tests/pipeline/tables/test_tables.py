@@ -202,7 +202,7 @@ def test_availability_of_a_crash_per_member_partition_and_group(analysed: Analys
     """A gap is the time between two successes; a gap without an end has no length.
 
     consumer-0 received an acknowledgement at 12.001 s, which was on its way at the kill (12 s). The
-    gap does not end with it, but begins. It ends with the first commit at the new coordinator, at
+    gap begins with this acknowledgement, and ends with the first commit at the new coordinator, at
     19.9 s.
     """
     rows = analysed.table("crash", "availability", "subject_kind", "subject")

@@ -373,7 +373,7 @@ def test_revocation_after_a_failed_commit_passes() -> None:
 
 
 def test_revocation_after_a_long_wait_passes() -> None:
-    """C0 revokes t-0 5 s after its last records. It may have tried a commit that left no row.
+    """C0 revokes t-0 5 s after its last records. C0 may have tried a commit that left no row.
 
     A commit leaves no row if C0 finds no coordinator, or gets no answer.
     """

@@ -73,7 +73,7 @@ def digests() -> list[str]:
 
 @pytest.mark.slow
 def test_draw_is_the_same_in_another_process() -> None:
-    """A seed means one experiment. It must not depend on the order that hashes give to sets."""
+    """A seed means one experiment, so a draw must not depend on the order of Python's sets."""
     completed = subprocess.run(
         [sys.executable, "-c", DIGESTS],
         env={**os.environ, "PYTHONHASHSEED": "4711"},

@@ -63,7 +63,7 @@ def space(tmp_path_factory: pytest.TempPathFactory) -> Space:
 def marks_of(experiment: Experiment) -> tuple[str, ...]:
     """Return made-up marks of a plan, which need no run.
 
-    They tell how many faults begin together at most, and the kinds of the faults.
+    The marks say how many faults begin together at most, and the kinds of the faults.
     """
     begins = [microseconds(fault.at) for fault in experiment.faults]
     # From each fault on, count the faults that begin within MEETING_US.
@@ -237,7 +237,8 @@ def test_block_waits_only_for_the_block_before_the_last() -> None:
 def test_mutation_reaches_a_rare_situation_sooner_than_drawing(space: Space) -> None:
     """The rare situation is five faults that begin together.
 
-    It is one mutation away from a plan with four such faults, which a guided search keeps.
+    A plan with this situation is one mutation away from a plan with four such faults, which a
+    guided search keeps.
     """
     count = 600
 

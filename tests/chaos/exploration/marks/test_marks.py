@@ -6,8 +6,9 @@ its docstring is what the row reports. `chaos/exploration/marks` describes each 
 coordinator that was replaced and does not know this yet.
 
 The stories are about group `g`, whose members are the consumers C0 and C1. Its offsets partition (a
-partition of `__consumer_offsets`) is on brokers 0 to 2, and the leader of this partition is the
-coordinator of the group: it loads the group into memory, and unloads it when it is replaced.
+partition of `__consumer_offsets`) is on brokers 0 to 2. The leader of this partition is the
+coordinator of the group. The coordinator loads the group into memory, and unloads it when another
+broker replaces the coordinator.
 
 Terms: the leader epoch (`epoch`) is the number of a leadership. The ISR are the in-sync replicas;
 the high watermark is the offset below which all of them have the records. A generation is the group

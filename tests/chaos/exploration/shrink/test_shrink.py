@@ -199,7 +199,7 @@ def test_only_the_needed_faults_are_left(needed: tuple[int, ...]) -> None:
 def test_large_parts_of_the_plan_are_removed_first() -> None:
     """Because large parts are removed first, one needed fault of 21 is soon the only one.
 
-    This takes fewer than 14 reports of progress.
+    The Shrinker reports its progress after each removal, here fewer than 14 times until then.
     """
     play = FakePlay(lambda tried, _: bool(faults_named(tried, "crash")))
     sizes: list[int] = []
