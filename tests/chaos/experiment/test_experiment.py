@@ -113,7 +113,8 @@ def test_preloaded_log_is_in_the_groups_own_partition() -> None:
     """`offsets_log` puts records of commits into `__consumer_offsets` before the run.
 
     The records are to make a failover slow, so they must be in the partition that the group's
-    coordinator loads (reads into memory). With `unreadable` the load fails; experiments need this failure, too.
+    coordinator loads (reads into memory). With `unreadable` the load fails; experiments need this
+    failure, too.
     """
     preload = {"group": "readers", "commit_records": 1_000, "unreadable": True}
     spec = to_cluster_spec(experiment(offsets_log=[preload]))

@@ -199,7 +199,7 @@ def test_only_the_needed_faults_are_left(needed: tuple[int, ...]) -> None:
 def test_large_parts_of_the_plan_are_removed_first() -> None:
     """Because large parts are removed first, one needed fault of 21 is soon the only one.
 
-    The Shrinker reports its progress after each removal, here fewer than 14 times until then.
+    The Shrinker reports its progress after each run. Fewer than 14 runs are enough.
     """
     play = FakePlay(lambda tried, _: bool(faults_named(tried, "crash")))
     sizes: list[int] = []
@@ -210,8 +210,8 @@ def test_large_parts_of_the_plan_are_removed_first() -> None:
         progress=lambda progress: sizes.append(progress.after.faults),
     )
 
-    reports_until_one_is_left = sizes.index(1)
-    assert reports_until_one_is_left < 14
+    runs_until_one_is_left = sizes.index(1)
+    assert runs_until_one_is_left < 14
 
 
 def test_group_without_effect_is_removed_before_the_single_faults_of_a_long_plan() -> None:
@@ -262,9 +262,9 @@ def test_fault_that_one_of_a_few_other_seeds_can_spare_is_removed_in_the_first_r
         progress=lambda progress: passes.append((progress.does, progress.after.faults)),
     )
 
-    # This pass simplifies the rest; it finds only one fault left.
-    simplifying = "moving the plan to its beginning"
-    assert {faults for name, faults in passes if name == simplifying} == {1}
+    # When this pass of the rounds runs, only one fault is left.
+    moving = "moving the plan to its beginning"
+    assert {faults for name, faults in passes if name == moving} == {1}
 
 
 def test_faults_injected_after_the_violation_are_removed_first() -> None:
