@@ -16,6 +16,7 @@ import pytest
 
 from chaos.checkers.context import CheckContext, GroupExpectation, ProducerExpectation
 from chaos.checkers.recovery import ANSWER_US, Recovery
+from protocol.causes import DeletionCause
 from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
@@ -394,6 +395,21 @@ def test_offset_that_stays_unstable_is_found() -> None:
 
     assert "g has offsets of producer 7 that are not stable" in report.findings[0].summary
     assert report.findings[0].group == "g"
+
+
+@pytest.mark.parametrize(
+    ("cause", "is_found"), [(DeletionCause.DELETED, False), ("no member is left", True)]
+)
+def test_unstable_offset_of_a_deleted_group_is_not_awaited(cause: str, *, is_found: bool) -> None:
+    """The group is deleted with its offsets, so no row shows the end of their transaction."""
+    rows = cluster()
+    transaction(rows, 19, "Ongoing")
+    pending(rows, 20)
+    rows.group_state(21, "broker-0", "Empty", "Dead", cause=cause)
+    transaction(rows, 22, "CompleteAbort", before="Ongoing")
+    rows.stage(40, "liveness")
+
+    assert bool(check(end(rows, 111)).findings) is is_found
 
 
 def test_offset_that_a_load_found_stable_is_not_awaited() -> None:

@@ -5,14 +5,15 @@ reading of a partition of `__consumer_offsets` or `__transaction_state` into a c
 
 A transaction is open from its first state Ongoing, or from a load that finds it open, until all of
 its markers are written. An offset of a transaction is unstable from its TXN_COMMIT_PENDING, or from
-a load that finds it unstable, until the marker arrives (TRANSACTION_COMPLETED). A load replaces all
-earlier knowledge about its partition, because the log decides.
+a load that finds it unstable, until the marker arrives (TRANSACTION_COMPLETED) or the group is
+deleted. A load replaces all earlier knowledge about its partition, because the log decides.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from chaos.checkers.context import CheckContext, detail_of
+from protocol.causes import DeletionCause
 from protocol.trace import TraceKind, TraceRow
 
 OPEN_KINDS = frozenset(
@@ -21,12 +22,14 @@ OPEN_KINDS = frozenset(
         TraceKind.TRANSACTIONS_LOADED,
         TraceKind.LOAD_STARTED,
         TraceKind.GROUP_LOADED,
+        TraceKind.GROUP_STATE,
         TraceKind.TXN_COMMIT_PENDING,
         TraceKind.TRANSACTION_COMPLETED,
     }
 )
 """Kinds of rows that OpenTransactions must see."""
 ONGOING = "Ongoing"
+_DELETIONS = frozenset(DeletionCause)
 OPEN_STATES = frozenset({ONGOING, "PrepareCommit", "PrepareAbort"})
 
 
@@ -75,9 +78,9 @@ class OpenTransactions:
             case TraceKind.LOAD_STARTED:
                 # The rows GROUP_LOADED of this load follow.
                 for group_id in self._groups_in.get(row.partition or "", ()):
-                    of_group = [key for key in self._unstable if key[0] == group_id]
-                    for key in of_group:
-                        del self._unstable[key]
+                    self._forget_unstable(group_id)
+            case TraceKind.GROUP_STATE if row.cause in _DELETIONS:
+                self._forget_unstable(row.group or "")
             case TraceKind.GROUP_LOADED:
                 for producer_id in detail_of(row).get("pending", ()):
                     self._unstable[row.group or "", producer_id] = row
@@ -87,6 +90,11 @@ class OpenTransactions:
                 self._unstable.pop((row.group or "", producer_of(row)), None)
             case _:
                 pass
+
+    def _forget_unstable(self, group_id: str) -> None:
+        of_group = [key for key in self._unstable if key[0] == group_id]
+        for key in of_group:
+            del self._unstable[key]
 
     def _note_state(self, row: TraceRow) -> None:
         """Note a transaction's new state; a state that is not open ends it."""
