@@ -1,4 +1,4 @@
-"""A stamp of trace events that refuses what the event's kind does not declare.
+"""A replacement of `stamp` that refuses trace events with columns that their kind does not declare.
 
 To stamp an event makes it a row of the trace: it adds the run, the times, the node, the incarnation
 (the number of the node's restarts), and the number of the row among those of the node.

@@ -73,6 +73,7 @@ def contrasts(page: Page, selector: str) -> Sequence[Contrast]:
 
 
 def _needed_ratio(size_px: float, weight: float) -> float:
+    """Return the minimal ratio for text of this size and weight."""
     large = size_px >= (LARGE_BOLD_PX if weight >= BOLD else LARGE_PX)
     return READABLE_LARGE if large else READABLE
 

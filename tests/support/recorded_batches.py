@@ -52,6 +52,7 @@ def recorded_batches() -> list[RecordedBatch]:
 
 
 def _bytes(text: str | None) -> bytes | None:
+    """Return the bytes of hexadecimal digits; a key or value may be None."""
     return None if text is None else bytes.fromhex(text)
 
 

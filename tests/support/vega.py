@@ -1,7 +1,7 @@
 """A chart's compiled specification, and its data.
 
-Charts are written with Altair, as specifications of Vega-Lite, which are compiled to Vega. The page
-draws Vega.
+The report's charts are written with Altair, in the language Vega-Lite. They are compiled to the
+language Vega, which the page draws. A lane is a chart of the report's time line.
 """
 
 import warnings

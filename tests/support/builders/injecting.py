@@ -92,6 +92,5 @@ class Injecting:
 
     def detail_of(self, kind: TraceKind) -> dict[str, Any]:
         """Return the detail of the only row of this kind."""
-        # `traced` is the kind of a row here; the method of this name returns all rows.
-        (only_detail,) = [detail for traced, _, detail in self.traced() if traced == kind]
+        (only_detail,) = [detail for row_kind, _, detail in self.traced() if row_kind == kind]
         return only_detail

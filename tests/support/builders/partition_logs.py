@@ -203,19 +203,19 @@ def fetch_as(
     last_fetched_epoch: the leader epoch of the follower's last record; -1 if its log is empty.
     replica_epoch: the broker epoch that the request names; None: the one in EVERYBODY.
     """
-    # A consumer names no broker epoch: -1.
+    # A consumer has no broker epoch: -1.
     registered_epoch = EVERYBODY.get(BrokerId(broker), BrokerEpoch(-1))
     request = fetch_request(
         offset, leader_epoch=leader_epoch, last_fetched_epoch=last_fetched_epoch
     )
     epoch = registered_epoch if replica_epoch is None else replica_epoch
-    nothing = leading.fetch_nothing(request, broker, epoch, now_us)
+    # A broker first calls `fetch_nothing`, which is cheap, and answers only if there are no records
+    # to send. Its answer, if any, must equal that of `fetch`.
+    quick_answer = leading.fetch_nothing(request, broker, epoch, now_us)
     result = leading.fetch(
         request, replica_id=broker, replica_epoch=epoch, max_bytes=max_bytes, now_us=now_us
     )
-    # A broker first calls `fetch_nothing`, which is cheap and answers only if nothing is to be
-    # sent. Its answer, if any, must equal that of the whole fetch.
-    assert nothing is None or result == FetchResult(data=nothing)
+    assert quick_answer is None or result == FetchResult(data=quick_answer)
     check_log(leading.log)
     check_partition(leading)
     return result

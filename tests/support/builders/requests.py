@@ -1,9 +1,13 @@
 """Requests with sensible defaults: a test names only the fields that matter to it.
 
-Terms: the generation counts a group's rebalances, and members name it in their requests. A
-protocol is a way to assign partitions; a member offers some, with its subscription as metadata. A
-static member has a configured `group.instance.id` (here `instance`), which keeps its place through
-a restart. A simple consumer belongs to no group: it only stores offsets under the group's name.
+Terms:
+
+- The generation counts a group's rebalances; members name it in their requests.
+- A protocol is a way to assign partitions, such as range. A member offers some protocols, with its
+  subscription (the topics that it wants) as metadata.
+- A static member has a configured `group.instance.id` (here `instance`), which keeps its place
+  through a restart.
+- A simple consumer is no member: it only commits offsets under the group's name.
 """
 
 from protocol.api import API_OF_REQUEST, GroupRequest
@@ -194,7 +198,7 @@ def offset_fetch(
 ) -> OffsetFetchRequest:
     """Return an OffsetFetch of one group; without partitions it asks for all.
 
-    require_stable: the coordinator refuses while a transaction has uncommitted offsets.
+    require_stable: a partition with an offset in an open transaction gets an error.
     """
     topics: dict[str, list[int]] = {}
     for topic, index in partitions:

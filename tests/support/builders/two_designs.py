@@ -145,12 +145,14 @@ def two_design_tables(**tables: Sequence[Row]) -> RunTables:
             "new_generation": 2,
         }
     ]
-    given = {name: tuple(dict(row) for row in found) for name, found in (rows | tables).items()}
-    return RunTables(Path("nowhere"), given)
+    all_rows = {
+        name: tuple(dict(row) for row in table_rows) for name, table_rows in (rows | tables).items()
+    }
+    return RunTables(Path("nowhere"), all_rows)
 
 
 def crash_of(member: str, injected_us: int = DEATH_US, healed_us: int | None = None) -> Row:
-    """Return a crash of one member."""
+    """Return a row of `faults`: a crash of one member; `healed_us` None: it stays dead."""
     return {
         "kind": "crash",
         "node": member,

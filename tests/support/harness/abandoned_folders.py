@@ -35,6 +35,9 @@ def check_only_abandoned_folders_are_removed(
 
     It keeps folders of other prefixes, of live processes, of other machines, and those whose owner
     is not known.
+
+    mark_as_owned: writes the owner's file of this process into a folder.
+    remove_abandoned: the code under test; its arguments are the parent and a pattern of names.
     """
     here = socket.gethostname()
     dead = f"{here} {pid_of_ended_process()}"
@@ -49,6 +52,7 @@ def check_only_abandoned_folders_are_removed(
 
     remove_abandoned(parent, f"{prefix}*")
 
-    kept = ("alive", "mine", "other-machine", "torn-owner", "without-owner")
-    expected = sorted(["other-prefix", *(prefix + name for name in kept)])
+    # All but "dead" are kept.
+    kept_names = ("alive", "mine", "other-machine", "torn-owner", "without-owner")
+    expected = sorted(["other-prefix", *(prefix + name for name in kept_names)])
     assert sorted(folder.name for folder in parent.iterdir()) == expected

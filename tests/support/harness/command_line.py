@@ -88,8 +88,8 @@ class CommandLine:
 
     def processes(self) -> list[int]:
         """Return the pids of living processes that commands in this folder started."""
-        wanted = f"{MARK}={self.folder}".encode()
-        found = []
+        mark = f"{MARK}={self.folder}".encode()
+        pids = []
         for entry in Path("/proc").iterdir():
             # A process without a start time is gone or a zombie.
             if not entry.name.isdigit() or start_ticks(int(entry.name)) is None:
@@ -99,9 +99,9 @@ class CommandLine:
             # The process has ended meanwhile, or belongs to another user.
             except OSError:
                 continue
-            if wanted in variables:
-                found.append(int(entry.name))
-        return found
+            if mark in variables:
+                pids.append(int(entry.name))
+        return pids
 
     def runs(self) -> list[PastRun]:
         """Return the runs in this folder, by experiment and then oldest first."""

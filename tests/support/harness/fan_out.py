@@ -120,7 +120,7 @@ class ScriptedWorkers:
         worker = next(iter(self._busy))
         items = self._busy.pop(worker)
         seeds = tuple(map(number_of, items))
-        killer = next((seed for seed in seeds if self._deadly.get(seed, 0) > 0), None)
+        killer = next((seed for seed in seeds if self._deadly.get(seed, 0) > 0), None)  # a seed
         if killer is not None:
             # The worker dies, and a new one with another name takes its place.
             self._deadly[killer] -= 1

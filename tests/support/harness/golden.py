@@ -1,4 +1,7 @@
-"""Expected texts as files beside the tests, which a person reviews as a diff."""
+"""Golden files: expected texts beside the tests, which a person reviews as a diff.
+
+`pytest --rewrite` writes the files anew.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -30,6 +33,6 @@ def sections(pages: Iterable[Callable[[], str]]) -> str:
     for page in pages:
         name = page.__name__.removeprefix("page_").replace("_", " ")
         reason = [f"# {line}".rstrip() for line in (page.__doc__ or "").strip().splitlines()]
-        shown = [line.rstrip() for line in page().splitlines()]
-        parts.append("\n".join((f"== {name} ==", *reason, "", *shown)).rstrip() + "\n")
+        lines = [line.rstrip() for line in page().splitlines()]
+        parts.append("\n".join((f"== {name} ==", *reason, "", *lines)).rstrip() + "\n")
     return "\n".join(parts)

@@ -78,18 +78,19 @@ def event(process: "subprocess.Popen[str]", name: str) -> dict[str, Any]:
     other: list[str] = []
     for line in output:
         if line.startswith("{"):
-            found: dict[str, Any] = json.loads(line)
-            if found["event"] == name:
-                return found
+            printed: dict[str, Any] = json.loads(line)
+            if printed["event"] == name:
+                return printed
         other.append(line)
     raise AssertionError(f"no {name} event:\n{''.join(other)}")
 
 
 def wait_gone(pids: Sequence[int]) -> None:
     """Wait until no process has one of these pids."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + PATIENCE_S
+    # A pid without a start time belongs to no process.
     while any(start_ticks(pid) is not None for pid in pids):
-        assert time.monotonic() < deadline, f"still there: {pids}"
+        assert time.monotonic() < deadline_s, f"still there: {pids}"
         time.sleep(0.05)
 
 
@@ -104,7 +105,7 @@ def rays_own(session: int) -> list[ProcessRef]:
     `session` is the pid of the driver, which began the session. Source: proc(5), fields 2 (comm)
     and 6 (session) of /proc/<pid>/stat.
     """
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             name, _, rest = path.read_text().partition("(")[2].rpartition(")")
@@ -112,8 +113,8 @@ def rays_own(session: int) -> list[ProcessRef]:
             continue
         # `rest` begins with field 3, so that field 6 has index 3.
         if int(rest.split()[3]) == session and name in ("gcs_server", "raylet"):
-            found.append(int(path.parent.name))
-    return processes(found)
+            pids.append(int(path.parent.name))
+    return processes(pids)
 
 
 def left_after(refs: Sequence[ProcessRef]) -> list[ProcessRef]:

@@ -22,7 +22,7 @@ def work(items: Items) -> bytes:
 def events_of(
     workers: Workers, done: Callable[[list[Finished | Died]], bool]
 ) -> list[Finished | Died]:
-    """Wait until `done` is True for the events so far, and return them."""
+    """Wait until `done` is True for the events so far (answers and deaths), and return them."""
     events: list[Finished | Died] = []
     while not done(events):
         events += workers.wait(1.0)

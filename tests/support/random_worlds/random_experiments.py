@@ -55,6 +55,7 @@ def values_of(kind: object, metas: tuple[Meta, ...] = ()) -> st.SearchStrategy[A
 
 
 def _structs(struct: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
+    """Return a strategy for the values of a Struct."""
     # Optional fields are left out of some examples: they keep the default.
     strategies = {info.name: values_of(info.type) for info in msgspec.structs.fields(struct)}
     required = [info.name for info in msgspec.structs.fields(struct) if info.required]
@@ -65,6 +66,7 @@ def _structs(struct: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
 
 
 def _make_struct(struct: type[msgspec.Struct], fields: dict[str, Any]) -> msgspec.Struct:
+    """Return a Struct with these fields; a function for `map`, which passes one argument."""
     return struct(**fields)
 
 

@@ -49,6 +49,7 @@ def write_documents(directory: Path, seed: int) -> Path:
 
 
 def _report(rng: random.Random, check: str) -> dict[str, object]:
+    """Return a random report of one checker; it lists at most two of its findings."""
     total = rng.choice((0, 0, 1, 250))
     return {
         "check": check,

@@ -23,6 +23,8 @@ def sample_metrics(world: World, seed: int) -> None:
 
 
 def _sample_later(world: World, rng: random.Random, node: str) -> None:
+    """Plan the next sample of a node, which plans the one after it."""
+
     def sample() -> None:
         if node in world.moving((node,)):
             # Two rows with the same time: a broker writes one for each of its parts. Some rows are
@@ -38,4 +40,5 @@ def _sample_later(world: World, rng: random.Random, node: str) -> None:
 
 
 def _value(rng: random.Random) -> float | None:
+    """Return the value of a metric; None: it has none."""
     return rng.choice((0, rng.randint(1, 10**12), round(rng.uniform(0, 100), 6), 1e-06, None))

@@ -41,6 +41,7 @@ _APIS = (
 _PHASES = ("starting", "running", "new session")
 """What a consumer was doing when it gave up its attempts."""
 _SHARE_ENDED = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
+"""Rows of a consumer that gives up its share of the partitions."""
 _STEPS_US = (0, 1, 900, 15_000, 60_000, 400_000)
 """Times that pass between two acts."""
 _LAG_US = 300_000  # longest time until a server applies a transaction
@@ -81,7 +82,7 @@ class _Ensemble:
         self._attempts: dict[str, bool] = {}  # consumer -> True during an attempt
 
     def act(self) -> None:
-        """Let one event happen."""
+        """Let one random event happen."""
         # The more often an act is listed, the likelier it is.
         acts = (
             self._open_session,
@@ -124,6 +125,7 @@ class _Ensemble:
             self._world.later(self._world.delay_us(_LAG_US), apply)
 
     def _open_session(self) -> None:
+        """Open a session that no client was notified of yet."""
         # The id of a session is the zxid of the transaction that opens it.
         session = f"{self._zxid + 1:#x}"
         self._open[session] = None
@@ -150,8 +152,8 @@ class _Ensemble:
     def _end_session(self) -> None:
         """End a session in 40 % of the calls.
 
-        Of the sessions that end, 60 % expire. 90 % end with a transaction that deletes their
-        znodes; of the others this transaction is missing in the trace.
+        Of the sessions that end, 60 % expire. For 90 %, a transaction deletes their znodes; for the
+        others the trace lacks this transaction.
         """
         if not self._open or self._rng.random() < 0.6:
             return

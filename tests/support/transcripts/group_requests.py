@@ -5,8 +5,8 @@ settings (`group=g`). The functions here are readers: each makes a request from 
 removes from the command the settings that it knows. A setting that is left is an error. In an
 optional setting, `-` stands for None.
 
-The generation counts a group's rebalances. A static member has a configured instance id
-(setting `instance`).
+The generation counts a group's rebalances. A static member has a configured instance id (setting
+`instance`).
 """
 
 from collections.abc import Callable
@@ -116,6 +116,7 @@ def _leave(command: Command) -> GroupRequest:
 
 
 def _identity(word: str, reason: str | None) -> MemberIdentity:
+    """Return the member that a word of `leave` names, such as `m-1/instance`."""
     member_id, slash, instance = word.partition("/")
     return MemberIdentity(
         member_id=member_id, group_instance_id=instance if slash else None, reason=reason
@@ -189,17 +190,19 @@ def _offset_delete(command: Command) -> GroupRequest:
 
 
 def _describe(command: Command) -> GroupRequest:
+    """`describe g h`: describe the groups g and h."""
     return DescribeGroupsRequest(groups=tuple(command.words))
 
 
 def _list(command: Command) -> GroupRequest:
-    """`list states=Stable,Empty types=classic`."""
+    """`list states=Stable,Empty types=classic`: list groups of these states and types."""
     return ListGroupsRequest(
         states_filter=tuple(command.parts("states")), types_filter=tuple(command.parts("types"))
     )
 
 
 def _delete(command: Command) -> GroupRequest:
+    """`delete g h`: delete the groups g and h."""
     return DeleteGroupsRequest(groups_names=tuple(command.words))
 
 

@@ -21,7 +21,7 @@ RULE = "----"
 
 
 class NotATranscript(Exception):
-    """Text that is no transcript; the message names the line."""
+    """Raised for a text that is no transcript; the message names the line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
