@@ -64,12 +64,17 @@ def test_a_seed_gives_one_trace_in_every_process(digests: dict[str, list[str]]) 
     The second comparison leaves out the variants "through the codec" and "with messages", because
     each of them repeats a scenario and has its digest.
     """
-    clean = {name: set(seen) for name, seen in digests.items() if not name.startswith("planted")}
-    assert clean
-    assert {name: len(seen) for name, seen in clean.items()} == dict.fromkeys(clean, 1)
+    # Scenario -> its different digests.
+    different = {
+        name: set(by_process)
+        for name, by_process in digests.items()
+        if not name.startswith("planted")
+    }
+    assert different
+    assert {name: len(values) for name, values in different.items()} == dict.fromkeys(different, 1)
     digests_of_scenarios = [
-        next(iter(seen))
-        for name, seen in clean.items()
+        next(iter(values))
+        for name, values in different.items()
         if not name.endswith(("through the codec", "with messages"))
     ]
     assert len(set(digests_of_scenarios)) == len(digests_of_scenarios)

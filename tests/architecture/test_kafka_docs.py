@@ -219,15 +219,15 @@ def test_docstring_names_the_file_of_a_section() -> None:
     """A number alone, as in `3.5: sessions`, does not say in which document the section is."""
     # The form above, or a number and an id in brackets.
     bare = re.compile(r'"""\d{1,2}\.\d{1,2}[:,.] |\((?:\d\.\d{1,2}, )+[A-Z]{2}-\d')
-    found = [
+    numbers_alone = [
         f"{file}: {match[0]}" for file, text in texts().items() for match in bare.finditer(text)
     ]
-    assert found == []
+    assert numbers_alone == []
 
 
 def test_nothing_outside_the_project_is_cited() -> None:
     """A reader of the project cannot open a document that is not part of it."""
-    found = [
+    outside = [
         f"{file}: {match[0]}" for file, text in texts().items() for match in OUTSIDE.finditer(text)
     ]
-    assert found == []
+    assert outside == []

@@ -133,16 +133,16 @@ def test_fidelity_lists_no_removed_deviation() -> None:
 
 def test_no_machine_path_or_index_address_is_committed() -> None:
     """A path on one machine, or the address of a package index, is of no use to other people."""
-    found = []
+    problems = []
     index_address = re.compile(r"--(extra-)?index-url|\bpypi\.|files\.pythonhosted|/simple/?\b")
     machine_path = re.compile(r"(/root/|/home/[a-z]|/work/)")
     for path in tracked_files():
         if path.suffix in {".png", ".parquet"} or path == Path(__file__):
             continue
         text = path.read_text(errors="replace")
-        found += [
+        problems += [
             f"{path.relative_to(ROOT)}: {pattern.pattern}"
             for pattern in (index_address, machine_path)
             if pattern.search(text)
         ]
-    assert found == []
+    assert problems == []

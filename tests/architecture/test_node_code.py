@@ -2,7 +2,7 @@
 
 Node code is the code of brokers, clients and controllers. It must behave the same in every process:
 in virtual time (a simulated clock) one seed must give one trace. `unordered` reports constructs
-whose result differs between processes, such as the iteration of a set, as texts `file:line: what`.
+whose result differs between processes, such as the iteration of a set, as `file:line: problem`.
 Ruff's rule refuses real clocks and randomness; it also covers code that judges runs, such as
 `chaos/checkers`.
 """
@@ -31,7 +31,7 @@ def test_node_code_never_depends_on_addresses_hashes_or_the_order_of_sets() -> N
 
 
 @pytest.mark.parametrize(
-    ("source", "what"),
+    ("source", "expected"),
     [
         ("x = hash('a')", "calls hash()"),
         ("x = {id(y): y}", "calls id()"),
@@ -50,10 +50,10 @@ def test_node_code_never_depends_on_addresses_hashes_or_the_order_of_sets() -> N
         ("x = max((n for n in {1, 2}), key=f) if g((n for n in {1})) else 0", "iterates a set"),
     ],
 )
-def test_planted_dependence_is_found(source: str, what: str) -> None:
+def test_planted_dependence_is_found(source: str, expected: str) -> None:
     """Each source has exactly one dependence on addresses, hashes or the order of a set."""
     (problem,) = unordered({"planted.py": source})
-    assert what in problem
+    assert expected in problem
 
 
 @pytest.mark.parametrize(

@@ -65,13 +65,13 @@ def test_only_tests_of_the_search_draw_schedules() -> None:
 
 def test_no_text_names_a_seed_for_its_schedule() -> None:
     """The seed may draw another schedule after the next change; a file of the corpus stays."""
-    found = [
+    citations = [
         f"{path.relative_to(ROOT)}: {match[0]}"
         for path in tracked_files(".py")
         if path != Path(__file__)
         for match in SEED_OF_A_SPACE.finditer(re.sub(r"\s+", " ", path.read_text()))
     ]
-    assert found == []
+    assert citations == []
 
 
 def test_file_of_the_corpus_that_is_named_exists() -> None:

@@ -126,6 +126,7 @@ def test_other_values_types_lengths_and_fields_differ(
 
 
 def test_ignored_field_may_differ_and_only_that() -> None:
+    """RULES has `throttle_time_ms` in `ignore`."""
     assert difference({"throttle_time_ms": 0}, {"throttle_time_ms": 5}) is None
     assert difference({"time_ms": 0}, {"time_ms": 5}) is not None
 
@@ -153,6 +154,7 @@ def test_second_symbol_of_one_id_is_a_difference() -> None:
 
 
 def test_symbol_without_an_id_is_a_difference() -> None:
+    """Nothing has bound the symbol, so our id may be that of any member."""
     assert difference({"member_id": "<member:1>"}, {"member_id": "anything"}) is not None
 
 
@@ -236,10 +238,12 @@ def test_answer_that_comes_too_early_differs() -> None:
 
 
 def test_missing_answer_differs() -> None:
+    """Kafka answered after 1 ms, our cluster never."""
     assert what_differs(played(step(1, 0, 1), None)) == {1: "no answer"}
 
 
 def test_disconnection_in_the_place_of_an_answer_differs() -> None:
+    """Kafka answered; our broker closed the connection instead."""
     assert what_differs(played(step(1, 0, 1), 1, outcome="disconnected")) == {1: "no answer"}
 
 

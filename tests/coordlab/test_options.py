@@ -10,6 +10,8 @@ from coordlab.options import as_one
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
+    """The values of the shared options."""
+
     count: int
     json: bool
 
@@ -19,7 +21,7 @@ def test_command_gets_the_fields_of_the_dataclass_as_one_and_others_by_name() ->
 
     The help is still that of the command's own docstring.
     """
-    seen: list[tuple[Given, str]] = []
+    calls: list[tuple[Given, str]] = []  # the arguments of each call of the command
 
     @click.command()
     @click.option("--count", type=int, default=3)
@@ -28,9 +30,9 @@ def test_command_gets_the_fields_of_the_dataclass_as_one_and_others_by_name() ->
     @as_one(Given, "where")
     def command(where: Given, group: str) -> int:
         """Do nothing."""
-        seen.append((where, group))
+        calls.append((where, group))
         return 0
 
     assert CliRunner().invoke(command, ["--json", "--group", "readers"]).exit_code == 0
-    assert seen == [(Given(count=3, json=True), "readers")]
+    assert calls == [(Given(count=3, json=True), "readers")]
     assert command.help == "Do nothing."

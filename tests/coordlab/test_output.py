@@ -13,10 +13,16 @@ from coordlab.output import Output, _WatchedFile
 
 
 def test_write_into_a_full_non_blocking_pipe_waits_for_the_reader() -> None:
-    reading, writing = os.pipe()
+    """The write must not end, and drop its text, because the operating system refuses it.
+
+    1. The test fills the pipe.
+    2. A thread writes into the full pipe, and must wait.
+    3. The test reads the filling. Then the pipe has room, and the write must end.
+    """
+    reading, writing = os.pipe()  # the two ends of a pipe
     os.set_blocking(writing, False)
     filled = 0
-    with suppress(BlockingIOError):  # the pipe is full
+    with suppress(BlockingIOError):  # raised when the pipe is full
         while True:
             filled += os.write(writing, b"-" * 1024)
     is_about_to_write = Event()
@@ -28,7 +34,7 @@ def test_write_into_a_full_non_blocking_pipe_waits_for_the_reader() -> None:
     writer = Thread(target=write)
     writer.start()
     is_about_to_write.wait()
-    # Nobody has read yet, so a write that does not wait ends now, and drops its text.
+    # Time for the write to reach the full pipe. A write that does not wait ends here.
     writer.join(timeout=0.2)
     _read_exactly(reading, filled)
     writer.join()
@@ -39,5 +45,6 @@ def test_write_into_a_full_non_blocking_pipe_waits_for_the_reader() -> None:
 
 
 def _read_exactly(reading: int, size: int) -> None:
+    """Read `size` bytes; one read may return fewer."""
     while size > 0:
         size -= len(os.read(reading, size))

@@ -12,6 +12,7 @@ from coordlab.signals import terminate_as_ctrl_c
 
 @pytest.fixture(autouse=True)
 def _signals_as_before() -> Iterator[None]:
+    """Restore the handlers of signals after each test."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in before.items():

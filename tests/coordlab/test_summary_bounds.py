@@ -1,7 +1,8 @@
 """The closing summary fits the terminal, in a screen or two, however long the run was.
 
-The limits for the number of lines, such as 70, are a screen or two on a narrow terminal. A
-finding's story is a list of rows of evidence. `S` is a second in microseconds.
+The limits for the number of lines, such as 70, are a screen or two on a narrow terminal. A finding
+is a broken promise that a check reports; its story is a list of rows of evidence. `S` is a second
+in microseconds.
 """
 
 import io
@@ -24,15 +25,18 @@ WIDTHS = (40, 60, 80, 120)
 
 
 def lines_of(shown: Console) -> list[str]:
+    """Return the lines that were printed on a console."""
     assert isinstance(shown.file, io.StringIO)
     return [line.rstrip() for line in shown.file.getvalue().splitlines()]
 
 
 def console(width: int) -> Console:
+    """Return a terminal of this width that writes to a buffer."""
     return Console(file=io.StringIO(), width=width)
 
 
 def entry(number: int, outcome: FaultOutcome = FaultOutcome.HIT) -> JournalEntry:
+    """Return the entry of a crash in the run's journal, the list of its faults."""
     return JournalEntry(
         fault_id=f"crash-0.{number}",
         fault="crash",
@@ -46,6 +50,7 @@ def entry(number: int, outcome: FaultOutcome = FaultOutcome.HIT) -> JournalEntry
 
 
 def crash(number: int, **changes: object) -> FaultSummary:
+    """Return the figures of a crash that moved one leadership in a group of twelve members."""
     values = {"detect": [8 * S], "notice": [200], "rediscover": [7 * S], "commit gap": [8 * S] * 12}
     given: dict[str, object] = {"members": 12, "members_kept": 12, "partitions_moved": 1}
     given |= {"fault": f"crash-0.{number}", "injected_us": number * S, "values": values}

@@ -47,10 +47,10 @@ def test_measured_times_agree_with_the_predicted_ones() -> None:
     _say_percentiles("leave: settled", [change.settled_us for change in leaves])
     _say_percentiles("join: settled", [change.settled_us for change in joins])
     _say_percentiles(
-        "partition time without an owner, per leave", [each.unowned_us for each in leaves]
+        "partition time without an owner, per leave", [leave.unowned_us for leave in leaves]
     )
     _say_percentiles(
-        "partition time without an owner, per join", [each.unowned_us for each in joins]
+        "partition time without an owner, per join", [join.unowned_us for join in joins]
     )
     _say_percentiles(
         "longest pause between commits", [pause for run in runs for pause in run.pauses_us]
@@ -61,8 +61,8 @@ def test_measured_times_agree_with_the_predicted_ones() -> None:
     assert {run.revoked for run in runs} == {CALLBACKS}
     assert {change.handed_out for change in (*leaves, *joins)} == {12}
     assert {len(run.leaves) for run in runs} == {len(run.joins) for run in runs} == {6}
-    for what, settled in (("leave", leaves), ("join", joins)):
-        _check_measured(what, settled)
+    for what, changes in (("leave", leaves), ("join", joins)):
+        _check_measured(what, changes)
 
 
 def _check_measured(what: str, changes: list[Change]) -> None:

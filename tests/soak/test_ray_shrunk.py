@@ -59,13 +59,13 @@ def test_a_shrunk_split_brain_shows_on_real_processes_unless_its_guard_is_on(
     check = experiment.expect.split()[0]
     guarded = replace(experiment, cluster=replace(experiment.cluster, guards=Guards()))
 
-    def runs(of: Experiment, kind: str) -> list[ShrunkRun]:
+    def runs(played: Experiment, kind: str) -> list[ShrunkRun]:
         return [
             load_or_compute(
                 "ray",
                 f"{name}-{kind}-{n}",
                 ShrunkRun,
-                partial(run_shrunk, of, n, tmp_path / f"{kind}-{n}"),
+                partial(run_shrunk, played, n, tmp_path / f"{kind}-{n}"),
             )
             for n in range(RUNS)
         ]

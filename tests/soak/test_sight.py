@@ -32,7 +32,9 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_600)]
 
 SITTING_S = 45 * 60
 LOW_PRIORITY = 19
+"""The highest niceness."""
 LATER = "after"
+"""Name of a sample's record for code that is newer than that of the record FIRST."""
 NUMBERS = sorted(int(path.stem.rpartition("_")[2]) for path in SAMPLES.glob("sample_*.jsonl"))
 
 
@@ -47,8 +49,8 @@ def record_name(sample: int) -> str:
 
 def recorded(name: str, sample: int) -> SightRecord:
     """Return the record that a sitting has written."""
-    heads = {(each.head.name, each.head.sample): each for each in read_records()}
-    return heads[name, sample]
+    records = {(record.head.name, record.head.sample): record for record in read_records()}
+    return records[name, sample]
 
 
 @pytest.mark.parametrize("sample", NUMBERS)

@@ -215,11 +215,11 @@ def test_list_shows_the_newest_runs_last_with_their_commit_gap(
     assert run_cli(["list", "--runs", str(tmp_path), "--limit", "2"]) == EXIT_PASS
 
     lines = capsys.readouterr().out.splitlines()
-    shown = [line for line in lines if " completed " in line]
-    assert len(shown) == 2
-    assert "8.00 s" not in shown[0]
+    run_lines = [line for line in lines if " completed " in line]
+    assert len(run_lines) == 2
+    assert "8.00 s" not in run_lines[0]
     # The columns: runtime, seed, status, verdict, and the commit gap with its unit.
-    assert shown[1].split()[-6:] == ["virtual", "7", "completed", "pass", "8.00", "s"]
+    assert run_lines[1].split()[-6:] == ["virtual", "7", "completed", "pass", "8.00", "s"]
     assert runs[-1].path.name in "".join(lines)
     assert runs[0].path.name not in "".join(lines)
     assert any(line.startswith("2 older runs") for line in lines)

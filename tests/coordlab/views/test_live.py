@@ -14,11 +14,13 @@ from coordlab.views.live import LiveView
 
 
 def render(progress: int | None) -> RenderableType:
+    """Return the panel."""
     return Text(f"panel {progress}")
 
 
 def lines(progress: int) -> tuple[str, ...]:
-    return tuple(f"[red]line[/] {each}" for each in range(progress))
+    """Return lines that look like rich's markup."""
+    return tuple(f"[red]line[/] {number}" for number in range(progress))
 
 
 @pytest.mark.parametrize(

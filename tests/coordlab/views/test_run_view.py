@@ -34,6 +34,7 @@ def lines_of(progress: Progress, width: int) -> list[str]:
 
 
 def group(coordinator: int, state: str = "Stable", members: int = 20) -> GroupStatus:
+    """Return a group as its coordinator reports it."""
     return GroupStatus(
         coordinator=BrokerId(coordinator),
         offsets_partition=0,
@@ -44,6 +45,7 @@ def group(coordinator: int, state: str = "Stable", members: int = 20) -> GroupSt
 
 
 def members(group_id: str, count: int, coordinator: int) -> dict[NodeName, MemberStatus]:
+    """Return members as they report themselves, with the coordinator that they know."""
     return {
         NodeName(f"consumer-{group_id}-{n}"): MemberStatus(
             group_id=group_id,
@@ -95,11 +97,12 @@ def fault(number: int, outcome: FaultOutcome = FaultOutcome.PLANNED, **more: int
 
 
 def progress(
-    now: ClusterStatus | None = None,
+    status: ClusterStatus | None = None,
     faults: tuple[JournalEntry, ...] = (),
     stage: str = "faults",
 ) -> Progress:
-    return Progress(stage=stage, time_us=NOW_S * SECOND, status=now, faults=faults)
+    """Return the progress of a run at NOW_S."""
+    return Progress(stage=stage, time_us=NOW_S * SECOND, status=status, faults=faults)
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -113,8 +116,8 @@ def test_present_stage_is_visible_without_colour(stage: str) -> None:
 def test_split_brain_shows_both_coordinators_with_whole_words(width: int) -> None:
     """The state of a group is the important word, so it is never truncated."""
     # All twenty members know broker 0 as the coordinator.
-    both = [group(0, "PreparingRebalance", 8), group(2)]
-    text = " ".join(" ".join(lines_of(progress(status({"readers": both})), width)).split())
+    two_copies = [group(0, "PreparingRebalance", 8), group(2)]
+    text = " ".join(" ".join(lines_of(progress(status({"readers": two_copies})), width)).split())
     for word in ("PreparingRebalance", "Stable", "broker 0", "broker 2", "20 x broker 0"):
         assert word in text, word
 
@@ -149,14 +152,14 @@ def test_thousand_faults_show_those_in_force_and_the_next(width: int) -> None:
 
     It counts the others: 86 of the 90 past faults, and 906 of the 909 planned ones.
     """
-    done = FaultOutcome.HIT
-    over = [fault(n, done, fired_at_us=n * SECOND, healed_at_us=n * SECOND + 1) for n in range(90)]
-    in_force = fault(90, done, fired_at_us=(NOW_S - 1) * SECOND)
+    hit = FaultOutcome.HIT
+    past = [fault(n, hit, fired_at_us=n * SECOND, healed_at_us=n * SECOND + 1) for n in range(90)]
+    in_force = fault(90, hit, fired_at_us=(NOW_S - 1) * SECOND)
     first = 91  # planned one second from now; each further one, a second later
     to_come = [
         fault(n, planned_at_us=(NOW_S + 1 + n - first) * SECOND) for n in range(first, 1_000)
     ]
-    lines = lines_of(progress(faults=(*over, in_force, *to_come)), width)
+    lines = lines_of(progress(faults=(*past, in_force, *to_come)), width)
     text = " ".join(" ".join(lines).split())
     assert len(lines) <= 30  # the lines of a usual terminal
     for word in ("broker(90)", "in force", "1.000 s ago", "broker(91)", "in 1.000 s"):

@@ -60,11 +60,10 @@ def test_commented_lines_have_the_defaults() -> None:
     """If a user removes the # before a setting, the file is valid and means the same."""
     run_cli(["init", "mine"])
     text = Path("mine.yaml").read_text()
-    whole = COMMENTED_OUT.sub(r"\1", text)
-    Path("whole.yaml").write_text(whole)
+    Path("uncommented.yaml").write_text(COMMENTED_OUT.sub(r"\1", text))
 
     as_written = load_experiment("mine.yaml").experiment
-    uncommented = load_experiment("whole.yaml").experiment
+    uncommented = load_experiment("uncommented.yaml").experiment
 
     assert len(COMMENTED_OUT.findall(text)) > 20  # the pattern still finds the lines
     assert uncommented.groups["readers"].config.group_instance_id == "readers-{index}"
@@ -83,15 +82,16 @@ def test_defaults_quoted_in_comments_are_those_of_the_settings() -> None:
     A file with all quoted defaults must mean the same as a file without these settings.
     """
     run_cli(["init", "mine"])
-    whole = COMMENTED_OUT.sub(r"\1", Path("mine.yaml").read_text())
-    Path("quoted.yaml").write_text(QUOTED_DEFAULT.sub(r"\2 \1", whole))
-    Path("unset.yaml").write_text(QUOTED_DEFAULT.sub("", whole))
+    uncommented = COMMENTED_OUT.sub(r"\1", Path("mine.yaml").read_text())
+    Path("quoted.yaml").write_text(QUOTED_DEFAULT.sub(r"\2 \1", uncommented))
+    Path("unset.yaml").write_text(QUOTED_DEFAULT.sub("", uncommented))
 
     quoted, unset = (load_experiment(f"{name}.yaml").experiment for name in ("quoted", "unset"))
 
     # Six settings of the file have another value than Kafka's default.
-    assert len(QUOTED_DEFAULT.findall(whole)) == whole.count("Default:") == 6
-    assert all(default != value for default, _, value in QUOTED_DEFAULT.findall(whole))
+    quotations = QUOTED_DEFAULT.findall(uncommented)
+    assert len(quotations) == uncommented.count("Default:") == 6
+    assert all(default != value for default, _, value in quotations)
     assert quoted == unset
 
 
