@@ -104,13 +104,14 @@ class Shelf:
             screen=screen,
             scheme=scheme,
             fragment=fragment,
-        ) as seen:
-            yield seen.page
-            _check_clean(seen)
+        ) as opened:
+            yield opened.page
+            _check_clean(opened)
 
 
-def _check_clean(seen: Visit) -> None:
-    assert seen.problems == []
+def _check_clean(opened: Visit) -> None:
+    """Require that the page neither logged to the console nor requested anything but itself."""
+    assert opened.problems == []
 
 
 @pytest.fixture(scope="module")

@@ -25,12 +25,12 @@ SAMPLE_STEP = 6
 
 def test_list_has_enough_mutants_and_no_duplicate() -> None:
     """Two mutants may change the same line, but then differently."""
-    changes = [(each.file, each.old, each.new) for each in MUTANTS]
+    changes = [(mutant.file, mutant.old, mutant.new) for mutant in MUTANTS]
     assert len(changes) >= MUTANTS_AT_LEAST
     assert len(set(changes)) == len(changes)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=[each.name for each in MUTANTS])
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
 def test_mutant_fits_the_code_and_its_scenario_has_a_test(mutant: Mutant) -> None:
     """A mutant whose old text is no longer in the code would silently test nothing."""
     mutant.applied_to((ROOT / PACKAGE / mutant.file).read_text(encoding="utf-8"))

@@ -51,15 +51,15 @@ def test_schedules_differ_first_at_the_first_fault_that_only_one_has(capsys: Cap
     """The second crash is at 5 s in one run, at 5.5 s in the other; earlier rows are equal."""
     assert run_cli(["diff", "one.yaml", "other.yaml", "--json"]) == EXIT_VIOLATED
 
-    found = json.loads(capsys.readouterr().out)
-    assert found["equal"] is False
+    comparison = json.loads(capsys.readouterr().out)
+    assert comparison["equal"] is False
     # "parts" describes the place where the two runs part.
-    assert found["rows_alike"] > 100  # equal rows before the first that differs
-    assert found["parts"]["one"][0]["kind"] == "fault_injected"
-    assert found["parts"]["one"][0]["cause"] == "crash-1"
-    assert found["parts"]["one"][0]["time_us"] < found["parts"]["other"][0]["time_us"]
+    assert comparison["rows_alike"] > 100  # equal rows before the first that differs
+    assert comparison["parts"]["one"][0]["kind"] == "fault_injected"
+    assert comparison["parts"]["one"][0]["cause"] == "crash-1"
+    assert comparison["parts"]["one"][0]["time_us"] < comparison["parts"]["other"][0]["time_us"]
     # The driver, the process that injects faults, wrote that row.
-    assert found["parts"]["nodes"][0]["node"] == "driver"
+    assert comparison["parts"]["nodes"][0]["node"] == "driver"
 
 
 @pytest.mark.usefixtures("files")
@@ -102,10 +102,10 @@ def test_failing_schedule_is_compared_with_the_nearest_that_passes(capsys: Captu
     assert run_cli(["diff", "failing.yaml", "--against-passing", "--json"]) == EXIT_VIOLATED
 
     captured = capsys.readouterr()
-    found = json.loads(captured.out)
-    assert (found["one"]["result"], found["other"]["result"]) == ("violated", "pass")
-    assert found["other"]["name"] == "the same without cut-0"
-    assert found["parts"]["one"][0]["cause"] == "cut-0"
+    comparison = json.loads(captured.out)
+    assert (comparison["one"]["result"], comparison["other"]["result"]) == ("violated", "pass")
+    assert comparison["other"]["name"] == "the same without cut-0"
+    assert comparison["parts"]["one"][0]["cause"] == "cut-0"
     assert "trying network seed 1" in captured.err
 
 

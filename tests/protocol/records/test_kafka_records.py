@@ -54,7 +54,7 @@ def expected_scan(payload: bytes, count: int) -> object:
     )
 
 
-@pytest.mark.parametrize("recorded", RECORDED, ids=lambda each: each.name)
+@pytest.mark.parametrize("recorded", RECORDED, ids=lambda recorded: recorded.name)
 def test_scan_equals_a_full_reading(recorded: RecordedBatch) -> None:
     """Both readers give the same result, and both fail if the number of records is wrong.
 
