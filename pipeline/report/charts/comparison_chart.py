@@ -127,7 +127,7 @@ def _line(
     if middle is None or longest is None or middle.median is None or longest.high is None:
         return [{**name_row, "value": "missing", "short": "missing"}]
     low = middle.low if middle.low is not None else middle.median
-    values = [value for value in (low, middle.median, longest.high) if value is not None]
+    values = [low, middle.median, longest.high]
     all_values += values
     says = f"{title}, {name}: p50 {middle.text}, longest {longest.text}"
     return [
