@@ -2,17 +2,19 @@
 
 A rebalance has two halves. In the join phase (state PreparingRebalance) the members send JoinGroup.
 Then the next generation begins, and in the sync phase (CompletingRebalance) they send SyncGroup to
-get their assignments. `prepare_rebalance` begins the join phase, in which JoinGroups are parked.
-`complete_join` ends it, begins the next generation, and answers the parked JoinGroups. When a
-member is removed and the join phase waited only for this member, the removal completes the phase.
-Kafka does each of these steps under the group's lock; here each is part of one turn (the handling
-of one input).
+get their assignments. `prepare_rebalance` begins the join phase. JoinGroups are then parked: kept
+without an answer. `complete_join` ends the phase, begins the next generation, and answers the
+parked JoinGroups. If the join phase waits only for one member and that member is removed, the
+removal completes the phase. Kafka does each of these steps under the group's lock; here each is
+part of one turn (the handling of one input).
 
 - Generation: the number of the rebalance; members name it in their requests.
-- Parked: of a JoinGroup or SyncGroup, kept without an answer.
-- `group.delayed_join`: what may complete the join phase. DelayedJoin: the last JoinGroup or the
-  timer. InitialDelayedJoin, for a group that was Empty: the timer only. None: nothing.
-- Pending member id: an id that a client got with MEMBER_ID_REQUIRED and that no member uses yet.
+- `group.delayed_join`: what may complete the join phase.
+  - DelayedJoin: the JoinGroup of the last missing member, or the timer.
+  - InitialDelayedJoin: only the timer. The first join phase of an Empty group has it.
+  - None: nothing.
+- Pending member id: an id that the coordinator gave a client (MEMBER_ID_REQUIRED). The client has
+  not joined with it yet.
 - Static member: a member with a configured `group.instance.id`; it keeps its place when it
   restarts.
 Source: Kafka `prepareRebalance`, `tryCompleteJoin`, `onCompleteJoin`,
@@ -53,6 +55,7 @@ from protocol.trace import TraceEvent, TraceKind
 class RebalanceReason:
     """The reason of a rebalance; the content of the trace row REBALANCE_STARTED.
 
+    cause: the kind of reason, for programs.
     text: a sentence for people.
     member_id: the member that caused the rebalance, None if no single member did.
     client_reason: the reason in that member's request (KIP-800), None if the request gave none.
@@ -68,7 +71,7 @@ class RebalanceReason:
     error: ErrorCode | None = None
 
     def detail(self) -> dict[str, object] | None:
-        """Return the detail of REBALANCE_STARTED, None if it is empty."""
+        """Return what has no column of its own in the trace, None if there is nothing."""
         detail: dict[str, object] = {}
         if self.client_reason is not None:
             detail["client_reason"] = self.client_reason
@@ -93,7 +96,10 @@ def reason_of_client(
 
 
 def maybe_prepare_rebalance(turn: Turn, group: Group, reason: RebalanceReason) -> None:
-    """Start a rebalance unless the group is in a join phase already, or Dead."""
+    """Start a rebalance unless the group is in a join phase already, or Dead.
+
+    `group.can_rebalance` is False in these two states.
+    """
     if group.can_rebalance:
         prepare_rebalance(turn, group, reason)
 
@@ -103,6 +109,7 @@ def prepare_rebalance(turn: Turn, group: Group, reason: RebalanceReason) -> None
     if group.state is GroupState.COMPLETING_REBALANCE:
         # Members that wait for the assignment of this generation must rejoin instead.
         reset_assignments(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
+    # The group no longer waits for SyncGroups of the generation that ends now.
     clear_sync(turn, group)
 
     was_empty = group.state is GroupState.EMPTY
@@ -131,7 +138,8 @@ def prepare_rebalance(turn: Turn, group: Group, reason: RebalanceReason) -> None
         initial = initial_join(turn, group)
         schedule_join(turn, group, initial, initial.delay_ms)
     else:
-        # Completes immediately if the only member's JoinGroup began the rebalance.
+        # The check after the timer's start matters for a group with one member: its JoinGroup has
+        # begun the rebalance, and nobody is missing.
         schedule_join(turn, group, DelayedJoin(), group.rebalance_timeout_ms)
         try_complete_join(turn, group)
 
@@ -145,8 +153,10 @@ def try_complete_join(
 ) -> None:
     """Complete the join phase if every member has joined.
 
-    Does nothing in two cases: in an initial join phase, which only its timer completes, and after
-    an earlier completion raised an exception (`delayed_join` is None then).
+    Does nothing in an initial join phase: only its timer completes it. Does nothing either if
+    `complete_join` has raised an exception in this phase: `delayed_join` is None since then.
+    `cause`, `cause_text`: why the group changes its state now. For a group without members they are
+    replaced by NO_MEMBER_LEFT.
     """
     if not isinstance(group.delayed_join, DelayedJoin) or not group.has_all_members_joined:
         return
@@ -161,8 +171,9 @@ def complete_join(
 ) -> None:
     """End the join phase: drop members that did not rejoin, begin the next generation, answer.
 
-    Raises: UnknownServerError if the generation cannot begin: the group then stays in
-        PreparingRebalance with nothing to complete it, as in Kafka (BEHAVIOUR 0.1).
+    Raises: UnknownServerError, from `init_next_generation`, if the generation cannot begin. The
+        group then stays in PreparingRebalance with nothing to complete it, as in Kafka (BEHAVIOUR
+        0.1).
     """
     cancel_join(turn, group)
     for member in tuple(group.members.values()):
@@ -170,6 +181,7 @@ def complete_join(
         if member.awaiting_join is None and not member.is_static:
             drop_member(turn, group, member, cause=RemovalCause.DID_NOT_REJOIN)
 
+    # Replaces a leader that has not rejoined. False: no member has rejoined.
     if not group.elect_joined_leader() and group.members:
         # Only static members are left, and none has rejoined, so no leader could compute an
         # assignment. The join phase continues until one rejoins or all of them expire.
@@ -180,8 +192,8 @@ def complete_join(
         now_us=turn.now_us, cause=cause, cause_text=cause_text, trace=turn.result.trace
     )
     if group.state is GroupState.EMPTY:
-        # The record is stored here. Any other group is stored when its leader sends the assignment,
-        # but this group has no leader left.
+        # No member is left, so the generation began in the state Empty. A group with members is
+        # stored when its leader sends the assignment; this group has no leader and is stored now.
         record = group_record(group, {}, turn.now_ms, turn.versions)
         turn.append(group, (record,), EmptyGroupAppend(group=group))
         return
@@ -206,10 +218,10 @@ def complete_join(
         if answer_parked_join(turn, group, member, response):
             restart_session(turn, group, member, Api.JOIN_GROUP)
         else:
-            # A static member that has not rejoined. The session restarts without a request of the
-            # member, so the trace gets no SESSION_RESTARTED row.
+            # A static member that has not rejoined. Its timer restarts without a request, so the
+            # trace must not get a row SESSION_RESTARTED, which `restart_session` writes.
             restart_session_timer(turn, group, member)
-        member.is_new = False
+        member.is_new = False  # its first join phase is over
         group.add_pending_sync_member(member.member_id)
     schedule_sync(turn, group)
 
@@ -225,9 +237,10 @@ def answer_sync_and_restart(
     turn: Turn, group: Group, member: Member, response: SyncGroupResponse
 ) -> None:
     """Answer the member's SyncGroup and restart its session timer, if a SyncGroup is parked."""
-    # The restart is needed: (1) a SyncGroup is parked; (2) the session timer fires and is ignored,
-    # because a parked member cannot expire; (3) the SyncGroup is answered. Without a new timer
-    # nothing would ever expire the member.
+    # Without the restart the member might never expire:
+    # 1. Its SyncGroup is parked.
+    # 2. Its session timer fires. That is ignored, because a parked member cannot expire.
+    # 3. Its SyncGroup is answered. No timer runs now.
     if answer_parked_sync(turn, group, member, response):
         restart_session(turn, group, member, Api.SYNC_GROUP)
 
@@ -255,6 +268,7 @@ def remove_member(
     # (""), so that the client joins as a new member.
     fail_parked_join(turn, group, member, "", ErrorCode.UNKNOWN_MEMBER_ID)
     drop_member(turn, group, member, cause=cause)
+    # `cause` reads as words in a text below: "session expiry of the last member ...".
     match group.state:
         case GroupState.DEAD | GroupState.EMPTY:
             pass

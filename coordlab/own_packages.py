@@ -18,8 +18,8 @@ OWN_PACKAGES = (
     "pipeline",
     "coordlab",
 )
-# Equal to results_schema.results.EXIT_BAD_ARGUMENTS. No own package may be imported before the
-# check.
+# Equal to results_schema.results.EXIT_BAD_ARGUMENTS. That constant is not imported, because
+# `results_schema` may be the package of another project until the check has run.
 _EXIT_BAD_ARGUMENTS = 254
 
 
@@ -29,7 +29,7 @@ def package_root() -> Path:
 
 
 def foreign_packages() -> tuple[str, ...]:
-    """Return a sentence for each own package that would be imported from somewhere else."""
+    """Return an error text for each own package that is missing or would come from elsewhere."""
     root = package_root()
     problems = []
     for name in OWN_PACKAGES:
@@ -46,7 +46,7 @@ def foreign_packages() -> tuple[str, ...]:
 
 
 def require_own_packages() -> None:
-    """End the process with a clear error unless every package is ours."""
+    """End the process with these errors unless every package is ours."""
     problems = foreign_packages()
     if problems:
         sys.stderr.write("".join(f"coordlab: {problem}\n" for problem in problems))

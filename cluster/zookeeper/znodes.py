@@ -1,10 +1,12 @@
 """The tree of znodes of one server, and the changes that transactions make to it.
 
-Owns data, versions and ephemeral owners. The tree knows neither clients nor watches. Each method
-that changes the tree returns the changes, and `watches` finds the connections that get an event. A
-zxid is the number of a transaction; NO_ZXID stands for the time before the first one. An ephemeral
-znode is deleted when the session that owns it ends. A znode that no session owns is persistent; its
-owner is NO_SESSION.
+Owns data, versions and ephemeral owners. Must not know clients or their watches (requests for an
+event when a znode changes). Each method that changes the tree returns the changes. The module
+`watches` sends the events for them.
+
+- zxid: the number of a transaction. NO_ZXID stands for the time before the first one.
+- Ephemeral znode: is deleted when the session that owns it ends.
+- Persistent znode: no session owns it; its owner is NO_SESSION.
 Source: ZooKeeper `DataTree`; rules ZK-01, ZK-08 and ZK-12 of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
@@ -27,7 +29,7 @@ ROOT = "/"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change at one path, on which watches may fire."""
+    """A change at one path. `type` is the type that an event about the change has."""
 
     type: WatchType
     path: str
@@ -66,7 +68,7 @@ class _Znode:
 class ZnodeTree:
     """All znodes of one server, by path.
 
-    Invariant: the parent of every znode exists, names it once, and is not ephemeral.
+    Invariant: every znode but the root has a parent, which lists the znode and is not ephemeral.
     Invariant: `ephemerals(session_id)` lists exactly the znodes that the session owns.
     """
 
@@ -112,7 +114,7 @@ class ZnodeTree:
         return tuple(self._ephemerals)
 
     def refusal(self, path: str) -> KeeperError:
-        """Return the error of a `create` at `path`; NONE if it is legal."""
+        """Return the error with which a `create` at `path` must be refused; NONE if it is legal."""
         if not is_path(path):
             return KeeperError.BadArguments
         parent = self._znodes.get(parent_of(path))
@@ -142,13 +144,14 @@ class ZnodeTree:
         )
 
     def delete(self, path: str, zxid: Zxid) -> tuple[Change, ...]:
-        """Remove a znode without children, even one of another session (ZK-08)."""
+        """Remove a znode without children. Any client may delete it, not only its owner (ZK-08)."""
         parent_path = parent_of(path)
         parent = self._znodes[parent_path]
         znode = self._znodes.pop(path)
         del parent.children[name_of(path)]
         parent.cversion += 1
         parent.pzxid = zxid
+        # None for a persistent znode: NO_SESSION is no key of `_ephemerals`.
         owned = self._ephemerals.get(znode.ephemeral_owner)
         if owned is not None:
             del owned[path]
@@ -169,13 +172,14 @@ class ZnodeTree:
 
     def end_session(self, session_id: SessionId, zxid: Zxid) -> tuple[Change, ...]:
         """Remove all of a session's ephemerals in one step (ZK-12)."""
+        # `ephemerals` returns a copy, so that `delete` may change the set.
         return tuple(
             change for path in self.ephemerals(session_id) for change in self.delete(path, zxid)
         )
 
 
 def is_path(path: str) -> bool:
-    """Return True if `path` is absolute, not the root, and has no empty part."""
+    """Return True if `path` begins with "/", is not the root, and has no empty part ("/a//b")."""
     return path.startswith("/") and path != ROOT and all(path[1:].split("/"))
 
 

@@ -1,4 +1,4 @@
-"""Commands that only print import little: each import delays their first line of output."""
+"""What the commands of `coordlab` import: each import delays the first line of their output."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from coordlab.cli import COMMANDS, SUMMARIES, load_command
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("pyarrow", "numpy", "ray", "pyspark", "altair", "jinja2")
-"""Packages whose import takes longer than everything else in a command that only lists."""
+"""Packages that are slow to import. `coordlab list` takes less time than the import of one."""
 # A program that runs a command line, and prints its exit code and the modules that it imported.
 _PRINT_MODULES = """
 import sys
@@ -21,7 +21,7 @@ print("exit", code, "modules", *sys.modules)
 
 
 def imported_by(*arguments: str, folder: Path) -> list[str]:
-    """Return the names of the modules that a command line has imported when it ends."""
+    """Run `coordlab` with `arguments` in a process; return the modules that it has imported."""
     answer = subprocess.run(
         [sys.executable, "-c", _PRINT_MODULES, *arguments],
         cwd=folder,
@@ -38,21 +38,21 @@ def imported_by(*arguments: str, folder: Path) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("argument", ["--help", "--version", "list"])
 def test_commands_that_list_import_nothing_heavy(argument: str, tmp_path: Path) -> None:
-    """A package of HEAVY would more than double the time to the first line of output."""
+    """The import of a package of HEAVY would take longer than all the rest of the command."""
     modules = imported_by(argument, folder=tmp_path)
     assert [name for name in HEAVY if name in modules] == []
 
 
 @pytest.mark.slow
 def test_help_imports_no_command(tmp_path: Path) -> None:
-    """The help has a table of the commands (SUMMARIES); importing all of them took a second."""
+    """The help has the commands' summaries from SUMMARIES; to import all commands took a second."""
     modules = imported_by("--help", folder=tmp_path)
     assert [name for name in modules if name.startswith("coordlab.commands")] == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_summary_of_a_command_is_the_first_sentence_of_its_help(name: str) -> None:
-    """The table repeats the summaries of the commands, because the help must not import them."""
+    """SUMMARIES repeats text of the commands' own help, so the two must be kept equal."""
     assert list(SUMMARIES) == list(COMMANDS)
     assert SUMMARIES[name] == load_command(name).get_short_help_str(limit=1_000)
 
@@ -60,8 +60,13 @@ def test_summary_of_a_command_is_the_first_sentence_of_its_help(name: str) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["up", "inject", "heal", "status", "down"])
 def test_commands_of_a_standing_cluster_import_nothing_heavy(command: str, tmp_path: Path) -> None:
-    """Brokers should serve, and orders be carried out, without a delay by imports."""
+    """The commands should work on the cluster without a delay by imports.
+
+    `up` starts a cluster that runs until `down`; the others find it and tell it what to do. Only
+    `up` needs the brokers (`cluster.broker`) and the code that runs experiments (`chaos.run`).
+    """
     modules = imported_by(command, "--help", folder=tmp_path)
     assert [name for name in HEAVY if name in modules] == []
     if command != "up":
-        assert [name for name in modules if name.startswith(("cluster.broker", "chaos.run"))] == []
+        only_for_up = ("cluster.broker", "chaos.run")
+        assert [name for name in modules if name.startswith(only_for_up)] == []

@@ -1,17 +1,18 @@
 """A follower: where it fetches from, and how it handles the answers (BEHAVIOUR 6.1, KIP-595).
 
-A leader epoch counts a partition's leaders. The high watermark is the offset below which all
-in-sync replicas (the ISR) have the records. If the follower's log has other batches than the
-leader's (they diverge), the follower truncates its log to where they agree.
+Each election of a leader gives the partition the next leader epoch (a number). Each batch of a log
+has the epoch of the leader that appended it. The high watermark is the offset below which all
+in-sync replicas (the ISR) have the records. Two logs diverge if they have different batches at an
+offset; the follower then truncates its log to where the logs agree.
 
 - A, B and C are the brokers 0, 1 and 2.
 - `log_of_epochs(0, 0, 2)` returns a log with one record per number: two of leader epoch 0, then one
   of epoch 2. A record's value is its offset and its epoch, such as "2@2".
-- `leader` makes A a leader in leader epoch 1, `follower` makes B a follower of A. Both have empty
-  logs unless a test gives one.
+- `leader()` is broker A as leader in leader epoch 1. `follower()` is broker B that follows A. Their
+  logs are empty by default.
 - `replicate` sends one Fetch of the follower and applies the leader's answer.
-- The partition is __consumer_offsets-3, so partition indexes are 3.
-- The argument of `fetch_position` is the largest number of bytes of the answer.
+- `fetch_position(max_bytes)` is what the follower's next Fetch asks for.
+- The partition is __consumer_offsets-3, so its index is 3.
 
 BEHAVIOUR 6.1 is a section of docs/kafka/BEHAVIOUR.md; "Source" names Kafka's methods.
 """
@@ -21,10 +22,12 @@ from msgspec.structs import replace
 
 from partition_log.fetching import truncation_offset
 from partition_log.invariants import check_agreement
+from partition_log.outcomes import FetchResult
+from partition_log.replica import Partition
 from protocol.effects import ACKS_ALL
 from protocol.errors import ErrorCode
 from protocol.ids import NO_BROKER
-from protocol.messages.log import EpochEndOffset, PartitionData
+from protocol.messages.log import EpochEndOffset, FetchPartition, PartitionData
 from protocol.trace import TraceKind
 from tests.support.builders.partition_logs import (
     PARTITION,
@@ -41,8 +44,18 @@ from tests.support.builders.partition_logs import (
 )
 
 
+def answer_to(request: FetchPartition, leading: Partition) -> FetchResult:
+    """Return the leader's answer to a Fetch of B, which does not change B's log."""
+    # A replica epoch of -1 names no broker epoch, so the leader does not check it.
+    return leading.fetch(request, replica_id=B, replica_epoch=-1, max_bytes=1000, now_us=0)
+
+
 def test_fetch_position_is_the_log_end_in_the_leaders_epoch() -> None:
-    """The leader checks the epoch, and finds divergence by the epoch of the last fetched batch."""
+    """The position has two epochs.
+
+    The follower's leader epoch: the leader refuses a request with another one than its own. The
+    epoch of the log's last batch: with it the leader sees whether the logs diverge.
+    """
     position = follower(partition_log=log_of_epochs(0, 2), leader_epoch=5).fetch_position(1000)
     assert position.fetch_offset == 2
     assert position.current_leader_epoch == 5
@@ -51,9 +64,12 @@ def test_fetch_position_is_the_log_end_in_the_leaders_epoch() -> None:
 
 
 def test_follower_appends_the_fetched_records_and_takes_the_high_watermark() -> None:
-    """The first Fetch gets the records. The second one moves the leader's high watermark.
+    """The follower learns the high watermark two answers after the records.
 
-    The leader reads the high watermark before it counts a Fetch, so only the third answer has 2.
+    1. The answer to the first Fetch has the two records.
+    2. The second Fetch begins at offset 2, so the follower has both records. The leader raises its
+       high watermark to 2, but has read the old one for the answer before.
+    3. The answer to the third Fetch has the high watermark 2.
     """
     leading = leader(replicas=(A, B), isr=(A, B))
     following = follower()
@@ -79,7 +95,8 @@ def test_followers_high_watermark_may_fall_to_a_new_leaders() -> None:
     result = following.handle_fetch_response(
         following.fetch_position(1), PartitionData(partition_index=3, high_watermark=1)
     )
-    assert result.new_high_watermark == following.high_watermark == 1
+    assert result.new_high_watermark == 1
+    assert following.high_watermark == 1
 
 
 @pytest.mark.parametrize(
@@ -92,7 +109,10 @@ def test_followers_high_watermark_may_fall_to_a_new_leaders() -> None:
     ],
 )
 def test_answer_with_an_error_changes_nothing(error: ErrorCode) -> None:
-    """The fetcher then waits some time, or waits for newer metadata; the log does not change."""
+    """The log stays as it is, also on OFFSET_OUT_OF_RANGE: the fetcher decides what follows.
+
+    It tries again later, or waits for newer metadata.
+    """
     following = follower(partition_log=log_of_epochs(0))
     result = following.handle_fetch_response(
         following.fetch_position(1), PartitionData(partition_index=3, error_code=error)
@@ -106,7 +126,7 @@ def test_answer_to_another_leader_epoch_is_ignored() -> None:
     leading = leader(partition_log=log_of_epochs(0))
     following = follower()
     request = following.fetch_position(1000)
-    answer = leading.fetch(request, replica_id=B, replica_epoch=-1, max_bytes=1000, now_us=0)
+    answer = answer_to(request, leading)
     # Before the answer arrives, C becomes the leader.
     following.make_follower(
         leader_id=C, leader_epoch=2, partition_epoch=2, replicas=REPLICAS, isr=REPLICAS
@@ -124,7 +144,7 @@ def test_answer_to_an_earlier_position_is_ignored() -> None:
     leading = leader(partition_log=log_of_epochs(0))
     following = follower()
     request = following.fetch_position(1000)
-    answer = leading.fetch(request, replica_id=B, replica_epoch=-1, max_bytes=1000, now_us=0)
+    answer = answer_to(request, leading)
     assert following.handle_fetch_response(request, answer.data).appended_batches == 1
     assert following.handle_fetch_response(request, answer.data).ignored
     assert following.log_end_offset == 1
@@ -136,7 +156,7 @@ def test_answer_to_a_replica_that_no_longer_follows_is_ignored(leader_id: int) -
     leading = leader(partition_log=log_of_epochs(0))
     following = follower()
     request = following.fetch_position(1000)
-    answer = leading.fetch(request, replica_id=B, replica_epoch=-1, max_bytes=1000, now_us=0)
+    answer = answer_to(request, leading)
     if leader_id == B:
         following.make_leader(
             leader_epoch=2, partition_epoch=2, replicas=REPLICAS, isr=REPLICAS, now_us=0
@@ -154,7 +174,7 @@ def test_corrupt_records_are_not_appended() -> None:
     leading = leader(partition_log=log_of_epochs(0))
     following = follower()
     request = following.fetch_position(1000)
-    data = leading.fetch(request, replica_id=B, replica_epoch=-1, max_bytes=1000, now_us=0).data
+    data = answer_to(request, leading).data
     # `crc=1` is a wrong checksum.
     broken = replace(data, records=(replace(data.records[0], crc=1),), high_watermark=1)
     result = following.handle_fetch_response(request, broken)
@@ -165,23 +185,28 @@ def test_corrupt_records_are_not_appended() -> None:
 # -- divergence --
 
 
-# `epochs` are those of the follower's records. `diverging` is the leader's answer: an epoch, and
-# the offset at which it ends in the leader's log. `offset` is where the follower truncates to.
+# - `epochs`: those of the follower's records, at the offsets 0, 1 and 2.
+# - `diverging`: the leader's answer, an epoch of its log and the offset at which it ends there.
+# - `offset`: where the follower truncates to.
 @pytest.mark.parametrize(
     ("epochs", "diverging", "offset"),
     [
-        ((0, 0, 1), (0, 1), 1),  # both have epoch 0, and the leader's ends earlier
-        ((0, 0, 1), (0, 3), 2),  # both have epoch 0, and the follower's ends earlier
-        ((0, 0, 3), (2, 2), 2),  # the follower lacks epoch 2: the end of its next lower epoch
-        ((0, 0, 1), (1, 9), 3),  # the follower's log ends before the leader's epoch
-        ((0, 0), (5, 1), 1),  # all epochs of the follower are older
-        ((4, 4), (2, 3), 0),  # all epochs of the follower are newer
+        # Both have the epoch: the lower one of its two ends.
+        ((0, 0, 1), (0, 1), 1),  # epoch 0 ends at 1 in the leader's log, at 2 in the follower's
+        ((0, 0, 1), (0, 3), 2),  # it ends at 3 and at 2
+        ((0, 0, 1), (1, 9), 3),  # epoch 1 ends at 9 and at 3
+        # The follower lacks epoch 2: the end of its next lower epoch, 0, in its own log.
+        ((0, 0, 3), (2, 2), 2),
+        # The follower has only older epochs: the end that the leader gave.
+        ((0, 0), (5, 1), 1),
+        # The follower has only newer epochs: everything is removed.
+        ((4, 4), (2, 3), 0),
     ],
 )
-def test_truncation_offset_is_the_lower_end_of_the_epoch_that_both_logs_have(
+def test_truncation_offset_is_the_last_one_at_which_the_logs_may_agree(
     epochs: tuple[int, ...], diverging: tuple[int, int], offset: int
 ) -> None:
-    """A follower truncates to the last offset at which both logs may still agree.
+    """A follower removes what the leader's answer shows to differ; its next Fetch compares the rest.
 
     Source: AbstractFetcherThread.getOffsetTruncationState.
     """
@@ -208,8 +233,10 @@ def test_diverging_follower_truncates_and_traces_it() -> None:
 
 
 def test_diverging_answer_does_not_move_the_high_watermark_forward() -> None:
-    """Only after the truncation do the logs agree, so only the next Fetch moves it.
+    """The answer's high watermark, 2, is an offset of the leader's log, which still differs.
 
+    The follower truncates offset 1, where it has epoch 0 and the leader epoch 2. Only an answer to
+    a later Fetch may move its high watermark.
     Source: Kafka processFetchRequest.
     """
     log = log_of_epochs(0, 2)
@@ -217,7 +244,6 @@ def test_diverging_answer_does_not_move_the_high_watermark_forward() -> None:
     leading = leader(B, log, leader_epoch=3)
     following = follower(A, log_of_epochs(0, 0), leader_id=B, leader_epoch=3)
     replicate(leading, following)
-    # The leader's high watermark of 2 is not taken over.
     assert (following.log_end_offset, following.high_watermark) == (1, 0)
 
 
@@ -242,8 +268,8 @@ def test_divergence_over_several_epochs_terminates() -> None:
     """Each Fetch compares an older epoch, until the logs agree (KIP-279)."""
     leading = leader(B, log_of_epochs(0, 0, 3, 3, 6, 6), leader_epoch=7)
     following = follower(A, log_of_epochs(0, 0, 1, 2, 2, 4, 4, 5), leader_id=B, leader_epoch=7)
-    # Six Fetches are enough: the follower's log has six epochs.
-    for _ in range(6):
+    # At most one Fetch for each of the follower's five epochs, and one for the missing records.
+    for _ in range(5 + 1):
         replicate(leading, following)
     assert values(following.log) == values(leading.log)
     check_agreement([leading.log, following.log])
@@ -252,7 +278,8 @@ def test_divergence_over_several_epochs_terminates() -> None:
 def test_former_leader_without_batches_of_its_epoch_does_not_loop() -> None:
     """A follower must forget its newest epoch if it has no batch of it.
 
-    1. The former leader has an entry for epoch 5 at its log end, and no batch of this epoch.
+    A replica has a table of the epochs that it knows, each with the offset at which it begins.
+    1. The former leader appended nothing, so epoch 5 has an entry in its table, but no batch.
     2. Its first Fetch as a follower names epoch 5. The new leader does not know this epoch, so its
        answer says that the logs diverge.
     3. The follower has no batch to truncate, but must remove the entry. Otherwise each later Fetch
@@ -270,14 +297,15 @@ def test_former_leader_without_batches_of_its_epoch_does_not_loop() -> None:
 
 
 def test_leader_and_follower_of_different_leader_epochs_do_not_replicate() -> None:
-    """A replaced leader (a zombie) must see no progress of a follower that has a newer leader.
+    """A leader refuses a Fetch that names another leader epoch than its own (BEHAVIOUR 6.5).
 
-    A follower that does not know its leader's new epoch yet is refused, too (BEHAVIOUR 6.5).
+    A newer epoch is unknown to it: it has been replaced without knowing (a zombie). An older epoch
+    is fenced: the follower does not know yet that there was an election.
     """
     zombie = leader(A, log_of_epochs(0), leader_epoch=1)
     newer_follower = follower(B, log_of_epochs(0), leader_id=C, leader_epoch=2)
     request = newer_follower.fetch_position(1000)
-    answer = zombie.fetch(request, replica_id=B, replica_epoch=-1, max_bytes=1000, now_us=0)
+    answer = answer_to(request, zombie)
     assert answer.data.error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
 
     new_leader = leader(C, log_of_epochs(0), leader_epoch=2)

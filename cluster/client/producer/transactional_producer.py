@@ -1,15 +1,16 @@
-"""A producer that commits a consumer's offsets in transactions: consume, transform, produce.
+"""A producer that commits a consumer's offsets in transactions.
 
-In a pattern of three steps an application consumes records, transforms them, and produces the
-results; the offsets of the consumed records are committed in the same transaction as the results.
-The members of this project produce no records in transactions, so a transaction contains offsets
-only. Owns the producer's id and epoch, and the coordinator of its transactional id. Must not know
-the group: the caller passes group, generation and offsets (KIP-447).
+Kafka's applications consume records, transform them and produce results. One transaction then
+contains the results and the offsets of the consumed records. The members of this project produce no
+results, so a transaction contains offsets only.
+
+Two coordinators take part. The transaction coordinator begins and ends transactions. The group's
+coordinator stores the offsets; it is found with the consumer's own discovery. Owns the producer's
+id and epoch, and the name of the transaction coordinator. Must not know the state of the group: the
+caller passes the group's id, generation and offsets to each commit (KIP-447).
 Source: Kafka `KafkaProducer.sendOffsetsToTransaction`, `TransactionManager`; KIP-98, KIP-447.
-DEVIATION: after a producer is fenced, a new one follows under the same transactional id, as if an
-application restarted its producer. This class uses the consumer's metadata, and its discovery of
-the group's coordinator. The transaction coordinator is another broker role, with a connection of
-its own.
+DEVIATION: Kafka's producer must be closed once another one has its transactional id (it is fenced).
+This class then gets a new producer id, as if the application had restarted its producer.
 """
 
 from collections.abc import Awaitable, Callable
@@ -64,7 +65,7 @@ TRANSACTION_ABORTED = "TRANSACTION_ABORTED"
 CLOSED = "PRODUCER_CLOSED"
 """The consumer closed its producer before the request succeeded."""
 FOREVER_US = 1 << 62
-"""Deadline of requests that end a transaction: no other transaction can begin before they do."""
+"""Deadline of requests that end a transaction: none. No other transaction can begin before."""
 
 _FENCED = frozenset(
     {
@@ -74,9 +75,11 @@ _FENCED = frozenset(
         ErrorCode.INVALID_TXN_STATE,
     }
 )
-"""Answers after which Kafka's producer can only be closed: another producer has its transactional
-id (it is fenced), or the transaction is not open. The coordinator has aborted the transaction, or
-will."""
+"""Answers after which Kafka's producer can only be closed.
+
+The first three say that another producer has the transactional id: this one is fenced.
+INVALID_TXN_STATE says that no transaction is open, for example because it timed out.
+"""
 _NOT_COORDINATOR = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT}
 )
@@ -91,9 +94,10 @@ class ProducerFencedError(ClientError):
 
 
 class TransactionInDoubt(ClientError):
-    """The producer was closed before its transaction ended, and `peer` has the offsets already.
+    """The producer was closed before its transaction ended, so the outcome is unknown.
 
-    `peer` is the group's coordinator.
+    `peer` is the group's coordinator. It has the offsets already, and may still commit them. The
+    error's name is TIMED_OUT, as for any request whose outcome is unknown.
     """
 
     def __init__(self, peer: NodeName) -> None:
@@ -123,7 +127,10 @@ class TransactionalProducer:
         transaction_timeout_ms: int,
         request_timeout_us: int,
     ) -> None:
-        """Create a producer without an id. `discovery` is the consumer's, for its group."""
+        """Create a producer without an id.
+
+        `discovery` is the consumer's: it finds the coordinator of the consumer's group.
+        """
         self._host = host
         self._network = network
         self._discovery = discovery
@@ -155,6 +162,10 @@ class TransactionalProducer:
     ) -> NodeName:
         """Commit offsets in a transaction; return the group's coordinator that stored them.
 
+        The steps: `_init` (once), `_add_offsets` begins the transaction, `_commit` sends the
+        offsets, `_end` commits them.
+
+        `sent`: the member's id and generation, which the group's coordinator checks.
         `metadata`: text to store beside each offset.
 
         Raises: TransactionAborted; TransactionInDoubt.
@@ -173,6 +184,8 @@ class TransactionalProducer:
             self._drop_producer_id()
             raise TransactionAborted(error.name) from error
         except ClientError as error:
+            # Even if no abort can be sent, the transaction never commits: nobody asked for that,
+            # and the coordinator aborts it after its timeout.
             await self._abort()
             raise TransactionAborted(error.name) from error
         try:
@@ -180,8 +193,9 @@ class TransactionalProducer:
             # So the request is repeated without a deadline.
             await self._retry(FOREVER_US, lambda: self._end(is_commit=True))
         except ProducerFencedError as error:
-            # Another producer's InitProducerId has fenced this one. It has also aborted this
-            # transaction, unless the decision to commit was in the log already. Assume the abort.
+            # Another producer's InitProducerId has fenced this one, and aborted this transaction.
+            # Only if the decision to commit was in the log already, the transaction commits. The
+            # error does not tell the two cases apart; as in Kafka it is reported as a failure.
             self._drop_producer_id()
             raise TransactionAborted(error.name) from error
         except ClientError as error:  # after `close`, or an error that no retry can help
@@ -223,7 +237,10 @@ class TransactionalProducer:
         *,
         metadata: str,
     ) -> NodeName:
-        """Send TxnOffsetCommit to the group's coordinator, and return the coordinator."""
+        """Send the offsets to the group's coordinator (TxnOffsetCommit); return its name.
+
+        They stay pending until the transaction ends.
+        """
         node = self._discovery.coordinator()
         if node is None:
             await self._wait_for(self._discovery.lookup())
@@ -251,6 +268,8 @@ class TransactionalProducer:
         for topic in answer.topics:
             for entry in topic.partitions:
                 code = entry.error_code
+                # `coordinator()` would also check the connection, and forget the node if it fails.
+                # Here the question is only whether another lookup has found another node meanwhile.
                 if code in _NOT_COORDINATOR and node == self._discovery.believed_coordinator():
                     self._discovery.mark_unknown(code.name)
                 if code in _FENCED:
@@ -262,19 +281,20 @@ class TransactionalProducer:
     async def _abort(self) -> None:
         """Abort the transaction, if one has begun.
 
-        If the producer is closed, no request is sent, and the transaction times out instead.
+        If the producer is closed, `_retry` sends no request, and the transaction times out.
         """
         try:
             await self._retry(FOREVER_US, lambda: self._end(is_commit=False))
         except ProducerFencedError as error:
-            # INVALID_TXN_STATE: no transaction had begun, so the producer may go on.
+            # The error has the name of the code. INVALID_TXN_STATE: no transaction is open, so the
+            # producer may go on.
             if error.name != ErrorCode.INVALID_TXN_STATE.name:
                 self._drop_producer_id()
-        except ClientError:  # `close` was called, or an error that no retry can help
+        except ClientError:  # `close` was called, or (rarely) an error that no retry can help
             self._host.log(f"{self._transactional_id}: closed with an open transaction")
 
     async def _end(self, *, is_commit: bool) -> None:
-        """Ask the transaction coordinator to commit or abort."""
+        """Ask the transaction coordinator to commit or abort (EndTxn)."""
         answer = await self._ask(
             EndTxnRequest(
                 transactional_id=self._transactional_id,
@@ -289,7 +309,11 @@ class TransactionalProducer:
     # -- the transaction coordinator ----------------------------------------------------------
 
     async def _ask(self, request: AnyRequest, response_type: type[R]) -> R:
-        """Send a request to the transaction coordinator; looks the coordinator up if unknown."""
+        """Send a request to the transaction coordinator.
+
+        Looks the coordinator up first if it is unknown, or if its connection ended and must not be
+        opened again yet: it may have moved.
+        """
         node = self._coordinator
         if node is None or self._network.is_unavailable(node, TRANSACTIONAL_PRODUCER):
             node = self._coordinator = await self._find_coordinator()
@@ -304,12 +328,13 @@ class TransactionalProducer:
                 )
             )
         except ClientError:
-            # No answer: the next attempt looks the coordinator up, which may have moved.
+            # No answer: the next attempt looks the coordinator up again.
             self._coordinator = None
             raise
 
     async def _find_coordinator(self) -> NodeName:
         """Return the coordinator of the transactional id. Raises: ClientError."""
+        # A node with its purpose: the connection that the client uses for lookups.
         asked = self._network.least_loaded_node()
         if asked is None:
             raise ClientError(NO_BROKER_AVAILABLE, retriable=True)
@@ -352,7 +377,10 @@ class TransactionalProducer:
         return await with_retries(self._host, self._backoff, deadline_us, attempt_if_open)
 
     async def _wait_for(self, future: RequestFuture[T]) -> T:
-        """Wait for the outcome of a request, without a limit: each request has a timeout."""
+        """Wait for the outcome of a request, without a limit: each request has a timeout.
+
+        `close` wakes the loop, but the wait goes on: only the next attempt of `_retry` fails.
+        """
         future.add_listener(lambda _future: self._wakeup.set())
         while not future.is_done:
             await self._wakeup.wait(None)

@@ -1,15 +1,16 @@
-"""ZkClient, the layer above a ZooKeeper session: retries, listeners, and sessions after an expiry.
+"""ZkClient, the layer above ZooKeeper's sessions: it retries, listens, and renews the session.
 
 It imitates zkclient, the library of Kafka's old consumer. Ids such as ZK-22 name rules of
 docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
 
 - A znode is an entry in ZooKeeper. A watch is a request for one event when a znode changes.
-- The ensemble has one server, unless a test says otherwise. The session timeout is 6 s.
+- A server ends a session without messages after the session timeout, 6 s (the session expires).
+- The ensemble (all servers of ZooKeeper) has one server, `zookeeper-1`.
 - `lab.zk_client(0)` is a client on the host `client-0`.
 - A client that subscribes to a path calls its listener after each change of the children, or of the
-  data.
-- `lab.rule(Slow(...), sources, destinations)` delays messages, `lab.cut` holds them back, and
-  `lab.heal()` ends both.
+  data. The call is a notification.
+- `lab.rule(Slow(...), sources, destinations)` delays messages in this direction only.
+- `lab.cut` holds messages back in both directions, so that nothing arrives. `lab.heal()` ends both.
 """
 
 import pytest
@@ -23,50 +24,52 @@ from protocol.messages.zookeeper import WatcherEvent
 from protocol.trace import TraceKind
 from tests.support.harness.ensemble import SECOND, EnsembleRun, run_ensemble
 
+ONLY_SERVER = zookeeper_name(1)  # servers are numbered from 1
 
-def requests_of(lab: EnsembleRun, node: str, after_us: int = 0) -> list[str]:
-    """Return the operations that a node has sent, without pings and without Connect."""
-    of_session = (Api.PING.label, Api.CONNECT.label)
+
+def operations_sent(lab: EnsembleRun, node: str) -> list[str]:
+    """Return the operations that a node has sent so far.
+
+    Ping and Connect, which only keep a session alive, are left out.
+    """
+    no_operations = (Api.PING.label, Api.CONNECT.label)
     return [
         str(row.api)
         for row in lab.of(TraceKind.REQUEST_SENT)
-        if row.node == node and row.time_us > after_us and row.api not in of_session
+        if row.node == node and row.api not in no_operations
     ]
 
 
 def test_notification_costs_two_reads_before_the_program_receives_it() -> None:
     """A notification costs 2 reads before the program even hears of it (ZK-22).
 
-    The reads of a child event are `exists(path)` and `getChildren(path)`.
+    A watch fires only once. So after a child event zkclient first sets the watches again, on the
+    path by `exists` and on its children by `getChildren`.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
         watcher, writer = lab.zk_client(0), lab.zk_client(1)
-        sent_before_each_call: list[list[str]] = []
+        two_reads = ["Exists", "GetChildren"]
+        sent_at_calls: list[list[str]] = []
 
-        # `began_us` is set below, before the first change.
         async def listener(_path: str) -> None:
-            sent_before_each_call.append(requests_of(lab, "client-0", began_us))
+            sent_at_calls.append(operations_sent(lab, "client-0"))
 
         await watcher.subscribe_child_changes("/consumers", listener)
         # The subscription itself costs two reads, too.
-        assert requests_of(lab, "client-0") == ["Exists", "GetChildren"]
-        began_us = lab.runtime.now_us()
+        assert operations_sent(lab, "client-0") == two_reads
         for name in ("g", "h"):
             await writer.create(f"/consumers/{name}", "")
             await lab.runtime.sleep(SECOND // 10)
-        # The two reads have set the watch again, so the second change is notified, too.
-        assert sent_before_each_call == [["Exists", "GetChildren"], ["Exists", "GetChildren"] * 2]
+        # Each call finds two more reads than the call or the subscription before it.
+        assert sent_at_calls == [two_reads * 2, two_reads * 3]
         assert watcher.notifications == 2
 
     run_ensemble(scenario)
 
 
 def test_data_event_costs_two_reads_and_a_subscription_one() -> None:
-    """For a data event `exists(path, watch)` and `getData(path, watch)` are sent (ZK-22).
-
-    The first `Exists` below belongs to the subscription.
-    """
+    """For a data event `exists(path, watch)` and `getData(path, watch)` are sent (ZK-22)."""
 
     async def scenario(lab: EnsembleRun) -> None:
         watcher, writer = lab.zk_client(0), lab.zk_client(1)
@@ -78,7 +81,8 @@ def test_data_event_costs_two_reads_and_a_subscription_one() -> None:
         await watcher.subscribe_data_changes("/brokers", listener)
         await writer.write("/brokers", "new")
         await lab.runtime.sleep(SECOND // 10)
-        assert requests_of(lab, "client-0") == ["Exists", "Exists", "GetData"]
+        of_subscription, of_event = ["Exists"], ["Exists", "GetData"]
+        assert operations_sent(lab, "client-0") == of_subscription + of_event
         assert notified == ["/brokers"]
 
     run_ensemble(scenario)
@@ -87,24 +91,25 @@ def test_data_event_costs_two_reads_and_a_subscription_one() -> None:
 def test_listeners_run_one_after_the_other_and_an_exception_is_dropped() -> None:
     """One ZkEventThread runs all listeners one after the other (ZK-21).
 
-    The listener of the first path fails after 1 s. That of the second path runs nevertheless.
+    Both paths have the same listener, which takes 1 s and fails. The call for the second path
+    begins only after the first has ended, and begins although the first has failed.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
         watcher, writer = lab.zk_client(0), lab.zk_client(1)
         story: list[str] = []
 
-        async def slow(path: str) -> None:
+        async def fail_slowly(path: str) -> None:
             story.append(f"{path} begins")
             await lab.runtime.sleep(SECOND)
             story.append(f"{path} ends")
             raise ListenerFailed("too bad")
 
         for path in ("/consumers", "/brokers/topics"):
-            await watcher.subscribe_child_changes(path, slow)
+            await watcher.subscribe_child_changes(path, fail_slowly)
         for path in ("/consumers/g", "/brokers/topics/t"):
             await writer.create(path, "")
-        await lab.runtime.sleep(3 * SECOND)  # enough for both listeners, of 1 s each
+        await lab.runtime.sleep(3 * SECOND)  # enough for both calls, of 1 s each
         assert story == [
             "/consumers begins",
             "/consumers ends",
@@ -121,21 +126,23 @@ def test_operation_that_meets_a_connection_loss_is_tried_again_when_connected() 
     async def scenario(lab: EnsembleRun) -> None:
         client = lab.zk_client(0)
         await client.wait_until_connected()
-        await lab.runtime.crash(zookeeper_name(1))
-        done: list[int] = []
+        await lab.runtime.crash(ONLY_SERVER)
+        written_at_us: list[int] = []
 
         async def write() -> None:
             await client.write("/consumers/g", "1")
-            done.append(lab.runtime.now_us())
+            written_at_us.append(lab.runtime.now_us())
 
+        # The write does not return while the server is down. So it runs beside the scenario, as a
+        # task of the client's host.
         lab.hosts[NodeName("client-0")].spawn(write(), name="write")
         await lab.runtime.sleep(20 * SECOND)  # much longer than the session timeout
-        assert done == []
+        assert written_at_us == []
 
-        began_us = lab.runtime.now_us()
-        await lab.runtime.restart(zookeeper_name(1))
+        restarted_us = lab.runtime.now_us()
+        await lab.runtime.restart(ONLY_SERVER)
         await lab.runtime.sleep(2 * SECOND)
-        assert began_us < done[0] < began_us + 2 * SECOND
+        assert restarted_us < written_at_us[0] < restarted_us + 2 * SECOND
 
     run_ensemble(scenario)
 
@@ -143,9 +150,11 @@ def test_operation_that_meets_a_connection_loss_is_tried_again_when_connected() 
 def test_operation_begun_in_one_session_is_carried_out_in_the_next() -> None:
     """The retry may run in the next session, and delete the claim of another (ZK-23, ZK-74).
 
-    1. `late` owns a node and is cut off. Its delete waits for a connection.
-    2. The session of `late` ends, which removes the node. `other` creates the same path.
-    3. After the healing `late` gets a new session and sends its delete. This removes the node of
+    1. `late` owns a znode, its claim, and is cut off from the server.
+    2. It begins a delete of the znode. The delete waits for a connection.
+    3. The session of `late` expires, which removes the znode.
+    4. `other` creates the same path.
+    5. The cut ends. `late` gets a new session and sends its delete: it removes the claim of
        `other`.
     """
 
@@ -153,15 +162,16 @@ def test_operation_begun_in_one_session_is_carried_out_in_the_next() -> None:
         late, other = lab.zk_client(0), lab.zk_client(1)
         await late.create("/consumers/owner", "late", ephemeral=True)
         first_session = late.session_id
-        await lab.cut(["client-0"], lab.servers)
+        await lab.cut(["client-0"], lab.servers)  # step 1
 
         async def release() -> None:
             await late.delete("/consumers/owner")
 
+        # Step 2, beside the scenario.
         lab.hosts[NodeName("client-0")].spawn(release(), name="release")
-        await lab.runtime.sleep(10 * SECOND)  # the session of `late` ends
-        await other.create("/consumers/owner", "other", ephemeral=True)
-        await lab.heal()
+        await lab.runtime.sleep(10 * SECOND)  # step 3: the session timeout is 6 s
+        await other.create("/consumers/owner", "other", ephemeral=True)  # step 4
+        await lab.heal()  # step 5
         await lab.runtime.sleep(3 * SECOND)  # enough for `late` to connect again
         assert late.session_id != first_session
         assert not await other.exists("/consumers/owner")
@@ -172,7 +182,7 @@ def test_operation_begun_in_one_session_is_carried_out_in_the_next() -> None:
 def test_expiry_opens_a_new_session_and_fires_every_listener() -> None:
     """After an expiry zkclient calls handleNewSession, then all child and data listeners (ZK-24).
 
-    No node has changed. The listeners are called because changes may have been missed.
+    No znode has changed. The listeners are called because changes may have been missed.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -189,7 +199,7 @@ def test_expiry_opens_a_new_session_and_fires_every_listener() -> None:
         await client.subscribe_child_changes("/consumers", listener)
         await client.subscribe_data_changes("/brokers", listener)
         await lab.cut(["client-0"], lab.servers)
-        await lab.runtime.sleep(10 * SECOND)  # the client's session ends
+        await lab.runtime.sleep(10 * SECOND)  # longer than the session timeout of 6 s
         await lab.heal()
         await lab.runtime.sleep(3 * SECOND)  # enough for the client to connect again
         assert calls == ["new session", "/consumers", "/brokers"]
@@ -200,7 +210,7 @@ def test_expiry_opens_a_new_session_and_fires_every_listener() -> None:
 def test_write_creates_the_znode_and_its_parents() -> None:
     """A write sets the data of a znode. If necessary it creates the znode and its parents.
 
-    Source: docs/kafka/ZOOKEEPER_CONSUMER.md 7, step R3.
+    Kafka's old consumer commits an offset so (docs/kafka/ZOOKEEPER_CONSUMER.md 7, step R3).
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -218,27 +228,29 @@ def test_write_creates_the_znode_and_its_parents() -> None:
 def test_changes_before_the_rearming_read_are_merged_into_its_result() -> None:
     """The event has a type and a path, but not the new data, so the listener reads it (ZK-18).
 
-    That read registers the watch again. Changes between the event and the read are seen as one:
-    "1" and "2" are skipped, but the last state is never missed.
+    The watch has fired, so no event tells of further changes until a read sets it again (rearms
+    it). That read returns the result of all changes since the event: the listener below never sees
+    "1" and "2", but always the last state.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
         watcher, writer = lab.zk_client(0), lab.zk_client(1)
-        seen: list[str] = []
+        read_data: list[str] = []
 
         async def listener(path: str) -> None:
-            seen.append((await watcher.read(path)).data)
+            read_data.append((await watcher.read(path)).data)
 
         await watcher.subscribe_data_changes("/brokers", listener)
-        await lab.rule(Slow(delay_us=SECOND), ["client-0"], lab.servers)  # delays its reads
+        # Delays the watcher's reads; events, which go the other way, arrive without a delay.
+        await lab.rule(Slow(delay_us=SECOND), ["client-0"], lab.servers)
         for data in ("1", "2", "3"):
             await writer.write("/brokers", data)
-        await lab.runtime.sleep(10 * SECOND)  # each request of the watcher takes 1 s
-        assert seen == ["3"]
-        await lab.heal()
+        await lab.runtime.sleep(10 * SECOND)  # enough for a few reads of 1 s each
+        assert read_data == ["3"]
+        await lab.heal()  # the reads are fast again
         await writer.write("/brokers", "4")
         await lab.runtime.sleep(SECOND)
-        assert seen == ["3", "4"]
+        assert read_data == ["3", "4"]
 
     run_ensemble(scenario)
     # An event has no field for the data.

@@ -42,12 +42,15 @@ _BLOCKS = frozenset(
         "ul",
     ]
 )
+# Each line of the pattern is one kind of fact.
 _FACT = re.compile(
+    # A name that ends with "-" and a number. The number must not be followed by a letter.
     r"[A-Za-z_][\w.]*(?:-[\w.]+)*-\d+\b"  # broker-2, consumer-orders-readers-0
     r"|\b[a-z]+(?:\.[a-z]+){2,}\b"  # session.timeout.ms
     r"|\b[A-Z]+(?:_[A-Z]+)+\b"  # UNKNOWN_MEMBER_ID
     r"|\b(?:[A-Z][a-z]+){2,}\b"  # FindCoordinator
-    # 8.56 s, 1,024; no number inside a longer name, such as the 2 of broker-2 or 2.txt
+    # 8.56 s or 1,024: a number with its unit, if it has one. The text before and after it must not
+    # make it a part of a longer name, such as the 2 of broker-2 or of 2.txt.
     r"|(?<![\w.-])\d+(?:,\d{3})*(?:\.\d+)?(?: (?:s|ms|us|%))?(?![\w.-]*\w)"
 )
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -58,14 +61,25 @@ _STARTED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d[:-]\d\d[:-][\d.:-]+(?:Z|\+00:00|
 _PATH = re.compile(r"(?<!\S)/\S*/(?=[\w.-]+)")
 """The folders of an absolute path, which differ between machines."""
 _VERSION_HEADINGS = ["what", "value"]
-"""Headings of the table of versions. Only the names are kept: each commit changes the values."""
+"""Headings of the table of versions. Of its rows only the first cells are kept, the names of what
+has a version: each commit changes the versions themselves."""
 MAX_ROWS = 6
-"""Of each table at most this many rows are kept; facts also have a digest of all rows."""
+"""The words and the facts of a page have at most this many rows of each table."""
+_CHART = "[chart "
+"""Begins a part of a section that stands for a chart: `[chart ID]`."""
+_CHART_DATA = "-data"
+"""End of the id of the script element with a chart's JSON; the chart's own id comes before it."""
+_NOTE = "JavaScript"
+"""Every page has a note with this word. It matches the pattern of Kafka's names, and is no fact."""
 
 
 @dataclass
 class Section:
-    """One section of a page, top to bottom: paragraphs, tables as lists of rows, charts by id."""
+    """One section of a page.
+
+    `parts`, top to bottom: a paragraph is a string, a table is a list of rows (the first one has
+    the headings), and a chart is the string `[chart ID]`.
+    """
 
     name: str
     parts: list[str | list[list[str]]] = field(default_factory=list)
@@ -79,21 +93,22 @@ class _Reader(HTMLParser):
         self.sections = [Section("page")]
         self.data: dict[str, str] = {}
         self._text = ""
-        self._cells: list[str] | None = None  # of the current row
-        # Id of the present script or style element ("" if it has none); None: outside of one.
-        self._script: str | None = None
+        self._cells: list[str] | None = None  # of the current row; None outside of a row
+        self._is_in_script = False  # or in a style
+        self._script_id = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         attributes = dict(attrs)
         if tag in {"script", "style"}:
-            self._script = attributes.get("id") or ""
+            self._is_in_script = True
+            self._script_id = attributes.get("id") or ""
             return
         if tag in _BLOCKS or tag in {"td", "th"}:
             self._flush()
         if tag == "section":
             self.sections.append(Section(attributes.get("id") or ""))
         elif tag == "figure":
-            self.sections[-1].parts.append(f"[chart {attributes.get('id')}]")
+            self.sections[-1].parts.append(f"{_CHART}{attributes.get('id')}]")
         elif tag == "table":
             self.sections[-1].parts.append([])
         elif tag == "tr":
@@ -101,7 +116,7 @@ class _Reader(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         if tag in {"script", "style"}:
-            self._script = None
+            self._is_in_script = False
         elif tag in {"td", "th"}:
             assert self._cells is not None
             self._cells.append(self._take_text())
@@ -109,17 +124,20 @@ class _Reader(HTMLParser):
             table = self.sections[-1].parts[-1]
             assert isinstance(table, list)
             assert self._cells is not None
-            is_version = table[:1] == [_VERSION_HEADINGS]
+            # False for the row of headings itself: the table is still empty then.
+            is_version = bool(table) and table[0] == _VERSION_HEADINGS
             table.append(self._cells[:1] if is_version else self._cells)
             self._cells = None
         elif tag in _BLOCKS:
             self._flush()
 
     def handle_data(self, data: str) -> None:
-        if self._script is None:
+        if not self._is_in_script:
             self._text += data
-        elif self._script:
-            self.data[self._script] = self.data.get(self._script, "") + data
+        elif self._script_id.endswith(_CHART_DATA):
+            chart_id = self._script_id.removesuffix(_CHART_DATA)
+            # The parser may hand over the text of one element in several pieces.
+            self.data[chart_id] = self.data.get(chart_id, "") + data
 
     def _take_text(self) -> str:
         """Return the text read since the last call, without start times and folders."""
@@ -132,10 +150,12 @@ class _Reader(HTMLParser):
         text = self._take_text()
         if text and self._cells is None:
             parts = self.sections[-1].parts
-            place = len(parts)
-            if parts and isinstance(parts[-1], list) and not parts[-1]:
-                place -= 1  # a caption is inside the table, but its text stands above the table
-            parts.insert(place, text)
+            # A table without rows has only begun, so the text is its caption, which goes above it.
+            is_caption = bool(parts) and parts[-1] == []
+            if is_caption:
+                parts.insert(len(parts) - 1, text)
+            else:
+                parts.append(text)
 
 
 def read_page(html: str) -> tuple[list[Section], dict[str, str]]:
@@ -145,16 +165,17 @@ def read_page(html: str) -> tuple[list[Section], dict[str, str]]:
     reader.close()
     for section in reader.sections:
         _leave_defaults_out(section)
-    suffix = "-data"  # the script `x-data` has the JSON of chart `x`
-    return reader.sections, {name.removesuffix(suffix): text for name, text in reader.data.items()}
+    return reader.sections, reader.data
 
 
 def _leave_defaults_out(section: Section) -> None:
-    """Remove the table of settings at their defaults, which every new setting would change."""
+    """Remove the table of settings at their defaults, which every new setting would change.
+
+    The report hides the table behind a line such as "40 more settings: the defaults".
+    """
     for place, part in enumerate(section.parts):
         if isinstance(part, str) and part.endswith("more settings: the defaults"):
-            # This part is the summary line; the next one is the table.
-            del section.parts[place : place + 2]
+            del section.parts[place : place + 2]  # the line and the table
             return
 
 
@@ -182,31 +203,32 @@ def facts_of_page(html: str) -> str:
     lines: list[str] = []
     for section in sections:
         lines.append(f"== {section.name}")
-        # Every page has a note about JavaScript, which looks like a name of Kafka's.
-        word_facts = [
-            fact for part in section.parts for fact in _facts_in(part) if fact != "JavaScript"
-        ]
-        lines += textwrap.wrap("; ".join(sorted(set(word_facts))), _WIDTH, break_on_hyphens=False)
+        word_facts = {fact for part in section.parts for fact in _facts_in(part)} - {_NOTE}
+        lines += textwrap.wrap("; ".join(sorted(word_facts)), _WIDTH, break_on_hyphens=False)
         for part in section.parts:
             if isinstance(part, list):
                 lines += _table_facts(part)
-            elif part.startswith("[chart "):
-                chart_id = part.removeprefix("[chart ").removesuffix("]")
+            elif part.startswith(_CHART):
+                chart_id = part.removeprefix(_CHART).removesuffix("]")
                 lines.append(f"{part} {_chart_facts(data[chart_id])}")
     return "\n".join(lines) + "\n"
 
 
 def _facts_in(part: str | list[list[str]]) -> list[str]:
     """Return the facts in a paragraph, none for a table or a chart."""
-    return _FACT.findall(part) if isinstance(part, str) and not part.startswith("[chart ") else []
+    if isinstance(part, list) or part.startswith(_CHART):
+        return []
+    return _FACT.findall(part)
 
 
 def _table_facts(rows: list[list[str]]) -> Iterator[str]:
     """Yield a line of headings, then a line for each row.
 
     Of a long table only the first rows are yielded, then the number of its rows and their digest.
+    Columns are sorted by their headings, so that their order in the page is no fact.
     """
-    headings, *body = [_by_heading(rows[0], row) for row in rows]
+    ordered = [_by_heading(rows[0], row) for row in rows]
+    headings, body = ordered[0], ordered[1:]
     yield f"table {' | '.join(headings)}"
     yield from (f"  {' | '.join(row)}" for row in body[:MAX_ROWS])
     if len(body) > MAX_ROWS:
@@ -227,13 +249,14 @@ def _by_heading(headings: list[str], row: list[str]) -> list[str]:
 def _chart_facts(text: str) -> str:
     """Return, for each data set of a chart, its number of rows and a digest of its numbers.
 
-    The numbers are sorted, so that the order of rows and columns does not change the digest.
+    Only numbers count, so that a reworded label does not change the digest. They are sorted, so
+    that the order of rows and columns does not change it either.
     """
     data = json.loads(text)["data"]
     facts = []
     for name in sorted(data):
         rows = data[name]["rows"]
-        numbers = sorted(_NUMBER.findall(json.dumps(rows)))
+        numbers = sorted(_NUMBER.findall(json.dumps(rows)))  # as texts
         facts.append(f"{name} {len(rows)} {_digest(numbers)}")
     return ", ".join(facts)
 

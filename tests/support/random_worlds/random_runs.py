@@ -1,7 +1,7 @@
-"""Random traces and a few real ones, to compare Spark's tables with those of the oracles.
+"""Random traces and a few real ones, for tests of the tables that Spark makes from traces.
 
-A trace has the recorded events of a run. An oracle computes a table from the trace's rows in plain
-Python, independently of Spark.
+A trace has the recorded events of a run. For each table the tests have an oracle: plain Python that
+computes the same table from the trace's rows, independently of Spark.
 """
 
 from dataclasses import dataclass, field
@@ -18,11 +18,18 @@ from tests.support.reference.ownership_model import random_owners
 from tests.support.worlds.acceptance import play_virtual
 
 SEEDS = range(24)
+"""Seeds of traces with every kind of event: `random_run`."""
 OWNER_SEEDS = range(16)
-"""Seeds of traces with only members that own, revoke and process partitions."""
+"""Seeds of traces in which members do nothing but own, revoke and process partitions.
+
+Several members often own a partition at once: `random_owners`.
+"""
 ZOOKEEPER_SEEDS = range(10)
-"""Seeds of traces with an ensemble (servers of ZooKeeper) and consumers on it."""
+"""Seeds of traces of ZooKeeper's servers and their consumers: `random_zookeeper_run`."""
 _FEW = ("groups.orders-readers.members=3", "topics.orders.partitions=3")
+"""Overrides (settings that replace those of an experiment's file) for a small group."""
+# Packaged experiments that are played in virtual time, with overrides that make them small. Each
+# comment says what happens in the run although it is small.
 _REAL = {
     # Two coordinators number the group's rebalances at the same time, partitions have two owners,
     # and appends time out. There are no commits.
@@ -44,42 +51,53 @@ _REAL = {
         "producers[0].records_per_second=16",
     ),
 }
-"""Experiments that are played in virtual time, with the overrides that make them small."""
+_REAL_SEED = 7
+"""The seed of each real run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalysedRun:
-    """The trace of one run, and the tables that Spark made from it.
+    """The trace of one run, and the tables that Spark makes from it later.
 
-    In the tables the run is named `run`.
+    - `run`: the run's name; in the tables it stands in the column "run".
+    - `rows`: the trace.
+    - `directory`: the run's files. Spark adds the tables.
+    - `is_random`: False for a run of `_REAL`.
+    - `_tables`: the tables that were read already.
     """
 
     run: str
     rows: tuple[TraceRow, ...]
     directory: Path
     is_random: bool
-    _read: dict[str, list[TableRow]] = field(default_factory=dict)
+    _tables: dict[str, list[TableRow]] = field(default_factory=dict)
 
     def table(self, name: str) -> list[TableRow]:
         """Return the rows of a table that Spark wrote, each with all of its columns."""
-        if name not in self._read:
-            self._read[name] = read_table(self.directory, name)
-        return self._read[name]
+        if name not in self._tables:
+            self._tables[name] = read_table(self.directory, name)
+        return self._tables[name]
 
 
 def write_random_runs(base: Path) -> tuple[AnalysedRun, ...]:
-    """Make random traces and small real runs, and write them under `base` for an analysis."""
+    """Write all random traces and real runs as run directories under `base`.
+
+    The caller then lets Spark analyse `base`. The name of a run is its path under `base`.
+    """
     traces = {f"random/{seed}": random_run(seed) for seed in SEEDS}
     traces |= {f"owners/{seed}": random_owners(seed) for seed in OWNER_SEEDS}
     traces |= {f"zookeeper/{seed}": random_zookeeper_run(seed) for seed in ZOOKEEPER_SEEDS}
     for name, overrides in _REAL.items():
-        traces[f"{name}/1"] = play_virtual(load_experiment(name, overrides).experiment, seed=7).rows
-    return tuple(
-        AnalysedRun(
-            run=name,
-            rows=tuple(rows),
-            directory=write_documents(write_run(base / name, rows), seed=seed),
-            is_random=name.split("/")[0] not in _REAL,
+        experiment = load_experiment(name, overrides).experiment
+        traces[f"{name}/1"] = play_virtual(experiment, seed=_REAL_SEED).rows  # its only run: 1
+
+    runs = []
+    for number, (name, rows) in enumerate(traces.items()):
+        directory = write_run(base / name, rows)
+        # A manifest and results with random contents, also for real runs: analyses read them, too.
+        write_documents(directory, seed=number)
+        is_random = name.split("/")[0] not in _REAL
+        runs.append(
+            AnalysedRun(run=name, rows=tuple(rows), directory=directory, is_random=is_random)
         )
-        for seed, (name, rows) in enumerate(traces.items())
-    )
+    return tuple(runs)

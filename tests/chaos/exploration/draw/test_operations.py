@@ -1,11 +1,14 @@
-"""Drawn rollouts and scalings, and how they are shrunk.
+"""Drawn operations (rollouts and scalings), and how a rollout is shrunk.
 
-A rollout replaces the members of a group one after the other, a scaling changes their number; both
-are called operations. A seed draws an experiment from a space (a file of what may vary). A failing
-experiment is shrunk: a pass of the shrinker yields simpler candidates, and a candidate that still
-fails is kept.
+A rollout replaces the members of a group one after the other. A scaling changes their number. Both
+are faults of an experiment.
+
+A space is a file that says what may vary in an experiment. `draw(space, seed)` draws one experiment
+from it. If an experiment fails a check, the shrinker makes it simpler: each of its passes yields
+simpler candidates, and a candidate that still fails is kept.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -15,7 +18,7 @@ from chaos.experiment.structs import Experiment, FaultDefinition
 from chaos.exploration.draw.draw import draw
 from chaos.exploration.draw.fault_draw import FaultDraw
 from chaos.exploration.draw.operations import draw_operation
-from chaos.exploration.shrink.passes import wording
+from chaos.exploration.shrink.passes import wording as simplifying_passes
 from chaos.exploration.space import Space
 from chaos.exploration.space_definition import FaultSpace
 from chaos.faults.registry import FAULT_KINDS
@@ -23,6 +26,7 @@ from tests.support.builders.packaged_spaces import packaged_space
 from tests.support.builders.quick_experiment import quick_experiment
 
 SEEDS = 60
+"""Number of experiments to draw: enough for every argument that a rollout may have."""
 
 
 @pytest.fixture(scope="module")
@@ -36,39 +40,51 @@ def operations(experiment: Experiment) -> list[FaultDefinition]:
 
 
 def test_space_draws_operations_of_every_form_and_each_can_be_run(space: Space) -> None:
-    """`draw` checks each experiment as if it were read from a file."""
+    """The space must reach every argument of a rollout that can be left out.
+
+    That each operation can be run needs no assertion: `draw` raises an error for an experiment that
+    the loader of experiment files would refuse.
+    """
     drawn = [fault for seed in range(SEEDS) for fault in operations(draw(space, seed))]
     assert {fault.fault for fault in drawn} == {"rollout", "scale"}
     for name in ("max_surge", "partition", "broken_from", "stop", "grace_period", "in_batches"):
         assert any(name in fault.args for fault in drawn), name
+    # A start-up time may also be a range: two durations.
     assert any(isinstance(fault.args.get("start_up"), list) for fault in drawn)
+    # An operation ends by itself.
     assert all(fault.duration is None for fault in drawn)
 
 
 def test_standard_space_draws_no_operation() -> None:
-    """Documents cite seeds of this space; a new kind of fault would change the plans of all."""
+    """A new kind of fault would change what each seed of this space draws; documents cite seeds."""
     assert not {"rollout", "scale"} & set(packaged_space("standard").faults.kinds)
 
 
-def test_group_without_a_place_for_a_member_gets_no_operation() -> None:
-    """A group of no members has none to replace, so no fault is drawn (None)."""
+def test_group_without_members_gets_no_operation() -> None:
+    """Such a group has no member to replace. The result None means that no fault is drawn."""
     made = quick_experiment()
     group = msgspec.structs.replace(made.groups["readers"], members=0)
     empty = msgspec.structs.replace(made, groups={"readers": group})
-    draw = FaultDraw(experiment=empty, space=FaultSpace(), seed=1, index=0, at_ms=1_000)
-    assert draw_operation(draw, FAULT_KINDS["rollout"]) is None
+    fault_draw = FaultDraw(experiment=empty, space=FaultSpace(), seed=1, index=0, at_ms=1_000)
+    assert draw_operation(fault_draw, FAULT_KINDS["rollout"]) is None
 
 
-def shortened(args: dict[str, Any], fails: Any) -> dict[str, Any]:  # noqa: ANN401 - a predicate
-    """Return the arguments to which a rollout is shrunk; `fails(args)`: the candidate fails."""
+def shortened(args: dict[str, Any], fails: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Return the arguments to which the pass "shortening rollouts" shrinks a rollout.
+
+    `fails` decides from a candidate's arguments whether the candidate still fails.
+    """
     made = quick_experiment(
         faults=[{"at": "1s", "fault": "rollout", "target": "members(readers)", "args": args}]
     )
+    passes = simplifying_passes(base=None)  # None: the experiment was not drawn from a space
     (shortening,) = [
-        shrink_pass for shrink_pass in wording(None) if shrink_pass.does == "shortening rollouts"
+        shrink_pass for shrink_pass in passes if shrink_pass.does == "shortening rollouts"
     ]
-    # The pass is a generator: it yields a candidate, and `send` tells it whether that still fails.
-    steps, still_fails, smallest = shortening.steps(made), None, made
+    # A generator: it yields a candidate, and `send` tells it whether the candidate still fails.
+    steps = shortening.steps(made)
+    still_fails: bool | None = None  # None before the first candidate
+    smallest = made
     while True:
         try:
             candidate = next(steps) if still_fails is None else steps.send(still_fails)
@@ -80,12 +96,17 @@ def shortened(args: dict[str, Any], fails: Any) -> dict[str, Any]:  # noqa: ANN4
 
 
 def test_durations_of_a_rollout_are_shortened_one_by_one() -> None:
-    """A list of durations becomes one short duration, unless only a list makes the run fail."""
+    """A range of start-up times becomes one short time, if the run still fails with it.
+
+    `max_unavailable` is no duration, so this pass leaves it as it is.
+    """
     args = {"start_up": ["3s", "9s"], "ready_after": "8s", "max_unavailable": "50%"}
+    # Every candidate fails.
     assert shortened(args, lambda _: True) == {
         "start_up": "200ms",
         "ready_after": "200ms",
         "max_unavailable": "50%",
     }
+    # Only candidates with a range fail.
     shortest = shortened(args, lambda tried: isinstance(tried["start_up"], list))
     assert shortest["start_up"] == ["3s", "9s"]
