@@ -179,7 +179,7 @@ class ZnodeTree:
 
 
 def is_path(path: str) -> bool:
-    """Return True if `path` begins with "/", is not the root, and has no empty part ("/a//b")."""
+    """Return True if `path` is absolute, not the root, and has no empty part, as "/a//b" has."""
     return path.startswith("/") and path != ROOT and all(path[1:].split("/"))
 
 

@@ -206,7 +206,7 @@ def test_corrupt_records_are_not_appended() -> None:
 def test_truncation_offset_is_the_last_one_at_which_the_logs_may_agree(
     epochs: tuple[int, ...], diverging: tuple[int, int], offset: int
 ) -> None:
-    """A follower removes what the leader's answer shows to differ; its next Fetch compares the rest.
+    """A follower removes what the answer shows to differ; its next Fetch compares the rest.
 
     Source: AbstractFetcherThread.getOffsetTruncationState.
     """

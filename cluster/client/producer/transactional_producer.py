@@ -77,7 +77,7 @@ _FENCED = frozenset(
 )
 """Answers after which Kafka's producer can only be closed.
 
-The first three say that another producer has the transactional id: this one is fenced.
+The first three say that the transactional id belongs to another producer by now, or to none.
 INVALID_TXN_STATE says that no transaction is open, for example because it timed out.
 """
 _NOT_COORDINATOR = frozenset(
@@ -97,7 +97,7 @@ class TransactionInDoubt(ClientError):
     """The producer was closed before its transaction ended, so the outcome is unknown.
 
     `peer` is the group's coordinator. It has the offsets already, and may still commit them. The
-    error's name is TIMED_OUT, as for any request whose outcome is unknown.
+    error's name is TIMED_OUT: for the caller it is a commit that got no answer.
     """
 
     def __init__(self, peer: NodeName) -> None:
@@ -162,8 +162,8 @@ class TransactionalProducer:
     ) -> NodeName:
         """Commit offsets in a transaction; return the group's coordinator that stored them.
 
-        The steps: `_init` (once), `_add_offsets` begins the transaction, `_commit` sends the
-        offsets, `_end` commits them.
+        The steps: `_init` gets a producer id if there is none, `_add_offsets` begins the
+        transaction, `_commit` sends the offsets, and `_end` commits them.
 
         `sent`: the member's id and generation, which the group's coordinator checks.
         `metadata`: text to store beside each offset.

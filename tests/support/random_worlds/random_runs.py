@@ -18,11 +18,11 @@ from tests.support.reference.ownership_model import random_owners
 from tests.support.worlds.acceptance import play_virtual
 
 SEEDS = range(24)
-"""Seeds of traces with every kind of event: `random_run`."""
+"""Seeds of traces of a whole cluster: `random_run`."""
 OWNER_SEEDS = range(16)
-"""Seeds of traces in which members do nothing but own, revoke and process partitions.
+"""Seeds of traces of members alone, which own and process partitions: `random_owners`.
 
-Several members often own a partition at once: `random_owners`.
+Without a coordinator, several members often own a partition at once.
 """
 ZOOKEEPER_SEEDS = range(10)
 """Seeds of traces of ZooKeeper's servers and their consumers: `random_zookeeper_run`."""
