@@ -228,9 +228,9 @@ def test_write_creates_the_znode_and_its_parents() -> None:
 def test_changes_before_the_rearming_read_are_merged_into_its_result() -> None:
     """The event has a type and a path, but not the new data, so the listener reads it (ZK-18).
 
-    The watch has fired, so no event tells of further changes until a read sets it again (rearms
-    it). That read returns the result of all changes since the event: the listener below never sees
-    "1" and "2", but always the last state.
+    The watch has fired, so it tells of no further changes until that read sets it again (rearms
+    it). Changes between the event and the read are seen as one: the listener below misses "1" and
+    "2", but never the last state.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
