@@ -53,7 +53,7 @@ Four kinds of fetches and commits prove nothing:
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from chaos.checkers.base import Checker
@@ -534,7 +534,9 @@ class DurableCommits(Checker):
     def _is_excusably_stale(self, row: TraceRow, group: str) -> bool:
         """Return True if the answer is from a replaced coordinator, or from half of a log.
 
-        Half of a log: the coordinator lost the leadership in the middle of its load. An answer of a
+        Half of a log: the coordinator lost the leadership in the middle of its load. A coordinator
+        also counts as replaced if it leads again, but answers from a load before another broker
+        led: its unload and its new load wait behind other loads, as in Kafka. An answer of a
         replaced coordinator in the stage "verifying" is excused only within RESIGNING_US after the
         later of two moments: its replacement, and the healing of all faults. After that the broker
         must know that it is replaced.
@@ -552,7 +554,10 @@ class DurableCommits(Checker):
             return False
         if newest.node == row.peer:
             partition = newest.partition or ""
-            return self._half_loads.answers_from_half(newest.node, partition)
+            if self._half_loads.answers_from_half(newest.node, partition):
+                return True
+            if not _is_of_an_earlier_load(newest, known):
+                return False
         learning_since_us = max(newest.time_us, self._healed_us)
         if (
             row.cause == OffsetFetchCause.VERIFICATION
@@ -650,3 +655,19 @@ class DurableCommits(Checker):
         return self.report(
             judged=judged, seen=dict(self._seen), note=note, excused=dict(self._excused)
         )
+
+
+def _is_of_an_earlier_load(newest: TraceRow, known: Sequence[TraceRow]) -> bool:
+    """Return True if another broker led between the last load of a leader and its leadership.
+
+    - `newest`: the row of the present leadership, or of its load.
+    - `known`: all rows of leaderships and loads of the partition until now.
+    """
+    loaded = [
+        row.leader_epoch or 0
+        for row in known
+        if row.node == newest.node and row.kind == TraceKind.LOAD_COMPLETED
+    ]
+    if not loaded:
+        return False
+    return any(row.node != newest.node and max(loaded) < (row.leader_epoch or 0) for row in known)

@@ -586,6 +586,28 @@ def test_stale_answer_of_a_replaced_coordinator_is_counted_and_excused() -> None
 
 
 @pytest.mark.parametrize(
+    ("reloaded_s", "outcome"), [(7, CheckOutcome.PASS), (5.8, CheckOutcome.VIOLATED)]
+)
+def test_coordinator_that_leads_again_answers_from_its_earlier_load_until_the_next_one(
+    reloaded_s: float, outcome: CheckOutcome
+) -> None:
+    """broker-0 leads again at 5.5 s, after broker-1; its unload and its load wait until then.
+
+    The fetch, at 6.1 s, gets 200 from broker-0, although 300 was committed at broker-1.
+    """
+    rows = two_commits()
+    rows.load_completed(0.5, "broker-0", leader_epoch=0)
+    rows.leads(4, "broker-1", leader_epoch=1, log_end=2)
+    rows.committed(5, C0, offset=300, peer="broker-1")
+    rows.leads(5.5, "broker-0", leader_epoch=2, log_end=3)
+    rows.load_completed(reloaded_s, "broker-0", leader_epoch=2)
+    rows.assigned(6, C1)
+    rows.fetched(6.1, C1, offset=200, peer="broker-0")
+
+    assert check(rows).outcome is outcome
+
+
+@pytest.mark.parametrize(
     ("healed_s", "outcome"), [(59, CheckOutcome.PASS), (50, CheckOutcome.VIOLATED)]
 )
 def test_replaced_coordinator_may_answer_a_verification_shortly_after_healing(
