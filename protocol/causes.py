@@ -76,12 +76,21 @@ class DeletionCause(StrEnum):
     TOPIC_DELETED = "its topic was deleted"
 
 
+DELETIONS = frozenset(DeletionCause)
+"""All causes of a deletion, to look up a row's cause of any kind."""
 ORDERED_DELETIONS = frozenset({DeletionCause.DELETED, DeletionCause.TOPIC_DELETED})
 """Deletions that an administrator ordered, after which a checker expects the offset to be missing.
 
 Expiry is not among them: an offset may expire only when its group has been empty for the retention
 time, which checkers verify.
 """
+
+
+# Reasons of LEADER_ELECTED, in its detail, by which a checker knows the preferred leader.
+PREFERRED_LEADER = "preferred leader"
+"""The controller moves a leadership back by itself (`auto.leader.rebalance.enable`)."""
+PREFERRED_LEADER_REQUESTED = "preferred leader requested"
+"""An administrator asked for the election (ElectLeaders)."""
 
 
 class IgnoredCause(StrEnum):

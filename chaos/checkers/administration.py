@@ -58,7 +58,7 @@ from chaos.checkers.evidence.orders.group_effects import (
     REMOVE_MEMBERS,
     GroupEffects,
 )
-from chaos.checkers.evidence.replicas import REPLICA_KINDS
+from chaos.checkers.evidence.replicas import LEADERSHIP_MOVE, REPLICA_KINDS
 from cluster.broker.node import CONTROLLED_SHUTDOWN_TIMEOUT_US
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
@@ -66,7 +66,6 @@ from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
 
 DELETE_TOPIC = "delete_topic"
-LEADERSHIP_MOVE = "leadership_move"
 PREFERRED_LEADER_ELECTION = "preferred_leader_election"
 _ELECTIONS = frozenset({LEADERSHIP_MOVE, PREFERRED_LEADER_ELECTION})
 _NEVER_RIGHT = frozenset({ErrorCode.NONE.name, ErrorCode.UNKNOWN_SERVER_ERROR.name})

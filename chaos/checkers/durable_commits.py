@@ -534,12 +534,11 @@ class DurableCommits(Checker):
     def _is_excusably_stale(self, row: TraceRow, group: str) -> bool:
         """Return True if the answer is from a replaced coordinator, or from half of a log.
 
-        Half of a log: the coordinator lost the leadership in the middle of its load. A coordinator
-        also counts as replaced if it leads again, but answers from a load before another broker
-        led: its unload and its new load wait behind other loads, as in Kafka. An answer of a
-        replaced coordinator in the stage "verifying" is excused only within RESIGNING_US after the
-        later of two moments: its replacement, and the healing of all faults. After that the broker
-        must know that it is replaced.
+        - Half of a log: the coordinator lost the leadership in the middle of its load.
+        - Replaced: another broker leads. Or the broker leads again after another one, and still has
+          the groups of its earlier load, because its new load waits behind others, as in Kafka. In
+          the stage "verifying" this is excused only within RESIGNING_US after the later of two
+          moments: the newest leadership or load, and the healing of all faults.
         """
         expected = self.context.groups.get(group)
         rows = [] if expected is None else self._leaders.get(expected.offsets_partition, [])

@@ -10,6 +10,7 @@ Source: Kafka `ReplicationControlManager.electLeaders`, `alterPartitionReassignm
 from cluster.controller.decision import Decision
 from cluster.controller.election import elect_preferred_leader
 from cluster.controller.metadata_image import MetadataImage, PartitionRegistration
+from protocol.causes import PREFERRED_LEADER_REQUESTED
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, TopicPartition
 from protocol.messages.admin import (
@@ -26,9 +27,6 @@ from protocol.messages.admin import (
     ReplicaElectionResult,
 )
 from protocol.records.metadata import PartitionChangeRecord
-
-PREFERRED_LEADER_REQUESTED = "preferred leader requested"
-"""Reason, in the trace, of an election that an administrator requested."""
 
 
 def elect_leaders(

@@ -38,6 +38,7 @@ from cluster.spec import ClusterSpec
 from partition_log.invariants import check_log
 from partition_log.log import PartitionLog
 from protocol.api import AnyResponse
+from protocol.causes import PREFERRED_LEADER
 from protocol.effects import Reply, Result, SetTimer
 from protocol.envelope import RequestEnvelope
 from protocol.errors import InvariantViolation, SimulationError
@@ -227,7 +228,7 @@ class ControllerCore:
 
     def _balance_leaders(self, result: Result) -> None:
         """Elect the preferred leader of each partition that has another leader, if it may lead."""
-        decision = Decision(None, reason="preferred leader")
+        decision = Decision(None, reason=PREFERRED_LEADER)
         for name, partition in self.image.partitions():
             record = elect_preferred_leader(
                 name, partition, is_acceptable_leader=self.image.is_active

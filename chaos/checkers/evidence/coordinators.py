@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chaos.checkers.context import CheckContext, detail_of
-from protocol.causes import DeletionCause, IgnoredCause
+from protocol.causes import DELETIONS, IgnoredCause
 from protocol.trace import TraceKind, TraceRow
 
 COORDINATOR_KINDS = frozenset(
@@ -51,7 +51,6 @@ EXPIRY_KINDS = frozenset(
     }
 )
 """Kinds of rows that Expiry must see."""
-_DELETIONS = frozenset(DeletionCause)
 _ROUNDING_US = 1_000
 """Kafka's clocks are rounded down to milliseconds, so an age may be one millisecond wrong."""
 
@@ -293,7 +292,7 @@ class Expiry:
             case TraceKind.GROUP_STATE if state == "Empty":
                 by_broker[row.node] = row.time_us
             case TraceKind.GROUP_STATE if state == "Dead":
-                if row.cause in _DELETIONS:  # the group begins anew, if it is made again
+                if row.cause in DELETIONS:  # the group begins anew, if it is made again
                     by_broker.clear()
                     self._had_members.pop(group_id, None)
             case TraceKind.GROUP_LOADED if state == "Empty":

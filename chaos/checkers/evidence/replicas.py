@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from chaos.checkers.context import detail_of
+from protocol.causes import PREFERRED_LEADER, PREFERRED_LEADER_REQUESTED
 from protocol.ids import BrokerId, broker_name
 from protocol.trace import TraceKind, TraceRow
 
@@ -34,7 +35,7 @@ REPLICA_KINDS = frozenset(
 UNKNOWN_LEADER = "?"
 """Leader of a partition before the first election in the trace."""
 LEADERSHIP_MOVE = "leadership_move"
-_OF_PREFERRED = frozenset({"preferred leader", "preferred leader requested"})
+_OF_PREFERRED = frozenset({PREFERRED_LEADER, PREFERRED_LEADER_REQUESTED})
 """Reasons of the elections whose leader is the preferred one."""
 
 

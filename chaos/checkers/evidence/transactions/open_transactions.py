@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from chaos.checkers.context import CheckContext, detail_of
-from protocol.causes import DeletionCause
+from protocol.causes import DELETIONS
 from protocol.trace import TraceKind, TraceRow
 
 OPEN_KINDS = frozenset(
@@ -29,7 +29,6 @@ OPEN_KINDS = frozenset(
 )
 """Kinds of rows that OpenTransactions must see."""
 ONGOING = "Ongoing"
-_DELETIONS = frozenset(DeletionCause)
 OPEN_STATES = frozenset({ONGOING, "PrepareCommit", "PrepareAbort"})
 
 
@@ -79,7 +78,7 @@ class OpenTransactions:
                 # The rows GROUP_LOADED of this load follow.
                 for group_id in self._groups_in.get(row.partition or "", ()):
                     self._forget_unstable(group_id)
-            case TraceKind.GROUP_STATE if row.cause in _DELETIONS:
+            case TraceKind.GROUP_STATE if row.cause in DELETIONS:
                 self._forget_unstable(row.group or "")
             case TraceKind.GROUP_LOADED:
                 for producer_id in detail_of(row).get("pending", ()):
