@@ -26,7 +26,8 @@ from cluster.broker.transactions.transaction_coordination import TransactionCoor
 from cluster.broker.transactions.txn_marker_writer import TxnMarkerWriter
 from cluster.host.host import Host
 from cluster.host.incoming_request import IncomingRequest
-from protocol.api import AnyResponse
+from cluster.host.unanswered import check_unanswered
+from protocol.api import AnyResponse, GroupRequest
 from protocol.config import BrokerConfig
 from protocol.envelope import RequestEnvelope
 from protocol.errors import ErrorCode, SimulationError
@@ -211,6 +212,23 @@ class BrokerApi:
                 self._host.reply(request_id, _not_controller(request))
             case other:
                 _refuse_other_world(other)
+
+    def check_invariants(self) -> None:
+        """Check that each unanswered request waits in the part that will answer it.
+
+        Requests of APIs without such a part are answered as soon as they come. Those of groups are
+        checked by GroupCoordination.
+        Raises: InvariantViolation.
+        """
+        check_unanswered(
+            self._host,
+            self._transactions.coordinator.waiting()
+            | self._replicas.waiting_fetches()
+            | self._produce.waiting()
+            | self._markers.waiting()
+            | self._forwarding.waiting(),
+            elsewhere=GroupRequest,
+        )
 
     def _sync_group(
         self, request_id: RequestId, envelope: RequestEnvelope, request: SyncGroupRequest

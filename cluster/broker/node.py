@@ -213,6 +213,7 @@ class BrokerNode:
         self._coordination.check_invariants()
         self._transactions.check_invariants()
         self._replicas.check_invariants(thoroughly=thoroughly)
+        self._api.check_invariants()
         if self._metadata.is_published():
             self._replicas.check_follows_metadata()
             if thoroughly:

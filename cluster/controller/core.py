@@ -196,6 +196,10 @@ class ControllerCore:
             raise SimulationError(f"the controller never set a timer {key!r}")
         return result
 
+    def waiting(self) -> frozenset[RequestId]:
+        """Return the requests that a later Result will answer: the parked Fetches."""
+        return self._fetches.waiting()
+
     def check_invariants(self, *, thoroughly: bool = False) -> None:
         """Check all invariants between two inputs; `start` must have been called.
 

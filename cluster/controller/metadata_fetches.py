@@ -48,6 +48,10 @@ class MetadataFetches:
                 SetTimer(key=f"{TIMER_PREFIX}{request_id}", delay_us=request.max_wait_ms * 1_000)
             )
 
+    def waiting(self) -> frozenset[RequestId]:
+        """Return the parked Fetches."""
+        return frozenset(self._parked)
+
     def wait_ended(self, key: str, result: Result) -> None:
         """Answer the parked Fetch whose timer `key` fired; it gets no records."""
         request_id = RequestId(int(key.removeprefix(TIMER_PREFIX)))

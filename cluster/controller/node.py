@@ -14,6 +14,7 @@ from cluster.controller.quorum_state import begin_controller_epoch
 from cluster.host.host import Host
 from cluster.host.incoming_request import IncomingRequest
 from cluster.host.keyed_timers import KeyedTimers
+from cluster.host.unanswered import check_unanswered
 from cluster.runtime import ClusterStatus, PartitionStatus
 from cluster.spec import ClusterSpec, ControllerSpec
 from cluster.storage.recovery_report import report_recoveries
@@ -83,6 +84,7 @@ class ControllerNode:
         Raises: InvariantViolation.
         """
         self._core.check_invariants(thoroughly=thoroughly)
+        check_unanswered(self._host, self._core.waiting())
 
     @property
     def image(self) -> MetadataImage:

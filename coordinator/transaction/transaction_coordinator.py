@@ -269,6 +269,21 @@ class TransactionCoordinator:
         """
         check_transactions(self._shared)
 
+    def waiting(self) -> set[RequestId]:
+        """Return the requests that will be answered at the end of an append."""
+        requests: set[RequestId] = set()
+        for pending in self._shared.in_flight.appends.values():
+            match pending.purpose:
+                case NewProducerEpoch(request_id=request_id):
+                    requests.add(request_id)
+                case PartitionsAdded(answer=answer):
+                    requests.add(answer.request_id)
+                case EndDecided(request_id=ending_id) if ending_id is not None:
+                    requests.add(ending_id)
+                case _:
+                    pass  # the other steps answer no request
+        return requests
+
     def timers(self) -> frozenset[str]:
         """Return the keys of the running timers."""
         return frozenset(self._shared.in_flight.timers)

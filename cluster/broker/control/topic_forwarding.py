@@ -62,9 +62,15 @@ class TopicForwarding:
         self._in_creation: dict[str, None] = {}
         """Topics that this broker itself has asked the controller to create, until the answer: an
         ordered set."""
+        self._waiting: set[RequestId] = set()
+
+    def waiting(self) -> frozenset[RequestId]:
+        """Return the clients' requests that the controller has not answered yet."""
+        return frozenset(self._waiting)
 
     def forward(self, request_id: RequestId, request: TopicRequest) -> None:
         """Send a client's request to the controller; its answer goes to the client."""
+        self._waiting.add(request_id)
         self._send(_Forwarded(request_id, request, self._host.now_us() + FORWARDING_TIMEOUT_US))
 
     def create_missing(self, names: tuple[str, ...]) -> None:
@@ -134,6 +140,7 @@ class TopicForwarding:
     ) -> None:
         """Answer the client, or end the creation of the broker's own topics."""
         if forwarded.request_id is not None:
+            self._waiting.discard(forwarded.request_id)
             self._host.reply(forwarded.request_id, response)
         elif isinstance(response, CreateTopicsResponse):
             for topic in response.topics:

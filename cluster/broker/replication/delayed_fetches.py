@@ -70,6 +70,10 @@ class DelayedFetches:
                 if fetch is not None:
                     self._try_to_complete(fetch)
 
+    def waiting(self) -> frozenset[RequestId]:
+        """Return the parked Fetches."""
+        return frozenset(self._followers.keys() | self._consumers.keys())
+
     def check_invariants(self) -> None:
         """Check that `_watchers` has exactly the parked Fetches of consumers.
 

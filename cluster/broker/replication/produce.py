@@ -53,6 +53,11 @@ class ProduceApi:
     def __init__(self, host: Host, replicas: ReplicaManager) -> None:
         self._host = host
         self._replicas = replicas
+        self._waiting: set[RequestId] = set()
+
+    def waiting(self) -> frozenset[RequestId]:
+        """Return the requests that wait for the acknowledgement of an append."""
+        return frozenset(self._waiting)
 
     def handle(self, request_id: RequestId, request: ProduceRequest, client_id: str) -> None:
         """Append each batch; answer now or, with acks=all, when all appends have an outcome."""
@@ -70,6 +75,7 @@ class ProduceApi:
                 else:
                     self._append(produce, name, data.records, request.acks)
         if produce.waiting:
+            self._waiting.add(request_id)
             produce.timer = self._host.after(request.timeout_ms * 1_000, self._timed_out, produce)
         else:
             self._reply(produce)
@@ -137,6 +143,7 @@ class ProduceApi:
             self._replicas.give_up(delayed)
 
     def _reply(self, produce: _DelayedProduce) -> None:
+        self._waiting.discard(produce.request_id)
         by_topic: dict[str, list[PartitionProduceResponse]] = {}
         for name, answer in produce.answers.items():
             by_topic.setdefault(name.topic, []).append(answer)

@@ -511,6 +511,10 @@ class ReplicaManager:
         # Fetch may have moved the high watermark, which completes appends.
         self.complete_delayed()
 
+    def waiting_fetches(self) -> frozenset[RequestId]:
+        """Return the Fetches that wait for bytes."""
+        return self._fetches.waiting()
+
     def _fetched(self, partition: Partition, result: FetchResult) -> None:
         """Take the effects of a follower's progress."""
         self._high_watermark_moved(partition, result.new_high_watermark, result.trace)

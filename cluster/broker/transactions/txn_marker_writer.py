@@ -56,14 +56,20 @@ class TxnMarkerWriter:
         self._host = host
         self._replicas = replicas
         self._on_completed = on_completed
+        self._waiting: set[RequestId] = set()
+
+    def waiting(self) -> frozenset[RequestId]:
+        """Return the requests with a marker that has no outcome yet."""
+        return frozenset(self._waiting)
 
     def handle(self, request_id: RequestId, request: WriteTxnMarkersRequest) -> None:
         """Append every marker of the request."""
         answer = _Answer(request_id, request)
+        self._waiting.add(request_id)
         # A request without markers is answered here. Otherwise `_ended` answers it, at the last
         # outcome.
         if not request.markers:
-            self._host.reply(request_id, WriteTxnMarkersResponse())
+            self._reply(answer)
         for index, marker in enumerate(request.markers):
             for name in _partitions(marker):
                 self._append(answer, index, marker, name)
@@ -136,7 +142,11 @@ class TxnMarkerWriter:
             self._on_completed(marker.producer_id, offsets_partitions, marker.transaction_result)
         answer.markers_missing -= 1
         if not answer.markers_missing:
-            self._host.reply(answer.request_id, _response(answer))
+            self._reply(answer)
+
+    def _reply(self, answer: _Answer) -> None:
+        self._waiting.discard(answer.request_id)
+        self._host.reply(answer.request_id, _response(answer))
 
 
 def _partitions(marker: WritableTxnMarker) -> tuple[TopicPartition, ...]:
