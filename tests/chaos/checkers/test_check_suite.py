@@ -149,6 +149,7 @@ def test_expectations_come_from_the_consumers_settings() -> None:
         },
     }
 
+    # The times of Kafka's defaults, and a poll of 50 ms, the default of `poll_timeout_ms`.
     assert expected_times_us(experiment()) == {
         "session": 45_000_000,
         "heartbeat": 3_000_000,

@@ -57,7 +57,7 @@ def verify(rows: Rows, time_s: float, offset: int, peer: str = "broker-1") -> No
     rows.fetched(time_s + 0.1, "admin-0", offset=offset, peer=peer, cause="verification")
 
 
-def test_last_acknowledged_commit_returned_passes() -> None:
+def test_return_of_the_last_acknowledged_commit_passes() -> None:
     """broker-1 takes over at 4 s and has both commits."""
     rows = two_commits()
     rows.leads(4, "broker-1", leader_epoch=1, log_end=2)
@@ -70,7 +70,7 @@ def test_last_acknowledged_commit_returned_passes() -> None:
     assert report.seen["fetches_judged"] == 1
 
 
-def test_older_commit_returned_after_a_failover_is_found_with_its_evidence() -> None:
+def test_return_of_an_older_commit_after_a_failover_is_found_with_its_evidence() -> None:
     """Planted bug: broker-0 acknowledged 200 before broker-1 had it; broker-1 has only 100."""
     rows = two_commits()
     rows.leads(4, "broker-1", leader_epoch=1, log_end=1)
@@ -340,8 +340,8 @@ def test_clients_own_rewind_passes() -> None:
     assert check(rows).outcome is CheckOutcome.PASS
 
 
-def test_value_before_a_rewind_returned_is_found() -> None:
-    """C0 commits 50 after 200, and 200 is returned."""
+def test_return_of_the_value_before_a_rewind_is_found() -> None:
+    """C0 commits 50 after 200, and the fetch returns 200."""
     rows = two_commits()
     rows.committed(4, C0, offset=50)
     verify(rows, 10, offset=200)
@@ -414,8 +414,8 @@ def test_commit_that_died_with_its_broker_is_no_excuse(killed_s: float) -> None:
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
-def test_kill_long_before_a_commit_was_given_up_does_not_bound_it() -> None:
-    """The request of 4 s went to the restarted broker, which may carry it out later."""
+def test_commit_that_its_client_sent_after_a_kill_of_the_broker_may_take_effect_later() -> None:
+    """broker-0 was killed at 1.5 s, so the request went to its next process, which still lives."""
     rows = two_commits()
     rows.add(1.5, "driver", TraceKind.NODE_KILLED, peer="broker-0")
     rows.commit_failed(4, C0, offset=300, error="DISCONNECTED")
@@ -628,7 +628,7 @@ def abort_transaction(rows: Rows, time_s: float, offset: int) -> None:
     rows.commit_failed(time_s, C0, offset=offset, error="TRANSACTION_ABORTED")
 
 
-def test_offset_of_an_aborted_transaction_returned_is_found() -> None:
+def test_return_of_the_offset_of_an_aborted_transaction_is_found() -> None:
     """Planted bug: an abort marker that commits the pending offset."""
     rows = two_commits()
     abort_transaction(rows, 4, offset=300)

@@ -3,15 +3,15 @@
 Fencing: once a new leader has taken over, the old leader acknowledges no append that the new
 leader's log lacks. All rows are about one partition of `__consumer_offsets`, OFFSETS_0.
 
-- `rows.leads(1, "broker-0", leader_epoch=4, log_end=138)`: at 1 s broker 0 becomes leader in epoch
+- `rows.leads(1, "broker-0", leader_epoch=4, log_end=138)`: at 1 s broker-0 becomes leader in epoch
   4, with a log that ends at offset 138.
-- `rows.appended(3, "broker-0", leader_epoch=4, base_offset=196)`: at 3 s broker 0 appends at offset
+- `rows.appended(3, "broker-0", leader_epoch=4, base_offset=196)`: at 3 s broker-0 appends at offset
   196 in epoch 4, and acknowledges the append 2 ms later.
 
 The leader epoch ("epoch") is the number of a leadership; each election increases it. The ISR are
 the in-sync replicas; the high watermark is the offset below which all of them have the records. An
 attempt is an append in an older epoch that begins, or still waits, after another leader was
-elected: only with an attempt fencing has something to prevent. A zombie is a replaced leader that
+elected: without an attempt fencing has nothing to prevent. A zombie is a replaced leader that
 does not know this yet. A load reads the groups of the partition into memory, an unload drops them.
 "Planted bug" in a docstring names a bug that the test would find.
 """
@@ -34,9 +34,9 @@ def check(rows: Rows, context: CheckContext | None = None) -> CheckReport:
 
 
 def failover(rows: Rows, log_end: int) -> None:
-    """Add rows: broker 0 acknowledges the offsets 0 to 11 in epoch 0, then broker 1 takes over.
+    """Add rows: broker-0 acknowledges the offsets 0 to 11 in epoch 0, then broker-1 takes over.
 
-    The log of broker 1 ends at `log_end`.
+    The log of broker-1 ends at `log_end`.
     """
     rows.leads(1, "broker-0", leader_epoch=0, log_end=0)
     rows.appended(2, "broker-0", leader_epoch=0, base_offset=0, records=10)
@@ -177,7 +177,7 @@ def truncated(rows: Rows, time_s: float, node: str, epoch: int, to: int, end: in
 def append_overtaken_by_another_leader(cut_to: int) -> tuple[Rows, int]:
     """Return rows with an append that waits for its acknowledgement, and the id of the append.
 
-    Broker 0 begins to append at the offsets 12 and 13 in epoch 0. Then it follows broker 1, and
+    broker-0 begins to append at the offsets 12 and 13 in epoch 0. Then it follows broker-1, and
     truncates its log to `cut_to`.
     """
     rows = Rows()
@@ -303,7 +303,7 @@ def test_append_acknowledged_by_a_zombie_after_the_later_epoch_began_is_found() 
     assert "missing from the log of epoch 1" in report.findings[0].summary
 
 
-def test_append_begun_after_the_later_epochs_first_acknowledged_one_is_found() -> None:
+def test_append_that_begins_after_the_first_acknowledgement_of_a_later_epoch_is_found() -> None:
     """Planted bug: two leaders share one log.
 
     The offsets of their appends fit, but after the first acknowledgement of epoch 1 no append of
@@ -472,7 +472,7 @@ def test_loads_and_unloads_in_the_order_of_epochs_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("elected", "epoch", "is_found"),
+    ("leader", "epoch", "is_found"),
     [
         ("broker-1", 1, False),
         ("broker-2", 1, True),  # another broker was elected
@@ -481,22 +481,23 @@ def test_loads_and_unloads_in_the_order_of_epochs_pass() -> None:
     ],
 )
 def test_leader_that_the_controller_did_not_elect_is_found(
-    elected: str | None, epoch: int, is_found: bool
+    leader: str | None, epoch: int, is_found: bool
 ) -> None:
     """Planted bug: a broker that leads without an election.
 
-    Judged in virtual time only, because in real time a row of the election may be missing.
+    `leader` is the broker that the controller elected in `epoch`. In real time nothing is found,
+    because a row of the election may be missing.
     """
     rows = Rows()
     rows.add(0.5, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
-    if elected is not None:
+    if leader is not None:
         rows.add(
             1,
             "controller-100",
             TraceKind.LEADER_ELECTED,
             partition=OFFSETS_0,
             leader_epoch=epoch,
-            peer=elected,
+            peer=leader,
             detail={"isr": [1, 2], "reason": "test"},
         )
     rows.leads(2, "broker-1", leader_epoch=1, log_end=0)

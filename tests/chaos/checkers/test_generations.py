@@ -1,4 +1,4 @@
-"""The generations checker: legal committers, growing numbers, unshared partitions.
+"""The generations checker finds illegal commits, repeated generations and shared partitions.
 
 A generation is the group between two rebalances. Only its members may commit in it, each partition
 has one owner, and the next generation has a greater number. A static member has a configured
@@ -30,7 +30,7 @@ def check(rows: Rows) -> CheckReport:
 
 
 def stable_group() -> Rows:
-    """Return rows of group g at broker 0: generation 1, M0 with t-0 and M1 with t-1."""
+    """Return rows of group g at broker-0: generation 1, M0 with t-0 and M1 with t-1."""
     rows = Rows()
     rows.load_started(0.1, "broker-0", leader_epoch=0)
     rows.member_added(1, "broker-0", M0)
@@ -42,7 +42,7 @@ def stable_group() -> Rows:
 
 
 def commit(rows: Rows, time_s: float, member: str, generation: int) -> None:
-    """Let broker 0 accept a commit (begin its append), and store it 2 ms later."""
+    """Let broker-0 accept a commit (begin its append), and store it 2 ms later."""
     append_id = rows.append_started(time_s, "broker-0", leader_epoch=0, base_offset=5)
     rows.commit_stored(
         time_s + 0.002, "broker-0", member, generation=generation, append_id=append_id
@@ -115,7 +115,7 @@ def test_member_of_the_old_generation_that_rejoins_may_still_commit() -> None:
     assert check(rows).outcome is CheckOutcome.PASS
 
 
-def pending(rows: Rows, time_s: float, member: str, generation: int) -> None:
+def accept_in_transaction(rows: Rows, time_s: float, member: str, generation: int) -> None:
     """Let the coordinator accept an offset of the member's transaction; it is not stored yet."""
     rows.add(
         time_s + 0.002,
@@ -136,7 +136,7 @@ def test_commit_in_a_transaction_is_judged_at_its_acceptance() -> None:
     Only at 7 s the transaction's marker, the record that ends the transaction, stores it.
     """
     rows = stable_group()
-    pending(rows, 5, M0, generation=1)
+    accept_in_transaction(rows, 5, M0, generation=1)
     rows.member_removed(6, "broker-0", M0)
     rows.generation_started(6.1, "broker-0", generation=2, members=(M1,))
     rows.add(
@@ -160,7 +160,7 @@ def test_commit_in_a_transaction_of_an_older_generation_is_found() -> None:
     """Planted bug: TxnOffsetCommit of a member that missed a rebalance (KIP-447)."""
     rows = stable_group()
     rows.generation_started(10, "broker-0", generation=2, members=(M0, M1))
-    pending(rows, 11, M0, generation=1)
+    accept_in_transaction(rows, 11, M0, generation=1)
 
     report = check(rows)
 
@@ -239,10 +239,10 @@ def test_both_sides_of_a_split_brain_may_have_equal_generations() -> None:
     two-lineages of docs/kafka/MEASURED_FAILOVER.md).
     """
     rows = stable_group()
-    # The old coordinator, broker 0, goes on with the generations 2 to 7.
+    # The old coordinator, broker-0, goes on with the generations 2 to 7.
     for number in range(2, 8):
         rows.generation_started(10 + number, "broker-0", generation=number, members=(M0, M1))
-    # The new one, broker 1, loads generation 1, expires both members, and starts generation 2.
+    # The new one, broker-1, loads generation 1, expires both members, and starts generation 2.
     rows.load_started(17.9, "broker-1", leader_epoch=1)
     rows.group_loaded(18, "broker-1", generation=1, members=(M0, M1))
     rows.member_removed(63, "broker-1", M0)
@@ -256,7 +256,7 @@ def test_both_sides_of_a_split_brain_may_have_equal_generations() -> None:
     report = check(rows)
 
     assert report.outcome is CheckOutcome.PASS
-    assert report.seen["generations"] == 8  # 1 to 7 at broker 0, and 2 at broker 1
+    assert report.seen["generations"] == 8  # 1 to 7 at broker-0, and 2 at broker-1
 
 
 def test_partition_assigned_to_two_members_of_one_generation_is_found() -> None:
@@ -367,7 +367,7 @@ def test_run_without_members_reports_that_nothing_was_judged() -> None:
 # -- members in their own rows --
 
 
-def joined(rows: Rows, time_s: float, generation: int) -> None:
+def complete_join(rows: Rows, time_s: float, generation: int) -> None:
     """Let C0 complete a join: it is now the member M0 of `generation`."""
     rows.member_state(time_s, C0, "STABLE", before="COMPLETING_REBALANCE", generation=generation)
 
@@ -375,11 +375,11 @@ def joined(rows: Rows, time_s: float, generation: int) -> None:
 def test_partitions_of_the_joined_generation_pass() -> None:
     """The member gets and gives up partitions in generation 1, then gets some in generation 2."""
     rows = stable_group()
-    joined(rows, 5, generation=1)
+    complete_join(rows, 5, generation=1)
     rows.assigned(5, C0, names=["t-0"], peer="broker-0")
     rows.revoked(9, C0)
     rows.generation_started(10, "broker-0", generation=2, members=(M0, M1))
-    joined(rows, 10.1, generation=2)
+    complete_join(rows, 10.1, generation=2)
     rows.assigned(10.1, C0, names=["t-0"], generation=2, peer="broker-0")
     rows.revoked(12, C0, lost=True, generation=2)
 
@@ -392,7 +392,7 @@ def test_assignment_under_another_generation_than_the_joined_one_is_found(
 ) -> None:
     """Planted bug: a member keeps the identity of an earlier join, or takes none at all."""
     rows = stable_group()
-    joined(rows, 10.1, generation=2)
+    complete_join(rows, 10.1, generation=2)
     rows.assigned(10.2, C0, generation=generation, member=member)
 
     (finding,) = check(rows).findings

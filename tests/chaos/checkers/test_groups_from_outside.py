@@ -94,7 +94,7 @@ def guests_in(rows: list[TraceRow]) -> tuple[str, ...]:
 def test_no_check_accuses_a_group_whose_members_write_no_rows(
     faults: list[dict[str, object]], unseen: str, in_virtual_time: bool
 ) -> None:
-    """Nor does a check raise an exception because of the missing rows.
+    """No check accuses the group, or raises an exception because of the missing rows.
 
     `unseen` is the prefix of the members whose rows are removed. If only member 1 is unseen, the
     group looks like one of the lab that a client from outside has joined. In virtual time (a
@@ -121,7 +121,7 @@ def test_no_check_accuses_a_group_whose_members_write_no_rows(
     assert liveness.seen["groups"] == 1  # readers only
 
 
-def test_members_without_rows_would_be_accused_as_members_of_the_lab() -> None:
+def test_member_without_rows_is_accused_if_it_counts_as_one_of_the_lab() -> None:
     """Without `without_guests` the records that the unseen member processed count as lost."""
     experiment, all_rows = play_two_groups([])
     rows = [row for row in all_rows if not is_row_of_a_lab_client(f"consumer-{OUTSIDE}-1", row)]

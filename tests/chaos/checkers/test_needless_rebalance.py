@@ -2,16 +2,16 @@
 
 A failover moves a group to another coordinator, which loads it. If all members survive the fault, a
 Stable group needs no rebalance. A rebalance after the fault is needed only if something happened to
-a member before the rebalance. Any other rebalance is a finding. NOTHING_SEEN: the run had no
-failover to judge.
+a member before the rebalance. Any other rebalance is a finding. A failover is not judged if the
+group needs a rebalance before the fault already; NOTHING_SEEN: the run had no failover to judge.
 
 The coordinator removes a member of which it has not heard for a session (45 s): the member expires.
 `rows.member_removed` and `rebalance` have causes; without one they mean an expiry and a join.
 The generation is the number of a group's rebalance. In it the members rejoin (PreparingRebalance),
-then get their partitions (CompletingRebalance); then the group is Stable. A zombie is a replaced
-coordinator that does not know this yet. "Planted bug" in a docstring names a bug that the test
-would find. "Corpus" names a file of tests/corpus, which plays such a run. Citations such as
-BEHAVIOUR 6.6 name a file of docs/kafka and a section.
+then get their partitions (CompletingRebalance); then the group is Stable. A zombie is a
+coordinator that does not know yet that it was replaced. "Planted bug" in a docstring names a bug
+that the test would find. "Corpus" names a file of tests/corpus, which plays such a run. Citations
+such as BEHAVIOUR 6.6 name a file of docs/kafka and a section.
 """
 
 from dataclasses import replace
@@ -118,7 +118,7 @@ def test_member_without_its_assignment_may_join_again() -> None:
 def test_member_of_an_earlier_generation_may_join_again() -> None:
     """Generation 2 began without C1, which does not know this: a zombie answered its heartbeats.
 
-    C1 is STABLE, but only in generation 1. So C1 must join again.
+    If C1 is STABLE in generation 1 only, it must join again. In generation 2 it need not.
     """
     for generation_of_c1, outcome in (
         (2, CheckOutcome.VIOLATED),
@@ -209,8 +209,8 @@ def test_rebalance_under_a_fault_that_cuts_members_off_is_not_judged() -> None:
 def test_abandoned_member_id_may_expire(heard_s: float | None, outcome: CheckOutcome) -> None:
     """A consumer that dies while its JoinGroup waits leaves a member id (`former`) in the group.
 
-    The id expires one session later. If it still sent a request (at 8 s), the expiry at 50 s is
-    early, and is found.
+    The id expires one session (45 s) later, here at 50 s. If a request still came under the id at
+    8 s, its session ends at 53 s. Then the expiry at 50 s is early, and is found.
     """
     rows = Rows()
     rows.generation_started(
@@ -298,10 +298,10 @@ def test_rebalance_after_the_death_of_a_member_before_the_fault_passes() -> None
     }
 
 
-def attached_to_the_old_coordinator(*, expired_s: float) -> Rows:
-    """Return rows of a cut between broker 0 and the other brokers, but not its members.
+def attached_to_the_old_coordinator() -> Rows:
+    """Return rows of a group whose members stay with broker-0, which is cut from other brokers.
 
-    broker 1 loads the group at 18 s, and expires a member at `expired_s`.
+    broker-1 loads the group at 18 s.
     """
     rows = Rows()
     rows.load_completed(1, "broker-0", leader_epoch=0)
@@ -309,9 +309,13 @@ def attached_to_the_old_coordinator(*, expired_s: float) -> Rows:
     rows.fault(10, "broker-0", fault="cut")
     rows.group_loaded(18, "broker-1")
     rows.load_completed(18, "broker-1", leader_epoch=1)
-    rows.member_removed(expired_s, "broker-1", "m")
-    rebalance(rows, expired_s, RebalanceCause.SESSION_EXPIRY)
     return rows
+
+
+def expire_at_the_new_coordinator(rows: Rows, time_s: float) -> None:
+    """Let broker-1 expire a member, and begin a rebalance."""
+    rows.member_removed(time_s, "broker-1", "m")
+    rebalance(rows, time_s, RebalanceCause.SESSION_EXPIRY)
 
 
 def test_rebalance_of_members_that_stay_with_a_cut_coordinator_is_explained() -> None:
@@ -319,7 +323,10 @@ def test_rebalance_of_members_that_stay_with_a_cut_coordinator_is_explained() ->
 
     So they expire at the new coordinator one session after its load, at 63 s.
     """
-    report = check(attached_to_the_old_coordinator(expired_s=63))
+    rows = attached_to_the_old_coordinator()
+    expire_at_the_new_coordinator(rows, 63)
+
+    report = check(rows)
 
     assert report.outcome is CheckOutcome.PASS
     assert report.measured == {"rebalances_after_faults": 1, "rebalances_that_were_needed": 1}
@@ -332,9 +339,10 @@ def test_rebalance_of_members_that_stay_with_a_cut_coordinator_is_explained() ->
 
 def test_expiry_sooner_than_a_session_after_the_load_is_found_in_a_split() -> None:
     """Planted bug: the new coordinator does not give its members a full session."""
-    report = check(attached_to_the_old_coordinator(expired_s=40))
+    rows = attached_to_the_old_coordinator()
+    expire_at_the_new_coordinator(rows, 40)
 
-    assert report.outcome is CheckOutcome.VIOLATED
+    assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
 @pytest.mark.parametrize(
@@ -346,14 +354,13 @@ def test_silence_of_a_stable_member_in_a_healthy_cluster_is_found(
     """Planted bug: a client that never retries.
 
     Nothing is broken from 20 s on. Until 95 s the fault may still explain why a Stable member is
-    silent: a session is 45 s, and a request timeout 30 s.
+    silent: 20 s, a session of 45 s, and a request timeout of 30 s.
     """
     rows = stable_group_loses_its_coordinator()
     rows.member_state(4.1, C0, "STABLE", before="COMPLETING_REBALANCE", member="m")
     rows.load_completed(18, "broker-1", leader_epoch=1)
     rows.healed(20, "broker-0")
-    rows.member_removed(expired_s, "broker-1", "m")
-    rebalance(rows, expired_s, RebalanceCause.SESSION_EXPIRY)
+    expire_at_the_new_coordinator(rows, expired_s)
 
     assert check(rows).outcome is outcome
 
@@ -515,8 +522,7 @@ def test_member_expired_by_a_zombie_may_return_as_a_new_one() -> None:
 
     Such a member then joins the new coordinator under a new id, which needs a rebalance.
     """
-    rows = attached_to_the_old_coordinator(expired_s=63)
-    del rows.rows[-3:]  # the expiry and its rebalance
+    rows = attached_to_the_old_coordinator()
     rows.member_removed(24, "broker-0", f"{C0}-1234")
     rows.add(
         24.5,
@@ -540,8 +546,7 @@ def test_member_answered_rebalance_in_progress_by_a_zombie_may_rejoin() -> None:
 
     Corpus: `zombie_coordinator_tells_its_members_to_rejoin`.
     """
-    rows = attached_to_the_old_coordinator(expired_s=63)
-    del rows.rows[-3:]  # the expiry and its rebalance
+    rows = attached_to_the_old_coordinator()
     rows.add(
         24,
         "broker-0",
@@ -799,9 +804,9 @@ def test_member_removed_by_a_broker_before_it_was_elected_again_may_return_as_a_
     # broker-1 leads in epoch 1. broker-0 does not hear of this.
     rows.load_completed(5, "broker-1", leader_epoch=1)
     rows.group_loaded(5, "broker-1", members=["member-0-1234", f"{C1}-1234"])
+    rows.fault(6, "broker-2")
     if is_heard:
         rows.session_restarted(40, "broker-0", "member-0-1234")
-    rows.fault(6, "broker-2")
     # broker-0 expires the member, which returns. Then it hears that it leads in epoch 2.
     rows.member_removed(50, "broker-0", "member-0-1234")
     rows.member_added(51, "broker-0", "member-0-5678", generation=1, instance="member-0")

@@ -8,10 +8,10 @@ An overlap is the time in which two members own one partition. It is allowed und
 
 The coordinator of a group is the broker that leads its offsets partition (OFFSETS_0); it loads the
 group from the log. It removes a member of which it has not heard for a session: the member expires
-(`rows.member_removed` without another cause).
-A zombie is a replaced coordinator, or a removed member, that does not know this yet. A fenced
-broker is one that the controller considers dead, until it is unfenced. "Planted bug" in a docstring
-names a bug that the test would find. Citations name files of docs/kafka.
+(`rows.member_removed` without another cause). A zombie is a replaced coordinator, or a removed
+member, that does not know this yet. A fenced broker is one that the controller considers dead,
+until it is unfenced. "Planted bug" in a docstring names a bug that the test would find. Citations
+name files of docs/kafka.
 """
 
 from dataclasses import replace
@@ -43,9 +43,9 @@ def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
 
 
 def split(rows: Rows, *, loaded_s: float = 7.1) -> None:
-    """Add a split at 0 s: broker 0, the coordinator, is cut off from the other brokers.
+    """Add a split at 0 s: broker-0, the coordinator, is cut off from the other brokers.
 
-    broker 1 loads the group at `loaded_s`. C0, the owner of t-0, stays with broker 0.
+    broker-1 loads the group at `loaded_s`. C0, the owner of t-0, stays with broker-0.
     """
     rows.load_completed(-20, "broker-0", leader_epoch=0)
     rows.assigned(-15, C0, names=["t-0"], peer="broker-0")

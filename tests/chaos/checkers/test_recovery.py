@@ -281,11 +281,11 @@ def test_transaction_of_a_partition_without_its_last_replica_is_not_awaited() ->
 
 
 @pytest.mark.parametrize(
-    ("leader", "isr", "is_excused"),
-    [(None, [1], True), (0, [0], True), (0, [0, 2], False)],
+    ("isr_before", "leader", "isr", "is_excused"),
+    [([1], None, [1], True), ([1, 0], 0, [0], True), ([1, 0, 2], 0, [0, 2], False)],
 )
 def test_decided_transaction_waits_for_a_partition_that_takes_its_markers(
-    leader: int | None, isr: list[int], is_excused: bool
+    isr_before: list[int], leader: int | None, isr: list[int], is_excused: bool
 ) -> None:
     """broker-1 is lost for good. OFFSETS_0, which gets the markers, needs two replicas in sync.
 
@@ -294,7 +294,7 @@ def test_decided_transaction_waits_for_a_partition_that_takes_its_markers(
     3. Two replicas are left, so the transaction must end.
     """
     rows = cluster()
-    elected(rows, 15, OFFSETS_0, leader=1, isr=[1, *isr[1:]])
+    elected(rows, 15, OFFSETS_0, leader=1, isr=isr_before)
     transaction(rows, 20, "PrepareCommit")
     rows.add(30, "controller-0", TraceKind.BROKER_FENCED, peer="broker-1")
     elected(rows, 30, OFFSETS_0, leader=leader, isr=isr, epoch=1)

@@ -26,8 +26,8 @@ C0 = "consumer-old-0"
 OWNER = "/consumers/old/owners/orders/0"
 
 
-class Story:
-    """Rows of an ensemble, a tenth of a second apart; the checker observes each as it is added."""
+class EnsembleRows:
+    """Rows of an ensemble, 0.1 s apart; the checker observes each row when it is added."""
 
     def __init__(self, context: CheckContext = CONTEXT) -> None:
         self.checker = ZooKeeper(context)
@@ -39,7 +39,9 @@ class Story:
         self._time_s += 0.1
         self._rows.add(self._time_s, node, kind, **columns)  # type: ignore[arg-type]
 
-    def txn(self, server: str, zxid: int, session: str, op: str, path: str | None = None) -> None:
+    def apply_txn(
+        self, server: str, zxid: int, session: str, op: str, path: str | None = None
+    ) -> None:
         """Let a server apply the transaction `zxid`, a write of `session`."""
         detail: dict[str, object] = {"session": session, "op": op}
         if path is not None:
@@ -50,12 +52,12 @@ class Story:
             detail["ephemeral"] = True
         self.add(server, TraceKind.ZOOKEEPER_TXN_APPLIED, offset=zxid, detail=detail)
 
-    def state(self, state: str, server: str | None, zxid: int, session: str = "0x1") -> None:
+    def change_state(self, state: str, server: str | None, zxid: int, session: str = "0x1") -> None:
         """Change the state of C0's connection; `zxid` is the newest that C0 has seen."""
         detail: dict[str, object] = {"session": session, "state": state}
         self.add(C0, TraceKind.ZOOKEEPER_CLIENT_STATE, peer=server, offset=zxid, detail=detail)
 
-    def fires(self, server: str, zxid: int) -> None:
+    def fire_watch(self, server: str, zxid: int) -> None:
         """Let the server fire C0's watch for the change `zxid`."""
         detail: dict[str, object] = {"type": "NodeChildrenChanged", "path": "/consumers/old/ids"}
         self.add(server, TraceKind.ZOOKEEPER_WATCH_FIRED, peer=C0, offset=zxid, detail=detail)
@@ -65,7 +67,7 @@ class Story:
         detail: dict[str, object] = {"type": "NodeChildrenChanged", "path": "/consumers/old/ids"}
         self.add(C0, TraceKind.ZOOKEEPER_EVENT_RECEIVED, peer=server, offset=zxid, detail=detail)
 
-    def meets(self, owner: str | None, zxid: int) -> None:
+    def meet_owner(self, owner: str | None, zxid: int) -> None:
         """Let C0's claim fail at the owner node of orders-0.
 
         C0 then reads the owner from the node. None: the node was gone by then.
@@ -84,18 +86,18 @@ class Story:
         return self.checker.finish()
 
 
-def opened(context: CheckContext = CONTEXT) -> Story:
-    """Return a story with two servers and one open session that owns a partition."""
-    story = Story(context)
+def opened(context: CheckContext = CONTEXT) -> EnsembleRows:
+    """Return rows of two servers and one open session, which owns a partition."""
+    rows = EnsembleRows(context)
     for server in (S1, S2):
-        story.txn(server, 1, "0x1", "createSession")
-        story.txn(server, 2, "0x1", "create", OWNER)
-    return story
+        rows.apply_txn(server, 1, "0x1", "createSession")
+        rows.apply_txn(server, 2, "0x1", "create", OWNER)
+    return rows
 
 
-def summaries(story: Story) -> list[str]:
+def summaries(rows: EnsembleRows) -> list[str]:
     """Return the summaries of the findings."""
-    return [finding.summary for finding in story.finish().findings]
+    return [finding.summary for finding in rows.finish().findings]
 
 
 def test_ensemble_that_keeps_its_order_passes() -> None:
@@ -106,24 +108,24 @@ def test_ensemble_that_keeps_its_order_passes() -> None:
        that still exists.
     3. S2 lags behind S1, restarts, and applies everything again.
     """
-    story = opened()
+    rows = opened()
     # 1. The event comes while C0 has seen states up to 0x2 only.
-    story.state("SyncConnected", S1, zxid=0)
-    story.fires(S1, zxid=3)
-    story.txn(S1, 3, "0x1", "delete", OWNER)
-    story.deliver_event(S1, zxid=2)
+    rows.change_state("SyncConnected", S1, zxid=0)
+    rows.fire_watch(S1, zxid=3)
+    rows.apply_txn(S1, 3, "0x1", "delete", OWNER)
+    rows.deliver_event(S1, zxid=2)
     # 2. Two claims fail.
-    story.meets(owner=None, zxid=3)
-    story.txn(S1, 4, "0x1", "create", OWNER)
-    story.meets(owner="old_x-0", zxid=4)
+    rows.meet_owner(owner=None, zxid=3)
+    rows.apply_txn(S1, 4, "0x1", "create", OWNER)
+    rows.meet_owner(owner="old_x-0", zxid=4)
     # 3. S2 had applied 0x2 before its restart, and then applies 0x1 to 0x4.
-    story.add(S2, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "zookeeper"})
+    rows.add(S2, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "zookeeper"})
     for zxid, op in ((1, "createSession"), (2, "create"), (3, "delete"), (4, "create")):
-        story.txn(S2, zxid, "0x1", op, None if op == "createSession" else OWNER)
-    story.state("SyncConnected", S2, zxid=4)
-    story.txn(S2, 5, "0x1", "closeSession")
+        rows.apply_txn(S2, zxid, "0x1", op, None if op == "createSession" else OWNER)
+    rows.change_state("SyncConnected", S2, zxid=4)
+    rows.apply_txn(S2, 5, "0x1", "closeSession")
 
-    report = story.finish()
+    report = rows.finish()
     assert report.outcome is CheckOutcome.PASS
     assert report.seen["transactions"] == 5
     assert report.seen["owners_met"] == 2
@@ -131,21 +133,21 @@ def test_ensemble_that_keeps_its_order_passes() -> None:
 
 def test_server_that_applies_another_transaction_than_the_first_is_found() -> None:
     """ZK-02: each server applies commits in zxid order, so 0x3 is the same transaction on both."""
-    story = opened()
-    story.txn(S1, 3, "0x1", "delete", OWNER)
-    story.txn(S2, 3, "0x1", "setData", OWNER)
+    rows = opened()
+    rows.apply_txn(S1, 3, "0x1", "delete", OWNER)
+    rows.apply_txn(S2, 3, "0x1", "setData", OWNER)
 
-    assert summaries(story) == ["zookeeper-2 applied 0x3 out of the ensemble's order"]
+    assert summaries(rows) == ["zookeeper-2 applied 0x3 out of the ensemble's order"]
 
 
 def test_server_that_skips_a_transaction_is_found() -> None:
     """ZK-02: each server applies commits in zxid order, and S2 has not applied 0x3 before 0x4."""
-    story = opened()
-    story.txn(S1, 3, "0x1", "delete", OWNER)
-    story.txn(S1, 4, "0x1", "create", OWNER)
-    story.txn(S2, 4, "0x1", "create", OWNER)
+    rows = opened()
+    rows.apply_txn(S1, 3, "0x1", "delete", OWNER)
+    rows.apply_txn(S1, 4, "0x1", "create", OWNER)
+    rows.apply_txn(S2, 4, "0x1", "create", OWNER)
 
-    assert summaries(story) == ["zookeeper-2 applied 0x4 out of the ensemble's order"]
+    assert summaries(rows) == ["zookeeper-2 applied 0x4 out of the ensemble's order"]
 
 
 @pytest.mark.parametrize(
@@ -163,10 +165,10 @@ def test_transaction_that_contradicts_the_existing_nodes_is_found(
 
     So no server may apply the creation of a node that exists, or a write to one that does not.
     """
-    story = opened()
-    story.txn(S1, 3, "0x1", op, path)
+    rows = opened()
+    rows.apply_txn(S1, 3, "0x1", op, path)
 
-    assert summaries(story) == [f"a transaction that may not be: {problem}"]
+    assert summaries(rows) == [f"a transaction that may not be: {problem}"]
 
 
 def test_write_of_an_ended_session_is_found() -> None:
@@ -174,21 +176,21 @@ def test_write_of_an_ended_session_is_found() -> None:
 
     So no ephemeral node of the session may be created afterwards.
     """
-    story = opened()
-    story.txn(S1, 3, "0x1", "closeSession")
-    story.txn(S1, 4, "0x1", "create", OWNER)
+    rows = opened()
+    rows.apply_txn(S1, 3, "0x1", "closeSession")
+    rows.apply_txn(S1, 4, "0x1", "create", OWNER)
 
-    (summary,) = summaries(story)
+    (summary,) = summaries(rows)
     assert summary.endswith(f"create {OWNER} of session 0x1, which is not open")
 
 
 def test_owner_node_that_outlives_its_session_is_found() -> None:
     """ZK-12: applying the end of a session removes all its ephemerals."""
-    story = opened()
-    story.txn(S1, 3, "0x1", "closeSession")
-    story.meets(owner="old_x-0", zxid=3)
+    rows = opened()
+    rows.apply_txn(S1, 3, "0x1", "closeSession")
+    rows.meet_owner(owner="old_x-0", zxid=3)
 
-    (summary,) = summaries(story)
+    (summary,) = summaries(rows)
     assert summary == (
         "consumer-old-0 met an owner node of orders-0 that was not there: of a session that was "
         "over"
@@ -202,59 +204,59 @@ def test_client_that_reads_an_older_state_is_found(in_virtual_time: bool) -> Non
     The client has seen 0x3. S2 accepts its session, and applies 0x3 only 0.1 s later. In real time
     the error of the clocks is 20 ms, so the order of the two rows is certain.
     """
-    story = opened(
+    rows = opened(
         CheckContext(
             zookeeper_groups=CONTEXT.zookeeper_groups,
             in_virtual_time=in_virtual_time,
             clock_error_us=0 if in_virtual_time else 20_000,
         )
     )
-    story.txn(S1, 3, "0x1", "delete", OWNER)
-    story.state("SyncConnected", S2, zxid=3)
-    story.txn(S2, 3, "0x1", "delete", OWNER)
+    rows.apply_txn(S1, 3, "0x1", "delete", OWNER)
+    rows.change_state("SyncConnected", S2, zxid=3)
+    rows.apply_txn(S2, 3, "0x1", "delete", OWNER)
 
-    assert summaries(story) == [
+    assert summaries(rows) == [
         "zookeeper-2 took up the session of consumer-old-0, which had seen more than it"
     ]
 
 
 def test_server_that_is_late_within_the_clock_error_is_not_judged() -> None:
     """Rows of two machines 0.1 s apart may be in the wrong order if the clock error is 0.2 s."""
-    story = opened(CheckContext(zookeeper_groups=CONTEXT.zookeeper_groups, clock_error_us=200_000))
-    story.txn(S1, 3, "0x1", "delete", OWNER)
-    story.state("SyncConnected", S2, zxid=3)
-    story.txn(S2, 3, "0x1", "delete", OWNER)
+    rows = opened(CheckContext(zookeeper_groups=CONTEXT.zookeeper_groups, clock_error_us=200_000))
+    rows.apply_txn(S1, 3, "0x1", "delete", OWNER)
+    rows.change_state("SyncConnected", S2, zxid=3)
+    rows.apply_txn(S2, 3, "0x1", "delete", OWNER)
 
-    assert summaries(story) == []
+    assert summaries(rows) == []
 
 
 def test_event_after_the_answer_that_shows_its_change_is_found() -> None:
     """ZK-19: the event is delivered before any answer that shows the change."""
-    story = opened()
-    story.txn(S1, 3, "0x1", "delete", OWNER)
-    story.fires(S1, zxid=3)
-    story.deliver_event(S1, zxid=3)
+    rows = opened()
+    rows.apply_txn(S1, 3, "0x1", "delete", OWNER)
+    rows.fire_watch(S1, zxid=3)
+    rows.deliver_event(S1, zxid=3)
 
-    assert summaries(story) == [
+    assert summaries(rows) == [
         "consumer-old-0 had an answer that shows the change before the event on /consumers/old/ids"
     ]
 
 
 def test_event_of_a_closed_connection_is_not_awaited() -> None:
     """The watch is registered again on the next connection (ZK-20), which has its own event."""
-    story = opened()
+    rows = opened()
     # The event of 0x2 is lost with the connection.
-    story.fires(S1, zxid=2)
-    story.state("Disconnected", None, zxid=4)
+    rows.fire_watch(S1, zxid=2)
+    rows.change_state("Disconnected", None, zxid=4)
     # On the next connection C0 gets the event of 0x5.
-    story.txn(S1, 3, "0x1", "delete", OWNER)
-    story.txn(S1, 4, "0x1", "error")
-    story.state("SyncConnected", S1, zxid=4)
-    story.txn(S1, 5, "0x1", "error")
-    story.fires(S1, zxid=5)
-    story.deliver_event(S1, zxid=4)
+    rows.apply_txn(S1, 3, "0x1", "delete", OWNER)
+    rows.apply_txn(S1, 4, "0x1", "error")  # a write that failed has a zxid, too
+    rows.change_state("SyncConnected", S1, zxid=4)
+    rows.apply_txn(S1, 5, "0x1", "error")
+    rows.fire_watch(S1, zxid=5)
+    rows.deliver_event(S1, zxid=4)
 
-    assert summaries(story) == []
+    assert summaries(rows) == []
 
 
 def test_runs_without_an_ensemble_have_none_of_its_checks() -> None:

@@ -26,11 +26,11 @@ IDS = "/consumers/old/ids"
 LONG_S = (NOTICE_US + 6_000_000) / 1e6 + 1
 
 
-class Story:
+class GroupRows:
     """Rows of a group of two consumers: C0 with session 0x1, C1 with session 0x2.
 
     C0 is registered as m0 (an ephemeral znode below IDS). A test registers m1 where it needs a
-    change of the members. Each row comes 0.1 s after the row before it; `step` adds rows of C0.
+    change of the members. Each row comes 0.1 s after the row before it.
     """
 
     def __init__(self) -> None:
@@ -39,16 +39,16 @@ class Story:
         self.time_s = 0.0
         self.zxid = 0
         for session, node in (("0x1", C0), ("0x2", C1)):
-            self.txn(session, "createSession")
+            self.apply_txn(session, "createSession")
             detail: dict[str, object] = {"session": session, "state": "SyncConnected"}
             self.add(node, TraceKind.ZOOKEEPER_CLIENT_STATE, peer=SERVER, detail=detail)
-        self.txn("0x1", "create", f"{IDS}/m0")
+        self.apply_txn("0x1", "create", f"{IDS}/m0")
 
     def add(self, node: str, kind: TraceKind, **columns: object) -> None:
         self.time_s += 0.1
         self._rows.add(self.time_s, node, kind, **columns)  # type: ignore[arg-type]
 
-    def txn(self, session: str, op: str, path: str | None = None) -> None:
+    def apply_txn(self, session: str, op: str, path: str | None = None) -> None:
         """Let the server apply the next transaction, a write of `session`."""
         self.zxid += 1
         detail: dict[str, object] = {"session": session, "op": op}
@@ -58,32 +58,34 @@ class Story:
             detail |= {"data": "x", "ephemeral": True}
         self.add(SERVER, TraceKind.ZOOKEEPER_TXN_APPLIED, offset=self.zxid, detail=detail)
 
-    def step(self, kind: TraceKind, offset: int | None = None, **detail: object) -> None:
+    def add_step(self, kind: TraceKind, offset: int | None = None, **detail: object) -> None:
         """Add a row of C0 as the member m0."""
         common: Columns = {"group": "old", "member": "m0", "offset": offset}
         self.add(C0, kind, **common, detail=detail)
 
-    def begins(self, attempt: int = 0) -> None:
+    def begin_attempt(self, attempt: int = 0) -> None:
         """Begin an attempt of C0, which has seen every transaction so far."""
-        self.step(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, self.zxid, attempt=attempt)
+        self.add_step(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, self.zxid, attempt=attempt)
 
-    def views(self, *members: str) -> None:
+    def compute_from(self, *members: str) -> None:
         """Let C0 compute from these members."""
-        self.step(TraceKind.ZOOKEEPER_VIEW, self.zxid, members=members, partitions=("orders-0",))
+        self.add_step(
+            TraceKind.ZOOKEEPER_VIEW, self.zxid, members=members, partitions=("orders-0",)
+        )
 
-    def claims(self) -> None:
+    def claim(self) -> None:
         """Let C0 claim orders-0 and end its attempt."""
-        self.txn("0x1", "create", "/consumers/old/owners/orders/0")
-        self.step(TraceKind.ZOOKEEPER_ATTEMPT_ENDED, attempt=0, done=True, conflicts=0)
-        self.step(TraceKind.PARTITIONS_ASSIGNED, partitions=("orders-0",))
+        self.apply_txn("0x1", "create", "/consumers/old/owners/orders/0")
+        self.add_step(TraceKind.ZOOKEEPER_ATTEMPT_ENDED, attempt=0, done=True, conflicts=0)
+        self.add_step(TraceKind.PARTITIONS_ASSIGNED, partitions=("orders-0",))
 
-    def expires(self) -> None:
+    def expire(self) -> None:
         """End C0's session."""
-        self.txn("0x1", "closeSession")
+        self.apply_txn("0x1", "closeSession")
         detail: dict[str, object] = {"session": "0x1", "state": "Expired"}
         self.add(C0, TraceKind.ZOOKEEPER_CLIENT_STATE, peer=SERVER, detail=detail)
 
-    def commits(self, begun_us: int) -> None:
+    def end_commit(self, begun_us: int) -> None:
         """End a commit of C0 that began at `begun_us`."""
         self.add(
             C0,
@@ -95,18 +97,18 @@ class Story:
             detail={"store": "zookeeper", "begun_us": begun_us},
         )
 
-    def loses_its_registry(self) -> None:
+    def lose_registry(self) -> None:
         """Claim a share, begin the next attempt, and let a new session empty the registry.
 
         The registry is the consumer's own list of the partitions that it has claimed.
         """
-        self.begins()
-        self.views("m0")
-        self.claims()
-        self.begins()
-        self.step(TraceKind.PARTITIONS_LOST, partitions=("orders-0",))
+        self.begin_attempt()
+        self.compute_from("m0")
+        self.claim()
+        self.begin_attempt()
+        self.add_step(TraceKind.PARTITIONS_LOST, partitions=("orders-0",))
 
-    def heals_and_waits(self) -> None:
+    def heal_and_wait(self) -> None:
         """Enter the stage after the healing, let LONG_S pass, and end the run."""
         self.add("driver", TraceKind.RUN_STAGE, detail={"stage": "liveness"})
         self.time_s += LONG_S
@@ -116,9 +118,9 @@ class Story:
         return self.checker.finish()
 
 
-def summaries(story: Story) -> list[str]:
+def summaries(rows: GroupRows) -> list[str]:
     """Return the summaries of the findings."""
-    return [finding.summary for finding in story.finish().findings]
+    return [finding.summary for finding in rows.finish().findings]
 
 
 def test_consumer_that_reads_releases_and_is_notified_passes() -> None:
@@ -126,18 +128,18 @@ def test_consumer_that_reads_releases_and_is_notified_passes() -> None:
 
     The second attempt releases the partition, and has a view with m1.
     """
-    story = Story()
-    story.begins()
-    story.txn("0x2", "create", f"{IDS}/m1")
-    story.views("m0")
-    story.claims()
-    story.begins()
-    story.txn("0x1", "delete", "/consumers/old/owners/orders/0")
-    story.views("m0", "m1")
-    story.claims()
-    story.heals_and_waits()
+    rows = GroupRows()
+    rows.begin_attempt()
+    rows.apply_txn("0x2", "create", f"{IDS}/m1")
+    rows.compute_from("m0")
+    rows.claim()
+    rows.begin_attempt()
+    rows.apply_txn("0x1", "delete", "/consumers/old/owners/orders/0")
+    rows.compute_from("m0", "m1")
+    rows.claim()
+    rows.heal_and_wait()
 
-    report = story.finish()
+    report = rows.finish()
     assert report.outcome is CheckOutcome.PASS
     assert report.seen["views"] == 2
 
@@ -148,30 +150,30 @@ def test_retry_that_uses_members_of_an_earlier_attempt_is_found() -> None:
     R6 is the step of an attempt that reads the members. The second attempt begins after m1 joined,
     so it cannot have read a list without m1.
     """
-    story = Story()
-    story.begins()
-    story.txn("0x2", "create", f"{IDS}/m1")
-    story.views("m0")
-    story.begins(1)
-    story.views("m0")
+    rows = GroupRows()
+    rows.begin_attempt()
+    rows.apply_txn("0x2", "create", f"{IDS}/m1")
+    rows.compute_from("m0")
+    rows.begin_attempt(1)
+    rows.compute_from("m0")
 
-    assert summaries(story) == [
+    assert summaries(rows) == [
         "consumer-old-0 computed from members of old that it cannot have read in this attempt"
     ]
 
 
 def test_new_session_may_see_an_older_state_than_the_last_one() -> None:
     """ZK-05, a client never reads an older state than before, holds within one session only."""
-    story = Story()
-    story.txn("0x2", "create", f"{IDS}/m1")
-    story.begins()
-    story.expires()  # this also removes the node of m0, which the older view below still has
-    story.txn("0x3", "createSession")
+    rows = GroupRows()
+    rows.apply_txn("0x2", "create", f"{IDS}/m1")
+    rows.begin_attempt()
+    rows.expire()  # this also removes the node of m0, which the older view below still has
+    rows.apply_txn("0x3", "createSession")
     detail: dict[str, object] = {"session": "0x3", "state": "SyncConnected"}
-    story.add(C0, TraceKind.ZOOKEEPER_CLIENT_STATE, peer=SERVER, detail=detail)
-    story.views("m0", "m1")
+    rows.add(C0, TraceKind.ZOOKEEPER_CLIENT_STATE, peer=SERVER, detail=detail)
+    rows.compute_from("m0", "m1")
 
-    assert summaries(story) == []
+    assert summaries(rows) == []
 
 
 def test_consumer_that_computes_before_its_release_is_found() -> None:
@@ -179,14 +181,14 @@ def test_consumer_that_computes_before_its_release_is_found() -> None:
 
     R5 is the release. The second attempt has a view without a release.
     """
-    story = Story()
-    story.begins()
-    story.views("m0")
-    story.claims()
-    story.begins()
-    story.views("m0")
+    rows = GroupRows()
+    rows.begin_attempt()
+    rows.compute_from("m0")
+    rows.claim()
+    rows.begin_attempt()
+    rows.compute_from("m0")
 
-    assert summaries(story) == [
+    assert summaries(rows) == [
         "consumer-old-0 computed a new share while it still owned partitions of the last one"
     ]
 
@@ -197,11 +199,11 @@ def test_owner_nodes_that_a_new_session_forgot_are_not_released() -> None:
     `resetState` runs at a new session and empties the consumer's list of its partitions. So the
     consumer may compute while its old owner node still exists.
     """
-    story = Story()
-    story.loses_its_registry()
-    story.views("m0")
+    rows = GroupRows()
+    rows.lose_registry()
+    rows.compute_from("m0")
 
-    assert summaries(story) == []
+    assert summaries(rows) == []
 
 
 def test_forgotten_owner_node_is_no_part_of_the_next_release() -> None:
@@ -209,15 +211,15 @@ def test_forgotten_owner_node_is_no_part_of_the_next_release() -> None:
 
     The next attempt releases orders-1, but not the forgotten orders-0.
     """
-    story = Story()
-    story.loses_its_registry()
-    story.txn("0x1", "create", "/consumers/old/owners/orders/1")
-    story.step(TraceKind.PARTITIONS_ASSIGNED, partitions=("orders-1",))
-    story.begins()
-    story.txn("0x1", "delete", "/consumers/old/owners/orders/1")
-    story.views("m0")
+    rows = GroupRows()
+    rows.lose_registry()
+    rows.apply_txn("0x1", "create", "/consumers/old/owners/orders/1")
+    rows.add_step(TraceKind.PARTITIONS_ASSIGNED, partitions=("orders-1",))
+    rows.begin_attempt()
+    rows.apply_txn("0x1", "delete", "/consumers/old/owners/orders/1")
+    rows.compute_from("m0")
 
-    assert summaries(story) == []
+    assert summaries(rows) == []
 
 
 def test_member_that_is_never_notified_of_a_change_is_found() -> None:
@@ -225,14 +227,14 @@ def test_member_that_is_never_notified_of_a_change_is_found() -> None:
 
     C0 begins no attempt after m1 joined, although LONG_S pass in a healed ensemble.
     """
-    story = Story()
-    story.begins()
-    story.views("m0")
-    story.claims()
-    story.txn("0x2", "create", f"{IDS}/m1")
-    story.heals_and_waits()
+    rows = GroupRows()
+    rows.begin_attempt()
+    rows.compute_from("m0")
+    rows.claim()
+    rows.apply_txn("0x2", "create", f"{IDS}/m1")
+    rows.heal_and_wait()
 
-    (summary,) = summaries(story)
+    (summary,) = summaries(rows)
     # The summary goes on with the time allowed, 16 s: NOTICE_US and a session.
     assert summary.startswith("consumer-old-0 never heard of the last change of old, within 1")
 
@@ -242,15 +244,15 @@ def test_unregistered_member_needs_no_notification() -> None:
 
     C0's registration, m0, is deleted, so C0 need not begin an attempt.
     """
-    story = Story()
-    story.begins()
-    story.views("m0")
-    story.claims()
-    story.txn("0x2", "create", f"{IDS}/m1")
-    story.txn("0x2", "delete", f"{IDS}/m0")
-    story.heals_and_waits()
+    rows = GroupRows()
+    rows.begin_attempt()
+    rows.compute_from("m0")
+    rows.claim()
+    rows.apply_txn("0x2", "create", f"{IDS}/m1")
+    rows.apply_txn("0x2", "delete", f"{IDS}/m0")
+    rows.heal_and_wait()
 
-    assert summaries(story) == []
+    assert summaries(rows) == []
 
 
 def test_commit_of_an_expired_session_is_found_unless_it_was_begun_before() -> None:
@@ -259,18 +261,18 @@ def test_commit_of_an_expired_session_is_found_unless_it_was_begun_before() -> N
     ZK-66: a commit that waited is carried out in the new session. So a commit that began before
     the expiry is legal.
     """
-    story = Story()
-    story.begins()
-    story.views("m0")
-    story.claims()
-    begun_before_us = round(story.time_s * 1e6)
-    story.expires()
-    story.step(TraceKind.PARTITIONS_LOST, partitions=("orders-0",))
-    story.commits(begun_before_us)
-    assert story.checker.findings == []
+    rows = GroupRows()
+    rows.begin_attempt()
+    rows.compute_from("m0")
+    rows.claim()
+    begun_before_us = round(rows.time_s * 1e6)
+    rows.expire()
+    rows.add_step(TraceKind.PARTITIONS_LOST, partitions=("orders-0",))
+    rows.end_commit(begun_before_us)
+    assert rows.checker.findings == []
 
-    story.commits(round(story.time_s * 1e6))
+    rows.end_commit(round(rows.time_s * 1e6))
 
-    assert summaries(story) == [
+    assert summaries(rows) == [
         "consumer-old-0 committed a partition that it had lost with its session"
     ]

@@ -52,7 +52,7 @@ def produced(
     )
 
 
-def led_with(log_end: int, *, acknowledged_s: float = 5, producer: str = "producer-0") -> Rows:
+def led_with(*, log_end: int, acknowledged_s: float = 5, producer: str = "producer-0") -> Rows:
     """Return rows of records 10 and 11, acknowledged at `acknowledged_s`, and of a new leader.
 
     broker-1 takes over at 6 s, with a log that ends at `log_end`.
@@ -67,7 +67,7 @@ def led_with(log_end: int, *, acknowledged_s: float = 5, producer: str = "produc
 
 def test_leader_that_lacks_an_acknowledged_record_is_found() -> None:
     """An example of such a bug: a retried batch is acknowledged before it is replicated."""
-    (finding,) = check(led_with(11)).findings
+    (finding,) = check(led_with(log_end=11)).findings
 
     assert finding.summary == (
         "t-0: record 11 was acknowledged to producer-0, and the log with which broker-1 leads "
@@ -79,9 +79,11 @@ def test_leader_that_lacks_an_acknowledged_record_is_found() -> None:
 @pytest.mark.parametrize(
     "rows",
     [
-        pytest.param(led_with(12), id="the log has all records"),
-        pytest.param(led_with(10, producer="producer-1"), id="acks=1"),
-        pytest.param(led_with(10, acknowledged_s=7), id="the new leader gives the same offsets"),
+        pytest.param(led_with(log_end=12), id="the log has all records"),
+        pytest.param(led_with(log_end=10, producer="producer-1"), id="acks=1"),
+        pytest.param(
+            led_with(log_end=10, acknowledged_s=7), id="the new leader gives the same offsets"
+        ),
     ],
 )
 def test_log_that_has_all_records_acknowledged_before_with_acks_all_passes(rows: Rows) -> None:
@@ -97,7 +99,7 @@ def test_acknowledgement_that_only_another_clock_puts_before_the_leader_is_not_j
 
     Then the new leader itself has acknowledged records 10 and 11.
     """
-    assert not check(led_with(10), clock_error_us=2_000_000).findings
+    assert not check(led_with(log_end=10), clock_error_us=2_000_000).findings
 
 
 def test_leader_of_an_ended_epoch_that_takes_over_late_is_not_judged() -> None:
@@ -133,7 +135,7 @@ def test_records_may_be_lost_with_the_last_replica_in_sync() -> None:
 
 def test_topic_that_is_made_again_begins_at_offset_0() -> None:
     """The records of the deleted topic need not be in the log of the new one."""
-    rows = led_with(12)
+    rows = led_with(log_end=12)
     rows.add(7, "controller-0", TraceKind.TOPIC_DELETED, detail={"topic": "t"})
     rows.leads(8, "broker-1", leader_epoch=0, log_end=0, partition=T0)
 
@@ -193,5 +195,5 @@ def test_nothing_is_judged_with_unclean_elections() -> None:
 
     Such a leader lacks records, and gives the offsets of these records to other ones.
     """
-    for rows in (led_with(11), acknowledged_twice()):
+    for rows in (led_with(log_end=11), acknowledged_twice()):
         assert not check(rows, unclean=True).findings

@@ -5,8 +5,8 @@ position is the offset of the record that a member reads next. A generation is t
 group's rebalance.
 
 Each violation here is a bug of a consumer that other checks of the group might not notice: records
-are processed once more, or another member's work hides the gap. The checker waits
-`commit_patience_us` (5 s) for a commit.
+are processed once more, or another member processes the records that this one leaves out. The
+checker waits `commit_patience_us` (5 s) for a commit.
 """
 
 from dataclasses import replace
@@ -51,7 +51,7 @@ def claim_of(rows: Rows) -> str:
     return finding.summary.removeprefix("g, t-0: ")
 
 
-def begun(offset: int = 10) -> Rows:
+def begun(*, offset: int) -> Rows:
     """Return rows of C0, which is assigned t-0 and begins at the committed offset `offset`."""
     rows = Rows()
     rows.assigned(1, C0)
@@ -75,7 +75,7 @@ def test_member_that_reads_on_from_its_committed_offset_passes() -> None:
 
     At 6 s the leader's log lacks C0's position, so C0 rightly goes back to the earliest offset.
     """
-    rows = begun()
+    rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=14)
     rows.consumed(3, C0, first=15, last=19)
     assigned_again(rows, 4)
@@ -105,7 +105,7 @@ def test_offset_fetched_in_an_earlier_assignment_is_found() -> None:
     Another member may have committed since then. Kafka's PendingCommittedOffsetRequest.sameRequest
     compares the generation for this reason.
     """
-    rows = begun()
+    rows = begun(offset=10)
     rows.revoked(1.2, C0)
     rows.fetched(1.3, C0, offset=10)
     rows.assigned(2, C0, generation=2)
@@ -153,7 +153,7 @@ def test_reset_before_the_committed_offset_is_known_is_found() -> None:
 
 def test_committed_offset_in_the_middle_of_an_assignment_is_found() -> None:
     """A member looks up the committed offset only while it has no position."""
-    rows = begun()
+    rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.fetched(3, C0, offset=10)
     rows.position_reset(3, C0, offset=10)
@@ -167,7 +167,7 @@ def test_committed_offset_in_the_middle_of_an_assignment_is_found() -> None:
 @pytest.mark.parametrize(("first", "last"), [(15, 24), (25, 29)])
 def test_records_that_do_not_follow_the_last_ones_are_found(first: int, last: int) -> None:
     """C0 repeats records, or leaves some out, in one assignment. C1 has processed all of them."""
-    rows = begun()
+    rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.assigned(2.1, C1)
     rows.fetched(2.2, C1, offset=10)
@@ -195,7 +195,7 @@ def test_records_of_a_fetch_from_before_the_rebalance_are_found() -> None:
 @pytest.mark.parametrize("lost", [False, True])
 def test_records_of_a_partition_that_is_gone_are_found(lost: bool) -> None:
     """The fetched records of a revoked partition must not reach the application."""
-    rows = begun()
+    rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.committed(2.5, C0, offset=20)
     rows.revoked(3, C0, lost=lost)
@@ -206,7 +206,7 @@ def test_records_of_a_partition_that_is_gone_are_found(lost: bool) -> None:
 
 def test_position_of_a_partition_that_is_gone_is_found() -> None:
     """For example the late answer to a ListOffsets may set a position after the revocation."""
-    rows = begun()
+    rows = begun(offset=10)
     rows.revoked(3, C0)
     rows.position_reset(4, C0, offset=0, cause="earliest")
 
@@ -215,7 +215,7 @@ def test_position_of_a_partition_that_is_gone_is_found() -> None:
 
 def test_records_from_before_a_reset_may_be_processed_after_it() -> None:
     """C0's application already had the records 20 to 24 when the answer reset the position."""
-    rows = begun()
+    rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.position_reset(3, C0, offset=0, cause="earliest")
     rows.consumed(3.1, C0, first=20, last=24)
@@ -229,7 +229,7 @@ def test_new_process_of_a_member_begins_anew() -> None:
 
     The killed process never revoked its partition, which is no violation.
     """
-    rows = begun()
+    rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.add(3, "driver", TraceKind.NODE_KILLED, peer=C0)
     new_process = {"group": "g", "partition": "t-0", "incarnation": 1}
@@ -249,12 +249,12 @@ def test_new_process_of_a_member_begins_anew() -> None:
     assert check(rows).outcome is not CheckOutcome.VIOLATED
 
 
-def test_in_real_time_nothing_of_this_is_judged() -> None:
+def test_deliveries_in_real_time_are_not_judged() -> None:
     """The checker judges deliveries in virtual time only. In real time rows may be missing.
 
     Also, real producers write markers of transactions, which take offsets without being records.
     """
-    rows = begun()
+    rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.consumed(3, C0, first=15, last=24)
 
@@ -266,8 +266,8 @@ def test_in_real_time_nothing_of_this_is_judged() -> None:
 
 
 def test_commit_of_records_that_were_not_delivered_is_found() -> None:
-    """C0 goes on, so that no record is lost. If C0 died, records 20 to 24 would be lost."""
-    rows = begun()
+    """C0 processes the records 20 to 24 after the commit. A death before that would lose them."""
+    rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.committed(3, C0, offset=25)
     rows.consumed(4, C0, first=20, last=29)
@@ -279,7 +279,7 @@ def test_commit_of_records_that_were_not_delivered_is_found() -> None:
 
 def test_commit_of_an_older_assignment_in_a_new_generation_is_found() -> None:
     """In generation 2, t-0 belongs to another member. C0's commit would undo that member's."""
-    rows = begun()
+    rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.committed(2.1, C0, offset=20)
     rows.revoked(3, C0)
@@ -304,7 +304,7 @@ def test_commit_that_waited_for_the_coordinator_is_excused() -> None:
     C0 begins the commit in generation 1 while it looks for its coordinator. The group rebalances
     before the commit is sent, so that it names generation 2.
     """
-    rows = begun()
+    rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.add(2.1, C0, TraceKind.COORDINATOR_UNKNOWN, group="g", peer="broker-0")
     rows.committed(2.5, C0, offset=20)
@@ -329,7 +329,7 @@ def test_commit_that_waited_for_the_coordinator_is_excused() -> None:
 
 def test_answer_to_a_commit_may_come_after_the_rebalance() -> None:
     """The row of the answer has the generation that the commit named, which is 1."""
-    rows = begun()
+    rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.commit_failed(2.1, C0, offset=20, error="REQUEST_TIMED_OUT")
     rows.revoked(3, C0)
@@ -344,7 +344,7 @@ def test_answer_to_a_commit_may_come_after_the_rebalance() -> None:
 
 def test_revocation_without_a_commit_is_found() -> None:
     """The next owner processes 10 to 19 again, although nothing had failed."""
-    rows = begun()
+    rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.revoked(3, C0)
 
@@ -352,8 +352,8 @@ def test_revocation_without_a_commit_is_found() -> None:
 
 
 def test_revocation_after_an_older_commit_is_found() -> None:
-    """The commit of 15 was in flight. A commit that includes the records 15 to 19 is missing."""
-    rows = begun()
+    """The commit of 15 was sent before the records 15 to 19. A commit of 20 is missing."""
+    rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=14)
     rows.consumed(2.1, C0, first=15, last=19)
     rows.committed(2.2, C0, offset=15)
@@ -364,7 +364,7 @@ def test_revocation_after_an_older_commit_is_found() -> None:
 
 def test_revocation_after_a_failed_commit_passes() -> None:
     """A failed commit is an attempt. Kafka promises delivery at least once, not exactly once."""
-    rows = begun()
+    rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.commit_failed(2.2, C0, offset=20, error="COMMIT_FAILED")
     rows.revoked(3, C0)
@@ -377,7 +377,7 @@ def test_revocation_after_a_long_wait_passes() -> None:
 
     A commit leaves no row if C0 finds no coordinator, or gets no answer.
     """
-    rows = begun()
+    rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.revoked(7, C0)
 
@@ -386,12 +386,12 @@ def test_revocation_after_a_long_wait_passes() -> None:
 
 def test_lost_partitions_and_groups_that_never_commit_need_no_commit() -> None:
     """A member that lost its partitions cannot commit, and some groups are set never to commit."""
-    lost = begun()
+    lost = begun(offset=10)
     lost.consumed(2, C0, first=10, last=19)
     lost.revoked(3, C0, lost=True)
     assert check(lost).outcome is not CheckOutcome.VIOLATED
 
-    rows = begun()
+    rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.revoked(3, C0)
     without_commits = {"g": replace(CONTEXT.groups["g"], commits=False)}
@@ -401,7 +401,7 @@ def test_lost_partitions_and_groups_that_never_commit_need_no_commit() -> None:
 
 def test_position_without_records_needs_no_commit() -> None:
     """C0 processes no record, so its position is still the committed offset."""
-    rows = begun()
+    rows = begun(offset=10)
     rows.revoked(3, C0)
 
     assert check(rows).outcome is not CheckOutcome.VIOLATED

@@ -5,6 +5,8 @@ taken its leaderships from; it is unfenced when it is back.
 
 - `quiet_since_us`: since this time no fault is in force; None while one is.
 - `cluster_quiet_since_us`: since this time no fault disturbs a server; None while one does.
+
+The time 0 is the beginning of the run.
 """
 
 from chaos.checkers.context import CheckContext, GroupExpectation
@@ -31,7 +33,7 @@ def faults_after(rows: Rows) -> FaultsInForce:
 
 
 def killed(time_s: float, node: str) -> Rows:
-    """Return rows of a fault that kills the node."""
+    """Return rows of a fault that kills `node`; broker-1 was unfenced before it."""
     rows = Rows()
     rows.add(1, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
     rows.fault(time_s, node, nodes=[node])

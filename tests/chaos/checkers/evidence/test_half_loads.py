@@ -16,15 +16,15 @@ from tests.support.builders.rows import OFFSETS_0, Rows
 
 
 @pytest.mark.parametrize(
-    ("read_to", "elected_epoch", "is_partial"),
+    ("read_to", "elected", "elected_epoch", "is_partial"),
     [
-        pytest.param(10, 2, True, id="ends at 10 of 12, and a new leader"),
-        pytest.param(12, 2, False, id="reads the whole log"),
-        pytest.param(10, 1, False, id="ends early under the same leader epoch"),
+        pytest.param(10, "broker-1", 2, True, id="ends at 10 of 12, and a new leader"),
+        pytest.param(12, "broker-1", 2, False, id="reads the whole log"),
+        pytest.param(10, "broker-0", 1, False, id="ends early under the same leader"),
     ],
 )
 def test_load_is_partial_if_it_ends_before_the_log_and_its_leader_is_replaced(
-    read_to: int, elected_epoch: int, is_partial: bool
+    read_to: int, elected: str, elected_epoch: int, is_partial: bool
 ) -> None:
     """If the leader is not replaced, an early end of the load has another reason: no excuse."""
     rows = Rows()
@@ -35,7 +35,7 @@ def test_load_is_partial_if_it_ends_before_the_log_and_its_leader_is_replaced(
         TraceKind.LEADER_ELECTED,
         partition=OFFSETS_0,
         leader_epoch=elected_epoch,
-        peer="broker-1",
+        peer=elected,
         detail={"isr": [1], "reason": "test"},
     )
     rows.add(

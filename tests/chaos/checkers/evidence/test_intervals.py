@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from chaos.checkers.evidence.intervals import IntervalSet
 
 # Intervals (start, end). The start is at most 60 and the length at most 12, so that many overlap.
-# The sum of a pair (start, length) is the end.
 intervals_to_add = st.lists(
-    st.tuples(st.integers(0, 60), st.integers(1, 12)).map(
-        lambda start_and_length: (start_and_length[0], sum(start_and_length))
+    st.builds(
+        lambda start, length: (start, start + length), st.integers(0, 60), st.integers(1, 12)
     ),
     max_size=20,
 )
@@ -40,8 +39,7 @@ def test_intervals_equal_a_set_of_offsets(
     assert intervals.covered(start, end) == len(model & set(range(start, end)))
     missing = [offset for gap in intervals.missing(start, end) for offset in range(*gap)]
     assert missing == [offset for offset in range(start, end) if offset not in model]
-    parts = list(intervals)
-    assert all(left[1] < right[0] for left, right in pairwise(parts))
+    assert all(left_end < right_start for (_, left_end), (right_start, _) in pairwise(intervals))
 
 
 def test_consecutive_records_are_one_interval() -> None:

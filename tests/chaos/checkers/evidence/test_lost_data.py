@@ -5,7 +5,7 @@ the only replica in the ISR loses power or its disk, Kafka may elect it again. T
 election, because the replica is in the ISR, but its log is gone. Checkers excuse this loss. The
 file tests/corpus/power_loss_of_the_last_replica_in_sync.yaml plays such a run.
 
-The rows are made by hand: `rows.leads(5.1, "broker-0", leader_epoch=3, log_end=0)` lets broker 0
+The rows are made by hand: `rows.leads(5.1, "broker-0", leader_epoch=3, log_end=0)` lets broker-0
 lead in epoch 3, with a log that ends at offset 0. A fetched offset of -1 means that the group has
 no committed offset. In the stage "verifying", at the end of a run, the committed offsets are
 fetched once more.
@@ -70,10 +70,10 @@ def damaged(rows: Rows, time_s: float, broker: str, how: str) -> None:
 def last_replica_lost(
     *, how: str = "power loss", isr: tuple[int, ...] = (0,), left_isr: bool = False
 ) -> Rows:
-    """Return rows of broker 0, which acknowledges a commit, is damaged, and leads again.
+    """Return rows of broker-0, which acknowledges a commit, is damaged, and leads again.
 
-    Its log is then empty. `isr` is the ISR of its second election. With `left_isr`, broker 1 leads
-    in between, and broker 0 fetches the log again before it leads.
+    Its log is then empty. `isr` is the ISR of its second election. With `left_isr`, broker-1 leads
+    in between, and broker-0 fetches the log again before it leads.
     """
     rows = Rows()
     elected(rows, 0.1, "broker-0", epoch=0, isr=[0, 1])
@@ -118,12 +118,12 @@ def test_data_lost_with_the_last_replica_in_sync_is_no_violation(
         last_replica_lost(isr=(0, 1)),
         last_replica_lost(left_isr=True),
     ],
-    ids=["killed with its disk whole", "another was in sync", "it had come back into sync"],
+    ids=["killed, but the disk is kept", "another replica in sync", "returned to the ISR"],
 )
 def test_data_that_a_replica_must_keep_is_found_when_lost(
     checker: type[Checker], rows: Rows
 ) -> None:
-    """In each case broker 0 or another replica had the data.
+    """In each case broker-0 or another replica had the data.
 
     A kill keeps the disk. Another replica in sync has all acknowledged data. A broker that returns
     to the ISR has fetched the data again.
@@ -185,7 +185,7 @@ def test_transaction_that_was_open_at_the_loss_may_be_lost_although_it_ended(
 
 
 def test_election_that_loses_data_is_named_with_its_epoch() -> None:
-    """LostData lists the elections that lost data: here that of epoch 3, broker 0's second one."""
+    """LostData lists the elections that lost data: here that of epoch 3, broker-0's second one."""
     lost = LostData()
     for row in last_replica_lost().rows:
         lost.observe(row)

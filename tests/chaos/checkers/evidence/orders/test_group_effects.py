@@ -51,7 +51,7 @@ def stored(*partitions: str, member: str = "m-0", generation: int = 1) -> Rows:
     """
     rows = Rows()
     for partition in partitions:
-        rows.commit_stored(1, "broker-0", member, generation, 5, partition=partition)
+        rows.commit_stored(1, "broker-0", member, generation, append_id=5, partition=partition)
     return rows
 
 
@@ -113,7 +113,7 @@ def test_deletion_removes_the_stored_offsets_of_a_topic(
 
 
 def test_deletion_needs_no_removal_of_what_is_not_stored() -> None:
-    """The offset of t-0 was removed before the order, and that of t-1 expires during it."""
+    """The offset of t-0 is removed before the order. The offset of t-1 expires during the order."""
     before = stored("t-0", "t-1")
     before.rows.extend(removed("t-0").rows)
     assert missing(before, "delete_offsets", removed("t-1", cause="expired")) is None
@@ -121,7 +121,7 @@ def test_deletion_needs_no_removal_of_what_is_not_stored() -> None:
 
 @pytest.mark.parametrize("forgotten_by", ["load", "death of the group"])
 def test_offset_that_may_be_lost_needs_no_removal(forgotten_by: str) -> None:
-    """The offset may be gone, if it was stored before a load, or by an earlier group of the name.
+    """The offset may be gone if it was stored before a load, or in a group that has died since.
 
     A load reads the groups of a partition from its log, which may lack the offset.
     """

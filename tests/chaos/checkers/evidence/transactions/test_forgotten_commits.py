@@ -23,8 +23,8 @@ from tests.support.builders.rows import OFFSETS_0, Rows
 C0 = "consumer-g-0"
 
 
-def state(rows: Rows, time_s: float, before: str, to: str) -> None:
-    """Add a change of the transaction's state at its coordinator, broker-2."""
+def change_state(rows: Rows, time_s: float, before: str, to: str) -> None:
+    """Let the transaction's coordinator, broker-2, change its state."""
     rows.add(
         time_s,
         "broker-2",
@@ -48,7 +48,7 @@ def lost_commit(
     rows.committed(2, C0, offset=3)
 
     # The transaction begins. A first append may fail; then an offset is pending.
-    state(rows, 10, "Empty", "Ongoing")
+    change_state(rows, 10, "Empty", "Ongoing")
     if failed_s is not None:
         rows.append_completed(
             failed_s, node, leader_epoch=0, base_offset=20, append_id=1, error="REQUEST_TIMED_OUT"
@@ -65,7 +65,7 @@ def lost_commit(
 
     # The commit is decided and acknowledged. Then the transaction ends in the group (if
     # `is_completed`), and as a whole.
-    state(rows, 13, "Ongoing", "PrepareCommit")
+    change_state(rows, 13, "Ongoing", "PrepareCommit")
     rows.committed(13.01, C0, offset=5)
     if is_completed:
         rows.add(
@@ -75,7 +75,7 @@ def lost_commit(
             group="g",
             detail={"producer_id": 0, "committed": True, "offsets": 1},
         )
-    state(rows, 13.1, "PrepareCommit", "CompleteCommit")
+    change_state(rows, 13.1, "PrepareCommit", "CompleteCommit")
 
     rows.assigned(14, C0)
     rows.fetched(14.1, C0, offset=3)

@@ -106,7 +106,7 @@ def completed(
 
 
 def elected(rows: Rows, time_s: float) -> None:
-    """Elect broker 2, the only replica in sync, for the log of transactions."""
+    """Elect broker-2, the only replica in sync, for the log of transactions."""
     rows.add(
         time_s,
         "controller-100",
