@@ -33,6 +33,8 @@ SMALL = (
     "topics.orders.partitions=3",
     "producers[0].records_per_second=20",
 )
+COMMITTED_US = 12_000_000
+"""Time at which the members have committed."""
 
 
 class Played:
@@ -66,6 +68,23 @@ class Played:
 
     def of_kind(self, kind: TraceKind, after_us: int = 0) -> list[TraceRow]:
         return [row for row in self.rows if row.kind == kind and row.time_us > after_us]
+
+
+def kill_at_the_first_acknowledgement(played: Played) -> list[str]:
+    """Kill the first broker that acknowledges an append after COMMITTED_US.
+
+    The returned list is empty, and gets the name of the broker when it is killed.
+    """
+    killed: list[str] = []
+
+    def kill_on_acknowledgement(row: TraceRow) -> None:
+        is_acknowledgement = row.kind == TraceKind.APPEND_COMPLETED and row.error in {None, "NONE"}
+        if row.time_us > COMMITTED_US and is_acknowledgement and not killed:
+            killed.append(row.node)
+            played.runtime.crash_now(NodeName(row.node))
+
+    played.on_row = kill_on_acknowledgement
+    return killed
 
 
 def report_of(results: Results, check: str) -> CheckReport:
@@ -107,16 +126,7 @@ def test_acknowledgement_before_replication_is_found_by_fencing() -> None:
     no faults of its own.
     """
     played = Played(*SMALL, "cluster.guards.high_watermark_gate=false", "faults=[]")
-    killed: list[str] = []
-
-    def kill_on_acknowledgement(row: TraceRow) -> None:
-        has_committed = row.time_us > 12_000_000
-        is_acknowledgement = row.kind == TraceKind.APPEND_COMPLETED and row.error in {None, "NONE"}
-        if has_committed and is_acknowledgement and not killed:
-            killed.append(row.node)
-            played.runtime.crash_now(NodeName(row.node))
-
-    played.on_row = kill_on_acknowledgement
+    killed = kill_at_the_first_acknowledgement(played)
 
     results = played.play()
 
@@ -131,14 +141,7 @@ def test_acknowledgement_before_replication_is_found_by_fencing() -> None:
 def test_death_at_the_acknowledgement_loses_nothing_with_the_guard() -> None:
     """With the guard on, the high watermark has passed the record when its leader is killed."""
     played = Played(*SMALL, "faults=[]")
-    killed: list[str] = []
-
-    def kill_on_acknowledgement(row: TraceRow) -> None:
-        if row.time_us > 12_000_000 and not killed and row.kind == TraceKind.APPEND_COMPLETED:
-            killed.append(row.node)
-            played.runtime.crash_now(NodeName(row.node))
-
-    played.on_row = kill_on_acknowledgement
+    killed = kill_at_the_first_acknowledgement(played)
 
     results = played.play()
 

@@ -18,7 +18,7 @@ LOST_AT_US = 30_000_000
 
 
 @pytest.mark.slow
-def test_requests_are_carried_out_once_and_repeated_and_other_requests_pass() -> None:
+def test_request_whose_response_is_lost_is_repeated_and_no_lost_node_is_awaited() -> None:
     """Each of three faults loses exactly one response: the repeated request is answered.
 
     At its end the run waits for a steady state of the remaining nodes. It does not wait for the
@@ -37,7 +37,8 @@ def test_requests_are_carried_out_once_and_repeated_and_other_requests_pass() ->
 
     # The first two of these nodes are lost. The third one is crashed twice, and starts again.
     started = [row.node for row in rows if row.kind == TraceKind.NODE_STARTED]
-    assert started.count("broker-3") == started.count("consumer-readers-2") == 1
+    assert started.count("broker-3") == 1
+    assert started.count("consumer-readers-2") == 1
     assert started.count("consumer-readers-1") == 3
 
     # The run ends soon after the last loss.

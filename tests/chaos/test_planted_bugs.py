@@ -2,7 +2,7 @@
 
 The same runs without a bug must have no finding. A bug is planted by patching code, or by switching
 off a guard (a check of Kafka's). `small` has three brokers and the group readers: two members that
-commit every 200 ms. CUT isolates their coordinator, broker 0, from the cluster, but not from them.
+commit every 200 ms. CUT isolates their coordinator, broker-0, from the cluster, but not from them.
 Citations name files of docs/kafka. test_coordinator_crash has more planted bugs, which a crash of
 the coordinator uncovers.
 

@@ -1,9 +1,9 @@
 """An experiment file is translated to the specification of a cluster and to a plan of its faults.
 
 A runtime (simulated in virtual time, or real processes on Ray) builds the cluster from the
-specification. The plan has the times at which faults begin and end.
-`experiment()` has three brokers, an offsets topic with two partitions, the topic orders with two
-partitions, and the group readers with two members.
+specification. The plan has the times at which faults begin and end. `experiment()` has three
+brokers, an offsets topic with two partitions, the topic orders with two partitions, and the group
+readers with two members.
 """
 
 import pytest
@@ -124,7 +124,7 @@ def test_preloaded_log_is_in_the_groups_own_partition() -> None:
 
 
 def test_plan_is_in_time_order_with_ends_before_beginnings() -> None:
-    """At 8 s broker 0 returns before broker 1 is crashed, so that two are never down together.
+    """At 8 s broker-0 returns before broker-1 is crashed, so that two are never down together.
 
     The number in a fault's id is its place in the file. So crash-1 comes before crash-0 here.
     """

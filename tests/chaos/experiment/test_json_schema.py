@@ -235,16 +235,15 @@ def mutated(document: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     mutated_document = deepcopy(document)
     for _ in range(rng.randint(1, 3)):
         holder, key = rng.choice(list(places(mutated_document)))
-        # 0: change, 1: remove, 2: rename, 3: add. The elements of a list have no names, so in a
-        # list 2 and 3 repeat an element.
-        act = rng.randrange(4)
-        if act == 0:
+        change = rng.choice(("replace", "remove", "rename", "add"))
+        if change == "replace":
             holder[key] = deepcopy(rng.choice(VALUES))
-        elif act == 1:
+        elif change == "remove":
             del holder[key]
         elif isinstance(holder, list):
+            # An element of a list has no name to change, so it is repeated.
             holder.append(deepcopy(holder[key]))
-        elif act == 2:
+        elif change == "rename":
             holder[f"{key}s"] = holder.pop(key)
         else:
             holder[rng.choice(KEYS)] = deepcopy(rng.choice(VALUES))

@@ -136,7 +136,7 @@ def test_misspelt_required_key_is_one_problem_not_two(write: Write) -> None:
     [
         ("brokers: 3", "brokers: three", "cluster.brokers", "a whole number >= 1", "`three`"),
         ("brokers: 3", "brokers: 0", "cluster.brokers", "a whole number >= 1", "0 (int)"),
-        ("commit: false", "commit: 2", "readers.config.enable.auto.commit", "true or fal", "2"),
+        ("commit: false", "commit: 2", "config.enable.auto.commit", "true or false", "2"),
         ("at: 5s", "at: 5", "faults[0].at", "such as `5s` or `250ms`", "5 (int)"),
         ("at: 5s", "at: 5 seconds", "faults[0].at", "us, ms, s, m or h", "`5 seconds`"),
         ("at: 5s", 'at: "5s\\n"', "faults[0].at", "us, ms, s, m or h", "`5s"),

@@ -173,12 +173,12 @@ def test_each_mutant_behind_the_switch_has_its_own_effect(made_up: Path) -> None
         assert results[-1] == result_of(mutant), mutant
 
     probes.clear()
-    sound = result_of(switched)
-    assert sound == result_of(MADE_UP)
+    sound_result = result_of(switched)
+    assert sound_result == result_of(MADE_UP)
 
     # The comparisons above mean something: there are many mutants, and most change the result.
     assert len(mutants) > 50
-    assert sum(result == sound for result in results) < len(mutants) / 2
+    assert sum(result == sound_result for result in results) < len(mutants) / 2
     assert set(probes.reached) > set(range(3))
 
 
@@ -190,12 +190,12 @@ def test_only_an_expression_that_keeps_its_value_is_skipped(made_up: Path) -> No
     path = made_up / "made_up" / "one.py"
     mutants = [mutant.source for mutant in every_mutant(path.parent, path)]
     probes.record_values()
-    sound = result_of(switched_source(MADE_UP, list(enumerate(mutants))))
+    sound_result = result_of(switched_source(MADE_UP, list(enumerate(mutants))))
     skipped = probes.compared.keys() - probes.differing()
 
     assert skipped
     assert probes.differing()
-    assert {repr(result_of(mutants[number])) for number in skipped} == {repr(sound)}
+    assert {repr(result_of(mutants[number])) for number in skipped} == {repr(sound_result)}
 
 
 def made_up_sample(root: Path) -> list[SampledMutant]:

@@ -150,7 +150,7 @@ def test_election_that_the_cluster_refuses_is_a_miss(error: Exception) -> None:
 
 
 def test_preferred_election_of_all_names_every_leadership_that_moves() -> None:
-    """Partitions that their preferred leader leads already are not hit (__consumer_offsets-0)."""
+    """A partition is not hit if its preferred leader leads already, here `__consumer_offsets-0`."""
     run = Injecting(elect("all-topic-partitions"))
     run.runtime.partitions[TopicPartition("orders", 0)] = led_by(
         0, replicas=(2, 0, 1), isr=(0, 1, 2)
@@ -167,7 +167,7 @@ def test_preferred_election_of_all_names_every_leadership_that_moves() -> None:
 
 
 def test_preferred_election_of_one_partition_requests_that_one() -> None:
-    """`leader-of(...)` names a partition, and so does `coordinator-of(...)`: the group's own."""
+    """`leader-of(orders-0)` names the partition orders-0."""
     run = Injecting(elect("leader-of(orders-0)"))
     run.runtime.partitions[TopicPartition("orders", 0)] = led_by(
         0, replicas=(2, 0, 1), isr=(0, 1, 2)
@@ -182,7 +182,10 @@ def test_preferred_election_of_one_partition_requests_that_one() -> None:
     ("target", "reason"),
     [
         ("coordinator-of(readers)", "broker 0 leads __consumer_offsets-0 already"),
-        ("all-topic-partitions", "no partition has a preferred leader that could lead and does"),
+        (
+            "all-topic-partitions",
+            "no partition has a preferred leader that could lead and does not",
+        ),
     ],
 )
 def test_preferred_election_with_nothing_to_elect_is_a_miss(target: str, reason: str) -> None:

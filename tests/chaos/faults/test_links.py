@@ -1,8 +1,9 @@
 """Faults of links: the separated nodes, the rules, and their order.
 
 A fault of links has two ends: the nodes of `from` and the nodes of `to`. A rule tells the network
-what to do with the frames that its selector matches. A fault in both directions has two rules:
-`there`, for frames from the end `from` to the end `to`, and `back`, for the other direction.
+to hold (keep back), delay or lose the frames (messages) that its selector matches. A fault in both
+directions has two rules: `there`, for frames from the end `from` to the end `to`, and `back`, for
+the other direction.
 
 `Injecting(fault)` injects and heals (undoes) the faults of an experiment on a runtime without
 nodes. `run.runtime.acts` has each call that changes the cluster, as text, and `run.runtime.rules`
@@ -172,7 +173,7 @@ def test_cut_between_a_node_and_itself_is_a_miss() -> None:
     """The coordinator of readers also leads orders-0, and a node has no link to itself."""
     run = Injecting(fault("cut", "coordinator-of(readers)", ["leader-of(orders-0)"]))
 
-    assert run.inject().error == ("a node has no link to itself: both ends are broker-0 alone")
+    assert run.inject().error == "a node has no link to itself: both ends are broker-0 alone"
     assert run.runtime.acts == []
 
 
@@ -274,7 +275,8 @@ def test_response_loss_is_a_rule_for_each_direction() -> None:
 
     members = names("consumer-readers-0", "consumer-readers-1")
     there, back = run.runtime.rules
-    assert there.effect == back.effect == LoseResponses(count=2, errors=("MEMBER_ID_REQUIRED",))
+    lost = LoseResponses(count=2, errors=("MEMBER_ID_REQUIRED",))
+    assert (there.effect, back.effect) == (lost, lost)
     assert there.selector == Selector(
         sources=names("broker-0"), destinations=members, apis=("JoinGroup",)
     )

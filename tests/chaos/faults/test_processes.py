@@ -2,7 +2,7 @@
 
 `Injecting(fault, ...)` injects and heals (undoes) the faults of an experiment on a runtime without
 nodes. `run.runtime.acts` has each call that changes the cluster, as text, and `run.runtime.rules`
-the rules of the links in force. Brokers are 0 to 2, and broker 0 leads every partition.
+the rules of the links in force. Brokers are broker-0 to broker-2; broker-0 leads every partition.
 `stopping_takes_us` is the duration of a controlled shutdown; None: it never ends. A miss is a fault
 that hit nothing.
 """

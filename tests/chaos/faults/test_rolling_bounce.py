@@ -1,6 +1,7 @@
 """The experiment `rolling_bounce`: its callbacks and ownership changes, for any seed.
 
-Six members leave and join again, one after the other. A callback tells a member's application which
+A group of twelve members reads twelve partitions. Six of the members leave and join again, one
+after the other. A callback tells a member's application which
 partitions the member was assigned, or which were revoked. A partition is handed out when it gets
 another owner.
 """
@@ -19,10 +20,11 @@ LONGEST_US = 4_000_000
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_twelve_partitions_change_owners_in_each_leave_and_join(seed: int) -> None:
-    """There are 138 callbacks of each kind: 6 * (11 + 12), as in a real cluster.
+    """138 partitions-assigned callbacks and 138 revoked ones are made, as in a real cluster.
 
-    Of each kind, a leave has 11 for the other members, and a join has 12 for all members. The
-    measurement is in section bounce of docs/kafka/MEASURED_BOUNCE.md.
+    In each of the 6 leaves the other 11 members have one of each kind, in each of the 6 joins all
+    12 members: 6 * (11 + 12) = 138. The measurement is in section bounce of
+    docs/kafka/MEASURED_BOUNCE.md.
     """
     run = play_virtual(
         load_experiment("rolling_bounce").experiment, seed=seed, trace_messages=False
@@ -32,6 +34,6 @@ def test_twelve_partitions_change_owners_in_each_leave_and_join(seed: int) -> No
     assert run.results.verdict == Verdict.PASS
     assert (bounce.assigned, bounce.revoked) == (138, 138)
     assert [change.handed_out for change in (*bounce.leaves, *bounce.joins)] == [12] * 12
-    assert len(bounce.leaves) == len(bounce.joins) == 6
+    assert (len(bounce.leaves), len(bounce.joins)) == (6, 6)
     assert all(0 < change.settled_us < LONGEST_US for change in (*bounce.leaves, *bounce.joins))
     assert bounce.commit_errors == {}

@@ -276,7 +276,7 @@ def test_interrupted_rollout_restores_the_size_of_its_group() -> None:
 
     A member that stops or is down is missing, unless its successor is up in a spare place.
     """
-    for spare, until, filled in (
+    for spare, until_s, filled in (
         # A successor starts 5 s after the stop of its predecessor.
         ((), 2, (PLACES[3],)),  # the first member is down
         ((), 7, (PLACES[2],)),  # its successor is up, and the second member is down
@@ -285,9 +285,9 @@ def test_interrupted_rollout_restores_the_size_of_its_group() -> None:
     ):
         cluster = of_four()
         deploy = rollout(spare=spare, max_unavailable=0 if spare else 1)
-        drive(deploy, cluster, until_us=until * S)
+        drive(deploy, cluster, until_us=until_s * S)
         assert deploy.outcome is Outcome.UNDER_WAY
-        assert deploy.places_to_fill() == filled, (spare, until)
+        assert deploy.places_to_fill() == filled, (spare, until_s)
 
 
 def test_interrupted_roll_back_counts_members_that_were_not_replaced() -> None:
@@ -412,7 +412,9 @@ def test_group_of_the_requested_size_is_unchanged() -> None:
 # -- whole runs ----------------------------------------------------------------------------------
 
 
-def act(fault: str, *, spare: int = 0, instance: str | None = None, **args: object) -> Experiment:
+def experiment_with(
+    fault: str, *, spare: int = 0, instance: str | None = None, **args: object
+) -> Experiment:
     """Return a quick experiment in which the members of readers are replaced or scaled.
 
     `instance` is the pattern of the members' group.instance.id; None: they are dynamic members.
@@ -434,8 +436,12 @@ def last_generation(run: VirtualRun) -> int:
 
 
 def test_run_with_a_rollout_passes_and_its_journal_has_each_replacement() -> None:
-    """The journal's entry of the rollout has the place and the times of each successor."""
-    run = play_virtual(act("rollout", start_up=["1s", "3s"]), seed=3)
+    """The journal's entry of the rollout has the place and the times of each successor.
+
+    The same experiment and seed give the same run.
+    """
+    with_rollout = experiment_with("rollout", start_up=["1s", "3s"])
+    run = play_virtual(with_rollout, seed=3)
     assert run.results.reasons == ()
     (entry,) = run.results.faults
     assert entry.healed_by == "plan"
@@ -444,20 +450,26 @@ def test_run_with_a_rollout_passes_and_its_journal_has_each_replacement() -> Non
     assert [member["place"] for member in replaced] == ["consumer-readers-1", "consumer-readers-0"]
     for member in replaced:
         assert member["start_at_us"] <= member["started_at_us"] <= member["ready_at_us"]
-    assert run.digest == play_virtual(act("rollout", start_up=["1s", "3s"]), seed=3).digest
+    assert (
+        run.digest == play_virtual(experiment_with("rollout", start_up=["1s", "3s"]), seed=3).digest
+    )
 
 
 def test_dynamic_members_rebalance_for_each_other_and_static_ones_do_not() -> None:
     """A static member keeps its assignment over a restart, so generation 1 is the only one."""
-    dynamic = play_virtual(act("rollout", start_up="1s"), seed=3)
-    static = play_virtual(act("rollout", start_up="1s", instance="reader-{index}"), seed=3)
+    dynamic = play_virtual(experiment_with("rollout", start_up="1s"), seed=3)
+    static = play_virtual(
+        experiment_with("rollout", start_up="1s", instance="reader-{index}"), seed=3
+    )
     assert last_generation(dynamic) >= 3
     assert last_generation(static) == 1
 
 
 def test_rollout_past_its_deadline_is_undone_at_the_end() -> None:
     """All successors are broken (`broken_from` is 0), so the rollout hangs until the end."""
-    run = play_virtual(act("rollout", start_up="1s", broken_from=0, progress_deadline="3s"), seed=3)
+    run = play_virtual(
+        experiment_with("rollout", start_up="1s", broken_from=0, progress_deadline="3s"), seed=3
+    )
     (entry,) = run.results.faults
     assert entry.healed_by == "end"
     assert entry.note is not None
@@ -468,8 +480,8 @@ def test_rollout_past_its_deadline_is_undone_at_the_end() -> None:
 def test_scaled_group_is_live_with_its_present_members() -> None:
     """At its end the run expects the scaled number of members, not the number in the file."""
     for experiment, started in (
-        (act("scale", to=1), []),
-        (act("scale", to=3, spare=1), ["consumer-readers-2"]),
+        (experiment_with("scale", to=1), []),
+        (experiment_with("scale", to=3, spare=1), ["consumer-readers-2"]),
     ):
         run = play_virtual(experiment, seed=3)
         (entry,) = run.results.faults
@@ -483,7 +495,7 @@ def test_place_of_a_late_member_is_reserved_for_the_plan() -> None:
 
     Otherwise the plan would later start a member that is up, which is a failure of the lab.
     """
-    made = act("scale", to=3, spare=1)
+    made = experiment_with("scale", to=3, spare=1)
     late = LateMembersDefinition(at="6s", members=1)
     group = msgspec.structs.replace(made.groups["readers"], late_members=(late,))
     run = play_virtual(msgspec.structs.replace(made, groups={"readers": group}), seed=3)

@@ -81,10 +81,10 @@ def test_same_event_at_another_time_differs_only_by_time() -> None:
     assert not differs_by_time_only(by_event)
 
 
-def test_row_counts_as_before_the_steady_state_until_that_is_reached() -> None:
+def test_rows_up_to_the_steady_state_count_as_before_it() -> None:
     """Before the steady state, differences are usual: latencies decide how the groups form.
 
-    Index 3 is one past the last row.
+    The row STEADY itself counts as before it. Index 3 is one past the last row.
     """
     rows = [row(0, "x"), STEADY, row(1, "x")]
 

@@ -1,9 +1,9 @@
-"""The injector: rows and journal of each act, and healing after any outcome.
+"""The injector: rows and journal of each injection and healing, and healing after any outcome.
 
-An act is the injection or the healing (undoing) of one planned fault. Faults have ids such as
-`cut-0`: the kind, and the place in the file. The journal has an entry for each planned fault.
-`Injecting` injects the faults of an experiment on a FakeRuntime, a runtime without nodes;
-`run.runtime.acts` has each call that changes the cluster, as text.
+A fault is healed when it is undone. Faults have ids such as `cut-0`: the kind, and the place in the
+file. The journal has an entry for each planned fault. `Injecting` injects the faults of an
+experiment on a FakeRuntime, a runtime without nodes. An act is a call of the runtime that changes
+the cluster; `run.runtime.acts` has each act, as text.
 """
 
 from collections.abc import Sequence
@@ -81,7 +81,8 @@ def test_every_row_of_a_fault_has_its_id_and_one_peer() -> None:
 
     assert [(row.cause, row.peer) for row in run.rows] == [("cut-0", "broker-1")] * 3
     detail = run.detail_of(TraceKind.FAULT_INJECTED)
-    assert detail["nodes"] == detail["from"] == ["broker-1", "broker-0"]
+    assert detail["from"] == ["broker-1", "broker-0"]
+    assert detail["nodes"] == detail["from"]
     assert detail["to"] == ["controller-100"]
     assert detail["target"] == "broker(1), broker(0) <-> controller"
 

@@ -68,7 +68,7 @@ def test_ends_of_links_are_lists_in_either_notation() -> None:
 def test_schedule_orders_healing_before_faults_before_late_members() -> None:
     """A plan must always mean the same, so entries of the same time have an order.
 
-    At 9 s the pause (3 s + 6 s) is healed, then broker 1 is crashed, then two members start.
+    At 9 s the pause (3 s + 6 s) is healed, then broker-1 is crashed, then two members start.
     """
     own_experiment = experiment(
         groups={

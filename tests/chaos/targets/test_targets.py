@@ -2,7 +2,7 @@
 
 A target of an experiment file names a node by its role, such as `coordinator-of(readers)`. A
 FakeRuntime has no nodes. Its status is that of a healthy cluster, unless a test changes it:
-`runtime.leader` leads all partitions (broker 0 by default) that are not in `runtime.partitions`.
+`runtime.leader` leads all partitions (broker-0 by default) that are not in `runtime.partitions`.
 The experiment has the brokers 0 to 2, the topic orders with two partitions, and the group readers
 with two members.
 
@@ -91,7 +91,7 @@ def test_coordinator_of_is_the_leader_of_the_groups_offsets_partition() -> None:
 
 
 def test_coordinator_during_a_leadership_move_is_the_controllers_choice() -> None:
-    """The old leader, broker 0, still has the group in memory; the new leader, broker 1, is hit."""
+    """The old leader, broker-0, still has the group in memory; the new leader, broker-1, is hit."""
     runtime = FakeRuntime(experiment())
     before = situation_of(runtime).status
     runtime.leader = BrokerId(1)
@@ -120,7 +120,7 @@ def test_leader_of_is_the_partitions_own_leader() -> None:
 @pytest.mark.parametrize(
     ("isr", "down", "follower"),
     [
-        # The replicas are 1, 2, 0, and 2 is the leader: broker 0 is next.
+        # The replicas are 1, 2, 0, and 2 is the leader: broker-0 is next.
         ((2, 1, 0), (), "broker-0"),
         ((2, 1), (), "broker-1"),
         ((2, 1, 0), (0,), "broker-1"),
@@ -362,10 +362,10 @@ def test_leader_of_the_ensemble_is_that_of_the_newest_epoch() -> None:
             state="LEADING", is_serving=True, epoch=epoch, zxid=epoch << 32, sessions=0
         )
 
-    hit = resolve_target("zookeeper-leader", situation)
+    leader = resolve_target("zookeeper-leader", situation)
 
-    assert isinstance(hit, Hit)
-    assert hit.nodes == (zookeeper_name(1),)
+    assert isinstance(leader, Hit)
+    assert leader.nodes == (zookeeper_name(1),)
 
 
 def test_every_target_kind_is_read_back_from_its_own_syntax() -> None:
@@ -380,7 +380,7 @@ def test_every_target_kind_is_read_back_from_its_own_syntax() -> None:
 
 
 def test_blast_radius_of_a_broker_has_its_leaderships_and_groups() -> None:
-    """Broker 0 leads all partitions here; the radius of a broker that leads nothing is empty."""
+    """broker-0 leads all partitions here; the radius of a broker that leads nothing is empty."""
     runtime = FakeRuntime(experiment())
     situation = situation_of(runtime)
 

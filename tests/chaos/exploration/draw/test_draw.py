@@ -285,9 +285,7 @@ def test_smaller_window_only_removes_faults() -> None:
 
     Losses of nodes are left out (`lost`), because their times depend on the window.
     """
-    faults = msgspec.structs.replace(
-        standard().faults, patterns={}, window="10s", kinds=standard().faults.kinds, lost=0.0
-    )
+    faults = msgspec.structs.replace(standard().faults, patterns={}, window="10s", lost=0.0)
     wide = msgspec.structs.replace(faults, window="30s")
     for seed in range(20):
         short = draw(replace(standard(), faults=faults), seed).faults

@@ -21,11 +21,11 @@ from tests.support.builders.packaged_spaces import packaged_space
 SEEDS = 200
 
 
-def all_losses(experiment: Experiment) -> Iterator[tuple[FaultDefinition, ...]]:
+def all_losses(made: Experiment) -> Iterator[tuple[FaultDefinition, ...]]:
     """Yield the losses that each seed draws for the experiment, if every seed may lose nodes."""
     faults = msgspec.structs.replace(packaged_space("standard").faults, lost=1.0)
     for seed in range(SEEDS):
-        yield draw_losses(faults, experiment, seed)
+        yield draw_losses(faults, made, seed)
 
 
 def roles(losses: tuple[FaultDefinition, ...]) -> list[str]:

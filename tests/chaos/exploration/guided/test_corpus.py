@@ -67,6 +67,7 @@ def test_violating_run_or_one_of_the_last_generation_is_no_parent() -> None:
     for common_run in runs_with_common_marks(range(100)):
         corpus.take(common_run)
     corpus.take(run(200, marks="r", passed=False))
+    # A lineage is the seed that drew the plan, and a seed for each mutation.
     corpus.take(run(*range(201, 202 + MAX_GENERATIONS), marks="s"))
 
     assert corpus.rare() == ([], [])

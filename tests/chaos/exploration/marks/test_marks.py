@@ -56,7 +56,7 @@ def isr_changed(*isr: int) -> StoryRow:
 
 
 def lost_response(api: str, error: str) -> StoryRow:
-    """The network loses broker 0's response to C0."""
+    """The network loses broker-0's response to C0."""
     return (B0, TraceKind.RESPONSE_LOST, {"peer": C0, "api": api, "error": error})
 
 
@@ -128,7 +128,7 @@ def group_loaded(node: str, generation: int, *members: str, state: str = "Stable
     )
 
 
-def state(node: str, before: str, after: str, cause: str = "any") -> StoryRow:
+def group_state(node: str, before: str, after: str, cause: str = "any") -> StoryRow:
     """At the coordinator `node` the group changes its state."""
     detail: dict[str, object] = {"from": before, "to": after}
     return (
@@ -138,7 +138,7 @@ def state(node: str, before: str, after: str, cause: str = "any") -> StoryRow:
     )
 
 
-def generation(node: str, number: int, leader: str = "m0") -> StoryRow:
+def generation_started(node: str, number: int, leader: str = "m0") -> StoryRow:
     """The coordinator `node` starts a generation of the group."""
     detail: dict[str, object] = {"members": [leader], "leader": leader, "protocol": "range"}
     return (
@@ -175,7 +175,7 @@ def pending(node: str, producer_id: int = 0) -> StoryRow:
 
 def deleted_group(node: str) -> StoryRow:
     """The coordinator `node` deletes the empty group by an order of an administrator."""
-    return state(node, "Empty", "Dead", "deleted by an administrator")
+    return group_state(node, "Empty", "Dead", "deleted by an administrator")
 
 
 def ordered_commit(error: str) -> StoryRow:
@@ -311,9 +311,9 @@ FAILED, STORED = TraceKind.COMMIT_FAILED, TraceKind.COMMIT_STORED
 STALE = "stale leader epoch"
 
 FIRST: tuple[StoryRow, ...] = (elected(B0, epoch=0), leads(B0, epoch=0), loaded(B0, epoch=0))
-"""Broker 0 leads and coordinates in epoch 0."""
+"""broker-0 leads and coordinates in epoch 0."""
 MOVED: tuple[StoryRow, ...] = (*FIRST, elected(B1, epoch=1))
-"""After FIRST the controller elects broker 1 in epoch 1; broker 0 does not know this."""
+"""After FIRST the controller elects broker-1 in epoch 1; broker-0 does not know this."""
 A_SESSION: tuple[StoryRow, ...] = tuple(
     high_watermark(B2, offset=end) for end in range(SESSION_TIMEOUT_S)
 )
@@ -325,12 +325,12 @@ What the rows report does not matter.
 STORIES: dict[str, tuple[StoryRow, ...]] = {
     "elected_in_join_phase": (
         *FIRST,
-        state(B0, "Stable", "PreparingRebalance"),
+        group_state(B0, "Stable", "PreparingRebalance"),
         elected(B1, epoch=1),
     ),
     "elected_in_sync_phase": (
         *FIRST,
-        state(B0, "PreparingRebalance", "CompletingRebalance"),
+        group_state(B0, "PreparingRebalance", "CompletingRebalance"),
         elected(B1, epoch=1),
     ),
     "append_in_flight_at_election": (*FIRST, append(B0, epoch=0, base=0), elected(B1, epoch=1)),
@@ -351,20 +351,20 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
         ignored(TraceKind.LOAD_IGNORED, B0, epoch=2, cause="already loaded or loading"),
     ),
     "unloaded_in_join_phase": (
-        state(B0, "Stable", "PreparingRebalance"),
-        state(B0, "PreparingRebalance", "Dead", "unloaded"),
+        group_state(B0, "Stable", "PreparingRebalance"),
+        group_state(B0, "PreparingRebalance", "Dead", "unloaded"),
     ),
     "unloaded_in_sync_phase": (
-        state(B0, "PreparingRebalance", "CompletingRebalance"),
-        state(B0, "CompletingRebalance", "Dead", "unloaded"),
+        group_state(B0, "PreparingRebalance", "CompletingRebalance"),
+        group_state(B0, "CompletingRebalance", "Dead", "unloaded"),
     ),
     "unloaded_empty": (
-        state(B0, "PreparingRebalance", "Empty"),
-        state(B0, "Empty", "Dead", "unloaded"),
+        group_state(B0, "PreparingRebalance", "Empty"),
+        group_state(B0, "Empty", "Dead", "unloaded"),
     ),
     "loaded_empty": (group_loaded(B0, 3, state="Empty"),),
-    "generation_lost": (generation(B0, number=2), group_loaded(B1, 1, "m0")),
-    "generation_begun_twice": (generation(B0, number=2), generation(B1, number=2)),
+    "generation_lost": (generation_started(B0, number=2), group_loaded(B1, 1, "m0")),
+    "generation_begun_twice": (generation_started(B0, number=2), generation_started(B1, number=2)),
     "two_coordinators": (*MOVED, loaded(B1, epoch=1)),
     "assigned_beside_old_coordinator": (*MOVED, loaded(B1, epoch=1), assigned(C0, B1, "t-0")),
     "committed_beside_old_coordinator": (*MOVED, loaded(B1, epoch=1), commit(STORED, B1, offset=7)),
@@ -428,8 +428,8 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
     "leader_out_before_sync": (
         *FIRST,
         member_state(C0, "m0", "STABLE"),
-        generation(B0, number=2, leader="m0"),
-        state(B0, "PreparingRebalance", "CompletingRebalance"),
+        generation_started(B0, number=2, leader="m0"),
+        group_state(B0, "PreparingRebalance", "CompletingRebalance"),
         driver(KILLED, C0),
     ),
     "static_member_replaced": (
@@ -440,10 +440,10 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
         ),
     ),
     "static_member_replaced_in_sync_phase": (
-        state(B0, "PreparingRebalance", "CompletingRebalance"),
+        group_state(B0, "PreparingRebalance", "CompletingRebalance"),
         replaced("m1"),
     ),
-    "first_generation_among_faults": (driver(KILLED, B1), generation(B0, number=1)),
+    "first_generation_among_faults": (driver(KILLED, B1), generation_started(B0, number=1)),
     "living_follower_left_the_isr": (*FIRST, isr_changed(0, 1)),
     "lost_JoinGroup_MEMBER_ID_REQUIRED": (lost_response("JoinGroup", "MEMBER_ID_REQUIRED"),),
     "lost_JoinGroup": (lost_response("JoinGroup", "NONE"),),
@@ -491,7 +491,7 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
     "members_taken_out": (rebalance(B0, RebalanceCause.LEAVE, "member was removed by an admin"),),
     "group_deleted": (deleted_group(B0),),
     "group_deleted_in_a_transaction": (pending(B0), deleted_group(B0)),
-    "deleted_group_came_back": (deleted_group(B0), generation(B0, number=1)),
+    "deleted_group_came_back": (deleted_group(B0), generation_started(B0, number=1)),
     "offsets_deleted": (
         (
             B0,
@@ -523,7 +523,7 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
         member_state(C0, "m0", "PREPARING_REBALANCE"),
         (C0, TraceKind.NODE_STOPPED, {}),
     ),
-    "emptied_by_an_operation": (operation("scale"), state(B0, "Stable", "Empty")),
+    "emptied_by_an_operation": (operation("scale"), group_state(B0, "Stable", "Empty")),
     "two_operations_on_one_group": (operation("rollout"), operation("scale")),
     "offsets_perhaps_reset": (ordered_commit("TIMED_OUT"),),
     **{
@@ -599,8 +599,8 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
     # The join phase is over.
     "elected_in_join_phase": (
         *FIRST,
-        state(B0, "Stable", "PreparingRebalance"),
-        state(B0, "PreparingRebalance", "CompletingRebalance"),
+        group_state(B0, "Stable", "PreparingRebalance"),
+        group_state(B0, "PreparingRebalance", "CompletingRebalance"),
         elected(B1, epoch=1),
     ),
     # The append is completed before the election.
@@ -652,11 +652,11 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
     ),
     # The sync phase is over.
     "static_member_replaced_in_sync_phase": (
-        state(B0, "CompletingRebalance", "Stable"),
+        group_state(B0, "CompletingRebalance", "Stable"),
         replaced("m1"),
     ),
     # Only a consumer is dead.
-    "first_generation_among_faults": (driver(KILLED, C1), generation(B0, number=1)),
+    "first_generation_among_faults": (driver(KILLED, C1), generation_started(B0, number=1)),
     # B2 is dead, and B1 is fenced, when it leaves.
     "living_follower_left_the_isr": (
         *FIRST,
@@ -669,11 +669,11 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
     "lost_JoinGroup": (lost_response("JoinGroup", "MEMBER_ID_REQUIRED"),),
     "lost_SyncGroup": (lost_response("SyncGroup", "REBALANCE_IN_PROGRESS"),),
     # No administrator has deleted the group.
-    "group_deleted": (state(B0, "Empty", "Dead"),),
+    "group_deleted": (group_state(B0, "Empty", "Dead"),),
     # The transaction is over.
     "group_deleted_in_a_transaction": (pending(B0), completed(B0), deleted_group(B0)),
     # No administrator has deleted the group.
-    "deleted_group_came_back": (state(B0, "Empty", "Dead"), generation(B0, number=1)),
+    "deleted_group_came_back": (group_state(B0, "Empty", "Dead"), generation_started(B0, number=1)),
     # The producer aborts.
     "transaction_timed_out": (transaction(B0, "Ongoing", "PrepareAbort"),),
     # Each coordinator completes the transaction whose end it has decided.
