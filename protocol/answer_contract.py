@@ -15,6 +15,7 @@ from typing import Any
 
 from protocol.api import AnyRequest, AnyResponse
 from protocol.errors import ErrorCode, InvariantViolation
+from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE
 from protocol.messages.admin import (
     AlterPartitionReassignmentsRequest,
     DeleteTopicsRequest,
@@ -66,6 +67,9 @@ from protocol.messages.transaction import (
 
 _CONSUMER = -1
 """`replica_id` in a consumer's Fetch."""
+
+_INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+"""Source: Kafka `Topic.isInternal`."""
 
 _SHOWN_CHARACTERS = 600
 """Longest part of a message that a violation shows; a message with records can be huge."""
@@ -358,13 +362,15 @@ def _found(request: FindCoordinatorRequest, response: FindCoordinatorResponse) -
 
 
 def _described(request: MetadataRequest, response: MetadataResponse) -> Iterator[str]:
-    """Yield the topics, leaders and replicas that contradict each other."""
+    """Yield topics, leaders and replicas that contradict each other, and a wrong `is_internal`."""
     # `topics` None: the request asked for all topics.
     names = Counter(topic.name for topic in response.topics)
     if request.topics is not None and names != Counter(request.topics):
         yield f"expected the topics {sorted(request.topics)}, got {sorted(names)}"
     brokers = {broker.node_id for broker in response.brokers}
     for topic in response.topics:
+        if topic.is_internal != (topic.name in _INTERNAL_TOPICS):
+            yield f"{topic.name} has is_internal {topic.is_internal}"
         for partition in topic.partitions:
             place = f"{topic.name}-{partition.partition_index}"
             leader = partition.leader_id

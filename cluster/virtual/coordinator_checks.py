@@ -92,11 +92,14 @@ class CoordinatorChecks:
         request: OffsetCommitRequest | TxnOffsetCommitRequest,
         response: OffsetCommitResponse | TxnOffsetCommitResponse,
     ) -> None:
-        """Check that each offset that is acknowledged is in the log below the high watermark.
+        """Check a commit's answer.
 
-        An equal commit that is older satisfies the check, too: records of a commit do not name
-        their request.
+        - OFFSET_METADATA_TOO_LARGE is the answer if the metadata is longer than
+          offset.metadata.max.bytes, and only then.
+        - Each offset that is acknowledged is in the log below the high watermark. An equal commit
+          that is older satisfies this check, too: records of a commit do not name their request.
         """
+        check_metadata(request, response, self._config.offset_metadata_max_bytes)
         accepted = {
             (topic.name, answer.partition_index)
             for topic in response.topics
@@ -139,6 +142,44 @@ class CoordinatorChecks:
         """Return min.insync.replicas of `__consumer_offsets`: the topic's own, or the broker's."""
         own = broker.metadata.image.topic_config(CONSUMER_OFFSETS).min_insync_replicas
         return self._config.min_insync_replicas if own is None else own
+
+
+def check_metadata(
+    request: OffsetCommitRequest | TxnOffsetCommitRequest,
+    response: OffsetCommitResponse | TxnOffsetCommitResponse,
+    max_length: int,
+) -> None:
+    """Check which metadata the coordinator takes for too long. Raises: InvariantViolation.
+
+    Kafka compares offset.metadata.max.bytes with the number of UTF-16 units, not of bytes.
+    Source: Kafka GroupMetadataManager.validateOffsetMetadataLength.
+    """
+    too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    lengths = {
+        (topic.name, entry.partition_index): _utf16_units(entry.committed_metadata or "")
+        for topic in request.topics
+        for entry in topic.partitions  # the last entry of a partition counts
+    }
+    for topic in response.topics:
+        for answer in topic.partitions:
+            length = lengths[topic.name, answer.partition_index]
+            is_wrong = (
+                length > max_length
+                if answer.error_code is ErrorCode.NONE
+                else answer.error_code is too_large and length <= max_length
+            )
+            if is_wrong:
+                raise InvariantViolation(
+                    "metadata over offset.metadata.max.bytes is refused, and no other",
+                    f"{topic.name}-{answer.partition_index} of {request.group_id}: metadata of "
+                    f"{length} UTF-16 units has the answer {answer.error_code.name}, and "
+                    f"offset.metadata.max.bytes is {max_length}",
+                )
+
+
+def _utf16_units(text: str) -> int:
+    """Return the length as Java's String counts it: a character beyond U+FFFF counts twice."""
+    return len(text) + sum(character > "\uffff" for character in text)
 
 
 def _remove_found(wanted: dict[bytes, int], log: PartitionLog) -> None:

@@ -534,6 +534,11 @@ def test_answer_that_fits_is_accepted(request_: AnyRequest, response: AnyRespons
         (MetadataRequest(topics=("orders",)), _metadata(3), "led by 3"),
         (MetadataRequest(topics=("orders",)), _metadata(0, isr=(0, 1)), "none of its replicas"),
         (MetadataRequest(topics=("orders",)), _metadata(0, topic="b"), "expected the topics"),
+        (
+            MetadataRequest(topics=("__consumer_offsets",)),
+            _metadata(0, topic="__consumer_offsets"),
+            "__consumer_offsets has is_internal False",
+        ),
         (_FIND, _found(-1), "with NONE"),
         (_FIND, _found(2, ErrorCode.COORDINATOR_NOT_AVAILABLE), "COORDINATOR_NOT_AVAILABLE"),
         (_INIT, InitProducerIdResponse(producer_id=-1), "no id"),

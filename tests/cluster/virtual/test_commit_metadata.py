@@ -1,0 +1,75 @@
+"""The check that offset.metadata.max.bytes decides which metadata of a commit is refused."""
+
+import pytest
+
+from cluster.virtual.coordinator_checks import check_metadata
+from protocol.errors import ErrorCode, InvariantViolation
+from protocol.messages.offset import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+NONE, TOO_LARGE = ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE
+MAX_LENGTH = 4
+"""offset.metadata.max.bytes"""
+FOUR_UNITS = "\U0001f600" * 2
+"""Two characters of two UTF-16 units each; as UTF-8 they are 8 bytes."""
+
+
+def commit(*metadata: str | None) -> OffsetCommitRequest:
+    """Return a commit that names orders-0 once for each of `metadata`."""
+    partitions = tuple(
+        OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata=text)
+        for text in metadata
+    )
+    topic = OffsetCommitRequestTopic(name="orders", partitions=partitions)
+    return OffsetCommitRequest(group_id="g", topics=(topic,))
+
+
+def answer(error: ErrorCode) -> OffsetCommitResponse:
+    """Return the answer about orders-0."""
+    partition = OffsetCommitResponsePartition(partition_index=0, error_code=error)
+    return OffsetCommitResponse(
+        topics=(OffsetCommitResponseTopic(name="orders", partitions=(partition,)),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (commit(None), NONE),
+        (commit("1234"), NONE),
+        (commit(FOUR_UNITS), NONE),
+        (commit("12345"), TOO_LARGE),
+        (commit("12345", "1234"), NONE),  # the last entry of a partition counts
+        (commit("1234"), ErrorCode.NOT_COORDINATOR),  # any other error is possible
+        (commit("12345"), ErrorCode.NOT_COORDINATOR),
+    ],
+)
+def test_answer_by_the_length_of_the_metadata_is_accepted(
+    request_: OffsetCommitRequest, error: ErrorCode
+) -> None:
+    check_metadata(request_, answer(error), MAX_LENGTH)
+
+
+@pytest.mark.parametrize(
+    ("request_", "error", "length"),
+    [
+        (commit("12345"), NONE, 5),
+        (commit("1234", "12345"), NONE, 5),
+        (commit("1234"), TOO_LARGE, 4),
+        (commit(FOUR_UNITS), TOO_LARGE, 4),
+    ],
+)
+def test_answer_against_the_length_of_the_metadata_is_a_violation(
+    request_: OffsetCommitRequest, error: ErrorCode, length: int
+) -> None:
+    with pytest.raises(
+        InvariantViolation,
+        match=rf"orders-0 of g: metadata of {length} UTF-16 units .*{error.name}",
+    ):
+        check_metadata(request_, answer(error), MAX_LENGTH)
