@@ -268,8 +268,10 @@ class Expiry:
 
     A coordinator removes a group's offsets when the group was Empty for the retention time
     (`offsets.retention.minutes`). The time counts from the moment at which the group became Empty.
-    This is so at a later coordinator, too, because the group's record contains the moment. An
-    offset that is removed earlier is a loss. A group that never had members (only an administrator
+    This is so at a later coordinator, too, because the group's record contains the moment. The
+    record that is loaded may be older than the group's last state, if later states could not be
+    stored: its generation shows which moment it contains. An offset that is removed earlier is a
+    loss. A group that never had members (only an administrator
     committed for it) has no such moment. It is not judged, because each of its offsets has its own
     age.
     Source: Kafka `GroupMetadata.removeExpiredOffsets`; docs/kafka/BEHAVIOUR.md 4.11.
@@ -279,27 +281,32 @@ class Expiry:
         self._retention_us = context.offsets_retention_us - context.clock_error_us - _ROUNDING_US
         # group -> broker -> time at which the group became Empty there; None: it has members there
         self._empty_us: dict[str, dict[str, int | None]] = {}
+        # group -> generation -> first time at which the group became Empty in it, at any broker
+        self._emptied_us: dict[str, dict[int, int]] = {}
         self._had_members: dict[str, None] = {}  # groups
 
     def observe(self, row: TraceRow) -> None:
         """Take a row of EXPIRY_KINDS."""
         group_id = row.group or ""
         by_broker = self._empty_us.setdefault(group_id, {})
+        by_generation = self._emptied_us.setdefault(group_id, {})
         state = detail_of(row).get("to" if row.kind == TraceKind.GROUP_STATE else "state")
         match row.kind:
             case TraceKind.PARTITIONS_ASSIGNED:
                 self._had_members[group_id] = None
             case TraceKind.GROUP_STATE if state == "Empty":
                 by_broker[row.node] = row.time_us
+                if row.generation is not None:
+                    by_generation.setdefault(row.generation, row.time_us)
             case TraceKind.GROUP_STATE if state == "Dead":
                 if row.cause in DELETIONS:  # the group begins anew, if it is made again
                     by_broker.clear()
+                    by_generation.clear()
                     self._had_members.pop(group_id, None)
             case TraceKind.GROUP_LOADED if state == "Empty":
-                # The loaded record contains the time at which the group became Empty at another
-                # broker. If no row shows that time, every removal must count as due.
-                times = [time_us for time_us in by_broker.values() if time_us is not None]
-                by_broker[row.node] = min(times, default=-self._retention_us)
+                # If no row shows the time in the loaded record, every removal must count as due.
+                emptied_us = None if row.generation is None else by_generation.get(row.generation)
+                by_broker[row.node] = -self._retention_us if emptied_us is None else emptied_us
             case _:
                 by_broker[row.node] = None
                 self._had_members[group_id] = None

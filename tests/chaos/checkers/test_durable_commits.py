@@ -260,6 +260,32 @@ def test_offset_may_expire_once_its_group_was_empty_for_long(
     assert checker.finish().outcome is outcome
 
 
+@pytest.mark.parametrize(
+    ("loaded_generation", "outcome"), [(2, CheckOutcome.PASS), (4, CheckOutcome.VIOLATED)]
+)
+def test_age_of_an_empty_group_is_that_of_the_loaded_generation(
+    loaded_generation: int, outcome: CheckOutcome
+) -> None:
+    """The log may lack the group's last generations, which could not be stored.
+
+    The group is Empty in generation 2 at 4 s, and in generation 4 at 20 s. Its offsets are removed
+    at 64 s: 60 s after the first moment, but 44 s after the second.
+    """
+    rows = two_commits()
+    rows.group_state(4, "broker-0", "PreparingRebalance", "Empty", 2)
+    rows.group_state(5, "broker-0", "Empty", "PreparingRebalance", 2)
+    rows.group_state(20, "broker-0", "PreparingRebalance", "Empty", 4)
+    rows.leads(30, "broker-0", leader_epoch=1, log_end=2)
+    rows.group_loaded(30, "broker-0", state="Empty", generation=loaded_generation)
+    rows.offset_removed(64, cause="expired", node="broker-0")
+    verify(rows, 100, offset=-1)
+
+    checker = DurableCommits(replace(CONTEXT, offsets_retention_us=60_000_000))
+    for row in rows.rows:
+        checker.observe(row)
+    assert checker.finish().outcome is outcome
+
+
 def test_value_without_a_commit_is_found() -> None:
     """Planted bug: a coordinator stores one partition's offset under another partition."""
     rows = two_commits()
