@@ -443,7 +443,7 @@ def test_unload_of_an_older_epoch_than_the_loaded_one_is_found() -> None:
 
 
 def test_load_of_an_older_epoch_than_the_unloaded_one_is_found() -> None:
-    """The broker would serve a partition that another one leads."""
+    """Such a load lets broker-0 serve a partition that another broker leads."""
     rows = Rows()
     rows.load_completed(1, "broker-0", leader_epoch=2)
     rows.unloaded(2, "broker-0", leader_epoch=3)
@@ -454,7 +454,7 @@ def test_load_of_an_older_epoch_than_the_unloaded_one_is_found() -> None:
 
 
 def test_loads_and_unloads_in_the_order_of_epochs_pass() -> None:
-    """Only a load or unload for an older epoch than the same process knows would be a finding."""
+    """A load or unload is a finding only if the same process knows a newer epoch."""
     rows = Rows()
     rows.load_completed(1, "broker-0", leader_epoch=2)
     rows.load_completed(1, "broker-1", leader_epoch=1)  # another broker

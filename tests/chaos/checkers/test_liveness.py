@@ -288,7 +288,7 @@ def test_static_member_fenced_after_it_was_stable_is_found() -> None:
 def test_stored_id_that_is_lost_with_the_last_replica_in_sync_is_excused() -> None:
     """broker-2 is the only replica in sync, loses power and leads again: its data may be lost."""
     rows = fenced_after_it_was_stable()
-    only_broker_2: dict[str, object] = {"isr": [2], "reason": "?"}
+    only_broker_2: dict[str, object] = {"isr": [2], "reason": "test"}
     rows.add(41, "controller-100", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": [2]})
     rows.add(41.1, "driver", TraceKind.NODE_KILLED, peer="broker-2", cause="power loss")
     rows.add(
@@ -372,7 +372,7 @@ def test_refusal_of_a_consumer_is_excused_by_different_assignors(same_assignors:
 
     report = check(finish(rows, verifying_s=110), same_assignors=same_assignors)
 
-    assert report.findings_total == same_assignors
+    assert report.findings_total == (1 if same_assignors else 0)
     excused = {} if same_assignors else {"application that its settings end": 1}
     assert report.excused == excused
 
@@ -402,7 +402,7 @@ def short_isr(*, unfenced_s: float) -> CheckReport:
             TraceKind.LEADER_ELECTED,
             partition=OFFSETS_0,
             peer="broker-1",
-            detail={"isr": isr, "reason": "?"},
+            detail={"isr": isr, "reason": "test"},
         )
     rows.add(1, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
     rows.add(unfenced_s, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-2")
@@ -440,7 +440,7 @@ def test_lost_data_of_transactions_does_not_excuse_a_group_that_is_not_stable() 
         ("PreparingRebalance", CheckOutcome.VIOLATED),
     ):
         rows = healed_group()
-        only_broker_2: dict[str, object] = {"isr": [2], "reason": "?"}
+        only_broker_2: dict[str, object] = {"isr": [2], "reason": "test"}
         rows.add(
             30,
             "controller-100",
@@ -875,7 +875,7 @@ def transaction_state(rows: Rows, time_s: float, producer_id: int, state: str) -
         detail={
             "from": "Ongoing",
             "to": state,
-            "transactional_id": "?",
+            "transactional_id": "any",
             "producer_id": producer_id,
             "producer_epoch": 0,
         },
@@ -1043,5 +1043,5 @@ def test_group_that_has_just_lost_a_dead_member_has_time_to_settle(
 
     report = check(finish(rows, verifying_s=100))
 
-    assert bool(report.findings) != is_excused
+    assert report.findings_total == (0 if is_excused else 1)
     assert report.excused == ({"session of a dead member": 1} if is_excused else {})

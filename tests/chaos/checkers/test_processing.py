@@ -214,7 +214,7 @@ def test_duplicates_of_a_split_brain_are_counted_separately() -> None:
 def test_new_incarnation_of_a_member_is_another_member() -> None:
     """The restarted process of C0 does not know that the killed one has processed 0 to 19.
 
-    So it processes 15 to 19 again, as another member might.
+    So it processes 15 to 19 again. These 5 records count as processed again by another member.
     """
     rows = group_that_commits()
     rows.add(4, "driver", TraceKind.NODE_KILLED, peer=C0)
@@ -269,7 +269,7 @@ def test_records_skipped_by_an_administrator_are_counted_and_no_violation() -> N
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_deletion_takes_offsets_that_wait_for_their_marker(stored: bool) -> None:
+def test_deletion_removes_offsets_that_wait_for_their_marker(stored: bool) -> None:
     """A deletion also removes offsets that wait for their transaction's marker, without a row.
 
     The only row of the deletion is about t-1.
@@ -295,6 +295,7 @@ def test_deletion_takes_offsets_that_wait_for_their_marker(stored: bool) -> None
     report = checker.finish()
 
     assert (report.outcome is CheckOutcome.VIOLATED) == stored
+    # 60: records 20 to 79
     assert report.measured["skipped_by_an_administrator"] == (0 if stored else 60)
 
 
@@ -325,7 +326,7 @@ def test_member_that_commits_an_administrators_offset_did_not_skip_to_it() -> No
     report = check(rows)
 
     assert report.outcome is CheckOutcome.PASS
-    assert report.measured["skipped_by_an_administrator"] == 30
+    assert report.measured["skipped_by_an_administrator"] == 30  # from the commit at 20 to 50
 
 
 def test_offset_that_an_administrator_committed_first_binds_no_group() -> None:

@@ -216,7 +216,7 @@ def test_value_that_would_break_the_cluster_is_an_error(
 
 
 def test_target_in_a_file_without_groups_names_their_absence(write: Write) -> None:
-    """The fault of VALID needs a group. The error says that there is none, not "one of" nothing."""
+    """The fault of VALID needs a group. The error says that the file has none."""
     content = VALID[: VALID.index("groups:")] + "groups: {}\n" + VALID[VALID.index("producers:") :]
 
     assert only_problem(write(content)).expected == "a group, but the file has none"

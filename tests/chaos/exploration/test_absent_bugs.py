@@ -1,4 +1,4 @@
-"""The search that must not show a planted bug: it continues, and refuses bugs that do nothing.
+"""The search in which no planted bug may show: it can be resumed, and refuses idle bugs.
 
 A planted bug is a change of our code that a search should find. A bug shows if a check finds it.
 The bugs here show in the space `operations`, whose plans have rollouts and scalings of groups. The
@@ -43,7 +43,7 @@ def test_record_names_a_seed_of_each_bug() -> None:
 
 
 def test_record_without_a_row_of_a_bug_is_refused() -> None:
-    """Without a seed that shows the bug, the search could not prove that the bug has an effect."""
+    """The seed is the proof that the bug has an effect."""
     with pytest.raises(NotShown, match=f"no seed that shows {FAILED}"):
         shown_in_record("| bug | where |\n", {FAILED: OPERATION_BUGS[FAILED]})
 
@@ -54,7 +54,7 @@ def test_seed_of_the_record_shows_the_bug_although_all_are_planted() -> None:
 
 
 def test_bug_that_changes_nothing_is_refused() -> None:
-    """If a bug had no effect at all, it would prove nothing that no seed shows it."""
+    """Each bug must have an effect. Otherwise a search that does not show it proves nothing."""
     idle = PlantedBug(
         name="idle", where="nowhere", what="", rule="", plant=_plant_nothing, space="operations"
     )

@@ -93,7 +93,7 @@ def test_each_file_describes_its_bug_or_guard(path: Path) -> None:
 
 
 def test_every_guard_has_a_file() -> None:
-    """A guard whose absence violates nothing would guard nothing."""
+    """The file of a guard shows a violation that the guard prevents."""
     shown = {
         name
         for path in OF_GUARDS

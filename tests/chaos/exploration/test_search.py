@@ -303,7 +303,7 @@ def test_worker_that_dies_of_ctrl_c_is_no_failure_of_its_seeds() -> None:
 
 
 def test_interrupted_run_is_not_recorded() -> None:
-    """An interrupted run has no result; if recorded, a resumed search would omit its seed."""
+    """An interrupted run has no result, so a resumed search must play its seed again."""
     workers = ScriptedWorkers(
         lambda seed: inconclusive(seed, PlayResult.INTERRUPTED, "") if seed == 1 else passed(seed)
     )

@@ -404,12 +404,12 @@ def played(result: str, *checks: str) -> PlayedChild:
 def test_mutant_is_found_by_checkers_without_a_finding_in_the_original_run(
     sound_run: PlayedChild, mutated_run: PlayedChild, found_by: tuple[str, ...]
 ) -> None:
-    """Neither a finding of the sound run nor the result UNKNOWN proves anything about the mutant.
+    """A finding that the sound run has, too, does not count, nor does the result UNKNOWN.
 
-    Nor does a different trace, which a user would not notice. LAB stands for a broken run, in which
-    the lab itself reports something.
+    A different trace alone does not count either. LAB stands for a broken run, in which the lab
+    itself reports something.
     """
-    play = mutant_play(7, sound_run, mutated_run, 1.0)
+    play = mutant_play(7, sound_run, mutated_run, child_cpu_s=1.0)
 
     assert play.found_by == found_by
     assert play.differs == (sound_run.result != mutated_run.result)
@@ -420,7 +420,7 @@ def test_mutant_is_found_by_checkers_without_a_finding_in_the_original_run(
 def test_run_over_its_bound_is_stopped_and_finds_nothing() -> None:
     """A run without a result (None) was stopped at its bound of CPU time, here after 60.1 s."""
     cpu_s = 60.1
-    play = mutant_play(7, played("pass"), None, cpu_s)
+    play = mutant_play(7, played("pass"), None, child_cpu_s=cpu_s)
 
     assert (play.is_stopped, play.found_by, play.cpu_s) == (True, (), cpu_s)
 
@@ -521,9 +521,9 @@ def made_up_record(root: Path, name: str, *, finds_third: bool) -> None:
 
 
 def test_record_has_the_outcome_of_each_mutant(made_up: Path) -> None:
-    """A found mutant has the CPU time that a user would need until the finding.
+    """The `cpu_s` of a found mutant is the CPU time of its runs up to the finding.
 
-    Mutant 2 was found by the second seed: 2 s and 5 s.
+    Mutant 2 was found by the second seed: 2 s + 5 s. The score has the mean of mutants 0 and 2.
     """
     made_up_record(made_up, "after", finds_third=True)
     (record,) = read_records(made_up / "records")
@@ -535,11 +535,12 @@ def test_record_has_the_outcome_of_each_mutant(made_up: Path) -> None:
     assert record.fates[2].found_by == ("fencing",)
     assert (record.fates[2].found_seed, record.fates[3].stopped_seeds) == (1, (1, 2, 3))
 
-    # The second argument says of each mutant whether unit tests kill it, if that is known.
-    score = score_of(record.fates, {fate.id: True for fate in record.fates}, {})
+    # `killed` says of each mutant whether unit tests kill it, if that is known.
+    all_killed = {fate.id: True for fate in record.fates}
+    score = score_of(record.fates, killed=all_killed, sentences={})
     assert (score.mutants, score.reached, score.found, score.cpu_s) == (6, 4, 2, 4.5)
     assert (score.killed_reached, score.killed_found) == (4, 2)
-    assert score_of(record.fates, {}, {}).killed_reached is None
+    assert score_of(record.fates, killed={}, sentences={}).killed_reached is None
 
 
 def test_record_in_two_parts_is_the_record_of_all_seeds(made_up: Path) -> None:
@@ -579,7 +580,10 @@ def test_page_shows_before_and_after_side_by_side(made_up: Path) -> None:
     same = mutants[1].id
     sentences = {same: Sentence(id=same, sentence="Nobody asks.", equivalent=True)}
     page = page_of(
-        read_records(made_up / "records"), {1: (head, mutants[:6])}, {1: {same: False}}, sentences
+        read_records(made_up / "records"),
+        samples={1: (head, mutants[:6])},
+        killed={1: {same: False}},
+        sentences=sentences,
     )
     rows = page.splitlines()
 

@@ -16,15 +16,21 @@ ID = "0a1b2c3d-0a1b-0a1b-0a1b-0123456789ab"
 OTHER_ID = "ffffffff-0a1b-0a1b-0a1b-0123456789ab"
 
 
-def finding(summary: str, rows: Rows | None = None, **columns: str) -> Finding:
+def finding(
+    summary: str,
+    rows: Rows | None = None,
+    *,
+    group: str | None = None,
+    partition: str | None = None,
+) -> Finding:
     """Return a finding with this summary and evidence."""
     return Finding(
         check="fencing",
         summary=summary,
         time_us=1,
         evidence=tuple(rows.rows) if rows is not None else (),
-        group=columns.get("group"),
-        partition=columns.get("partition"),
+        group=group,
+        partition=partition,
     )
 
 

@@ -450,9 +450,7 @@ def test_run_with_a_rollout_passes_and_its_journal_has_each_replacement() -> Non
     assert [member["place"] for member in replaced] == ["consumer-readers-1", "consumer-readers-0"]
     for member in replaced:
         assert member["start_at_us"] <= member["started_at_us"] <= member["ready_at_us"]
-    assert (
-        run.digest == play_virtual(experiment_with("rollout", start_up=["1s", "3s"]), seed=3).digest
-    )
+    assert run.digest == play_virtual(with_rollout, seed=3).digest
 
 
 def test_dynamic_members_rebalance_for_each_other_and_static_ones_do_not() -> None:

@@ -44,7 +44,7 @@ def test_deleted_topic_is_no_longer_expected() -> None:
 
 
 def test_refused_deletion_is_a_miss() -> None:
-    """The controller refuses the order; even so the run no longer expects the topic.
+    """The controller refuses the order, but the run no longer expects the topic.
 
     The order may have sent an earlier request, whose answer was lost, and which deleted the topic.
     """

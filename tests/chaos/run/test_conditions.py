@@ -1,8 +1,8 @@
 """Parts that a cluster lacks to be steady (before the faults), or live (after their healing).
 
 A FakeRuntime has no nodes; its status is that of a healthy cluster, unless a test changes it.
-The third argument of `missing_for_liveness` has each member's number of acknowledged commits at the
-healing; the member must have more commits to be live. Here it is empty, so commits do not matter.
+`commits_before` has each member's number of acknowledged commits at the healing; the member must
+have more commits to be live. Here `commits_before` is empty, so commits do not matter.
 """
 
 from dataclasses import replace
@@ -38,10 +38,12 @@ def test_lost_member_is_not_awaited_and_any_other_dead_one_is() -> None:
     without_second = replace(group, members=group.members[:1])
     status = replace(status, groups={"readers": [without_second]})
 
-    assert missing_for_liveness(experiment(), status, {}, lost=(SECOND,)) == []
-    assert "consumer-readers-1 does not answer" in missing_for_liveness(experiment(), status, {})
+    assert missing_for_liveness(experiment(), status, commits_before={}, lost=(SECOND,)) == []
     assert "consumer-readers-1 does not answer" in missing_for_liveness(
-        experiment(), status, {}, lost=(FIRST,)
+        experiment(), status, commits_before={}
+    )
+    assert "consumer-readers-1 does not answer" in missing_for_liveness(
+        experiment(), status, commits_before={}, lost=(FIRST,)
     )
 
 
@@ -62,7 +64,7 @@ def test_member_that_its_group_refused_is_not_awaited() -> None:
             members={**status.members, SECOND: ended},
         )
 
-        missing = missing_for_liveness(experiment(), status_with_end, {})
+        missing = missing_for_liveness(experiment(), status_with_end, commits_before={})
 
         assert ("consumer-readers-1 is UNJOINED" in missing) is is_awaited
         assert bool(missing) is is_awaited
@@ -78,8 +80,11 @@ def test_partition_of_a_deleted_topic_needs_no_leader() -> None:
     }
     status = replace(status, partitions=partitions)
 
-    assert missing_for_liveness(experiment(), status, {}, deleted_topics=("orders",)) == []
-    assert "orders-0 has no leader" in missing_for_liveness(experiment(), status, {})
+    assert (
+        missing_for_liveness(experiment(), status, commits_before={}, deleted_topics=("orders",))
+        == []
+    )
+    assert "orders-0 has no leader" in missing_for_liveness(experiment(), status, commits_before={})
 
 
 def test_group_that_keeps_the_id_of_a_lost_member_is_not_live() -> None:
@@ -87,7 +92,7 @@ def test_group_that_keeps_the_id_of_a_lost_member_is_not_live() -> None:
     status = status_of(FakeRuntime(experiment()))
 
     assert "group readers has 2 of 1 members" in missing_for_liveness(
-        experiment(), status, {}, lost=(SECOND,)
+        experiment(), status, commits_before={}, lost=(SECOND,)
     )
 
 
@@ -109,7 +114,9 @@ def test_group_whose_members_all_join_late_is_missed_only_at_the_end() -> None:
     status = status_of(runtime)
 
     assert missing_for_steady_state(from_nothing(), status) == []
-    assert "consumer-readers-0 does not answer" in missing_for_liveness(from_nothing(), status, {})
+    assert "consumer-readers-0 does not answer" in missing_for_liveness(
+        from_nothing(), status, commits_before={}
+    )
 
 
 def test_group_on_zookeeper_is_steady_when_every_partition_has_one_settled_reader() -> None:

@@ -79,6 +79,16 @@ def violated(*times_us: int) -> CheckReport:
     )
 
 
+def without_evidence(
+    *reports: CheckReport, event: MachineEvent, nodes_without_rows: tuple[NodeName, ...] = ()
+) -> tuple[CheckReport, ...]:
+    """Return what the run makes of these reports after an accident.
+
+    `nodes_without_rows` are the nodes whose rows are lost; a disturbed machine loses none.
+    """
+    return without_lost_evidence(reports, (event,), nodes_without_rows, KINDS)
+
+
 @pytest.mark.parametrize(
     "failure", [OSError("actor died"), None], ids=["an act failed", "the run went on"]
 )
@@ -153,11 +163,10 @@ def test_disturbed_machine_is_listed_and_keeps_a_pass(tmp_path: Path) -> None:
 def test_violation_after_a_disturbance_is_inconclusive_and_one_before_it_stands() -> None:
     """A slow or silent machine may break a promise that Kafka keeps on a sound machine.
 
-    The disturbance begins at 24.1 s; findings are at 5 s and at 30 s. The third argument, the nodes
-    whose rows are lost, is empty: a disturbed machine loses no rows.
+    The disturbance begins at 24.1 s; findings are at 5 s and at 30 s.
     """
-    (after,) = without_lost_evidence((violated(30 * S),), (DISTURBED,), (), KINDS)
-    (both,) = without_lost_evidence((violated(5 * S, 30 * S),), (DISTURBED,), (), KINDS)
+    (after,) = without_evidence(violated(30 * S), event=DISTURBED)
+    (both,) = without_evidence(violated(5 * S, 30 * S), event=DISTURBED)
 
     assert (after.outcome, after.findings) == (CheckOutcome.INCONCLUSIVE, ())
     assert [finding.time_us for finding in both.findings] == [5 * S]
@@ -166,8 +175,7 @@ def test_violation_after_a_disturbance_is_inconclusive_and_one_before_it_stands(
 
 def test_check_whose_rows_are_lost_is_never_violated() -> None:
     """Fencing reads rows of brokers, and the lost rows of broker-2 might disprove a finding."""
-    nodes_without_rows = NODES
-    reports = without_lost_evidence((violated(S),), (LOST,), nodes_without_rows, KINDS)
+    reports = without_evidence(violated(S), event=LOST, nodes_without_rows=NODES)
 
     verdict, _ = reach_verdict(reports=reports, entries=(), unknown_because=(LOST.sentence,))
     assert verdict is Verdict.UNKNOWN
@@ -181,14 +189,15 @@ def test_check_whose_rows_are_complete_is_judged() -> None:
     `processing` depends on them, so it can no longer pass.
     """
     _, consumer = NODES
-    reports = (
+
+    first, *others = without_evidence(
         violated(S),
         passed("fencing"),
         passed("positions_never_go_back"),
         passed("processing"),
+        event=LOST,
+        nodes_without_rows=(consumer,),
     )
-
-    first, *others = without_lost_evidence(reports, (LOST,), (consumer,), KINDS)
 
     assert first.outcome is CheckOutcome.VIOLATED
     assert [report.outcome for report in others] == [

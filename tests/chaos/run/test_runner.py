@@ -115,8 +115,7 @@ def test_run_continues_after_liveness_until_no_promise_waits() -> None:
     """With a `recovery_timeout` of 20 s the run waits at most 20 s for promises to be kept.
 
     The test replaces `unsettled`, which returns the promises that are not kept yet. If the promise
-    settles after 3 s, the wait ends after 3 s; if it would settle after 100 s, the wait ends after
-    20 s.
+    settles after 3 s, the wait ends after 3 s; if it settles after 100 s, the wait ends after 20 s.
     """
     for settles_s, ends_s in ((3, 3), (100, 20)):
         run = Run(experiment(run={"recovery_timeout": "20s"}))
@@ -236,8 +235,8 @@ def test_waiting_undoing_delays_no_other_part_of_the_plan() -> None:
 def test_fault_finds_its_target_while_no_controller_answers() -> None:
     """Without a controller no leader changes, so the controller's last answer gives the target.
 
-    The plan pauses the controller from 1 s to 21 s; the scripted controller is silent from 2 s to
-    22 s. The crash at 5 s needs the coordinator.
+    The plan pauses the controller from 1 s to 21 s. In the fake runtime a paused controller goes on
+    to answer, so the test silences it, from 2 s to 22 s. The crash at 5 s needs the coordinator.
     """
     own_experiment = experiment(
         faults=[
@@ -285,8 +284,8 @@ def test_fault_that_hits_nothing_makes_the_verdict_unknown() -> None:
 def test_missed_steady_state_names_the_groups_whose_applications_may_miss_polls() -> None:
     """500 records of 10 ms and a poll of 50 ms take 5.05 s; `max.poll.interval.ms` is 5 s.
 
-    A search with `explore` may accept this reason for a run that proves nothing, and no other. So
-    the reason has its own words.
+    A search with `explore` can accept this one reason why a run proves nothing. So the reason has
+    words that no other reason has.
     """
     slow = {
         "members": 2,
@@ -538,8 +537,8 @@ class SilentAtHealing(FakeRuntime):
 def test_old_commit_of_a_member_that_was_silent_at_healing_does_not_count() -> None:
     """The member's only commit came before the healing, so it must not end the wait for liveness.
 
-    The run does not know how many commits the member had at the healing. Even so the wait lasts its
-    whole 60 s.
+    The member does not answer the query at the healing, so its number of commits is unknown. If the
+    run took this number for 0, the old commit would end the wait before its 60 s.
     """
     own_experiment = experiment(groups={"readers": {"members": 1, "topics": ["orders"]}})
     run = Run(own_experiment)

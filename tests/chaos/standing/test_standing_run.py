@@ -523,16 +523,17 @@ def test_findings_about_a_group_with_outside_members_do_not_count() -> None:
 def test_an_order_for_an_unknown_machine_is_refused() -> None:
     """A machine can be given by a node on it, here the coordinator of a group that does not exist.
 
-    The group may exist later, so the order hits nothing now. Without machines in the file, no such
-    order can ever be carried out.
+    The group may exist later, so the order is refused as NOTHING_NOW. Without machines in the file
+    no such order can ever be carried out, so it is refused as UNKNOWN.
     """
     order = InjectRequest(fault="machine_loss", target="machine-of(coordinator-of(payments))")
     for machines, kind in ((3, RefusalKind.NOTHING_NOW), (None, RefusalKind.UNKNOWN)):
-        cluster = {
+        cluster: dict[str, object] = {
             "brokers": 3,
             "config": {"offsets.topic.num.partitions": 2},
-            **({} if machines is None else {"machines": machines}),
         }
+        if machines is not None:
+            cluster["machines"] = machines
         standing = Standing(
             {SECOND_US: order, 2 * SECOND_US: DownRequest()},
             experiment(cluster=cluster, faults=[]),

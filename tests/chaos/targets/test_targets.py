@@ -186,7 +186,7 @@ def test_any_broker_with_none_up_is_a_miss() -> None:
 def test_controller_is_the_active_or_the_only_one() -> None:
     """A stopped controller does not report that it is active.
 
-    The stopped controller is hit all the same, because the cluster has no other controller.
+    The stopped controller is hit nevertheless, because the cluster has no other controller.
     """
     runtime = FakeRuntime(experiment())
 

@@ -35,7 +35,7 @@ def test_ensemble_is_built_only_if_a_group_asks_for_it() -> None:
 
 
 def test_settings_of_the_file_reach_servers_and_members() -> None:
-    """A setting of the file that did not reach its node would have no effect, without an error.
+    """No error shows that a setting is lost on its way to a node, so a test must.
 
     In the file the settings have the names of Kafka and ZooKeeper.
     """

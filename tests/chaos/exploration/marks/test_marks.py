@@ -301,9 +301,14 @@ def controller(kind: TraceKind, peer: str, reason: str = "session ended") -> Sto
     return (CONTROLLER, kind, {"peer": peer, "detail": {"reason": reason, "silent_ms": 1}})
 
 
-def client(node: str, kind: TraceKind, **columns: str) -> StoryRow:
-    """The consumer `node` finds its coordinator or gives it up; `columns`: `peer` or `cause`."""
-    return (node, kind, {"group": "g", "peer": columns.get("peer"), "cause": columns.get("cause")})
+def found_coordinator(node: str, peer: str) -> StoryRow:
+    """The consumer `node` finds its coordinator, `peer`."""
+    return (node, TraceKind.COORDINATOR_FOUND, {"group": "g", "peer": peer})
+
+
+def gave_up_coordinator(node: str, cause: CoordinatorUnknownCause) -> StoryRow:
+    """The consumer `node` gives its coordinator up."""
+    return (node, TraceKind.COORDINATOR_UNKNOWN, {"group": "g", "cause": cause})
 
 
 KILLED, PAUSED, RESUMED = TraceKind.NODE_KILLED, TraceKind.NODE_PAUSED, TraceKind.NODE_RESUMED
@@ -453,14 +458,10 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
     "coordinator_named_two_elections_late": (
         *MOVED,
         elected(B2, epoch=2),
-        client(C0, TraceKind.COORDINATOR_FOUND, peer=B0),
+        found_coordinator(C0, peer=B0),
     ),
     "silent_coordinator_doubted": (
-        client(
-            C0,
-            TraceKind.COORDINATOR_UNKNOWN,
-            cause=CoordinatorUnknownCause.SESSION_TIMEOUT,
-        ),
+        gave_up_coordinator(C0, CoordinatorUnknownCause.SESSION_TIMEOUT),
     ),
     "partitions_lost": (
         (C0, TraceKind.PARTITIONS_LOST, {"group": "g", "detail": {"partitions": ["t-0"]}}),
@@ -588,7 +589,7 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
     # Only one election is missed.
     "coordinator_named_two_elections_late": (
         *MOVED,
-        client(C0, TraceKind.COORDINATOR_FOUND, peer=B0),
+        found_coordinator(C0, peer=B0),
     ),
     # Another member is dead.
     "commit_of_the_dead_stored": (

@@ -245,7 +245,7 @@ def test_group_without_effect_is_removed_before_the_single_faults_of_a_long_plan
     assert min(faults for faults, groups in faults_and_groups if groups == 2) > 6
 
 
-def test_fault_that_one_of_a_few_other_seeds_can_spare_is_removed_in_the_first_round() -> None:
+def test_fault_that_is_not_needed_under_one_of_a_few_seeds_is_removed_in_the_first_round() -> None:
     """Under one of a few other seeds, one of the two faults is not needed.
 
     The Shrinker finds this before the rounds that simplify the rest, so that the plan is short even
@@ -325,7 +325,7 @@ def test_faults_of_removed_nodes_are_dropped_and_lists_of_ends_lose_them() -> No
 
 
 def test_topic_that_a_fault_deletes_stays_although_no_client_uses_it() -> None:
-    """Without the topic, no smaller experiment would be valid as long as the fault is in it."""
+    """As long as the fault is in an experiment, the experiment is invalid without the topic."""
     deletion = FaultDefinition(
         at="3s", fault="delete_topic", target="controller", args={"topic": "archive"}
     )

@@ -154,7 +154,7 @@ def test_removal_of_members_removes_each_of_them() -> None:
 def test_deletion_of_a_group_makes_it_dead(cause: str, *, is_missing: bool) -> None:
     """The group must die because it was deleted, not because it expired.
 
-    If it had expired, the order would have been refused with GROUP_ID_NOT_FOUND.
+    An order about a group that has expired is refused with GROUP_ID_NOT_FOUND.
     """
     rows = Rows()
     rows.group_state(2, "broker-0", "Empty", "Dead", cause=cause)

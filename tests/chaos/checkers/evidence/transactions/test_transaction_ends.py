@@ -395,7 +395,7 @@ def test_late_end_may_be_the_second_one_of_a_loaded_decision(
 
 
 @pytest.mark.parametrize(("is_loaded", "findings"), [(True, 0), (False, 1)])
-def test_late_end_of_a_loaded_decision_takes_an_offset_that_is_being_appended(
+def test_late_end_of_a_loaded_decision_removes_an_offset_that_is_being_appended(
     *, is_loaded: bool, findings: int
 ) -> None:
     """The late end comes at 10.5 s, while the next transaction's offset is being appended.
@@ -435,7 +435,7 @@ def test_late_end_of_a_loaded_decision_takes_an_offset_that_is_being_appended(
         pytest.param(10.5, 10.4, 1, 1, id="the append is of the next incarnation"),
     ],
 )
-def test_late_end_takes_an_offset_that_is_being_appended(
+def test_late_end_removes_an_offset_that_is_being_appended(
     loaded_s: float, started_s: float, incarnation: int, findings: int
 ) -> None:
     """The next transaction's offset is being appended when the late end comes, at 10.5 s.
@@ -473,7 +473,7 @@ def test_late_end_takes_an_offset_that_is_being_appended(
 
 
 @pytest.mark.parametrize(("loaded_s", "findings"), [(10.4, 0), (9, 1)])
-def test_late_end_of_an_aborted_transaction_takes_the_next_one_with_its_own_offsets(
+def test_late_end_of_an_aborted_transaction_removes_offsets_of_the_next_one_too(
     loaded_s: float, findings: int
 ) -> None:
     """Both transactions have a pending offset when the end of the first one comes, at 10.5 s.
