@@ -5,12 +5,16 @@ In most tests the consumer C0 commits 100 and then 200 for partition t-0, acknow
 checker judges whether the fetch may return the offset that it returns. "Planted bug" in a docstring
 names a bug that the test would find. Citations name files of docs/kafka.
 
-Terms: the coordinator of a group is the broker that leads its offsets partition (a partition of
-`__consumer_offsets`), and the leader epoch is the number of this leadership. When another broker
-takes over, it loads (reads) the group from the log. The high watermark is the offset below which
-every in-sync replica (the ISR) has the records. A tombstone is a record without a value, which
-deletes its key. A marker is the record that ends a transaction; it makes the transaction's pending
-offsets committed ones. The generation is the number of a group's rebalance.
+Terms:
+
+- The coordinator of a group is the broker that leads its offsets partition (a partition of
+  `__consumer_offsets`). The leader epoch is the number of this leadership. When another broker
+  takes over, it loads (reads) the group from the log.
+- The high watermark is the offset below which every in-sync replica (the ISR) has the records.
+- A tombstone is a record without a value, which deletes its key.
+- A marker is the record that ends a transaction. It makes the transaction's pending offsets
+  committed ones.
+- The generation is the number of a group's rebalance.
 """
 
 from dataclasses import replace

@@ -8,12 +8,16 @@ leader's log lacks. All rows are about one partition of `__consumer_offsets`, OF
 - `rows.appended(3, "broker-0", leader_epoch=4, base_offset=196)`: at 3 s broker-0 appends at offset
   196 in epoch 4, and acknowledges the append 2 ms later.
 
-The leader epoch ("epoch") is the number of a leadership; each election increases it. The ISR are
-the in-sync replicas; the high watermark is the offset below which all of them have the records. An
-attempt is an append in an older epoch that begins, or still waits, after another leader was
-elected: without an attempt fencing has nothing to prevent. A zombie is a replaced leader that
-does not know this yet. A load reads the groups of the partition into memory, an unload drops them.
-"Planted bug" in a docstring names a bug that the test would find.
+Terms:
+
+- The leader epoch ("epoch") is the number of a leadership; each election increases it.
+- The ISR are the in-sync replicas. The high watermark is the offset below which all of them have
+  the records.
+- An attempt is an append in an older epoch that begins, or still waits, after another leader was
+  elected. Without an attempt fencing has nothing to prevent.
+- A zombie is a replaced leader that does not know this yet.
+- A load reads the groups of the partition into memory, an unload drops them.
+- "Planted bug" in a docstring names a bug that the test would find.
 """
 
 import pytest

@@ -8,14 +8,18 @@ means that the group need not have become live, or was not watched for 60 s.
 "Planted bug" in a docstring names a bug that the test would find. "Corpus" names a file of
 tests/corpus, which plays such a run.
 
-Terms: a fault is healed when it is undone. The coordinator of a group is the broker that leads its
-offsets partition (a partition of `__consumer_offsets`); it loads the group into memory, and unloads
-it when it is replaced. The leader epoch is the number of its leadership. The ISR are the in-sync
-replicas. A fenced broker is one that the controller considers dead, until it is unfenced. A static
-member has a configured instance id, and is fenced if another member id has replaced its own. A
-generation is the group between two rebalances; in the states PreparingRebalance and
-CompletingRebalance its members rejoin and get partitions. A marker is the record that ends a
-transaction.
+Terms:
+
+- A fault is healed when it is undone.
+- The coordinator of a group is the broker that leads its offsets partition (a partition of
+  `__consumer_offsets`). It loads the group into memory, and unloads it when it is replaced. The
+  leader epoch is the number of its leadership. The ISR are the in-sync replicas.
+- A fenced broker is one that the controller considers dead, until it is unfenced.
+- A static member has a configured instance id. It is fenced if another member id has replaced its
+  own.
+- A generation is the group between two rebalances. In the states PreparingRebalance and
+  CompletingRebalance its members rejoin and get partitions.
+- A marker is the record that ends a transaction.
 """
 
 import pytest

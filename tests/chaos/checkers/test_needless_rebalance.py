@@ -6,7 +6,7 @@ a member before the rebalance. Any other rebalance is a finding. A failover is n
 group needs a rebalance before the fault already; NOTHING_SEEN: the run had no failover to judge.
 
 The coordinator removes a member of which it has not heard for a session (45 s): the member expires.
-`rows.member_removed` and `rebalance` have causes; without one they mean an expiry and a join.
+`rows.member_removed` and `rebalance` have causes; by default a member expires, or joins.
 The generation is the number of a group's rebalance. In it the members rejoin (PreparingRebalance),
 then get their partitions (CompletingRebalance); then the group is Stable. A zombie is a
 coordinator that does not know yet that it was replaced. "Planted bug" in a docstring names a bug
@@ -419,16 +419,16 @@ def test_early_expiry_is_found_without_a_fault_and_at_a_replaced_coordinator() -
     ]
 
 
-@pytest.mark.parametrize(("lasted_s", "is_right"), [(300, True), (299, False)])
-def test_member_has_the_rebalance_timeout_to_rejoin(lasted_s: int, is_right: bool) -> None:
+@pytest.mark.parametrize(("removed_after_s", "is_right"), [(300, True), (299, False)])
+def test_member_has_the_rebalance_timeout_to_rejoin(removed_after_s: int, is_right: bool) -> None:
     """Planted bug: a rebalance waits for a member only for its session, as for JoinGroup v0.
 
-    The rebalance timeout is 300 s.
+    The rebalance timeout is 300 s. The rebalance begins at 20 s.
     """
     rows = Rows()
     rows.load_completed(1, "broker-0", leader_epoch=0)
     rows.add(20, "broker-0", TraceKind.REBALANCE_STARTED, group="g", generation=1, cause="join")
-    rows.member_removed(20 + lasted_s, "broker-0", "m", "did not rejoin")
+    rows.member_removed(20 + removed_after_s, "broker-0", "m", "did not rejoin")
 
     findings = check(rows).findings
 
@@ -445,7 +445,7 @@ def test_member_has_the_rebalance_timeout_to_rejoin(lasted_s: int, is_right: boo
 def test_member_that_joined_after_the_load_gets_no_session_from_it() -> None:
     """`m` is not among the loaded members, so its session did not begin with the load.
 
-    A new member has five minutes for its first JoinGroup, and these may end soon after a load.
+    A new member has five minutes for its first JoinGroup. They may end soon after a load.
     """
     rows = Rows()
     rows.group_loaded(2, "broker-0", members=["other"])
@@ -468,7 +468,10 @@ def test_time_of_an_expiry_is_judged_beyond_the_error_of_the_clocks() -> None:
 
 
 def test_paused_member_explains_a_rebalance_during_other_faults() -> None:
-    """The session of a paused member ends, even if the coordinator crashes during the pause."""
+    """The session of a paused member ends, even if the coordinator crashes during the pause.
+
+    The next coordinator loads the group at 12 s, so the session ends 45 s later, at 57 s.
+    """
     rows = Rows()
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
     rows.session_restarted(8, "broker-0", "m")

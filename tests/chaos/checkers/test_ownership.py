@@ -42,16 +42,17 @@ def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
     return checker.finish()
 
 
-def split(rows: Rows, *, loaded_s: float = 7.1) -> None:
+def split(rows: Rows) -> None:
     """Add a split at 0 s: broker-0, the coordinator, is cut off from the other brokers.
 
-    broker-1 loads the group at `loaded_s`. C0, the owner of t-0, stays with broker-0.
+    broker-1 loads the group at 7.1 s. C0, the owner of t-0, stays with broker-0. Times before the
+    split are negative.
     """
     rows.load_completed(-20, "broker-0", leader_epoch=0)
     rows.assigned(-15, C0, names=["t-0"], peer="broker-0")
     rows.fault(0, "broker-0", fault="cut")
-    rows.group_loaded(loaded_s, "broker-1", members=[f"{C0}-id"])
-    rows.load_completed(loaded_s, "broker-1", leader_epoch=1)
+    rows.group_loaded(7.1, "broker-1", members=[f"{C0}-id"])
+    rows.load_completed(7.1, "broker-1", leader_epoch=1)
 
 
 def split_brain(*, assigned_s: float = 52.169, lost_s: float = 83.05) -> Rows:

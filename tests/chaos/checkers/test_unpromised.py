@@ -35,7 +35,7 @@ def context(must_hold: Mapping[str, tuple[str, ...]]) -> CheckContext:
     )
 
 
-def two_processors(checker: Checker, group: str = "old") -> None:
+def let_two_process(checker: Checker, group: str = "old") -> None:
     """Let C0 go on for a second (2 s to 3 s) after C1 was assigned its partition.
 
     While both own the partition, C1 processes two records, and C0 two and then two more.
@@ -58,7 +58,9 @@ def two_processors(checker: Checker, group: str = "old") -> None:
     rows.add(3.5, C1, TraceKind.PARTITIONS_REVOKED, group=group, detail=detail)
 
 
-def set_back(checker: Checker, *, in_kafka: bool, group: str = "old", member: str = "m") -> None:
+def commit_20_then_9(
+    checker: Checker, *, in_kafka: bool, group: str = "old", member: str = "m"
+) -> None:
     """Commit offset 20 and then offset 9, in Kafka or in ZooKeeper.
 
     The ensemble are the servers of ZooKeeper. A zxid is the number of a write in their order; here
@@ -102,7 +104,7 @@ def set_back(checker: Checker, *, in_kafka: bool, group: str = "old", member: st
 def test_concurrent_processors_of_a_partition_are_a_finding_where_it_is_asked(group: str) -> None:
     """The check judges groups on ZooKeeper ("old") and with a coordinator ("new") alike."""
     checker = OneOwnerProcesses(context(ASKED))
-    two_processors(checker, group)
+    let_two_process(checker, group)
 
     report = checker.finish()
     assert report.outcome is CheckOutcome.VIOLATED
@@ -115,9 +117,9 @@ def test_concurrent_processors_of_a_partition_are_a_finding_where_it_is_asked(gr
 
 
 def test_concurrent_processors_of_a_partition_are_measured_where_it_is_not_asked() -> None:
-    """The figures of `two_processors`: one second of one partition, and six records."""
+    """The figures of `let_two_process`: one second of one partition, and six records."""
     checker = OneOwnerProcesses(context({}))
-    two_processors(checker)
+    let_two_process(checker)
 
     report = checker.finish()
     assert report.outcome is CheckOutcome.NOTHING_SEEN
@@ -159,7 +161,7 @@ def test_second_owner_that_does_not_process_is_no_finding() -> None:
 def test_committed_position_that_decreases_is_a_finding_where_it_is_asked(in_kafka: bool) -> None:
     """ZK-60, ZK-63: a commit has no owner and no generation, so the last writer wins."""
     checker = PositionsNeverGoBack(context(ASKED))
-    set_back(checker, in_kafka=in_kafka)
+    commit_20_then_9(checker, in_kafka=in_kafka)
 
     report = checker.finish()
     assert report.outcome is CheckOutcome.VIOLATED
@@ -172,7 +174,7 @@ def test_committed_position_that_decreases_is_a_finding_where_it_is_asked(in_kaf
 def test_committed_position_that_decreases_is_measured_where_it_is_not_asked() -> None:
     """The position decreased once, by 20 - 9 = 11 records."""
     checker = PositionsNeverGoBack(context({"new": BOTH}))
-    set_back(checker, in_kafka=False)
+    commit_20_then_9(checker, in_kafka=False)
 
     report = checker.finish()
     assert report.outcome is CheckOutcome.PASS
@@ -186,5 +188,5 @@ def test_administrator_may_lower_the_position_of_a_group_with_a_coordinator() ->
     """
     for group, expected_findings in (("new", 0), ("old", 1)):
         checker = PositionsNeverGoBack(context(ASKED))
-        set_back(checker, in_kafka=True, group=group, member="")
+        commit_20_then_9(checker, in_kafka=True, group=group, member="")
         assert len(checker.finish().findings) == expected_findings

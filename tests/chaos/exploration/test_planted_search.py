@@ -122,13 +122,20 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
         planted.append(True)
         stack.callback(planted.clear)
 
-    def shrunk_of(*arguments: object, **_: object) -> ShrunkBug:
+    def shrunk_bug(
+        _bug: PlantedBug,
+        _space: Space,
+        _experiment: Experiment,
+        seed: int,
+        _finding: PlayedFinding,
+        **_: object,
+    ) -> ShrunkBug:
         sizes = sizes_of(drawn)
         return ShrunkBug(
             before=sizes,
-            # Three faults are few enough (FAULTS_MAX), four are not. arguments[3] is the seed.
-            after=replace(sizes, faults=4 if arguments[3] in unshrinkable else 3),
-            faults=(str(arguments[3]),),
+            # Three faults are few enough (FAULTS_MAX), four are not.
+            after=replace(sizes, faults=4 if seed in unshrinkable else 3),
+            faults=(str(seed),),
             runs=1,
             cpu_s=1.0,
             end="",
@@ -139,7 +146,7 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
 
     monkeypatch.setattr(hunting, "draw", drawn_with)
     monkeypatch.setattr(hunting, "play", played)
-    monkeypatch.setattr(hunting, "shrink_bug", shrunk_of)
+    monkeypatch.setattr(hunting, "shrink_bug", shrunk_bug)
     hunted = hunt(replace_bug(BUGS[CANARY], plant=plant), space, seeds=20, play_without_bug=played)
 
     # Seed 3 is the first that fails, after the seeds 0 to 2.

@@ -40,8 +40,10 @@ SAFETY = ("fencing", "durable_commits")
 class Run:
     """One run of an experiment on a FakeRuntime, with the observed rows and progress."""
 
-    def __init__(self, of: Experiment | None = None, *, time_limit_us: int | None = None) -> None:
-        self.experiment = of or experiment()
+    def __init__(
+        self, own_experiment: Experiment | None = None, *, time_limit_us: int | None = None
+    ) -> None:
+        self.experiment = own_experiment or experiment()
         self.suite = CheckSuite(context_of(self.experiment), SAFETY)
         self.rows: list[TraceRow] = []
         self.progress: list[Progress] = []

@@ -103,12 +103,12 @@ class Standing:
     def __init__(
         self,
         script: dict[int, Request] | None = None,
-        of: Experiment | None = None,
+        own_experiment: Experiment | None = None,
         *,
         plan: Plan = (),
         duration_us: int | None = None,
     ) -> None:
-        self.experiment = of or experiment(faults=[])
+        self.experiment = own_experiment or experiment(faults=[])
         self.suite = CheckSuite(context_of(self.experiment), SAFETY)
         self.rows: list[TraceRow] = []
         self.runtime = FakeRuntime(self.experiment, self.observe)

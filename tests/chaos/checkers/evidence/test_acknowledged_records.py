@@ -4,7 +4,7 @@ With acks=all a record is acknowledged when all replicas in sync have it, with a
 leader has it. producer-0 writes to t-0 with acks=all, producer-1 with acks=1. The leader epoch is
 the number of a partition's leadership; each election increases it.
 
-- `produced(rows, 5, offset=10, count=2)` acknowledges the records 10 and 11 at 5 s.
+- `acknowledge(rows, 5, offset=10, count=2)` acknowledges the records 10 and 11 at 5 s.
 - `rows.leads(6, "broker-1", leader_epoch=1, log_end=12, partition="t-0")` lets broker-1 lead in
   epoch 1 from 6 s on, with a log that ends at offset 12.
 """
@@ -38,7 +38,7 @@ def check(rows: Rows, *, clock_error_us: int = 0, unclean: bool = False) -> Chec
     return checker.finish()
 
 
-def produced(
+def acknowledge(
     rows: Rows, time_s: float, offset: int, count: int, producer: str = "producer-0"
 ) -> None:
     """Acknowledge `count` records of t-0, from `offset` on."""
@@ -52,14 +52,14 @@ def produced(
     )
 
 
-def led_with(*, log_end: int, acknowledged_s: float = 5, producer: str = "producer-0") -> Rows:
+def takeover(*, log_end: int, acknowledged_s: float = 5, producer: str = "producer-0") -> Rows:
     """Return rows of records 10 and 11, acknowledged at `acknowledged_s`, and of a new leader.
 
     broker-1 takes over at 6 s, with a log that ends at `log_end`.
     """
     rows = Rows()
-    produced(rows, 4, offset=8, count=2)
-    produced(rows, acknowledged_s, offset=10, count=2, producer=producer)
+    acknowledge(rows, 4, offset=8, count=2)
+    acknowledge(rows, acknowledged_s, offset=10, count=2, producer=producer)
     rows.leads(6, "broker-1", leader_epoch=1, log_end=log_end, partition=T0)
     rows.rows.sort(key=lambda row: row.time_us)
     return rows
@@ -67,7 +67,7 @@ def led_with(*, log_end: int, acknowledged_s: float = 5, producer: str = "produc
 
 def test_leader_that_lacks_an_acknowledged_record_is_found() -> None:
     """An example of such a bug: a retried batch is acknowledged before it is replicated."""
-    (finding,) = check(led_with(log_end=11)).findings
+    (finding,) = check(takeover(log_end=11)).findings
 
     assert finding.summary == (
         "t-0: record 11 was acknowledged to producer-0, and the log with which broker-1 leads "
@@ -79,10 +79,10 @@ def test_leader_that_lacks_an_acknowledged_record_is_found() -> None:
 @pytest.mark.parametrize(
     "rows",
     [
-        pytest.param(led_with(log_end=12), id="the log has all records"),
-        pytest.param(led_with(log_end=10, producer="producer-1"), id="acks=1"),
+        pytest.param(takeover(log_end=12), id="the log has all records"),
+        pytest.param(takeover(log_end=10, producer="producer-1"), id="acks=1"),
         pytest.param(
-            led_with(log_end=10, acknowledged_s=7), id="the new leader gives the same offsets"
+            takeover(log_end=10, acknowledged_s=7), id="the new leader gives the same offsets"
         ),
     ],
 )
@@ -99,7 +99,7 @@ def test_acknowledgement_that_only_another_clock_puts_before_the_leader_is_not_j
 
     Then the new leader itself has acknowledged records 10 and 11.
     """
-    assert not check(led_with(log_end=10), clock_error_us=2_000_000).findings
+    assert not check(takeover(log_end=10), clock_error_us=2_000_000).findings
 
 
 def test_leader_of_an_ended_epoch_that_takes_over_late_is_not_judged() -> None:
@@ -108,9 +108,9 @@ def test_leader_of_an_ended_epoch_that_takes_over_late_is_not_judged() -> None:
     By then broker-2 leads in epoch 3, and has acknowledged records 10 and 11.
     """
     rows = Rows()
-    produced(rows, 4, offset=8, count=2)
+    acknowledge(rows, 4, offset=8, count=2)
     rows.leads(5, "broker-2", leader_epoch=3, log_end=10, partition=T0)
-    produced(rows, 6, offset=10, count=2)
+    acknowledge(rows, 6, offset=10, count=2)
     rows.leads(7, "broker-0", leader_epoch=2, log_end=10, partition=T0)
 
     assert not check(rows).findings
@@ -123,7 +123,7 @@ def test_records_may_be_lost_with_the_last_replica_in_sync() -> None:
     rows.add(
         1, "controller-0", TraceKind.LEADER_ELECTED, partition=T0, peer="broker-1", detail=elected
     )
-    produced(rows, 4, offset=8, count=2)
+    acknowledge(rows, 4, offset=8, count=2)
     rows.add(5, "driver", TraceKind.NODE_KILLED, peer="broker-1", cause="power loss")
     rows.add(
         6, "controller-0", TraceKind.LEADER_ELECTED, partition=T0, peer="broker-1", detail=elected
@@ -135,7 +135,7 @@ def test_records_may_be_lost_with_the_last_replica_in_sync() -> None:
 
 def test_topic_that_is_made_again_begins_at_offset_0() -> None:
     """The records of the deleted topic need not be in the log of the new one."""
-    rows = led_with(log_end=12)
+    rows = takeover(log_end=12)
     rows.add(7, "controller-0", TraceKind.TOPIC_DELETED, detail={"topic": "t"})
     rows.leads(8, "broker-1", leader_epoch=0, log_end=0, partition=T0)
 
@@ -145,8 +145,8 @@ def test_topic_that_is_made_again_begins_at_offset_0() -> None:
 def acknowledged_twice(producer: str = "producer-0") -> Rows:
     """Return rows in which records 8 and 9 are acknowledged at 4 s, and 9 and 10 at 5 s."""
     rows = Rows()
-    produced(rows, 4, offset=8, count=2)
-    produced(rows, 5, offset=9, count=2, producer=producer)
+    acknowledge(rows, 4, offset=8, count=2)
+    acknowledge(rows, 5, offset=9, count=2, producer=producer)
     return rows
 
 
@@ -167,12 +167,12 @@ def test_offset_may_be_given_again_after_a_loss_with_the_last_replica() -> None:
     rows.add(
         1, "controller-0", TraceKind.LEADER_ELECTED, partition=T0, peer="broker-1", detail=elected
     )
-    produced(rows, 4, offset=8, count=2)
+    acknowledge(rows, 4, offset=8, count=2)
     rows.add(5, "driver", TraceKind.NODE_KILLED, peer="broker-1", cause="power loss")
     rows.add(
         6, "controller-0", TraceKind.LEADER_ELECTED, partition=T0, peer="broker-1", detail=elected
     )
-    produced(rows, 7, offset=8, count=2)
+    acknowledge(rows, 7, offset=8, count=2)
     assert not check(rows).findings
 
 
@@ -184,9 +184,9 @@ def test_offset_of_a_record_with_acks_1_may_be_given_again() -> None:
 def test_offsets_of_a_topic_that_was_deleted_are_given_again() -> None:
     """The acknowledgement at 6 s, after the deletion, has the same offsets as the one at 4 s."""
     rows = Rows()
-    produced(rows, 4, offset=0, count=2)
+    acknowledge(rows, 4, offset=0, count=2)
     rows.add(5, "controller-0", TraceKind.TOPIC_DELETED, detail={"topic": "t"})
-    produced(rows, 6, offset=0, count=2)
+    acknowledge(rows, 6, offset=0, count=2)
     assert not check(rows).findings
 
 
@@ -195,5 +195,5 @@ def test_nothing_is_judged_with_unclean_elections() -> None:
 
     Such a leader lacks records, and gives the offsets of these records to other ones.
     """
-    for rows in (led_with(log_end=11), acknowledged_twice()):
+    for rows in (takeover(log_end=11), acknowledged_twice()):
         assert not check(rows, unclean=True).findings

@@ -60,13 +60,6 @@ def begun(*, offset: int) -> Rows:
     return rows
 
 
-def assigned_again(rows: Rows, time_s: float) -> None:
-    """Let C0 commit 20, revoke t-0, and get it again in generation 2."""
-    rows.committed(time_s, C0, offset=20)
-    rows.revoked(time_s + 0.1, C0)
-    rows.assigned(time_s + 0.2, C0, generation=2)
-
-
 # -- positions -----------------------------------------------------------------------------------
 
 
@@ -78,7 +71,9 @@ def test_member_that_reads_on_from_its_committed_offset_passes() -> None:
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=14)
     rows.consumed(3, C0, first=15, last=19)
-    assigned_again(rows, 4)
+    rows.committed(4, C0, offset=20)
+    rows.revoked(4.1, C0)
+    rows.assigned(4.2, C0, generation=2)
     rows.fetched(4.3, C0, offset=20)
     rows.position_reset(4.3, C0, offset=20)
     rows.consumed(5, C0, first=20, last=29)

@@ -53,7 +53,7 @@ def elected(rows: Rows, time_s: float, leader: str, epoch: int, isr: list[int]) 
 
 
 def damaged(rows: Rows, time_s: float, broker: str, how: str) -> None:
-    """Let the broker's machine lose power, or kill the broker and empty its disk."""
+    """Kill the broker (`how` is "kill"), kill it and empty its disk, or cut its machine's power."""
     disk = {"disk": "empty"} if how == "empty disk" else {}
     rows.add(
         time_s,

@@ -30,7 +30,7 @@ import pytest
 from chaos.experiment.dump import experiment_text
 from chaos.experiment.loader import load_experiment
 from chaos.experiment.rules.all_rules import errors
-from chaos.experiment.structs import Experiment, microseconds
+from chaos.experiment.structs import Experiment, FaultDefinition, microseconds
 from chaos.exploration.draw import zookeeper_patterns
 from chaos.exploration.draw.draw import draw
 from chaos.exploration.draw.patterns import PATTERNS
@@ -64,6 +64,16 @@ def on_zookeeper() -> Space:
 def drawn() -> tuple[Experiment, ...]:
     """Return the experiment of each seed, drawn once for all tests."""
     return tuple(draw(standard(), seed) for seed in range(SEEDS))
+
+
+def roles_of(faults: list[FaultDefinition]) -> set[str]:
+    """Return the roles of all targets, such as `coordinator-of` of `coordinator-of(readers)`."""
+    return {
+        parts[0]
+        for fault in faults
+        for target in (fault.target, *ends_of(fault.from_), *ends_of(fault.to))
+        if target is not None and (parts := split_target(target)) is not None
+    }
 
 
 def digests() -> list[str]:
@@ -127,13 +137,6 @@ def test_every_value_of_every_setting_is_drawn() -> None:
 def test_every_fault_target_and_kind_of_link_is_drawn() -> None:
     """A search with the standard space must reach all faults, except those named below."""
     faults = [fault for experiment in drawn() for fault in experiment.faults]
-    # The role of a target, such as `coordinator-of` of `coordinator-of(readers)`.
-    roles = {
-        parts[0]
-        for fault in faults
-        for target in (fault.target, *ends_of(fault.from_), *ends_of(fault.to))
-        if target is not None and (parts := split_target(target)) is not None
-    }
 
     # The standard space has neither rollouts and scalings of groups, nor faults of machines.
     assert {fault.fault for fault in faults} == set(FAULT_KINDS) - {
@@ -144,7 +147,7 @@ def test_every_fault_target_and_kind_of_link_is_drawn() -> None:
         "machine_cut",
     }
     # No group of this space is on ZooKeeper, and none has clients from outside.
-    assert roles == set(TARGET_KINDS) - {
+    assert roles_of(faults) == set(TARGET_KINDS) - {
         "kafka-client",
         "kafka-clients",
         "zookeeper",
@@ -231,12 +234,6 @@ def test_faults_on_servers_connections_and_sessions_of_zookeeper_are_drawn() -> 
     """The space `zookeeper` draws such faults, and groups and ensembles of each form."""
     experiments = [draw(on_zookeeper(), seed) for seed in range(60)]
     faults = [fault for experiment in experiments for fault in experiment.faults]
-    roles = {
-        parts[0]
-        for fault in faults
-        for target in (fault.target, *ends_of(fault.from_), *ends_of(fault.to))
-        if target is not None and (parts := split_target(target)) is not None
-    }
     purposes = {purpose for fault in faults for purpose in fault.args.get("purposes", ())}
     stores = {
         (group.zookeeper.offsets_storage, group.zookeeper.dual_commit_enabled)
@@ -244,7 +241,7 @@ def test_faults_on_servers_connections_and_sessions_of_zookeeper_are_drawn() -> 
         for group in experiment.groups.values()
     }
 
-    assert {"zookeeper", "zookeeper-leader", "zookeepers", "member", "broker"} <= roles
+    assert {"zookeeper", "zookeeper-leader", "zookeepers", "member", "broker"} <= roles_of(faults)
     assert {"zookeeper", "zookeeper-quorum", "zookeeper-election"} <= purposes
     assert {("zookeeper", None), ("kafka", True), ("kafka", False)} <= stores
     assert {experiment.cluster.zookeeper.servers for experiment in experiments} == {1, 3, 5}

@@ -98,7 +98,9 @@ class Explored:
     """A whole search over scripted workers.
 
     share: the share of mutated seeds.
+    block: the number of seeds of a block.
     size: the number of workers.
+    batch: the number of seeds that a worker gets at a time.
     before: the records of an interrupted search, which is resumed.
     deadly: maps a seed to the number of workers that it kills.
 

@@ -10,12 +10,17 @@ partition of `__consumer_offsets`) is on brokers 0 to 2. The leader of this part
 coordinator of the group. The coordinator loads the group into memory, and unloads it when another
 broker replaces the coordinator.
 
-Terms: the leader epoch (`epoch`) is the number of a leadership. The ISR are the in-sync replicas;
-the high watermark is the offset below which all of them have the records. A generation is the group
-between two rebalances; in the join phase (state PreparingRebalance) the members rejoin, in the sync
-phase (CompletingRebalance) they get partitions, then the group is Stable. A static member has a
-configured id, which keeps its place through a restart. A marker is the record that ends a
-transaction. A fenced broker is one that the controller considers dead.
+Terms:
+
+- The leader epoch (`epoch`) is the number of a leadership.
+- The ISR are the in-sync replicas. The high watermark is the offset below which all of them have
+  the records.
+- A generation is the group between two rebalances. In the join phase (state PreparingRebalance) the
+  members rejoin, in the sync phase (CompletingRebalance) they get partitions. Then the group is
+  Stable.
+- A static member has a configured id, which keeps its place through a restart.
+- A marker is the record that ends a transaction.
+- A fenced broker is one that the controller considers dead.
 """
 
 import pytest

@@ -175,7 +175,7 @@ def faults_named(experiment: Experiment, name: str) -> list[FaultDefinition]:
     return [planned for planned in experiment.faults if planned.fault == name]
 
 
-MANY = tuple(fault(f"{3 * index + 2}137ms", "pause", "broker(1)") for index in range(20))
+MANY = tuple(fault(f"{2_137 + 3_000 * index}ms", "pause", "broker(1)") for index in range(20))
 """Faults every 3 s, from 2.137 s on."""
 
 
@@ -240,6 +240,7 @@ def test_group_without_effect_is_removed_before_the_single_faults_of_a_long_plan
         ),
     )
 
+    # With two faults the run fails without any group.
     assert (result.after.faults, result.after.groups) == (2, 0)
     # As long as both groups were left, single faults were not removed.
     assert min(faults for faults, groups in faults_and_groups if groups == 2) > 6

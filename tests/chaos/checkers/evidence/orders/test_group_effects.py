@@ -21,7 +21,7 @@ GROUP = GroupExpectation(
 )
 
 
-def missing(
+def missing_effect(
     before: Rows,
     order: str,
     after: Rows,
@@ -79,19 +79,19 @@ def test_reset_commits_an_offset_of_each_partition_of_its_topics(
 ) -> None:
     """Planted bug: the administrator finds no partition, or not all."""
     committed = stored(*partitions, member="", generation=-1)
-    assert missing(Rows(), "reset_offsets", committed) == expected
+    assert missing_effect(Rows(), "reset_offsets", committed) == expected
 
 
 def test_commit_of_a_member_is_no_reset() -> None:
     """A commit by a member of the group, just after the order, is not the order's effect."""
-    assert missing(Rows(), "reset_offsets", stored(*ALL)) == "no offset was committed"
+    assert missing_effect(Rows(), "reset_offsets", stored(*ALL)) == "no offset was committed"
 
 
 def test_reset_in_a_disturbed_cluster_commits_at_least_one_offset() -> None:
     """A broker may not know all partitions yet, but an order without any effect is refused."""
     one_offset = stored("t-0", member="", generation=-1)
-    assert missing(Rows(), "reset_offsets", one_offset, is_undisturbed=False) is None
-    assert missing(Rows(), "reset_offsets", Rows(), is_undisturbed=False) is not None
+    assert missing_effect(Rows(), "reset_offsets", one_offset, is_undisturbed=False) is None
+    assert missing_effect(Rows(), "reset_offsets", Rows(), is_undisturbed=False) is not None
 
 
 @pytest.mark.parametrize(
@@ -109,14 +109,14 @@ def test_deletion_removes_the_stored_offsets_of_a_topic(
     partitions: tuple[str, ...], expected: str | None
 ) -> None:
     """Planted bug: the coordinator answers NONE and keeps the offset of a partition."""
-    assert missing(stored(*ALL), "delete_offsets", removed(*partitions)) == expected
+    assert missing_effect(stored(*ALL), "delete_offsets", removed(*partitions)) == expected
 
 
 def test_deletion_needs_no_removal_of_what_is_not_stored() -> None:
     """The offset of t-0 is removed before the order. The offset of t-1 expires during the order."""
     before = stored("t-0", "t-1")
     before.rows.extend(removed("t-0").rows)
-    assert missing(before, "delete_offsets", removed("t-1", cause="expired")) is None
+    assert missing_effect(before, "delete_offsets", removed("t-1", cause="expired")) is None
 
 
 @pytest.mark.parametrize("forgotten_by", ["load", "death of the group"])
@@ -130,13 +130,13 @@ def test_offset_that_may_be_lost_needs_no_removal(forgotten_by: str) -> None:
         before.load_started(2, "broker-0", leader_epoch=3)
     else:
         before.group_state(2, "broker-0", "Empty", "Dead", cause=DELETED)
-    assert missing(before, "delete_offsets", Rows()) is None
+    assert missing_effect(before, "delete_offsets", Rows()) is None
 
 
 def test_deletion_in_a_disturbed_cluster_is_not_judged() -> None:
     """A coordinator that was replaced may answer, while the new one still has the offset."""
     before = stored(*ALL)
-    assert missing(before, "delete_offsets", Rows(), is_undisturbed=False) is None
+    assert missing_effect(before, "delete_offsets", Rows(), is_undisturbed=False) is None
 
 
 def test_removal_of_members_removes_each_of_them() -> None:
@@ -144,10 +144,10 @@ def test_removal_of_members_removes_each_of_them() -> None:
     rows = Rows()
     rows.member_removed(2, "broker-0", "m-1", "leave")
     members = ("m-0", "m-1")
-    assert missing(Rows(), "remove_members", rows, members=members) == "m-0 was not removed"
+    assert missing_effect(Rows(), "remove_members", rows, members=members) == "m-0 was not removed"
     rows.member_removed(2, "broker-0", "m-0", "leave")
-    assert missing(Rows(), "remove_members", rows, members=members) is None
-    assert missing(Rows(), "remove_members", Rows()) is None  # the members are not known
+    assert missing_effect(Rows(), "remove_members", rows, members=members) is None
+    assert missing_effect(Rows(), "remove_members", Rows()) is None  # the members are not known
 
 
 @pytest.mark.parametrize(("cause", "is_missing"), [(DELETED, False), ("expired", True)])
@@ -158,8 +158,8 @@ def test_deletion_of_a_group_makes_it_dead(cause: str, *, is_missing: bool) -> N
     """
     rows = Rows()
     rows.group_state(2, "broker-0", "Empty", "Dead", cause=cause)
-    missing_effect = missing(Rows(), "delete_group", rows, is_undisturbed=False)
-    assert missing_effect == ("the group was not deleted" if is_missing else None)
+    effect = missing_effect(Rows(), "delete_group", rows, is_undisturbed=False)
+    assert effect == ("the group was not deleted" if is_missing else None)
 
 
 def test_rows_of_another_group_are_no_effect() -> None:
