@@ -28,6 +28,7 @@ MEMBERS = GroupExpectation(consumers=(CONSUMER,), offsets_partition=OFFSETS_0, c
 
 
 def check(rows: Rows, *, in_virtual_time: bool = True) -> CheckReport:
+    """Return the report of a trace, whose rows the checker observes in the order of time."""
     checker = Administration(
         CheckContext(
             groups={"g": MEMBERS},
@@ -35,7 +36,7 @@ def check(rows: Rows, *, in_virtual_time: bool = True) -> CheckReport:
             in_virtual_time=in_virtual_time,
         )
     )
-    for row in rows.rows:
+    for row in sorted(rows.rows, key=lambda row: row.time_us):
         checker.observe(row)
     return checker.finish()
 

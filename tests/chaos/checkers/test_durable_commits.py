@@ -39,8 +39,9 @@ C0, C1 = "consumer-g-0", "consumer-g-1"
 
 
 def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
+    """Return the report of a trace, whose rows the checker observes in the order of time."""
     checker = DurableCommits(replace(CONTEXT, clock_error_us=clock_error_us))
-    for row in rows.rows:
+    for row in sorted(rows.rows, key=lambda row: row.time_us):
         checker.observe(row)
     return checker.finish()
 
@@ -434,7 +435,6 @@ def test_commit_that_died_with_its_broker_is_no_excuse(killed_s: float) -> None:
     rows = two_commits()
     rows.add(killed_s, "driver", TraceKind.NODE_KILLED, peer="broker-0")
     rows.commit_failed(4, C0, offset=300, error="DISCONNECTED")
-    rows.rows.sort(key=lambda row: row.time_us)
     rows.committed(5, C0, offset=400, peer="broker-1")
     verify(rows, 10, offset=300)
 
@@ -618,7 +618,7 @@ def test_stale_answer_of_a_replaced_coordinator_is_counted_and_excused() -> None
 def test_coordinator_that_leads_again_answers_from_its_earlier_load_until_the_next_one(
     reloaded_s: float, outcome: CheckOutcome
 ) -> None:
-    """broker-0 leads again at 5.5 s, after broker-1; its unload and its load wait until then.
+    """broker-0 leads again at 5.5 s, after broker-1. Its next load ends at `reloaded_s`.
 
     The fetch, at 6.1 s, gets 200 from broker-0, although 300 was committed at broker-1.
     """

@@ -31,8 +31,9 @@ from tests.support.builders.rows import OFFSETS_0, Rows
 
 
 def check(rows: Rows, context: CheckContext | None = None) -> CheckReport:
+    """Return the report of a trace, whose rows the checker observes in the order of time."""
     checker = Fencing(context or CheckContext())
-    for row in rows.rows:
+    for row in sorted(rows.rows, key=lambda row: row.time_us):
         checker.observe(row)
     return checker.finish()
 

@@ -387,7 +387,7 @@ def test_partitions_of_the_joined_generation_pass() -> None:
 
 
 @pytest.mark.parametrize(("member", "generation"), [(M0, 1), ("", -1), (M1, 2)])
-def test_assignment_under_another_generation_than_the_joined_one_is_found(
+def test_assignment_under_another_identity_than_the_joined_one_is_found(
     member: str, generation: int
 ) -> None:
     """Planted bug: a member keeps the identity of an earlier join, or takes none at all."""

@@ -46,7 +46,7 @@ def check(
     transactions: tuple[str, ...] = (),
     same_assignors: bool = True,
 ) -> CheckReport:
-    """Return the checker's report of a trace.
+    """Return the checker's report of a trace. It observes the rows in the order of time.
 
     commits: False for members that are set never to commit.
     late: consumers that start during the run.
@@ -70,7 +70,7 @@ def check(
             liveness_timeout_us=LIVENESS_BOUND_US,
         )
     )
-    for row in rows.rows:
+    for row in sorted(rows.rows, key=lambda row: row.time_us):
         checker.observe(row)
     return checker.finish()
 
@@ -237,6 +237,7 @@ def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
         rows.add(36, "broker-1", TraceKind.MEMBER_ADDED, group="g", member="new", cause="replaced")
         if lost:
             rows.group_loaded(37, "broker-2", members=["old", f"{C1}-id"])
+            rows.load_completed(37.1, "broker-2", leader_epoch=2)
         rows.committed(40.2, C1, offset=1)
         rows.add(
             41,
@@ -248,7 +249,6 @@ def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
             detail={"from": "STABLE", "to": "UNJOINED"},
         )
         if lost:
-            rows.load_completed(37.1, "broker-2", leader_epoch=2)
             rows.group_state(42, "broker-2", "CompletingRebalance", "Stable")
 
         # broker-2 must remove the silent member `old` by 87 s: 37 s, its session of 45 s, and 5 s.
@@ -708,10 +708,10 @@ def test_member_that_its_coordinator_does_not_have_is_found() -> None:
     assert report.outcome is CheckOutcome.PASS
 
     rows = Rows()
-    rows.generation_started(30, "broker-1", generation=2, members=(f"{C0}-id",))
-    rows.group_state(30.6, "broker-1", "CompletingRebalance", "Stable", generation=2)
     for consumer in (C0, C1):
         rows.member_state(1, consumer, "STABLE")
+    rows.generation_started(30, "broker-1", generation=2, members=(f"{C0}-id",))
+    rows.group_state(30.6, "broker-1", "CompletingRebalance", "Stable", generation=2)
     rows.stage(40, "liveness")
 
     report = check(finish(rows, verifying_s=110), commits=False)
@@ -751,10 +751,10 @@ def test_group_that_waits_for_the_session_of_a_dead_member_proves_nothing_yet() 
         """Return the report of this trace, whose watch ends at `verifying_s`."""
         rows = Rows()
         rows.generation_started(30, "broker-1", generation=2, members=(f"{C0}-id", "old-id"))
+        rows.member_state(30, C0, "STABLE")
         rows.add(35, "driver", TraceKind.NODE_KILLED, peer=C1)
         rows.add(36, C1, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "consumer"})
         rows.group_state(37, "broker-1", "Stable", "PreparingRebalance")
-        rows.member_state(30, C0, "STABLE")
         rows.member_state(37, C1, "PREPARING_REBALANCE")
         rows.stage(40, "liveness")
         rows.stage(verifying_s, "verifying")

@@ -3,15 +3,16 @@
 A failover moves a group to another coordinator, which loads it. If all members survive the fault, a
 Stable group needs no rebalance. A rebalance after the fault is needed only if something happened to
 a member before the rebalance. Any other rebalance is a finding. A failover is not judged if the
-group needs a rebalance before the fault already; NOTHING_SEEN: the run had no failover to judge.
+group already needs a rebalance when the fault hits. The outcome NOTHING_SEEN means that the run had
+no failover to judge.
 
 The coordinator removes a member of which it has not heard for a session (45 s): the member expires.
-`rows.member_removed` and `rebalance` have causes; by default a member expires, or joins.
-The generation is the number of a group's rebalance. In it the members rejoin (PreparingRebalance),
-then get their partitions (CompletingRebalance); then the group is Stable. A zombie is a
-coordinator that does not know yet that it was replaced. "Planted bug" in a docstring names a bug
-that the test would find. "Corpus" names a file of tests/corpus, which plays such a run. Citations
-such as BEHAVIOUR 6.6 name a file of docs/kafka and a section.
+`rows.member_removed` and `rebalance` have causes; by default a member expires, or joins. The
+generation is the number of a group's rebalance. In it the members rejoin (PreparingRebalance), then
+get their partitions (CompletingRebalance); then the group is Stable. A zombie is a coordinator that
+does not know yet that it was replaced. "Planted bug" in a docstring names a bug that the test would
+find. "Corpus" names a file of tests/corpus, which plays such a run. Citations such as BEHAVIOUR 6.6
+name a file of docs/kafka and a section.
 """
 
 from dataclasses import replace
@@ -38,8 +39,9 @@ CONTEXT = CheckContext(
 
 
 def check(rows: Rows) -> CheckReport:
+    """Return the report of a trace, whose rows the checker observes in the order of time."""
     checker = NeedlessRebalance(CONTEXT)
-    for row in rows.rows:
+    for row in sorted(rows.rows, key=lambda row: row.time_us):
         checker.observe(row)
     return checker.finish()
 
@@ -246,12 +248,15 @@ def test_rebalance_while_the_run_stops_is_not_judged() -> None:
 
 
 def test_rebalance_before_any_fault_is_not_judged() -> None:
-    """Members join one after another while the cluster starts, which needs rebalances."""
+    """Members join one after another while the cluster starts, which needs rebalances.
+
+    The fault at 10 s causes no rebalance.
+    """
     rows = Rows()
-    rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
+    rows.group_state(4, "broker-1", "CompletingRebalance", "Stable")
     rebalance(rows, 5)
     rows.generation_started(6, "broker-1", generation=2, members=[f"{C0}-a", f"{C1}-b"])
-    rows.group_state(6, "broker-1", "CompletingRebalance", "Stable", generation=2)
+    rows.group_state(6.1, "broker-1", "CompletingRebalance", "Stable", generation=2)
     rows.fault(10, "broker-0")
 
     report = check(rows)
@@ -400,7 +405,7 @@ def test_expiry_is_right_if_no_request_of_the_member_arrived_for_a_session(
 
 
 def test_early_expiry_is_found_without_a_fault_and_at_a_replaced_coordinator() -> None:
-    """A session must never end early, not even without a fault and at a replaced coordinator."""
+    """broker-1 replaces broker-0 at 2 s. broker-0 expires the member 10 s after its request."""
     rows = Rows()
     rows.load_completed(1, "broker-0", leader_epoch=0)
     rows.group_loaded(2, "broker-1")
@@ -427,8 +432,15 @@ def test_member_has_the_rebalance_timeout_to_rejoin(removed_after_s: int, is_rig
     """
     rows = Rows()
     rows.load_completed(1, "broker-0", leader_epoch=0)
-    rows.add(20, "broker-0", TraceKind.REBALANCE_STARTED, group="g", generation=1, cause="join")
-    rows.member_removed(20 + removed_after_s, "broker-0", "m", "did not rejoin")
+    rows.add(
+        20,
+        "broker-0",
+        TraceKind.REBALANCE_STARTED,
+        group="g",
+        generation=1,
+        cause=RebalanceCause.JOIN,
+    )
+    rows.member_removed(20 + removed_after_s, "broker-0", "m", RemovalCause.DID_NOT_REJOIN)
 
     findings = check(rows).findings
 
@@ -474,11 +486,11 @@ def test_paused_member_explains_a_rebalance_during_other_faults() -> None:
     """
     rows = Rows()
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
-    rows.session_restarted(8, "broker-0", "m")
+    rows.session_restarted(8, "broker-0", f"{C1}-id")
     rows.fault(8, C1, fault="pause", members_survive=False, nodes=[C1])
     rows.fault(10, "broker-0")
     rows.group_loaded(12, "broker-1")
-    rows.member_removed(57, "broker-1", "m")
+    rows.member_removed(57, "broker-1", f"{C1}-id")
     rebalance(rows, 57, RebalanceCause.SESSION_EXPIRY)
 
     report = check(rows)
@@ -507,7 +519,7 @@ def test_member_behind_a_cut_excuses_only_its_own_group() -> None:
     assert checker.finish().outcome is CheckOutcome.VIOLATED
 
 
-def test_move_of_the_coordinator_that_rebalances_is_found() -> None:
+def test_rebalance_after_a_move_of_the_coordinator_is_found() -> None:
     """Planted bug: an unload tells the members to rejoin (REBALANCE_IN_PROGRESS)."""
     rows = Rows()
     rows.load_completed(1, "broker-0", leader_epoch=0)
@@ -544,8 +556,10 @@ def test_member_expired_by_a_zombie_may_return_as_a_new_one() -> None:
     assert f"broker-0, 24 s: member removed: group g, member {C0}-1234" in report.note
 
 
-def test_member_answered_rebalance_in_progress_by_a_zombie_may_rejoin() -> None:
-    """The zombie begins a rebalance, and the member rejoins at the new coordinator.
+def test_member_that_a_zombie_tells_to_rejoin_may_rejoin() -> None:
+    """The zombie begins a rebalance, and answers heartbeats with REBALANCE_IN_PROGRESS.
+
+    The member then rejoins at the new coordinator.
 
     Corpus: `zombie_coordinator_tells_its_members_to_rejoin`.
     """
@@ -722,7 +736,7 @@ def test_member_of_a_lost_generation_may_be_refused(
     and `generation_lost_with_the_disk_of_the_next_leader` (broker-0 did).
     """
     rows = Rows()
-    rows.elected(0.5, coordinator, isr=[1])
+    rows.elected(0.5, coordinator, isr=[0, 1])
     rows.load_completed(1, coordinator, leader_epoch=0)
     rows.generation_started(3, coordinator, generation=2, members=[f"{C0}-id", f"{C1}-id"])
     rows.group_state(3, coordinator, "CompletingRebalance", "Stable", generation=2)
@@ -798,7 +812,8 @@ def test_member_removed_by_a_broker_before_it_was_elected_again_may_return_as_a_
 
     So broker-0 does not load the group again, and goes on with the members in its memory. It
     expires a member of which it has not heard for a session. This member then returns under a new
-    id. If the member was heard at 40 s, the expiry at 50 s is early, and is found.
+    id. If the member was heard at 40 s, the expiry at 50 s is early, and is found. The member is
+    static: its ids begin with its instance id, member-0.
     """
     rows = Rows()
     rows.load_completed(1, "broker-0", leader_epoch=0)
@@ -828,19 +843,19 @@ def test_member_removed_by_a_broker_before_it_was_elected_again_may_return_as_a_
     assert check(rows).outcome is expected
 
 
-@pytest.mark.parametrize("asked", ["a zombie", "one that had heard", "its coordinator"])
+@pytest.mark.parametrize("asked", ["a zombie", "a broker that has unloaded", "its coordinator"])
 @pytest.mark.parametrize("api", ["Heartbeat", "OffsetCommit"])
 def test_member_unknown_to_a_zombie_may_return_as_a_new_one(asked: str, api: str) -> None:
     """A broker answers C0 with UNKNOWN_MEMBER_ID, although the coordinator, broker-1, has C0.
 
     - "a zombie": broker-2 answers, which does not know that broker-1 leads. This excuses the join.
-    - "one that had heard": broker-2 answers, but has unloaded the partition for the newer epoch.
+    - "a broker that has unloaded": broker-2 answers, after its unload for the newer epoch.
     - "its coordinator": broker-1 answers.
     """
     rows = Rows()
-    if asked == "one that had heard":
-        rows.unloaded(0.5, "broker-2", leader_epoch=1)
     rows.load_completed(0.6, "broker-2", leader_epoch=0)
+    if asked == "a broker that has unloaded":
+        rows.unloaded(0.9, "broker-2", leader_epoch=1)
     rows.load_completed(1, "broker-1", leader_epoch=1)
     rows.group_loaded(1, "broker-1", members=["c-1234", f"{C1}-1234"])
     rows.group_state(4, "broker-1", "CompletingRebalance", "Stable")

@@ -36,8 +36,9 @@ CONTEXT = CheckContext(
 
 
 def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
+    """Return the report of a trace, whose rows the checker observes in the order of time."""
     checker = Ownership(replace(CONTEXT, clock_error_us=clock_error_us))
-    for row in rows.rows:
+    for row in sorted(rows.rows, key=lambda row: row.time_us):
         checker.observe(row)
     return checker.finish()
 
@@ -67,7 +68,7 @@ def split_brain(*, assigned_s: float = 52.169, lost_s: float = 83.05) -> Rows:
     rows.assigned(assigned_s, LATE, names=["t-0"], generation=2, peer="broker-1")
     rows.healed(80.002, "broker-0", fault="cut")
     rows.revoked(lost_s, C0, lost=True)
-    rows.assigned(85.2, C0, names=[], generation=3, peer="broker-1")
+    rows.assigned(lost_s + 2.15, C0, names=[], generation=3, peer="broker-1")
     rows.stage(100, "stopping")
     return rows
 

@@ -68,7 +68,10 @@ def test_group_that_processes_everything_passes() -> None:
 
 
 def test_commit_beyond_the_processed_records_is_found_with_the_committer() -> None:
-    """Planted bug: an application that commits before it processes, and dies in between."""
+    """Planted bug: an application commits records before it processes them.
+
+    Then C0 loses the partition, and C1 begins at the committed offset 30.
+    """
     rows = group_that_commits()
     rows.committed(3.5, C0, offset=30)
     reassign_to_c1(rows, 4, offset=30)

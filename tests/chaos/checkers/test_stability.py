@@ -26,6 +26,7 @@ SETTLING_S = 60
 def check(
     rows: Rows, *, in_virtual_time: bool = True, has_long_metadata: bool = False
 ) -> CheckReport:
+    """Return the report of a trace, whose rows the checker observes in the order of time."""
     checker = Stability(
         CheckContext(
             groups={
@@ -41,7 +42,7 @@ def check(
             in_virtual_time=in_virtual_time,
         )
     )
-    for row in rows.rows:
+    for row in sorted(rows.rows, key=lambda row: row.time_us):
         checker.observe(row)
     return checker.finish()
 
@@ -190,6 +191,7 @@ def test_preferred_leader_is_the_one_that_an_administrator_put_first(
             peer="broker-2",
             detail={"isr": [0, 1, 2], "reason": "preferred leader requested"},
         )
+    # broker-3 stands for any other broker, so that each of the three elections changes the leader.
     rows.elected(45, "broker-3", isr=[0, 1, 2])
     rows.elected(200, leader, isr=[0, 1, 2])
 

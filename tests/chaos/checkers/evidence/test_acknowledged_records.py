@@ -21,7 +21,10 @@ T0 = "t-0"
 
 
 def check(rows: Rows, *, clock_error_us: int = 0, unclean: bool = False) -> CheckReport:
-    """Return the report of the checker `processing`, to which this check belongs."""
+    """Return the report of the checker `processing`, to which this check belongs.
+
+    The checker observes the rows in the order of time.
+    """
     checker = Processing(
         CheckContext(
             groups={},
@@ -33,7 +36,7 @@ def check(rows: Rows, *, clock_error_us: int = 0, unclean: bool = False) -> Chec
             unclean_elections=unclean,
         )
     )
-    for row in rows.rows:
+    for row in sorted(rows.rows, key=lambda row: row.time_us):
         checker.observe(row)
     return checker.finish()
 
@@ -61,7 +64,6 @@ def takeover(*, log_end: int, acknowledged_s: float = 5, producer: str = "produc
     acknowledge(rows, 4, offset=8, count=2)
     acknowledge(rows, acknowledged_s, offset=10, count=2, producer=producer)
     rows.leads(6, "broker-1", leader_epoch=1, log_end=log_end, partition=T0)
-    rows.rows.sort(key=lambda row: row.time_us)
     return rows
 
 

@@ -83,9 +83,10 @@ def lost_commit(
 
 
 def check(rows: Rows) -> CheckReport:
+    """Return the report of a trace, whose rows the checker observes in the order of time."""
     group = GroupExpectation(consumers=(C0,), offsets_partition=OFFSETS_0, commits=True)
     checker = DurableCommits(CheckContext(groups={"g": group}))
-    for row in rows.rows:
+    for row in sorted(rows.rows, key=lambda row: row.time_us):
         checker.observe(row)
     return checker.finish()
 

@@ -24,6 +24,7 @@ COMMIT, ABORT = "PrepareCommit", "PrepareAbort"
 
 
 def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
+    """Return the report of a trace, whose rows the checker observes in the order of time."""
     group = GroupExpectation(consumers=("consumer-g-0",), offsets_partition=OFFSETS_0, commits=True)
     checker = DurableCommits(CheckContext(groups={"g": group}, clock_error_us=clock_error_us))
     for row in sorted(rows.rows, key=lambda row: row.time_us):
