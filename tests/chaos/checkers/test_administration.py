@@ -388,7 +388,7 @@ def test_members_of_a_disturbed_coordinator_need_not_be_removed() -> None:
     Without an election, a removal that has no effect is found.
     """
     for is_disturbed, is_found in ((False, True), (True, False)):
-        rows = group_in(None)
+        rows = group_in(state=None)
         rows.generation_started(12, "broker-0", generation=1, members=("m-0",))
         order_group(rows, 20, "remove_members")
         if is_disturbed:

@@ -39,11 +39,9 @@ class EnsembleRows:
         self._time_s += 0.1
         self._rows.add(self._time_s, node, kind, **columns)  # type: ignore[arg-type]
 
-    def apply_txn(
-        self, server: str, zxid: int, session: str, op: str, path: str | None = None
-    ) -> None:
-        """Let a server apply the transaction `zxid`, a write of `session`."""
-        detail: dict[str, object] = {"session": session, "op": op}
+    def apply_txn(self, server: str, op: str, path: str | None = None, *, zxid: int) -> None:
+        """Let a server apply the transaction `zxid`, a write of the session 0x1."""
+        detail: dict[str, object] = {"session": "0x1", "op": op}
         if path is not None:
             detail["path"] = path
         if op in ("create", "setData"):
@@ -52,9 +50,9 @@ class EnsembleRows:
             detail["ephemeral"] = True
         self.add(server, TraceKind.ZOOKEEPER_TXN_APPLIED, offset=zxid, detail=detail)
 
-    def change_state(self, state: str, server: str | None, zxid: int, session: str = "0x1") -> None:
+    def change_state(self, state: str, server: str | None, *, zxid: int) -> None:
         """Change the state of C0's connection; `zxid` is the newest that C0 has seen."""
-        detail: dict[str, object] = {"session": session, "state": state}
+        detail: dict[str, object] = {"session": "0x1", "state": state}
         self.add(C0, TraceKind.ZOOKEEPER_CLIENT_STATE, peer=server, offset=zxid, detail=detail)
 
     def fire_watch(self, server: str, zxid: int) -> None:
@@ -90,8 +88,8 @@ def opened(context: CheckContext = CONTEXT) -> EnsembleRows:
     """Return rows of two servers and one open session, which owns a partition."""
     rows = EnsembleRows(context)
     for server in (S1, S2):
-        rows.apply_txn(server, 1, "0x1", "createSession")
-        rows.apply_txn(server, 2, "0x1", "create", OWNER)
+        rows.apply_txn(server, "createSession", zxid=1)
+        rows.apply_txn(server, "create", OWNER, zxid=2)
     return rows
 
 
@@ -112,18 +110,18 @@ def test_ensemble_that_keeps_its_order_passes() -> None:
     # 1. The event comes while C0 has seen states up to 0x2 only.
     rows.change_state("SyncConnected", S1, zxid=0)
     rows.fire_watch(S1, zxid=3)
-    rows.apply_txn(S1, 3, "0x1", "delete", OWNER)
+    rows.apply_txn(S1, "delete", OWNER, zxid=3)
     rows.deliver_event(S1, zxid=2)
     # 2. Two claims fail.
     rows.meet_owner(owner=None, zxid=3)
-    rows.apply_txn(S1, 4, "0x1", "create", OWNER)
+    rows.apply_txn(S1, "create", OWNER, zxid=4)
     rows.meet_owner(owner="old_x-0", zxid=4)
     # 3. S2 had applied 0x2 before its restart, and then applies 0x1 to 0x4.
     rows.add(S2, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "zookeeper"})
     for zxid, op in ((1, "createSession"), (2, "create"), (3, "delete"), (4, "create")):
-        rows.apply_txn(S2, zxid, "0x1", op, None if op == "createSession" else OWNER)
+        rows.apply_txn(S2, op, None if op == "createSession" else OWNER, zxid=zxid)
     rows.change_state("SyncConnected", S2, zxid=4)
-    rows.apply_txn(S2, 5, "0x1", "closeSession")
+    rows.apply_txn(S2, "closeSession", zxid=5)
 
     report = rows.finish()
     assert report.outcome is CheckOutcome.PASS
@@ -134,8 +132,8 @@ def test_ensemble_that_keeps_its_order_passes() -> None:
 def test_server_that_applies_another_transaction_than_the_first_is_found() -> None:
     """ZK-02: each server applies commits in zxid order, so 0x3 is the same transaction on both."""
     rows = opened()
-    rows.apply_txn(S1, 3, "0x1", "delete", OWNER)
-    rows.apply_txn(S2, 3, "0x1", "setData", OWNER)
+    rows.apply_txn(S1, "delete", OWNER, zxid=3)
+    rows.apply_txn(S2, "setData", OWNER, zxid=3)
 
     assert summaries(rows) == ["zookeeper-2 applied 0x3 out of the ensemble's order"]
 
@@ -143,9 +141,9 @@ def test_server_that_applies_another_transaction_than_the_first_is_found() -> No
 def test_server_that_skips_a_transaction_is_found() -> None:
     """ZK-02: each server applies commits in zxid order, and S2 has not applied 0x3 before 0x4."""
     rows = opened()
-    rows.apply_txn(S1, 3, "0x1", "delete", OWNER)
-    rows.apply_txn(S1, 4, "0x1", "create", OWNER)
-    rows.apply_txn(S2, 4, "0x1", "create", OWNER)
+    rows.apply_txn(S1, "delete", OWNER, zxid=3)
+    rows.apply_txn(S1, "create", OWNER, zxid=4)
+    rows.apply_txn(S2, "create", OWNER, zxid=4)
 
     assert summaries(rows) == ["zookeeper-2 applied 0x4 out of the ensemble's order"]
 
@@ -166,7 +164,7 @@ def test_transaction_that_contradicts_the_existing_nodes_is_found(
     So no server may apply the creation of a node that exists, or a write to one that does not.
     """
     rows = opened()
-    rows.apply_txn(S1, 3, "0x1", op, path)
+    rows.apply_txn(S1, op, path, zxid=3)
 
     assert summaries(rows) == [f"a transaction that may not be: {problem}"]
 
@@ -177,8 +175,8 @@ def test_write_of_an_ended_session_is_found() -> None:
     So no ephemeral node of the session may be created afterwards.
     """
     rows = opened()
-    rows.apply_txn(S1, 3, "0x1", "closeSession")
-    rows.apply_txn(S1, 4, "0x1", "create", OWNER)
+    rows.apply_txn(S1, "closeSession", zxid=3)
+    rows.apply_txn(S1, "create", OWNER, zxid=4)
 
     (summary,) = summaries(rows)
     assert summary.endswith(f"create {OWNER} of session 0x1, which is not open")
@@ -187,7 +185,7 @@ def test_write_of_an_ended_session_is_found() -> None:
 def test_owner_node_that_outlives_its_session_is_found() -> None:
     """ZK-12: applying the end of a session removes all its ephemerals."""
     rows = opened()
-    rows.apply_txn(S1, 3, "0x1", "closeSession")
+    rows.apply_txn(S1, "closeSession", zxid=3)
     rows.meet_owner(owner="old_x-0", zxid=3)
 
     (summary,) = summaries(rows)
@@ -211,9 +209,9 @@ def test_client_that_reads_an_older_state_is_found(in_virtual_time: bool) -> Non
             clock_error_us=0 if in_virtual_time else 20_000,
         )
     )
-    rows.apply_txn(S1, 3, "0x1", "delete", OWNER)
+    rows.apply_txn(S1, "delete", OWNER, zxid=3)
     rows.change_state("SyncConnected", S2, zxid=3)
-    rows.apply_txn(S2, 3, "0x1", "delete", OWNER)
+    rows.apply_txn(S2, "delete", OWNER, zxid=3)
 
     assert summaries(rows) == [
         "zookeeper-2 took up the session of consumer-old-0, which had seen more than it"
@@ -223,9 +221,9 @@ def test_client_that_reads_an_older_state_is_found(in_virtual_time: bool) -> Non
 def test_server_that_is_late_within_the_clock_error_is_not_judged() -> None:
     """Rows of two machines 0.1 s apart may be in the wrong order if the clock error is 0.2 s."""
     rows = opened(CheckContext(zookeeper_groups=CONTEXT.zookeeper_groups, clock_error_us=200_000))
-    rows.apply_txn(S1, 3, "0x1", "delete", OWNER)
+    rows.apply_txn(S1, "delete", OWNER, zxid=3)
     rows.change_state("SyncConnected", S2, zxid=3)
-    rows.apply_txn(S2, 3, "0x1", "delete", OWNER)
+    rows.apply_txn(S2, "delete", OWNER, zxid=3)
 
     assert summaries(rows) == []
 
@@ -233,7 +231,7 @@ def test_server_that_is_late_within_the_clock_error_is_not_judged() -> None:
 def test_event_after_the_answer_that_shows_its_change_is_found() -> None:
     """ZK-19: the event is delivered before any answer that shows the change."""
     rows = opened()
-    rows.apply_txn(S1, 3, "0x1", "delete", OWNER)
+    rows.apply_txn(S1, "delete", OWNER, zxid=3)
     rows.fire_watch(S1, zxid=3)
     rows.deliver_event(S1, zxid=3)
 
@@ -247,12 +245,12 @@ def test_event_of_a_closed_connection_is_not_awaited() -> None:
     rows = opened()
     # The event of 0x2 is lost with the connection.
     rows.fire_watch(S1, zxid=2)
-    rows.change_state("Disconnected", None, zxid=4)
+    rows.change_state("Disconnected", server=None, zxid=4)
     # On the next connection C0 gets the event of 0x5.
-    rows.apply_txn(S1, 3, "0x1", "delete", OWNER)
-    rows.apply_txn(S1, 4, "0x1", "error")  # a write that failed has a zxid, too
+    rows.apply_txn(S1, "delete", OWNER, zxid=3)
+    rows.apply_txn(S1, "error", zxid=4)  # a write that failed has a zxid, too
     rows.change_state("SyncConnected", S1, zxid=4)
-    rows.apply_txn(S1, 5, "0x1", "error")
+    rows.apply_txn(S1, "error", zxid=5)
     rows.fire_watch(S1, zxid=5)
     rows.deliver_event(S1, zxid=4)
 

@@ -154,7 +154,7 @@ def test_retry_that_uses_members_of_an_earlier_attempt_is_found() -> None:
     rows.begin_attempt()
     rows.apply_txn("0x2", "create", f"{IDS}/m1")
     rows.compute_from("m0")
-    rows.begin_attempt(1)
+    rows.begin_attempt(attempt=1)
     rows.compute_from("m0")
 
     assert summaries(rows) == [

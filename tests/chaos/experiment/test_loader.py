@@ -343,9 +343,9 @@ LATE_MEMBERS = """\
 """
 
 
-def with_late_members(content: str = VALID) -> str:
-    """Return the file with LATE_MEMBERS in its group."""
-    return content.replace("    members: 2\n", LATE_MEMBERS)
+def with_late_members() -> str:
+    """Return VALID with LATE_MEMBERS in its group."""
+    return VALID.replace("    members: 2\n", LATE_MEMBERS)
 
 
 def test_late_members_inherit_the_settings_of_their_group(write: Write) -> None:

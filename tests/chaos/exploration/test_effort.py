@@ -52,11 +52,11 @@ def test_generation_whose_assignment_was_never_stored_is_unused() -> None:
     generation 2 of broker-0 is unused.
     """
     assert counted(
-        row(TraceKind.GENERATION_STARTED, 1),
-        row(TraceKind.GENERATION_STARTED, 2),
-        row(TraceKind.GENERATION_STARTED, 2, node="broker-1"),
-        row(TraceKind.ASSIGNMENT_STORED, 1),
-        row(TraceKind.ASSIGNMENT_STORED, 2, node="broker-1"),
+        row(TraceKind.GENERATION_STARTED, generation=1),
+        row(TraceKind.GENERATION_STARTED, generation=2),
+        row(TraceKind.GENERATION_STARTED, generation=2, node="broker-1"),
+        row(TraceKind.ASSIGNMENT_STORED, generation=1),
+        row(TraceKind.ASSIGNMENT_STORED, generation=2, node="broker-1"),
     ) == {UNUSED: 1}
 
 

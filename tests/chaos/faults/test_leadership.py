@@ -44,7 +44,7 @@ def test_leadership_moves_to_the_next_in_sync_replica_that_is_up() -> None:
     """
     run = Injecting(move("leader-of(orders-1)"))
     run.runtime.partitions[TopicPartition("orders", 1)] = led_by(
-        1, replicas=(0, 1, 2), isr=(0, 1, 2)
+        leader=1, replicas=(0, 1, 2), isr=(0, 1, 2)
     )
     run.runtime.nodes[broker_name(2)] = NodeState.PAUSED
 
@@ -97,17 +97,17 @@ def test_moved_leadership_is_momentary_and_affects_only_its_partition() -> None:
     ("status", "to", "reason"),
     [
         (
-            led_by(0, replicas=(0, 1, 2), isr=(0,)),
+            led_by(leader=0, replicas=(0, 1, 2), isr=(0,)),
             None,
             "orders-1 has no in-sync follower that is up",
         ),
         (
-            led_by(0, replicas=(0, 1, 2), isr=(0, 1)),
+            led_by(leader=0, replicas=(0, 1, 2), isr=(0, 1)),
             2,
             "broker 2 is not in sync with the leader of orders-1",
         ),
-        (led_by(1, replicas=(0, 1, 2), isr=(0, 1)), 1, "broker 1 leads orders-1 already"),
-        (led_by(0, replicas=(0, 1), isr=(0, 1)), 2, "broker 2 holds no replica of orders-1"),
+        (led_by(leader=1, replicas=(0, 1, 2), isr=(0, 1)), 1, "broker 1 leads orders-1 already"),
+        (led_by(leader=0, replicas=(0, 1), isr=(0, 1)), 2, "broker 2 holds no replica of orders-1"),
     ],
 )
 def test_leadership_that_cannot_move_is_a_miss(
@@ -153,9 +153,11 @@ def test_preferred_election_of_all_names_every_leadership_that_moves() -> None:
     """A partition is not hit if its preferred leader leads already, here `__consumer_offsets-0`."""
     run = Injecting(elect("all-topic-partitions"))
     run.runtime.partitions[TopicPartition("orders", 0)] = led_by(
-        0, replicas=(2, 0, 1), isr=(0, 1, 2)
+        leader=0, replicas=(2, 0, 1), isr=(0, 1, 2)
     )
-    run.runtime.partitions[TopicPartition("orders", 1)] = led_by(2, replicas=(1, 2, 0), isr=(2, 1))
+    run.runtime.partitions[TopicPartition("orders", 1)] = led_by(
+        leader=2, replicas=(1, 2, 0), isr=(2, 1)
+    )
 
     entry = run.inject()
 
@@ -170,7 +172,7 @@ def test_preferred_election_of_one_partition_requests_that_one() -> None:
     """`leader-of(orders-0)` names the partition orders-0."""
     run = Injecting(elect("leader-of(orders-0)"))
     run.runtime.partitions[TopicPartition("orders", 0)] = led_by(
-        0, replicas=(2, 0, 1), isr=(0, 1, 2)
+        leader=0, replicas=(2, 0, 1), isr=(0, 1, 2)
     )
 
     run.inject()

@@ -373,7 +373,7 @@ def scaling(to: int, **changes: Any) -> Scaling:  # noqa: ANN401
 
 def test_group_is_scaled_down_by_steps_the_last_member_first() -> None:
     """From four members to two: one member stops every 10 s."""
-    cluster, work = of_four(), scaling(2)
+    cluster, work = of_four(), scaling(to=2)
     drive(work, cluster)
     assert cluster.acts == [(0, "term", "3"), (10, "term", "2")]
     assert list(work.lost) == [PLACES[3], PLACES[2]]
@@ -381,7 +381,7 @@ def test_group_is_scaled_down_by_steps_the_last_member_first() -> None:
 
 def test_group_is_scaled_up_to_its_spare_places() -> None:
     """From four members to six: two members (`step_size`) start at once."""
-    cluster, work = of_four(), scaling(6, step_size=2)
+    cluster, work = of_four(), scaling(to=6, step_size=2)
     drive(work, cluster)
     assert cluster.acts == [(0, "start", "4"), (0, "start", "5")]
     assert list(work.joined) == [*PLACES[4:]]
@@ -393,7 +393,7 @@ def test_superseded_scaling_starts_and_stops_no_more_members() -> None:
     The superseded scaling still kills the member that it asked to stop, once the grace period is
     over.
     """
-    cluster, work = of_four(stopping_takes_us=None), scaling(0)
+    cluster, work = of_four(stopping_takes_us=None), scaling(to=0)
     drive(work, cluster, until_us=5 * S)
     work.is_superseded = True
 
@@ -405,7 +405,7 @@ def test_superseded_scaling_starts_and_stops_no_more_members() -> None:
 def test_group_of_the_requested_size_is_unchanged() -> None:
     """The group has four members already."""
     cluster = of_four()
-    drive(scaling(4), cluster)
+    drive(scaling(to=4), cluster)
     assert cluster.acts == []
 
 

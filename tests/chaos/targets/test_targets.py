@@ -108,7 +108,9 @@ def test_coordinator_during_a_leadership_move_is_the_controllers_choice() -> Non
 def test_leader_of_is_the_partitions_own_leader() -> None:
     """Data partitions and `__consumer_offsets` are led independently."""
     runtime = FakeRuntime(experiment())
-    runtime.partitions[TopicPartition("orders", 1)] = led_by(2, replicas=(1, 2, 0), isr=(2, 0))
+    runtime.partitions[TopicPartition("orders", 1)] = led_by(
+        leader=2, replicas=(1, 2, 0), isr=(2, 0)
+    )
 
     leader = hit("leader-of(orders-1)", runtime)
 
@@ -134,7 +136,7 @@ def test_follower_of_is_the_next_in_sync_replica_that_is_up(
     The order of the ISR may differ from run to run.
     """
     runtime = FakeRuntime(experiment())
-    runtime.partitions[TopicPartition("orders", 1)] = led_by(2, replicas=(1, 2, 0), isr=isr)
+    runtime.partitions[TopicPartition("orders", 1)] = led_by(leader=2, replicas=(1, 2, 0), isr=isr)
     for broker in down:
         runtime.nodes[broker_name(broker)] = NodeState.DOWN
 
@@ -144,7 +146,7 @@ def test_follower_of_is_the_next_in_sync_replica_that_is_up(
 def test_follower_of_a_leader_alone_is_a_miss() -> None:
     """The leader is the only replica in sync, so no node is an in-sync follower."""
     runtime = FakeRuntime(experiment())
-    runtime.partitions[TopicPartition("orders", 1)] = led_by(2, replicas=(1, 2, 0), isr=(2,))
+    runtime.partitions[TopicPartition("orders", 1)] = led_by(leader=2, replicas=(1, 2, 0), isr=(2,))
 
     assert miss("follower-of(orders-1)", runtime) == "orders-1 has no in-sync follower that is up"
 

@@ -92,7 +92,7 @@ def test_mutated_runs_of_a_cluster_are_equal_without_and_with_an_interruption() 
         played = [record for record in records if isinstance(record, PlayedSeeds)]
         return {run.seed: run for record in played for run in record.runs}
 
-    whole = runs_in(search(14, []))
-    assert runs_in(search(14, search(8, []))) == whole
+    whole = runs_in(search(count=14, before=[]))
+    assert runs_in(search(count=14, before=search(count=8, before=[]))) == whole
     mutated = [run for run in whole.values() if run.lineage]
     assert len(mutated) > 3

@@ -123,7 +123,7 @@ def ignored(kind: TraceKind, node: str, epoch: int, cause: str) -> StoryRow:
     return (node, kind, {"partition": OFFSETS_0, "leader_epoch": epoch, "cause": cause})
 
 
-def group_loaded(node: str, generation: int, *members: str, state: str = "Stable") -> StoryRow:
+def group_loaded(node: str, *members: str, generation: int, state: str = "Stable") -> StoryRow:
     """`node` has loaded the group, in this generation and state, and with these members."""
     detail: dict[str, object] = {"state": state, "members": list(members), "offsets": 0}
     return (
@@ -195,7 +195,7 @@ def completed(node: str, *, committed: bool = True) -> StoryRow:
     return (node, TraceKind.TRANSACTION_COMPLETED, {"group": "g", "detail": detail})
 
 
-def append(node: str, epoch: int, base: int, append_id: int = 1) -> StoryRow:
+def append(node: str, epoch: int, base: int) -> StoryRow:
     """`node`, as leader in `epoch`, begins an append at the offset `base`."""
     return (
         node,
@@ -204,13 +204,13 @@ def append(node: str, epoch: int, base: int, append_id: int = 1) -> StoryRow:
             "partition": OFFSETS_0,
             "leader_epoch": epoch,
             "offset": base,
-            "correlation_id": append_id,
+            "correlation_id": 1,  # the id of the append
         },
     )
 
 
-def append_completed(node: str, epoch: int, base: int, error: str, append_id: int = 1) -> StoryRow:
-    """The append with `append_id` ends; "NONE" means that it is acknowledged."""
+def append_completed(node: str, epoch: int, base: int, error: str) -> StoryRow:
+    """The append at `base` ends; "NONE" means that it is acknowledged."""
     return (
         node,
         TraceKind.APPEND_COMPLETED,
@@ -218,7 +218,7 @@ def append_completed(node: str, epoch: int, base: int, error: str, append_id: in
             "partition": OFFSETS_0,
             "leader_epoch": epoch,
             "offset": base,
-            "correlation_id": append_id,
+            "correlation_id": 1,  # the id of the append
             "error": error,
         },
     )
@@ -301,9 +301,9 @@ def driver(kind: TraceKind, peer: str) -> StoryRow:
     return (DRIVER, kind, {"peer": peer})
 
 
-def controller(kind: TraceKind, peer: str, reason: str = "session ended") -> StoryRow:
+def controller(kind: TraceKind, peer: str) -> StoryRow:
     """The controller does something to the broker `peer`."""
-    return (CONTROLLER, kind, {"peer": peer, "detail": {"reason": reason, "silent_ms": 1}})
+    return (CONTROLLER, kind, {"peer": peer, "detail": {"reason": "session ended", "silent_ms": 1}})
 
 
 def found_coordinator(node: str, peer: str) -> StoryRow:
@@ -372,8 +372,8 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
         group_state(B0, "PreparingRebalance", "Empty"),
         group_state(B0, "Empty", "Dead", "unloaded"),
     ),
-    "loaded_empty": (group_loaded(B0, 3, state="Empty"),),
-    "generation_lost": (generation_started(B0, number=2), group_loaded(B1, 1, "m0")),
+    "loaded_empty": (group_loaded(B0, generation=3, state="Empty"),),
+    "generation_lost": (generation_started(B0, number=2), group_loaded(B1, "m0", generation=1)),
     "generation_begun_twice": (generation_started(B0, number=2), generation_started(B1, number=2)),
     "two_coordinators": (*MOVED, loaded(B1, epoch=1)),
     "assigned_beside_old_coordinator": (*MOVED, loaded(B1, epoch=1), assigned(C0, B1, "t-0")),
@@ -385,8 +385,13 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
         append_completed(B0, epoch=0, base=3, error="REQUEST_TIMED_OUT"),
     ),
     "zombie_rebalanced": (*MOVED, rebalance(B0)),
-    "rebalance_soon_after_load": (*MOVED, group_loaded(B1, 1), loaded(B1, epoch=1), rebalance(B1)),
-    "expired_after_load": (group_loaded(B1, 1, "m0"), removed("m0", node=B1)),
+    "rebalance_soon_after_load": (
+        *MOVED,
+        group_loaded(B1, generation=1),
+        loaded(B1, epoch=1),
+        rebalance(B1),
+    ),
+    "expired_after_load": (group_loaded(B1, "m0", generation=1), removed("m0", node=B1)),
     "assignment_not_stored": (rebalance(B0, RebalanceCause.ASSIGNMENT_NOT_STORED),),
     "log_truncated": (*MOVED, truncated(B0, end=3)),
     "unacknowledged_append_truncated": (
@@ -516,7 +521,7 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
     "offsets_reset": (ordered_commit("NONE"),),
     "offsets_not_reset": (ordered_commit("UNKNOWN_MEMBER_ID"),),
     "server_out_in_an_operation": (operation("rollout"), driver(KILLED, B0)),
-    "coordinator_moved_in_an_operation": (operation("rollout"), group_loaded(B1, 1)),
+    "coordinator_moved_in_an_operation": (operation("rollout"), group_loaded(B1, generation=1)),
     "static_member_replaced_in_an_operation": (operation("rollout"), replaced("m1")),
     "session_ended_before_the_successor_came": (
         operation("scale"),
@@ -578,7 +583,7 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
         driver(KILLED, B0),
     ),
     # A crash is no operation.
-    "coordinator_moved_in_an_operation": (operation("crash"), group_loaded(B1, 1)),
+    "coordinator_moved_in_an_operation": (operation("crash"), group_loaded(B1, generation=1)),
     # The last election elects the same leader again.
     "moved_three_times_in_a_session": (*MOVED, elected(B2, epoch=2), elected(B2, epoch=3)),
     # The wait is short.
@@ -586,7 +591,7 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
     # The rebalance is one second later than in the story.
     "rebalance_soon_after_load": (
         *MOVED,
-        group_loaded(B1, 1),
+        group_loaded(B1, generation=1),
         loaded(B1, epoch=1),
         high_watermark(B2, offset=1),
         rebalance(B1),

@@ -31,18 +31,16 @@ StoryRow = tuple[float, str, TraceKind, Columns]
 """Seconds, node, kind and columns of a row."""
 
 
-def txn(time_s: float, zxid: int, session: str, op: str, **detail: object) -> StoryRow:
+def txn(time_s: float, session: str, op: str, *, zxid: int, **detail: object) -> StoryRow:
     """S1 applies a transaction of a session."""
     columns: Columns = {"offset": zxid, "detail": {"session": session, "op": op, **detail}}
     return (time_s, S1, TraceKind.ZOOKEEPER_TXN_APPLIED, columns)
 
 
-def state(
-    time_s: float, new_state: str, session: str = "0x1", server: str = S1, zxid: int = 5
-) -> StoryRow:
-    """C0's connection gets another state; `zxid` is the newest that C0 has seen."""
-    detail: dict[str, object] = {"session": session, "state": new_state}
-    columns: Columns = {"peer": server, "offset": zxid, "detail": detail}
+def state(time_s: float, new_state: str, server: str = S1) -> StoryRow:
+    """C0's connection gets another state; C0 has seen states up to zxid 5."""
+    detail: dict[str, object] = {"session": "0x1", "state": new_state}
+    columns: Columns = {"peer": server, "offset": 5, "detail": detail}
     return (time_s, C0, TraceKind.ZOOKEEPER_CLIENT_STATE, columns)
 
 
@@ -58,7 +56,7 @@ def consumed(time_s: float) -> StoryRow:
     return (time_s, C0, TraceKind.RECORDS_CONSUMED, columns)
 
 
-def view(time_s: float, node: str, zxid: int, *members: str) -> StoryRow:
+def view(time_s: float, node: str, *members: str, zxid: int) -> StoryRow:
     """A consumer computes from these members, read at `zxid`."""
     detail: dict[str, object] = {"members": members, "partitions": ["orders-0"]}
     columns: Columns = {"group": "old", "member": "m", "offset": zxid, "detail": detail}
@@ -96,8 +94,8 @@ def gave_up(during: str) -> tuple[StoryRow, ...]:
 
 
 # The consumers have sessions: C0 has 0x1, C1 has 0x2. In STORED C0 has committed the offset 20.
-OPEN = (txn(0, 1, "0x1", "createSession"), txn(0, 2, "0x2", "createSession"))
-STORED = (*OPEN, txn(1, 3, "0x1", "create", path=OFFSET, data="20", ephemeral=False))
+OPEN = (txn(0, "0x1", "createSession", zxid=1), txn(0, "0x2", "createSession", zxid=2))
+STORED = (*OPEN, txn(1, "0x1", "create", zxid=3, path=OFFSET, data="20", ephemeral=False))
 STORIES: dict[str, tuple[StoryRow, ...]] = {
     "gave_up_starting": gave_up("starting"),
     "gave_up_running": gave_up("running"),
@@ -105,14 +103,14 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
     "processed_without_a_session": (
         *OPEN,
         state(1, "SyncConnected"),
-        txn(2, 3, "0x1", "closeSession"),
+        txn(2, "0x1", "closeSession", zxid=3),
         consumed(3.5),
     ),
     # Two consumers compute from different members.
-    "views_apart": (view(1, C0, 7, "m0"), view(2, C1, 7, "m0", "m1")),
+    "views_apart": (view(1, C0, "m0", zxid=7), view(2, C1, "m0", "m1", zxid=7)),
     # S2 notifies C0 of a change 0.2 s after S1 has applied it.
     "heard_late": (
-        txn(1, 3, "0x1", "error"),
+        txn(1, "0x1", "error", zxid=3),
         (
             1.2,
             S2,
@@ -131,11 +129,14 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
     # The session of C1 deletes the owner node of C0.
     "owner_node_of_another_deleted": (
         *OPEN,
-        txn(1, 3, "0x1", "create", path=OWNER, data="m0-0", ephemeral=True),
-        txn(2, 4, "0x2", "delete", path=OWNER),
+        txn(1, "0x1", "create", zxid=3, path=OWNER, data="m0-0", ephemeral=True),
+        txn(2, "0x2", "delete", zxid=4, path=OWNER),
     ),
     # C1 commits 9, where C0 has committed 20.
-    "offset_set_back_in_zookeeper": (*STORED, txn(2, 4, "0x2", "setData", path=OFFSET, data="9")),
+    "offset_set_back_in_zookeeper": (
+        *STORED,
+        txn(2, "0x2", "setData", zxid=4, path=OFFSET, data="9"),
+    ),
     "session_at_another_server": (
         state(1, "SyncConnected"),
         state(2, "Disconnected"),

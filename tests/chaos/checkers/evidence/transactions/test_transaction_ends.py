@@ -35,13 +35,12 @@ def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
 def pending(
     rows: Rows,
     time_s: float,
-    producer_id: int = 0,
     *,
     append_id: int | None = None,
     node: str = "broker-0",
     incarnation: int = 0,
 ) -> None:
-    """Add the row of an offset of t-0 that waits for the end of its transaction."""
+    """Add the row of an offset of t-0 that waits for the end of producer 0's transaction."""
     rows.add(
         time_s,
         node,
@@ -52,7 +51,7 @@ def pending(
         partition="t-0",
         offset=1,
         correlation_id=append_id,
-        detail={"producer_id": producer_id},
+        detail={"producer_id": 0},
     )
 
 
