@@ -50,7 +50,7 @@ def failover(rows: Rows, log_end: int) -> None:
 
 
 def test_failover_whose_log_holds_every_acknowledged_append_passes() -> None:
-    """In an ordinary failover the new leader was in the ISR."""
+    """In an ordinary failover the new leader was in the ISR, so its log has all such appends."""
     rows = Rows()
     failover(rows, log_end=12)
     rows.appended(10, "broker-1", leader_epoch=1, base_offset=12)

@@ -49,6 +49,11 @@ def reassign_to_c1(rows: Rows, time_s: float, offset: int, cause: str = "committ
     rows.position_reset(time_s + 0.2, C1, offset=offset, cause=cause)
 
 
+def set_offset_as_administrator(rows: Rows, time_s: float, offset: int) -> None:
+    """Let broker-0 store a commit of an administrator: no member id, and the generation -1."""
+    rows.commit_stored(time_s, "broker-0", "", generation=-1, append_id=1, offset=offset)
+
+
 def test_group_that_processes_everything_passes() -> None:
     """A rebalance gives the partition to C1, which continues at the committed offset 20."""
     rows = group_that_commits()
@@ -254,13 +259,10 @@ def test_commit_of_a_member_that_died_before_it_wrote_its_rows_is_no_violation()
 
 
 def test_records_skipped_by_an_administrator_are_counted_and_no_violation() -> None:
-    """An administrator sets the offset of an empty group to 50, and the group continues from there.
-
-    The administrator's commit has no member id and the generation -1.
-    """
+    """An administrator sets the offset of an empty group to 50. The group continues from there."""
     rows = group_that_commits()
     rows.revoked(4, C0)
-    rows.commit_stored(5, "broker-0", "", generation=-1, append_id=1, offset=50)
+    set_offset_as_administrator(rows, 5, offset=50)
     rows.assigned(6, C1, generation=2)
     rows.position_reset(6.1, C1, offset=50)
     rows.consumed(7, C1, first=50, last=59)
@@ -306,7 +308,7 @@ def test_records_skipped_beyond_an_administrators_offset_are_found() -> None:
     """The set offset, 50, excuses only the records before it, not 50 to 54."""
     rows = group_that_commits()
     rows.revoked(4, C0)
-    rows.commit_stored(5, "broker-0", "", generation=-1, append_id=1, offset=50)
+    set_offset_as_administrator(rows, 5, offset=50)
     rows.assigned(6, C1, generation=2)
     rows.position_reset(6.1, C1, offset=55)
     rows.consumed(7, C1, first=55, last=59)
@@ -321,7 +323,7 @@ def test_member_that_commits_an_administrators_offset_did_not_skip_to_it() -> No
     """
     rows = group_that_commits()
     rows.revoked(4, C0)
-    rows.commit_stored(5, "broker-0", "", generation=-1, append_id=1, offset=50)
+    set_offset_as_administrator(rows, 5, offset=50)
     rows.assigned(6, C1, generation=2)
     rows.position_reset(6.1, C1, offset=50)
     rows.committed(6.2, C1, offset=50)
@@ -342,8 +344,8 @@ def test_offset_that_an_administrator_committed_first_binds_no_group() -> None:
     rows.position_reset(1.1, C0, offset=50, cause="latest")
     rows.consumed(2, C0, first=50, last=59)
     rows.revoked(3, C0)
-    # The administrator commits 0 (no member id, generation -1), and deletes the offset.
-    rows.commit_stored(4, "broker-0", "", generation=-1, append_id=1, offset=0)
+    # The administrator commits 0, and deletes the offset.
+    set_offset_as_administrator(rows, 4, offset=0)
     rows.offset_removed(5)
     # The group starts from the latest offset again.
     rows.assigned(6, C1, generation=2)

@@ -483,7 +483,7 @@ def test_bad_override_in_ends_and_arguments_of_a_fault_names_the_override(write:
 
 
 def test_unknown_check_is_an_error(write: Write) -> None:
-    """The name of the check has an underscore."""
+    """`durable-commits` is written with a hyphen, but the check is named `durable_commits`."""
     problem = only_problem(write(VALID + "checks: [fencing, durable-commits]\n"))
 
     assert (problem.path, problem.near_miss) == ("checks[1]", "durable_commits")
@@ -655,7 +655,7 @@ def test_unknown_file_suggests_a_file_of_similar_name(write: Write) -> None:
 
 
 def test_folder_is_distinguished_from_a_missing_file(write: Write, tmp_path: Path) -> None:
-    """`validate experiments/`: the folder exists, but names no experiment."""
+    """In `validate experiments/` the path is a folder. The error says so, and lists its files."""
     write(VALID)
     problem = only_problem(f"{tmp_path}/")
 

@@ -19,7 +19,7 @@ from tests.support.builders.experiments import experiment
 
 
 def test_field_has_its_key_default_description_and_struct() -> None:
-    """From fields the JSON Schema, pages of docs, experiment files and the report are generated."""
+    """The JSON Schema, pages of docs, experiment files and the report are generated from fields."""
     fields = {field.name: field for field in fields_of(GroupDefinition)}
 
     timeout = {field.key: field for field in fields_of(ConsumerConfig)}["session.timeout.ms"]

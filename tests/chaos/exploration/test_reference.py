@@ -108,7 +108,7 @@ class Loop:
 
 
 def test_long_run_collects_at_long_intervals() -> None:
-    """Python's own thresholds are restored afterwards."""
+    """The collector frees garbage in the block. Python's own thresholds are restored after it."""
     before = gc.get_threshold()
     with collecting_seldom():
         assert gc.get_threshold() == SELDOM

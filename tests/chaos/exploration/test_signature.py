@@ -66,7 +66,7 @@ def finding(
 def test_names_numbers_and_lengths_of_lists_make_no_difference(
     one: Finding, other: Finding
 ) -> None:
-    """If they made a difference, each seed would have a finding of its own."""
+    """One bug must have one signature under all seeds."""
     assert signature_of(one) == signature_of(other)
     # Names of nodes, members and partitions have hyphens. None is left: only the placeholders of
     # partitions may still have a hyphen.

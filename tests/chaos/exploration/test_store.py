@@ -214,7 +214,7 @@ def test_overrides_of_an_exploration_are_restored_with_its_space(tmp_path: Path)
     ],
 )
 def test_override_that_no_draw_would_keep_is_refused(override: str, message: str) -> None:
-    """If it were not refused, the search would silently ignore what the user asked for."""
+    """The search must not silently ignore an override."""
     with pytest.raises(ExperimentError) as refused:
         load_space("reference", (override,))
     assert message in "".join(map(str, refused.value.problems))

@@ -215,7 +215,7 @@ def test_member_replaced_in_an_extra_place_stays_expected_there() -> None:
 
 
 def test_member_that_does_not_stop_is_killed_after_its_grace_period() -> None:
-    """SIGTERM at 0 s, SIGKILL at 10 s, and the successor starts 5 s after that."""
+    """SIGTERM comes at 0 s, and SIGKILL at 10 s. The successor starts 5 s later."""
     cluster = of_four(stopping_takes_us=None)
     deploy = rollout(grace_us=10 * S)
     drive(deploy, cluster)

@@ -119,7 +119,7 @@ def test_journal_of_every_kind_of_hit_is_read_back_as_it_was_written() -> None:
 
 
 def test_random_target_depends_on_the_seed_and_the_fault_only() -> None:
-    """Another fault, injected before it, must not change which broker is drawn."""
+    """Another fault that is injected before must not change which broker is drawn."""
     alone = Injecting({**CRASH, "target": "any-broker"})
     after_another = Injecting({**CRASH, "target": "any-broker"}, PAUSE)
     after_another.inject(1)

@@ -95,7 +95,7 @@ def without_evidence(
 def test_lost_machine_is_no_failure_of_the_lab_and_no_verdict(
     failure: Exception | None, tmp_path: Path
 ) -> None:
-    """Exit code 2; the machine is named first, then the failures that followed."""
+    """The exit code is 2. The reasons name the machine first, then the failures that followed."""
     runtime = FakeRuntime(experiment())
     runtime.machines_away = [LOST]
     runtime.crash_fails_with = failure

@@ -392,7 +392,7 @@ def test_fault_that_cannot_be_injected_is_a_failure_of_the_tool() -> None:
 
 
 def test_interrupted_run_is_healed_stopped_and_marked(tmp_path: Path) -> None:
-    """Ctrl-C while the broker is down: it is restarted, all nodes stop, exit 130."""
+    """Ctrl-C comes while broker-0 is down. The run restarts it and stops all nodes (exit 130)."""
     run = Run()
     directory = create_run_directory(
         tmp_path, run.experiment, plan_of(run.experiment), seed=7, runtime="fake", replay="again"

@@ -358,7 +358,7 @@ def test_revocation_after_an_older_commit_is_found() -> None:
 
 
 def test_revocation_after_a_failed_commit_passes() -> None:
-    """A failed commit is an attempt. Kafka promises delivery at least once, not exactly once."""
+    """C0 tries to commit before it revokes t-0. Kafka promises delivery at least once only."""
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.commit_failed(2.2, C0, offset=20, error="COMMIT_FAILED")

@@ -26,7 +26,10 @@ from tests.support.builders.rows import OFFSETS_0, Rows
 def test_load_is_partial_if_it_ends_before_the_log_and_its_leader_is_replaced(
     read_to: int, elected: str, elected_epoch: int, is_partial: bool
 ) -> None:
-    """If the leader is not replaced, an early end of the load has another reason: no excuse."""
+    """broker-0 leads epoch 1 with a log that ends at 12, and its load ends at `read_to`.
+
+    If broker-0 is not replaced, an early end of the load has another reason, and no excuse.
+    """
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=1, log_end=12)
     rows.add(

@@ -107,7 +107,7 @@ def check(checker: Checker, rows: Rows) -> CheckReport:
 def test_data_lost_with_the_last_replica_in_sync_is_no_violation(
     checker: type[Checker], how: str
 ) -> None:
-    """No other replica was in sync: Kafka elects cleanly, and loses the data."""
+    """No other replica was in sync, so Kafka's clean election loses the data."""
     assert check(checker(CONTEXT), last_replica_lost(how=how)).findings_total == 0
 
 

@@ -111,5 +111,5 @@ def test_violation_of_a_run_names_the_fault_the_silence_and_the_election() -> No
 
 
 def test_finding_without_evidence_has_no_turning_points() -> None:
-    """The search for turning points goes backwards from the evidence."""
+    """The search goes backwards from the evidence, so without evidence it finds none."""
     assert led_to([CUT, ELECTED]) == ()

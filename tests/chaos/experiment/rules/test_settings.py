@@ -323,7 +323,7 @@ def test_inherited_setting_of_late_members_is_reported_once() -> None:
 def test_settings_with_which_kafka_does_not_start_are_errors(
     changes: dict[str, Any], path: str, message: str
 ) -> None:
-    """Source: KafkaConfig.validateValues, KafkaProducer.configureDeliveryTimeout."""
+    """Kafka checks in KafkaConfig.validateValues and KafkaProducer.configureDeliveryTimeout."""
     (error,) = errors(experiment(**changes))
 
     assert (error.path, error.message) == (path, message)

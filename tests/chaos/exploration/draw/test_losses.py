@@ -81,7 +81,7 @@ def test_broker_is_lost_only_if_every_partition_has_a_replica_to_spare(
 
 @pytest.mark.slow
 def test_space_sets_the_share_of_seeds_that_lose_nodes() -> None:
-    """With a share of 0 no seed loses a node; other shares are met up to chance."""
+    """With a share of 0 no seed loses a node. Other shares are met approximately."""
     space = packaged_space("standard")
     losing = sum(
         any(fault.fault == "node_loss" for fault in draw(space, seed).faults)

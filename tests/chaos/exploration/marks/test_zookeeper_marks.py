@@ -186,7 +186,7 @@ def reached(story: tuple[StoryRow, ...]) -> tuple[str, ...]:
 
 
 def test_every_mark_of_zookeeper_has_a_story_and_a_description() -> None:
-    """A story shows that its mark can be reached at all."""
+    """A story shows that its mark can be reached."""
     assert sorted(STORIES) == sorted(ZOOKEEPER_MARKS)
     assert all(MARKS[name] for name in ZOOKEEPER_MARKS)
 
