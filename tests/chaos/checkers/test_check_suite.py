@@ -134,7 +134,8 @@ def test_expectations_come_from_the_consumers_settings() -> None:
     """A group evicts a silent member after the session timeout or max.poll.interval.ms.
 
     `eviction` is the shorter of the two. `application` is the longest time between two polls: one
-    poll, and the processing of its records. Here they take 100 ms, and 50 times 1 ms.
+    poll, and the processing of its records. In the second experiment a poll takes 100 ms, and the
+    processing of its 50 records 1 ms each.
     """
     group = {
         "members": 2,

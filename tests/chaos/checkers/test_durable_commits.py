@@ -554,10 +554,10 @@ def test_commit_acknowledged_while_the_fetch_was_in_flight_may_be_missing() -> N
     assert check(rows).outcome is CheckOutcome.PASS
 
 
-def test_fetch_request_bounds_the_start_of_a_fetch() -> None:
-    """A fetch begins at its request, if the trace has the request, not at the assignment.
+def test_fetch_begins_at_its_request_and_not_at_the_assignment() -> None:
+    """Without a row of its request the fetch may have begun at the assignment, at 1 s.
 
-    C1 was assigned at 1 s and sends its fetch at 4 s, after the commit of 200. So C1 must get 200.
+    The request is at 4 s, after the commit of 200. So C1 must get 200.
     """
     rows = Rows()
     rows.assigned(1, C1)

@@ -642,7 +642,8 @@ def test_transactional_members_need_the_topic_of_transactions(
 ) -> None:
     """Without a transaction coordinator the members cannot commit.
 
-    Its partition has no leader, or two replicas in sync where min.insync.replicas is 3.
+    The coordinator's partition has no leader, or two replicas in sync where min.insync.replicas is
+    3.
     """
     rows = healed_group()
     rows.add(41, "controller-100", kind, partition=TRANSACTIONS, peer=leader, detail={"isr": isr})

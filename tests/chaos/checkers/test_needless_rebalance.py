@@ -359,7 +359,7 @@ def test_silence_of_a_stable_member_in_a_healthy_cluster_is_found(
     """Planted bug: a client that never retries.
 
     Nothing is broken from 20 s on. Until 95 s the fault may still explain why a Stable member is
-    silent: 20 s, a session of 45 s, and a request timeout of 30 s.
+    silent: 20 s + a session of 45 s + a request timeout of 30 s.
     """
     rows = stable_group_loses_its_coordinator()
     rows.member_state(4.1, C0, "STABLE", before="COMPLETING_REBALANCE", member="m")

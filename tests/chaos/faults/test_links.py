@@ -64,7 +64,7 @@ def test_coordinator_is_cut_from_the_controller_and_all_other_brokers() -> None:
     assert entry.hit == "broker-0 <-> controller-100, broker-1, broker-2"
 
 
-def test_one_way_cut_holds_only_frames_of_that_direction() -> None:
+def test_one_way_cut_holds_only_frames_of_its_direction() -> None:
     """A cut in one direction has one rule. Here the rule applies only to one connection.
 
     Two nodes have a separate connection for each purpose, such as heartbeats.

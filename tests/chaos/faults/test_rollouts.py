@@ -225,7 +225,7 @@ def test_member_that_does_not_stop_is_killed_after_its_grace_period() -> None:
 
 @pytest.mark.parametrize("asked_by_another", [False, True])
 def test_place_that_another_operation_takes_counts_as_replaced(*, asked_by_another: bool) -> None:
-    """Two rollouts of one group: the other's successor starts between two steps of this one.
+    """A group has two rollouts. The other one starts a successor between two steps of this one.
 
     So this rollout never sees the place empty, and must not wait until it is. With
     `asked_by_another` the other rollout, not this one, has asked the member to stop.

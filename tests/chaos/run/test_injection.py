@@ -47,7 +47,7 @@ class SlowRuntime(FakeRuntime):
 def test_fault_is_in_force_from_the_end_of_its_injection_to_the_start_of_its_healing(
     fault: dict[str, object],
 ) -> None:
-    """Only in that time does every affected node have the fault, so checkers rely on it only then.
+    """While a fault is in force, every affected node has it, and checkers rely on it.
 
     Each act of the runtime takes a second: injection from 0 to 1 s, healing from 10 to 11 s.
     """
@@ -185,7 +185,7 @@ class InterruptedRuntime(FakeRuntime):
 def test_half_injected_fault_is_undone_by_the_state_of_its_nodes(
     fault: dict[str, object], undone: list[str]
 ) -> None:
-    """The interrupt comes before the act returns, so the injector does not know if it was done.
+    """The interrupt comes before the act returns, so the injector does not know its outcome.
 
     So the injector reads the states of the nodes, and removes the rules in any case.
     """

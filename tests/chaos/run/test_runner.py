@@ -155,7 +155,7 @@ def test_run_continues_after_liveness_until_no_promise_waits() -> None:
 
 
 def test_unanswered_requests_are_listed_where_a_group_does_not_recover() -> None:
-    """A finding can then name the waiting request and its node.
+    """A finding can name a waiting request and its node if the trace has a row of it.
 
     The group of the first run recovers immediately, so the first run lists no requests. In the
     second run the group does not recover, because no commit is acknowledged.

@@ -253,7 +253,7 @@ def test_setting_that_harms_nothing_in_this_plan_is_no_warning(changes: dict[str
 
 
 def test_rebalance_timeout_below_the_heartbeat_interval_is_a_warning() -> None:
-    """A rebalance then ends before members hear of it by a heartbeat, so it removes some of them.
+    """Such a rebalance ends before members hear of it by a heartbeat, so it removes some of them.
 
     `max.poll.interval.ms` is also the rebalance timeout.
     """

@@ -205,7 +205,7 @@ def test_decision_without_a_row_proves_nothing() -> None:
 def test_decision_with_a_later_clock_is_waited_for(clock_error_us: int, findings: int) -> None:
     """The commit in the group at 2 s is against the decision of 1.5 s.
 
-    If the clocks differ by up to 2 s, it may belong to the decision whose row is at 3 s.
+    If the clocks differ by up to 2 s, the commit may belong to the decision whose row is at 3 s.
     """
     rows = Rows()
     pending(rows, 1)
