@@ -88,6 +88,30 @@ def healed_group() -> Rows:
     return rows
 
 
+def elect(rows: Rows, time_s: float, partition: str, leader: str, isr: list[int]) -> None:
+    """Let the controller elect the leader of a partition; "" for none."""
+    rows.add(
+        time_s,
+        "controller-100",
+        TraceKind.LEADER_ELECTED,
+        partition=partition,
+        peer=leader,
+        detail={"isr": isr, "reason": "test"},
+    )
+
+
+def change_isr(rows: Rows, time_s: float, partition: str, isr: list[int]) -> None:
+    """Let these brokers be the ISR of the partition from now on."""
+    rows.add(
+        time_s, "controller-100", TraceKind.ISR_CHANGED, partition=partition, detail={"isr": isr}
+    )
+
+
+def lose_power(rows: Rows, time_s: float, broker: str) -> None:
+    """Let the machine of the broker lose power, with all data that is not on the disk."""
+    rows.add(time_s, "driver", TraceKind.NODE_KILLED, peer=broker, cause="power loss")
+
+
 def finish(rows: Rows, verifying_s: float) -> Rows:
     """End the checker's watch at `verifying_s`, and return the rows."""
     rows.stage(verifying_s, "verifying")
@@ -143,7 +167,7 @@ def test_group_that_recovered_too_late_is_found() -> None:
 def test_group_without_quorum_is_allowed_to_be_down() -> None:
     """The group's offsets partition has one replica in sync, and min.insync.replicas is 2."""
     rows = healed_group()
-    rows.add(41, "controller-100", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": [1]})
+    change_isr(rows, 41, OFFSETS_0, isr=[1])
 
     report = check(finish(rows, verifying_s=100))
 
@@ -292,18 +316,9 @@ def test_static_member_fenced_after_it_was_stable_is_found() -> None:
 def test_stored_id_that_is_lost_with_the_last_replica_in_sync_is_excused() -> None:
     """broker-2 is the only replica in sync, loses power and leads again: its data may be lost."""
     rows = fenced_after_it_was_stable()
-    only_broker_2: dict[str, object] = {"isr": [2], "reason": "test"}
-    rows.add(41, "controller-100", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": [2]})
-    rows.add(41.1, "driver", TraceKind.NODE_KILLED, peer="broker-2", cause="power loss")
-    rows.add(
-        41.9,
-        "controller-100",
-        TraceKind.LEADER_ELECTED,
-        partition=OFFSETS_0,
-        peer="broker-2",
-        leader_epoch=2,
-        detail=only_broker_2,
-    )
+    change_isr(rows, 41, OFFSETS_0, isr=[2])
+    lose_power(rows, 41.1, "broker-2")
+    elect(rows, 41.9, OFFSETS_0, leader="broker-2", isr=[2])
 
     report = fence_at_the_next_coordinator(rows)
 
@@ -399,15 +414,8 @@ def short_isr(*, unfenced_s: float) -> CheckReport:
     broker-2 has the other replica, and is alive since `unfenced_s`. The watch ends at 200 s.
     """
     rows = healed_group()
-    for time_s, isr in ((1, [1, 2]), (30, [1])):
-        rows.add(
-            time_s,
-            "controller-100",
-            TraceKind.LEADER_ELECTED,
-            partition=OFFSETS_0,
-            peer="broker-1",
-            detail={"isr": isr, "reason": "test"},
-        )
+    elect(rows, 1, OFFSETS_0, leader="broker-1", isr=[1, 2])
+    elect(rows, 30, OFFSETS_0, leader="broker-1", isr=[1])
     rows.add(1, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
     rows.add(unfenced_s, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-2")
     return check(finish(rows, verifying_s=200))
@@ -444,31 +452,10 @@ def test_lost_data_of_transactions_does_not_excuse_a_group_that_is_not_stable() 
         ("PreparingRebalance", CheckOutcome.VIOLATED),
     ):
         rows = healed_group()
-        only_broker_2: dict[str, object] = {"isr": [2], "reason": "test"}
-        rows.add(
-            30,
-            "controller-100",
-            TraceKind.ISR_CHANGED,
-            partition=TRANSACTIONS,
-            detail=only_broker_2,
-        )
-        rows.add(31, "driver", TraceKind.NODE_KILLED, peer="broker-2", cause="power loss")
-        rows.add(
-            32,
-            "controller-100",
-            TraceKind.LEADER_ELECTED,
-            partition=TRANSACTIONS,
-            peer="broker-2",
-            leader_epoch=2,
-            detail=only_broker_2,
-        )
-        rows.add(
-            33,
-            "controller-100",
-            TraceKind.ISR_CHANGED,
-            partition=TRANSACTIONS,
-            detail={"isr": [0, 1, 2]},
-        )
+        change_isr(rows, 30, TRANSACTIONS, isr=[2])
+        lose_power(rows, 31, "broker-2")
+        elect(rows, 32, TRANSACTIONS, leader="broker-2", isr=[2])
+        change_isr(rows, 33, TRANSACTIONS, isr=[0, 1, 2])
         if state != "Stable":
             rows.group_state(41, "broker-1", "Stable", state)
 
@@ -585,7 +572,7 @@ def test_group_without_live_members_proves_nothing() -> None:
 def test_member_whose_partition_has_no_leader_need_not_commit() -> None:
     """Both members own t-0. C1 cannot read t-0, so it has nothing to commit."""
     rows = healed_group()
-    rows.add(30, "controller-100", TraceKind.LEADER_ELECTED, partition="t-0", peer="")
+    elect(rows, 30, "t-0", leader="", isr=[])
     rows.committed(40.2, C0, offset=1)
 
     report = check(finish(rows, verifying_s=110))
@@ -600,11 +587,8 @@ def test_partition_that_gets_no_leader_although_a_broker_could_lead_is_found() -
     broker-2, the only replica of t-0 in sync, is fenced at 30 s and unfenced at 41 s.
     """
     rows = healed_group()
-    no_leader: dict[str, object] = {"isr": [2], "reason": "broker fenced"}
     rows.add(30, "controller-100", TraceKind.BROKER_FENCED, peer="broker-2")
-    rows.add(
-        30, "controller-100", TraceKind.LEADER_ELECTED, partition="t-0", peer="", detail=no_leader
-    )
+    elect(rows, 30, "t-0", leader="", isr=[2])
     rows.committed(40.2, C0, offset=1)
     rows.add(41, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-2")
 
@@ -616,12 +600,9 @@ def test_partition_that_gets_no_leader_although_a_broker_could_lead_is_found() -
 def test_partition_whose_last_replica_in_sync_is_stopping_need_have_no_leader() -> None:
     """A broker in controlled shutdown may not lead, although it is not fenced yet."""
     rows = healed_group()
-    no_leader: dict[str, object] = {"isr": [2], "reason": "controlled shutdown"}
     rows.add(29, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-2")
     rows.add(30, "driver", TraceKind.NODE_STOPPING, peer="broker-2")
-    rows.add(
-        30, "controller-100", TraceKind.LEADER_ELECTED, partition="t-0", peer="", detail=no_leader
-    )
+    elect(rows, 30, "t-0", leader="", isr=[2])
     rows.committed(40.2, C0, offset=1)
 
     report = check(finish(rows, verifying_s=110))
@@ -631,22 +612,23 @@ def test_partition_whose_last_replica_in_sync_is_stopping_need_have_no_leader() 
 
 
 @pytest.mark.parametrize(
-    ("kind", "leader", "isr", "why"),
+    ("has_leader", "why"),
     [
-        (TraceKind.LEADER_ELECTED, "", [2], "__transaction_state-1 has no leader"),
-        (TraceKind.ISR_CHANGED, None, [1, 2], "under min.insync.replicas 3"),
+        (False, "__transaction_state-1 has no leader"),
+        (True, "under min.insync.replicas 3"),
     ],
 )
-def test_transactional_members_need_the_topic_of_transactions(
-    kind: TraceKind, leader: str | None, isr: list[int], why: str
-) -> None:
+def test_transactional_members_need_the_topic_of_transactions(has_leader: bool, why: str) -> None:
     """Without a transaction coordinator the members cannot commit.
 
     The coordinator's partition has no leader, or two replicas in sync where min.insync.replicas is
     3.
     """
     rows = healed_group()
-    rows.add(41, "controller-100", kind, partition=TRANSACTIONS, peer=leader, detail={"isr": isr})
+    if has_leader:
+        change_isr(rows, 41, TRANSACTIONS, isr=[1, 2])
+    else:
+        elect(rows, 41, TRANSACTIONS, leader="", isr=[2])
     finish(rows, verifying_s=110)
 
     report = check(rows, transactions=(TRANSACTIONS,))
@@ -663,26 +645,11 @@ def test_transaction_whose_end_was_lost_may_stay_open_for_ever(lost: str) -> Non
     Then either the transaction coordinator has forgotten the transaction (TRANSACTIONS), or the
     group's log has lost the marker that ends the transaction (OFFSETS_0).
     """
-    rows = Rows()
-    rows.add(
-        0,
-        "controller-100",
-        TraceKind.LEADER_ELECTED,
-        partition=lost,
-        peer="broker-2",
-        detail={"isr": [2]},
-    )
-    rows.rows += healed_group().rows
-    rows.add(41, "driver", TraceKind.NODE_KILLED, peer="broker-2", cause="power loss")
-    rows.add(
-        42,
-        "controller-100",
-        TraceKind.LEADER_ELECTED,
-        partition=lost,
-        peer="broker-2",
-        detail={"isr": [2]},
-    )
-    rows.add(43, "controller-100", TraceKind.ISR_CHANGED, partition=lost, detail={"isr": [2, 1, 0]})
+    rows = healed_group()
+    elect(rows, 0, lost, leader="broker-2", isr=[2])
+    lose_power(rows, 41, "broker-2")
+    elect(rows, 42, lost, leader="broker-2", isr=[2])
+    change_isr(rows, 43, lost, isr=[2, 1, 0])
     finish(rows, verifying_s=110)
 
     report = check(rows, transactions=(TRANSACTIONS,))
@@ -904,15 +871,10 @@ def test_finding_of_a_group_names_the_transactions_and_partitions_that_block_it(
         group="g",
         detail={"producer_id": 3, "committed": True, "offsets": 1},
     )
-    for partition, isr in ((OFFSETS_0, [1]), (TRANSACTIONS, [0, 1, 2])):
-        for time_s, in_sync in ((1, [0, 1, 2]), (30, isr)):
-            rows.add(
-                time_s,
-                "controller-100",
-                TraceKind.ISR_CHANGED,
-                partition=partition,
-                detail={"isr": in_sync},
-            )
+    change_isr(rows, 1, OFFSETS_0, isr=[0, 1, 2])
+    change_isr(rows, 30, OFFSETS_0, isr=[1])
+    change_isr(rows, 1, TRANSACTIONS, isr=[0, 1, 2])
+    change_isr(rows, 30, TRANSACTIONS, isr=[0, 1, 2])
     for broker in ("broker-0", "broker-1", "broker-2"):
         rows.add(2, "controller-100", TraceKind.BROKER_UNFENCED, peer=broker)
 
