@@ -404,8 +404,8 @@ def test_data_partitions_are_not_judged() -> None:
     So even two leaders in one epoch are no finding here.
     """
     rows = Rows()
-    rows.add(1, "broker-0", TraceKind.BECAME_LEADER, partition="t-0", leader_epoch=0, offset=5)
-    rows.add(2, "broker-1", TraceKind.BECAME_LEADER, partition="t-0", leader_epoch=0, offset=3)
+    rows.leads(1, "broker-0", leader_epoch=0, log_end=5, partition="t-0")
+    rows.leads(2, "broker-1", leader_epoch=0, log_end=3, partition="t-0")
 
     assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
 

@@ -308,16 +308,7 @@ def test_generation_of_a_lost_group_differs_from_a_later_one_of_the_same_number(
             rows.generation_started(25, "broker-0", generation=1, members=("new-id",))
         rows.load_started(40, "broker-1", leader_epoch=6)
         rows.group_loaded(40.1, "broker-1", generation=1, members=(member,))
-        rows.add(
-            41,
-            C0,
-            TraceKind.PARTITIONS_ASSIGNED,
-            group="g",
-            member=member,
-            generation=1,
-            peer="broker-1",
-            detail={"partitions": ["t-0"]},
-        )
+        rows.assigned(41, C0, names=["t-0"], peer="broker-1", member=member)
 
         assert check(rows).outcome is outcome
 

@@ -258,19 +258,13 @@ def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
     """
     for lost in (True, False):
         rows = healed_group()
-        rows.add(36, "broker-1", TraceKind.MEMBER_ADDED, group="g", member="new", cause="replaced")
+        rows.member_added(36, "broker-1", "new", instance="i-0")
         if lost:
             rows.group_loaded(37, "broker-2", members=["old", f"{C1}-id"])
             rows.load_completed(37.1, "broker-2", leader_epoch=2)
         rows.committed(40.2, C1, offset=1)
-        rows.add(
-            41,
-            C0,
-            TraceKind.MEMBER_STATE,
-            group="g",
-            member="new",
-            error="FENCED_INSTANCE_ID",
-            detail={"from": "STABLE", "to": "UNJOINED"},
+        rows.member_state(
+            41, C0, "UNJOINED", before="STABLE", member="new", error="FENCED_INSTANCE_ID"
         )
         if lost:
             rows.group_state(42, "broker-2", "CompletingRebalance", "Stable")
@@ -288,7 +282,7 @@ def fenced_after_it_was_stable() -> Rows:
     """
     rows = healed_group()
     rows.load_completed(8, "broker-1", leader_epoch=1)
-    rows.add(36, "broker-1", TraceKind.MEMBER_ADDED, group="g", member="new", cause="replaced")
+    rows.member_added(36, "broker-1", "new", instance="i-0")
     rows.member_state(36.5, C0, "STABLE", member="new")
     return rows
 
@@ -475,22 +469,14 @@ def test_static_member_that_a_replaced_coordinator_fences_is_not_expected(
     Corpus: `static_member_fenced_by_a_replaced_coordinator`.
     """
     rows = healed_group()
-    rows.add(35, "broker-2", TraceKind.MEMBER_ADDED, group="g", member="old", cause="joined")
+    rows.member_added(35, "broker-2", "old", instance="i-0")
     if old_coordinator == "has unloaded":
-        rows.add(35.5, "broker-2", TraceKind.UNLOAD_COMPLETED, partition=OFFSETS_0)
+        rows.unloaded(35.5, "broker-2", leader_epoch=1)
     if old_coordinator == "is dead":
         rows.add(35.5, "driver", TraceKind.NODE_KILLED, peer="broker-2")
-    rows.add(36, "broker-1", TraceKind.MEMBER_ADDED, group="g", member="new", cause="replaced")
+    rows.member_added(36, "broker-1", "new", instance="i-0")
     rows.committed(40.2, C1, offset=1)
-    rows.add(
-        41,
-        C0,
-        TraceKind.MEMBER_STATE,
-        group="g",
-        member="new",
-        error="FENCED_INSTANCE_ID",
-        detail={"from": "STABLE", "to": "UNJOINED"},
-    )
+    rows.member_state(41, C0, "UNJOINED", before="STABLE", member="new", error="FENCED_INSTANCE_ID")
 
     report = check(finish(rows, verifying_s=101))
 
@@ -788,9 +774,9 @@ def test_session_counts_only_while_member_and_broker_are_undisturbed(
     rows.session_restarted(10, "broker-0", "silent")
     match why:
         case "removed":
-            rows.add(50, "broker-0", TraceKind.MEMBER_REMOVED, group="g", member="silent")
+            rows.member_removed(50, "broker-0", "silent")
         case "unloaded":
-            rows.add(50, "broker-0", TraceKind.UNLOAD_COMPLETED, partition=OFFSETS_0)
+            rows.unloaded(50, "broker-0", leader_epoch=1)
         case "its broker is dead":
             rows.add(50, "driver", TraceKind.NODE_KILLED, peer="broker-0")
         case "its broker stands still":

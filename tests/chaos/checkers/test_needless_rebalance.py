@@ -64,6 +64,20 @@ def rebalance(rows: Rows, time_s: float, cause: RebalanceCause = RebalanceCause.
     rows.group_state(time_s, "broker-1", "Stable", "PreparingRebalance")
 
 
+def join_under_a_new_id(rows: Rows, time_s: float, member: str) -> None:
+    """Let C0 join at broker-1 under the new id `member`, which begins a rebalance."""
+    rows.add(
+        time_s,
+        "broker-1",
+        TraceKind.MEMBER_ADDED,
+        group="g",
+        member=member,
+        generation=1,
+        detail={"client_id": C0, "instance": None},
+    )
+    rebalance(rows, time_s, RebalanceCause.JOIN)
+
+
 def test_failover_that_keeps_the_generation_passes() -> None:
     """No failover of a Stable group caused a rebalance in a real cluster (MEASURED_FAILOVER 6)."""
     rows = stable_group_loses_its_coordinator()
@@ -145,7 +159,7 @@ def test_first_generation_on_the_new_coordinator_is_found() -> None:
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable", generation=3)
     rows.fault(10, "broker-0")
     rows.load_completed(18, "broker-1", leader_epoch=1)
-    rows.add(19, "broker-1", TraceKind.GENERATION_STARTED, group="g", generation=1)
+    rows.generation_started(19, "broker-1", generation=1, members=[f"{C0}-id"])
 
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
@@ -157,14 +171,7 @@ def test_session_expiry_of_a_living_member_is_found() -> None:
     passed.
     """
     rows = stable_group_loses_its_coordinator()
-    rows.add(
-        18.1,
-        "broker-1",
-        TraceKind.MEMBER_REMOVED,
-        group="g",
-        member="m",
-        cause=RemovalCause.SESSION_EXPIRY,
-    )
+    rows.member_removed(18.1, "broker-1", "m", RemovalCause.SESSION_EXPIRY)
     rebalance(rows, 18.1, cause=RebalanceCause.SESSION_EXPIRY)
 
     report = check(rows)
@@ -185,9 +192,7 @@ def test_rebalance_after_the_kill_of_a_member_passes() -> None:
 def test_rebalance_because_a_member_left_passes() -> None:
     """The LeaveGroup of a member, not the failover, caused the rebalance."""
     rows = stable_group_loses_its_coordinator()
-    rows.add(
-        20, "broker-1", TraceKind.MEMBER_REMOVED, group="g", member="m", cause=RemovalCause.LEAVE
-    )
+    rows.member_removed(20, "broker-1", "m", RemovalCause.LEAVE)
     rebalance(rows, 20.1)
 
     assert check(rows).outcome is CheckOutcome.PASS
@@ -539,16 +544,7 @@ def test_member_expired_by_a_zombie_may_return_as_a_new_one() -> None:
     """
     rows = attached_to_the_old_coordinator()
     rows.member_removed(24, "broker-0", f"{C0}-1234")
-    rows.add(
-        24.5,
-        "broker-1",
-        TraceKind.MEMBER_ADDED,
-        group="g",
-        member=f"{C0}-5678",
-        generation=1,
-        detail={"client_id": C0, "instance": None},
-    )
-    rebalance(rows, 24.5, RebalanceCause.JOIN)
+    join_under_a_new_id(rows, 24.5, f"{C0}-5678")
 
     report = check(rows)
 
@@ -619,16 +615,7 @@ def test_removed_member_that_the_next_coordinator_loads_may_return_as_a_new_one(
     rows.group_loaded(9, "broker-1", members=[f"{C0}-1234", f"{C1}-1234"])
     rows.fault(10, "broker-2")
     # Its consumer joins as a new member.
-    rows.add(
-        11,
-        "broker-1",
-        TraceKind.MEMBER_ADDED,
-        group="g",
-        member=f"{C0}-5678",
-        generation=1,
-        detail={"client_id": C0, "instance": None},
-    )
-    rebalance(rows, 11, RebalanceCause.JOIN)
+    join_under_a_new_id(rows, 11, f"{C0}-5678")
 
     report = check(rows)
 
@@ -874,16 +861,7 @@ def test_member_unknown_to_a_zombie_may_return_as_a_new_one(asked: str, api: str
         error="UNKNOWN_MEMBER_ID",
         detail={"from": "STABLE", "to": "UNJOINED"},
     )
-    rows.add(
-        10,
-        "broker-1",
-        TraceKind.MEMBER_ADDED,
-        group="g",
-        member=f"{C0}-9999",
-        generation=1,
-        detail={"client_id": C0, "instance": None},
-    )
-    rebalance(rows, 10, RebalanceCause.JOIN)
+    join_under_a_new_id(rows, 10, f"{C0}-9999")
 
     report = check(rows)
 

@@ -299,7 +299,7 @@ def test_member_assigned_by_a_zombie_has_its_session_from_the_load_on(
     """
     rows = Rows()
     rows.fault(24, "broker-2", fault="leadership_move", momentary=True)
-    rows.add(26, "broker-1", TraceKind.LOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=6)
+    rows.load_completed(26, "broker-1", leader_epoch=6)
     rows.assigned(assigned_s, C0, names=["t-0"], peer="broker-2")
     rows.fault(60, C0, fault="pause", members_survive=False)
     rows.member_removed(71, "broker-1", f"{C0}-id")
@@ -378,9 +378,9 @@ def test_overlap_is_not_counted_while_the_group_has_no_coordinator() -> None:
     rows = Rows()
     split(rows)
     rows.assigned(53, LATE, names=["t-0"], generation=2, peer="broker-1")
-    rows.add(60, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS_0, peer="")
+    rows.elected(60, "", isr=[0])
     rows.healed(61, "broker-0", fault="cut")
-    rows.add(90, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS_0, peer="broker-0")
+    rows.elected(90, "broker-0", isr=[0])
     rows.load_completed(90.2, "broker-0", leader_epoch=2)
     rows.revoked(93, C0, lost=True)
 
@@ -396,15 +396,7 @@ def test_owner_that_exceeds_max_poll_interval_may_be_overtaken(cause: str) -> No
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
     if cause == "the member":
-        rows.add(
-            20,
-            C0,
-            TraceKind.MEMBER_STATE,
-            group="g",
-            member=f"{C0}-id",
-            cause=MemberStateCause.MISSED_POLL,
-            detail={"from": "STABLE", "to": "UNJOINED"},
-        )
+        rows.member_state(20, C0, "UNJOINED", before="STABLE", cause=MemberStateCause.MISSED_POLL)
     else:
         rows.member_removed(20, "broker-0", f"{C0}-id", "did not rejoin")
     rows.assigned(21, C1, names=["t-0"], generation=2)

@@ -279,16 +279,7 @@ def test_commit_of_an_older_assignment_in_a_new_generation_is_found() -> None:
     rows.committed(2.1, C0, offset=20)
     rows.revoked(3, C0)
     rows.assigned(3.1, C0, generation=2, names=["t-1"])
-    rows.add(
-        4,
-        C0,
-        TraceKind.OFFSETS_COMMITTED,
-        group="g",
-        member=f"{C0}-id",
-        generation=2,
-        partition="t-0",
-        offset=20,
-    )
+    rows.committed(4, C0, offset=20, generation=2)
 
     assert claim_of(rows) == f"{C0} committed 20 in generation 2, in which it had no position"
 
@@ -305,16 +296,7 @@ def test_commit_that_waited_for_the_coordinator_is_excused() -> None:
     rows.committed(2.5, C0, offset=20)
     rows.revoked(3, C0)
     rows.assigned(3.1, C0, generation=2, names=["t-1"])
-    rows.add(
-        4,
-        C0,
-        TraceKind.OFFSETS_COMMITTED,
-        group="g",
-        member=f"{C0}-id",
-        generation=2,
-        partition="t-0",
-        offset=20,
-    )
+    rows.committed(4, C0, offset=20, generation=2)
 
     report = check(rows)
 

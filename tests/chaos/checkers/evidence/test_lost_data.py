@@ -212,8 +212,8 @@ def test_owner_in_a_lost_group_may_be_overtaken_at_once() -> None:
     loss (6.3 s).
     """
     rows = last_replica_lost()
-    rows.add(5.2, "broker-0", TraceKind.LOAD_STARTED, partition=OFFSETS_0, leader_epoch=3)
-    rows.add(5.3, "broker-0", TraceKind.LOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=3)
+    rows.load_started(5.2, "broker-0", leader_epoch=3)
+    rows.load_completed(5.3, "broker-0", leader_epoch=3)
     rows.assigned(6.2, "consumer-1", peer="broker-0")
     rows.revoked(6.3, "consumer-0", lost=True)
 
@@ -228,20 +228,13 @@ def test_rebalance_of_a_group_that_lost_its_members_is_needed(*, fault_before_lo
     """
     rows = Rows()
     elected(rows, 0.1, "broker-0", epoch=0, isr=[0])
-    rows.add(0.2, "broker-0", TraceKind.LOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=0)
-    rows.add(
-        1,
-        "broker-0",
-        TraceKind.GROUP_STATE,
-        group="g",
-        generation=1,
-        detail={"from": "CompletingRebalance", "to": "Stable"},
-    )
+    rows.load_completed(0.2, "broker-0", leader_epoch=0)
+    rows.group_state(1, "broker-0", "CompletingRebalance", "Stable")
     damaged(rows, 3, "broker-0", "power loss")
     elected(rows, 5, "broker-0", epoch=1, isr=[0])
     if fault_before_load:
         rows.fault(5.1, "broker-1")
-    rows.add(5.2, "broker-0", TraceKind.LOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=1)
+    rows.load_completed(5.2, "broker-0", leader_epoch=1)
     rows.add(6, "broker-0", TraceKind.REBALANCE_STARTED, group="g", generation=0, cause="joined")
 
     report = check(NeedlessRebalance(CONTEXT), rows)
