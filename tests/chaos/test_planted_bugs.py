@@ -96,6 +96,14 @@ LATE_ON_THE_OTHER_SIDE: list[object] = [
 """A third member that joins during CUT. It reaches only the brokers that are not isolated."""
 
 
+def load_nothing(
+    self: GroupCoordinator, partition: int, batches: tuple[RecordBatch, ...]
+) -> Result:
+    """Planted bug: the load of a coordinator reads nothing."""
+    del self, partition, batches
+    return Result()
+
+
 # -- without a bug -------------------------------------------------------------------------------
 
 
@@ -338,13 +346,6 @@ def test_members_that_a_new_coordinator_does_not_have_are_found(
 
     A crash is not needed to show it: here the leadership moves gracefully.
     """
-
-    def load_nothing(
-        self: GroupCoordinator, partition: int, batches: tuple[RecordBatch, ...]
-    ) -> Result:
-        del self, partition, batches
-        return Result()
-
     monkeypatch.setattr(GroupCoordinator, "load_batches", load_nothing)
 
     played = play(small(MOVE))
@@ -566,13 +567,6 @@ def test_reset_to_latest_after_a_loss_of_offsets_is_found_as_a_reset(
 
     Without a committed offset a client starts at the end of the log (auto.offset.reset: latest).
     """
-
-    def load_nothing(
-        self: GroupCoordinator, partition: int, batches: tuple[RecordBatch, ...]
-    ) -> Result:
-        del self, partition, batches
-        return Result()
-
     monkeypatch.setattr(GroupCoordinator, "load_batches", load_nothing)
     group = readers(config={"auto.offset.reset": "latest"})
 

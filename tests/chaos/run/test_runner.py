@@ -33,6 +33,8 @@ from results_schema.results import CheckOutcome, Results, RunOutcome, Verdict
 from tests.support.builders.experiments import experiment
 from tests.support.harness.fake_runtime import FakeRuntime
 
+S = 1_000_000
+"""Microseconds of a second."""
 SAFETY = ("fencing", "durable_commits")
 """Checks that find nothing wrong without rows of nodes, which the fake runtime does not have."""
 
@@ -80,6 +82,16 @@ class Run:
         return [row for row in self.rows if row.kind == kind]
 
 
+def press_ctrl_c(runtime: FakeRuntime) -> NoReturn:
+    """Interrupt the run, as the user does."""
+    raise KeyboardInterrupt
+
+
+def explode(runtime: FakeRuntime) -> NoReturn:
+    """Raise an error that the run does not expect."""
+    raise ValueError("boom")
+
+
 def test_run_passes_its_stages_and_heals_by_plan() -> None:
     """The stages are in order; the fault is injected 5 s after the steady state."""
     run = Run()
@@ -103,8 +115,8 @@ def test_run_passes_its_stages_and_heals_by_plan() -> None:
     (entry,) = results.faults
     assert entry.outcome is FaultOutcome.HIT
     assert results.steady_at_us == 0
-    assert (entry.planned_at_us, entry.fired_at_us) == (5_000_000, 5_000_000)
-    assert entry.healed_at_us == 30_000_000
+    assert (entry.planned_at_us, entry.fired_at_us) == (5 * S, 5 * S)
+    assert entry.healed_at_us == 30 * S
     assert entry.healed_by == "plan"
     assert (entry.node, entry.incarnation, entry.pid) == ("broker-0", 0, 4711)
     assert results.outcome is RunOutcome.COMPLETED
@@ -130,7 +142,7 @@ def test_run_continues_after_liveness_until_no_promise_waits() -> None:
                 for row in run.of_kind(TraceKind.RUN_STAGE)
                 if detail_of(row)["stage"] == "recovery"
             ]
-            is_settled = now_us - stage.time_us >= settles_s * 1_000_000
+            is_settled = now_us - stage.time_us >= settles_s * S
             return [] if is_settled else ["t-0 is not whole"]
 
         run.suite.unsettled = unsettled  # type: ignore[method-assign]
@@ -145,7 +157,7 @@ def test_run_continues_after_liveness_until_no_promise_waits() -> None:
             )
             for name in ("recovery", "verifying")
         )
-        assert ended - began == ends_s * 1_000_000
+        assert ended - began == ends_s * S
         waiting_for = {
             progress.waiting_for
             for progress in run.progress
@@ -161,19 +173,19 @@ def test_unanswered_requests_are_listed_where_a_group_does_not_recover() -> None
     second run the group does not recover, because no commit is acknowledged.
     """
     run = Run()
-    run.runtime.waiting = (WaitingRequest(NodeName("broker-1"), "JoinGroup", 5_000_000),)
+    run.runtime.waiting = (WaitingRequest(NodeName("broker-1"), "JoinGroup", 5 * S),)
     run.execute()
     assert not run.of_kind(TraceKind.REQUEST_WAITING)
 
     run = Run()
-    run.runtime.waiting = (WaitingRequest(NodeName("broker-1"), "JoinGroup", 5_000_000),)
+    run.runtime.waiting = (WaitingRequest(NodeName("broker-1"), "JoinGroup", 5 * S),)
     run.runtime.commits_stand_still = True
     run.execute()
 
     first = run.of_kind(TraceKind.REQUEST_WAITING)[0]
     assert (first.group, first.api, first.peer) == ("readers", "JoinGroup", "broker-1")
     assert nonconformity(first) is None
-    assert detail_of(first) == {"consumer": "consumer-readers-0", "waited_us": 5_000_000}
+    assert detail_of(first) == {"consumer": "consumer-readers-0", "waited_us": 5 * S}
 
 
 def test_fault_is_traced_with_its_hit_and_its_blast_radius() -> None:
@@ -214,9 +226,9 @@ def test_run_is_observed_after_a_slow_undoing() -> None:
     results = run.execute()
 
     healed_us = results.faults[0].healed_at_us
-    assert healed_us == 36_000_000  # injected at 1 s, undone after 5 s, killed 30 s later
+    assert healed_us == 36 * S  # injected at 1 s, undone after 5 s, killed 30 s later
     (healing,) = (row for row in run.of_kind(TraceKind.RUN_STAGE) if "healing" in str(row.detail))
-    assert healing.time_us == healed_us + 10_000_000
+    assert healing.time_us == healed_us + 10 * S
 
 
 def test_waiting_undoing_delays_no_other_part_of_the_plan() -> None:
@@ -229,8 +241,8 @@ def test_waiting_undoing_delays_no_other_part_of_the_plan() -> None:
     results = run.execute()
 
     stopped, crashed = results.faults
-    assert (crashed.fired_at_us, crashed.healed_at_us) == (8_000_000, 12_000_000)
-    assert (stopped.in_force_until_us, stopped.healed_at_us) == (6_000_000, 36_000_000)
+    assert (crashed.fired_at_us, crashed.healed_at_us) == (8 * S, 12 * S)
+    assert (stopped.in_force_until_us, stopped.healed_at_us) == (6 * S, 36 * S)
     assert stopped.note == "broker-1 was still stopping 30 s later, and was killed"
 
 
@@ -255,7 +267,7 @@ def test_fault_finds_its_target_while_no_controller_answers() -> None:
     def speak(runtime: FakeRuntime) -> None:
         runtime.controller = controller_name(FIRST_CONTROLLER_ID)
 
-    run.runtime.at |= {2_000_000: silence, 22_000_000: speak}
+    run.runtime.at |= {2 * S: silence, 22 * S: speak}
 
     results = run.execute()
 
@@ -271,7 +283,7 @@ def test_fault_that_hits_nothing_makes_the_verdict_unknown() -> None:
     def lose_the_broker(runtime: FakeRuntime) -> None:
         runtime.nodes[broker_name(0)] = NodeState.DOWN
 
-    run.runtime.at[2_000_000] = lose_the_broker
+    run.runtime.at[2 * S] = lose_the_broker
 
     results = run.execute()
 
@@ -319,7 +331,7 @@ def test_group_without_members_makes_the_verdict_unknown() -> None:
     )
     (missed,) = run.of_kind(TraceKind.STEADY_STATE_MISSED)
     assert nonconformity(missed) is None
-    assert detail_of(missed)["waited_us"] == 60_000_000
+    assert detail_of(missed)["waited_us"] == 60 * S
     assert results.steady_at_us is None
     assert results.faults[0].outcome is FaultOutcome.PLANNED
     assert run.runtime.stopped
@@ -346,7 +358,7 @@ def test_vanished_offset_is_a_violation() -> None:
             )
         )
 
-    run.runtime.at[20_000_000] = acknowledge
+    run.runtime.at[20 * S] = acknowledge
 
     results = run.execute()
 
@@ -363,7 +375,7 @@ def test_failed_tool_is_never_a_verdict_about_kafka() -> None:
     def break_the_tool(runtime: FakeRuntime) -> None:
         runtime.tool_failures.append("broker-1: task fetch died")
 
-    run.runtime.at[8_000_000] = break_the_tool
+    run.runtime.at[8 * S] = break_the_tool
 
     results = run.execute()
 
@@ -399,10 +411,7 @@ def test_interrupted_run_is_healed_stopped_and_marked(tmp_path: Path) -> None:
     )
     run.directory = directory
 
-    def press_ctrl_c(runtime: FakeRuntime) -> NoReturn:
-        raise KeyboardInterrupt
-
-    run.runtime.at[12_000_000] = press_ctrl_c
+    run.runtime.at[12 * S] = press_ctrl_c
 
     results = run.execute()
 
@@ -469,10 +478,7 @@ def test_interrupted_run_names_the_faults_that_it_could_not_undo() -> None:
     run = Run(experiment(faults=[{"at": "1s", "fault": "crash", "target": "broker(2)"}]))
     run.runtime = StubbornBroker(run.experiment)
 
-    def press_ctrl_c(runtime: FakeRuntime) -> NoReturn:
-        raise KeyboardInterrupt
-
-    run.runtime.at[2_000_000] = press_ctrl_c
+    run.runtime.at[2 * S] = press_ctrl_c
 
     interrupted, failure = run.execute().reasons
 
@@ -551,7 +557,7 @@ def test_old_commit_of_a_member_that_was_silent_at_healing_does_not_count() -> N
 
     times = stage_times(run)
     assert own_experiment.run.liveness_timeout == "60s"
-    assert times["stopping"] - times["liveness"] == 60_000_000
+    assert times["stopping"] - times["liveness"] == 60 * S
 
 
 def test_late_members_are_started_between_the_faults_and_awaited_at_the_end() -> None:
@@ -574,7 +580,7 @@ def test_late_members_are_started_between_the_faults_and_awaited_at_the_end() ->
     def lose_the_late_member(runtime: FakeRuntime) -> None:
         runtime.nodes[NodeName("consumer-readers-1")] = NodeState.DOWN
 
-    run.runtime.at[20_000_000] = lose_the_late_member
+    run.runtime.at[20 * S] = lose_the_late_member
 
     results = run.execute()
 
@@ -597,9 +603,6 @@ def test_rules_and_pauses_are_undone_after_an_exception_in_the_middle() -> None:
             ]
         )
     )
-
-    def explode(runtime: FakeRuntime) -> NoReturn:
-        raise ValueError("boom")
 
     run.runtime.at[3_100_000] = explode
 
@@ -628,14 +631,14 @@ def test_finding_during_a_run_is_traced_and_shown_at_the_next_status_query() -> 
     assert results.verdict is Verdict.VIOLATED
     (violation,) = run.of_kind(TraceKind.VIOLATION)
     assert (violation.cause, violation.partition) == ("fencing", "orders-0")
-    assert violation.time_us == 20_000_000
+    assert violation.time_us == 20 * S
     shown = [progress for progress in run.progress if progress.findings]
-    assert shown[0].time_us == 20_000_000
+    assert shown[0].time_us == 20 * S
 
 
 def test_time_limit_makes_the_verdict_unknown_and_heals_the_run() -> None:
     """A run that was cut off proves nothing, and leaves no fault."""
-    run = Run(time_limit_us=12_000_000)
+    run = Run(time_limit_us=12 * S)
 
     results = run.execute()
 
@@ -652,14 +655,14 @@ def test_progress_names_what_a_stage_waits_for() -> None:
     def stabilize(runtime: FakeRuntime) -> None:
         runtime.group_state = "Stable"
 
-    run.runtime.at[3_000_000] = stabilize
+    run.runtime.at[3 * S] = stabilize
 
     results = run.execute()
 
     waiting = [progress for progress in run.progress if progress.waiting_for]
     assert waiting[0].stage == "starting"
     assert "group readers is PreparingRebalance" in waiting[0].waiting_for
-    assert results.steady_at_us == 3_000_000
+    assert results.steady_at_us == 3 * S
     assert run.progress[-1].stage == "stopping"
 
 
@@ -709,16 +712,13 @@ def test_interrupted_unobserved_run_has_the_figures_of_that_moment() -> None:
     """An unobserved run queries the status seldom, so it must query once more at an interrupt."""
     unobserved = Run()
 
-    def press_ctrl_c(runtime: FakeRuntime) -> NoReturn:
-        raise KeyboardInterrupt
-
-    unobserved.runtime.at[12_000_000] = press_ctrl_c
+    unobserved.runtime.at[12 * S] = press_ctrl_c
 
     results = unobserved.execute_alone()
 
     assert results.outcome is RunOutcome.INTERRUPTED
     # Two members, each with a record every 100 ms, for 12 s.
-    assert results.records_consumed == 2 * 12_000_000 // 100_000
+    assert results.records_consumed == 2 * 12 * S // 100_000
 
 
 def test_trace_read_after_the_stop_is_judged() -> None:
@@ -747,10 +747,7 @@ def test_exception_at_any_stage_stops_the_cluster(when_s: float) -> None:
     if when_s < 1:
         run.runtime.group_state = "Empty"
 
-    def explode(runtime: FakeRuntime) -> NoReturn:
-        raise ValueError("boom")
-
-    run.runtime.at[round(when_s * 1_000_000)] = explode
+    run.runtime.at[round(when_s * S)] = explode
 
     results = run.execute()
 

@@ -67,6 +67,24 @@ def takeover(*, log_end: int, acknowledged_s: float = 5, producer: str = "produc
     return rows
 
 
+def loss_of_the_last_replica() -> Rows:
+    """Return rows of broker-1, the only replica in sync, which acknowledges records 8 and 9.
+
+    It loses power at 5 s, and is elected again at 6 s.
+    """
+    rows = Rows()
+    elected: dict[str, object] = {"isr": [1], "reason": "test"}
+    rows.add(
+        1, "controller-0", TraceKind.LEADER_ELECTED, partition=T0, peer="broker-1", detail=elected
+    )
+    acknowledge(rows, 4, offset=8, count=2)
+    rows.add(5, "driver", TraceKind.NODE_KILLED, peer="broker-1", cause="power loss")
+    rows.add(
+        6, "controller-0", TraceKind.LEADER_ELECTED, partition=T0, peer="broker-1", detail=elected
+    )
+    return rows
+
+
 def test_leader_that_lacks_an_acknowledged_record_is_found() -> None:
     """An example of such a bug: a retried batch is acknowledged before it is replicated."""
     (finding,) = check(takeover(log_end=11)).findings
@@ -119,17 +137,8 @@ def test_leader_of_an_ended_epoch_that_takes_over_late_is_not_judged() -> None:
 
 
 def test_records_may_be_lost_with_the_last_replica_in_sync() -> None:
-    """broker-1, the only replica in sync, loses power, and leads again with an empty log."""
-    rows = Rows()
-    elected: dict[str, object] = {"isr": [1], "reason": "test"}
-    rows.add(
-        1, "controller-0", TraceKind.LEADER_ELECTED, partition=T0, peer="broker-1", detail=elected
-    )
-    acknowledge(rows, 4, offset=8, count=2)
-    rows.add(5, "driver", TraceKind.NODE_KILLED, peer="broker-1", cause="power loss")
-    rows.add(
-        6, "controller-0", TraceKind.LEADER_ELECTED, partition=T0, peer="broker-1", detail=elected
-    )
+    """broker-1 leads again with an empty log."""
+    rows = loss_of_the_last_replica()
     rows.leads(6.1, "broker-1", leader_epoch=2, log_end=0, partition=T0)
 
     assert not check(rows).findings
@@ -163,17 +172,8 @@ def test_offset_that_is_acknowledged_twice_is_found() -> None:
 
 
 def test_offset_may_be_given_again_after_a_loss_with_the_last_replica() -> None:
-    """broker-1, the only replica in sync, loses power and leads again."""
-    rows = Rows()
-    elected: dict[str, object] = {"isr": [1], "reason": "test"}
-    rows.add(
-        1, "controller-0", TraceKind.LEADER_ELECTED, partition=T0, peer="broker-1", detail=elected
-    )
-    acknowledge(rows, 4, offset=8, count=2)
-    rows.add(5, "driver", TraceKind.NODE_KILLED, peer="broker-1", cause="power loss")
-    rows.add(
-        6, "controller-0", TraceKind.LEADER_ELECTED, partition=T0, peer="broker-1", detail=elected
-    )
+    """broker-1 leads again, and acknowledges other records 8 and 9."""
+    rows = loss_of_the_last_replica()
     acknowledge(rows, 7, offset=8, count=2)
     assert not check(rows).findings
 
