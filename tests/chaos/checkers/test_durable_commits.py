@@ -620,7 +620,8 @@ def test_coordinator_that_leads_again_answers_from_its_earlier_load_until_the_ne
 ) -> None:
     """broker-0 leads again at 5.5 s, after broker-1. Its next load ends at `reloaded_s`.
 
-    The fetch, at 6.1 s, gets 200 from broker-0, although 300 was committed at broker-1.
+    The fetch, at 6.1 s, gets 200 from broker-0, although 300 was committed at broker-1. After the
+    next load this is a finding.
     """
     rows = two_commits()
     rows.load_completed(0.5, "broker-0", leader_epoch=0)

@@ -381,7 +381,10 @@ def test_partitions_of_the_joined_generation_pass() -> None:
 def test_assignment_under_another_identity_than_the_joined_one_is_found(
     member: str, generation: int
 ) -> None:
-    """Planted bug: a member keeps the identity of an earlier join, or takes none at all."""
+    """Planted bug: a member keeps the identity of an earlier join, or takes none.
+
+    C0 has joined generation 2 as M0.
+    """
     rows = stable_group()
     complete_join(rows, 10.1, generation=2)
     rows.assigned(10.2, C0, generation=generation, member=member)

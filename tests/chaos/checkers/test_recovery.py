@@ -401,7 +401,10 @@ def test_offset_that_stays_unstable_is_found() -> None:
     ("cause", "is_found"), [(DeletionCause.DELETED, False), ("no member is left", True)]
 )
 def test_unstable_offset_of_a_deleted_group_is_not_awaited(cause: str, *, is_found: bool) -> None:
-    """The group is deleted with its offsets, so no row shows the end of their transaction."""
+    """The group is deleted with its offsets, so no row shows the end of their transaction.
+
+    If a group is Dead for another reason, its offsets must become stable.
+    """
     rows = cluster()
     transaction(rows, 19, "Ongoing")
     pending(rows, 20)

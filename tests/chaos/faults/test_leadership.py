@@ -113,7 +113,10 @@ def test_moved_leadership_is_momentary_and_affects_only_its_partition() -> None:
 def test_leadership_that_cannot_move_is_a_miss(
     status: PartitionStatus, to: int | None, reason: str
 ) -> None:
-    """The injector knows this from the status, so it sends no request."""
+    """The injector knows this from the status, so it sends no request.
+
+    `to` is the broker that the file names as the next leader; None: it names none.
+    """
     args = {} if to is None else {"to": f"broker({to})"}
     run = Injecting(move("leader-of(orders-1)", **args))
     run.runtime.partitions[TopicPartition("orders", 1)] = status

@@ -161,7 +161,7 @@ def test_committed_offset_in_the_middle_of_an_assignment_is_found() -> None:
 
 @pytest.mark.parametrize(("first", "last"), [(15, 24), (25, 29)])
 def test_records_that_do_not_follow_the_last_ones_are_found(first: int, last: int) -> None:
-    """C0 repeats records, or leaves some out, in one assignment. C1 has processed all of them."""
+    """C0 repeats 15 to 19, or leaves out 20 to 24. C1 has processed all records."""
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.assigned(2.1, C1)
