@@ -195,8 +195,12 @@ def test_partition_without_a_leader_is_found() -> None:
     assert "it has no leader, although broker-1 could lead" in report.findings[0].summary
 
 
-@pytest.mark.parametrize(("recovery_s", "outcome"), [(120, "violated"), (30, "nothing_seen")])
-def test_preferred_leader_that_does_not_return_is_found(recovery_s: int, outcome: str) -> None:
+@pytest.mark.parametrize(
+    ("recovery_s", "outcome"), [(120, CheckOutcome.VIOLATED), (30, CheckOutcome.NOTHING_SEEN)]
+)
+def test_preferred_leader_that_does_not_return_is_found(
+    recovery_s: int, outcome: CheckOutcome
+) -> None:
     """Planted bug: the timer by which the controller moves leaders back is never set again.
 
     The controller checks every 5 s whether preferred leaders lead. The bound is 2 * 5 s and
@@ -208,7 +212,7 @@ def test_preferred_leader_that_does_not_return_is_found(recovery_s: int, outcome
 
     report = check(end(rows, 90), checker(balance_s=5, recovery_s=recovery_s))
 
-    assert report.outcome.value == outcome
+    assert report.outcome is outcome
     if report.findings:
         assert "led by broker-1, and its preferred leader broker-0" in report.findings[0].summary
 
