@@ -16,8 +16,9 @@ node can make them contradict the rules:
    (`ConsumerCoordinator.commitOffsetsAsync`). The excuse holds if the process had this position in
    an earlier generation, and lost its coordinator in that generation.
 4. A member of a group that commits must try to commit before it revokes a partition. The commit has
-   the place's last position, or it fails (COMMIT_FAILED). It may also end without a row, if no
-   coordinator was found or no answer came. In that case the member has waited for
+   the place's last position, or it fails (COMMIT_FAILED). Behind it, an older commit may be
+   answered that had waited for a lookup of the coordinator. The attempt may also end without a row,
+   if no coordinator was found or no answer came. In that case the member has waited for
    `commit_patience_us` since it last processed a record. A member cannot commit a partition that it
    lost (PARTITIONS_LOST).
 
@@ -77,12 +78,21 @@ class _Place:
     moved_by: TraceRow | None = None  # the row that set `position`
     # A reset of the position. Records from before it may still wait to be processed.
     reset: TraceRow | None = None
-    outcome: TraceRow | None = None  # the last commit since `position` was set
+    # The commit since `position` was set that has this position or failed, else the last one.
+    outcome: TraceRow | None = None
 
     @property
     def has_begun(self) -> bool:
         """True once the place has a position."""
         return self.position is not None or self.reset is not None
+
+    @property
+    def is_tried(self) -> bool:
+        """True if the process tried to commit the position: a failed commit counts, too."""
+        outcome = self.outcome
+        return outcome is not None and (
+            outcome.kind == TraceKind.COMMIT_FAILED or outcome.offset == self.position
+        )
 
     def rows(self) -> list[TraceRow]:
         """Return the rows that show how the place came to its position."""
@@ -190,13 +200,9 @@ class Deliveries:
             moved, outcome = place.moved_by, place.outcome
             if moved is None or place.reset is not None:
                 continue  # nothing was delivered, or nothing since a reset
-            # A failed commit counts as an attempt, but a commit of another position does not.
-            if outcome is None:
-                what = "without a commit"
-            elif outcome.kind == TraceKind.OFFSETS_COMMITTED and outcome.offset != place.position:
-                what = f"after a commit of {outcome.offset}"
-            else:
+            if place.is_tried:
                 continue
+            what = "without a commit" if outcome is None else f"after a commit of {outcome.offset}"
             rows = [*place.rows(), *([] if outcome is None else [outcome]), row]
             what = f"revoked it at position {place.position} {what}"
             yield _wrong(4, row, partition, what, rows)
@@ -270,10 +276,10 @@ class Deliveries:
         partition, offset = row.partition or "", row.offset or 0
         place = process.places.get(partition)
         if row.kind == TraceKind.COMMIT_FAILED:
-            if place is not None:
+            if place is not None and not place.is_tried:
                 place.outcome = row
             return
-        if place is not None and place.assigned.generation == row.generation:
+        if place is not None and not place.is_tried and place.assigned.generation == row.generation:
             place.outcome = row
         reached = process.reached.get((row.member or "", row.generation or 0), {}).get(partition)
         if reached is not None and reached.least <= offset <= reached.most:

@@ -339,6 +339,22 @@ def test_revocation_after_an_older_commit_is_found() -> None:
     assert claim_of(rows) == f"{C0} revoked it at position 20 after a commit of 15"
 
 
+def test_older_commit_may_be_answered_behind_the_last_one() -> None:
+    """C0 begins to commit 15 while its coordinator is unknown, and the commit waits for the lookup.
+
+    C0 has found the coordinator in another way when it commits 20 before the revocation. So 15 is
+    sent, and answered, after 20, as with Kafka's client.
+    """
+    rows = begun(offset=10)
+    rows.consumed(2, C0, first=10, last=14)
+    rows.consumed(2.1, C0, first=15, last=19)
+    rows.committed(2.2, C0, offset=20)
+    rows.committed(2.3, C0, offset=15)
+    rows.revoked(3, C0)
+
+    assert check(rows).outcome is not CheckOutcome.VIOLATED
+
+
 def test_revocation_after_a_failed_commit_passes() -> None:
     """C0 tries to commit before it revokes t-0. Kafka promises delivery at least once only."""
     rows = begun(offset=10)
