@@ -26,6 +26,10 @@ then end the present transaction, too. An end is taken for such a late end if al
 The late end of an aborted transaction may also find offsets of both transactions, its own and the
 next one, and remove them together. Then condition 3 is enough: the end shows its own decision.
 
+The late end of a committed transaction may count no offset. It then found the next transaction's
+offset of the same partition, whose append was in progress, and removed it. That offset had replaced
+those of the ended transactions, which are forgotten, too.
+
 A transaction coordinator may load the decision of one that died, perhaps before the row of the
 decision. It then writes the markers (again) and completes the transaction. So for a late end, this
 load counts as a decision of the transaction, too.
@@ -90,6 +94,8 @@ class _End:
     - `loaded_us`: time of the broker's last load of a partition before the end; -1 without one.
     - `is_over`: True if the transaction of `since` had been carried out before. Then the end may
       belong to another transaction.
+    - `is_replaced`: True if the end came behind a load and counted none of these offsets, although
+      it commits, and if an append was in progress, whose offset can have replaced them.
     """
 
     row: TraceRow
@@ -98,6 +104,7 @@ class _End:
     ended_us: int
     loaded_us: int
     is_over: bool
+    is_replaced: bool
 
     @property
     def since(self) -> TraceRow:
@@ -191,8 +198,9 @@ class TransactionEnds:
                 self._take_emptied((row.group or "", producer_id), row)
             case TraceKind.TRANSACTION_COMPLETED:
                 key = (row.group or "", producer_id)
-                if self._is_behind_load(row, producer_id):
-                    appends = self._appends.get((row.node, row.incarnation), {})
+                is_behind_load = self._is_behind_load(row, producer_id)
+                appends = self._appends.get((row.node, row.incarnation), {})
+                if is_behind_load:
                     self._behind_load[key] = (row, frozenset(appends))
                 pending = self._pending.pop(key, None)
                 ended_us = self._ended_us.get(key, -1)
@@ -207,6 +215,10 @@ class TransactionEnds:
                         ended_us=ended_us,
                         loaded_us=self._loaded_us.get(row.node, -1),
                         is_over=self._is_over(pending[0], row, producer_id),
+                        is_replaced=is_behind_load
+                        and bool(appends)
+                        and detail["committed"]
+                        and not detail["offsets"],
                     )
                 )
             case _:
@@ -305,6 +317,8 @@ class TransactionEnds:
             if own is None and self._is_late_end_of_previous(end, wanted):
                 self.late.append((end.since, end.row))
                 continue
+            if end.is_replaced:
+                self.late.append((end.since, end.row))
             if not decided:
                 continue
             if own is not None and wanted == _ABORT:

@@ -472,6 +472,50 @@ def test_late_end_removes_an_offset_that_is_being_appended(
     assert report.excused == ({} if findings else {FORGOTTEN: 1})
 
 
+@pytest.mark.parametrize(
+    ("loaded_s", "started_s", "offsets", "findings"),
+    [
+        pytest.param(10.5, 10.4, 0, 0, id="excused"),
+        pytest.param(9, 10.4, 0, 1, id="the load is before the decision"),
+        pytest.param(10.5, 10.6, 0, 1, id="the append begins after the end"),
+        pytest.param(10.5, 10.4, 1, 1, id="the end counts the offset"),
+    ],
+)
+def test_late_end_counts_no_offset_if_one_that_is_being_appended_has_replaced_it(
+    loaded_s: float, started_s: float, offsets: int, findings: int
+) -> None:
+    """The append of the next transaction's offset is in progress at the late end, and fails later.
+
+    It has replaced the offset of the ended transaction, so that Kafka forgets both, although the
+    first one was acknowledged. There is no excuse in three cases:
+
+    - No load comes between the decision, at 10 s, and the end, at 10.5 s.
+    - The append began after the end.
+    - The end counts the first offset.
+    """
+    rows = Rows()
+    rows.assigned(1, "consumer-g-0")
+    rows.committed(9, "consumer-g-0", offset=1)
+
+    # The first transaction: its end comes behind a load.
+    pending(rows, 9.5)
+    decided(rows, 10, COMMIT)
+    rows.committed(10.05, "consumer-g-0", offset=2)
+    decided(rows, 10.1, "CompleteCommit")
+    rows.load_completed(loaded_s, "broker-0", leader_epoch=3)
+    completed(rows, 10.5, committed=True, offsets=offsets)
+
+    # The next transaction.
+    rows.append_started(started_s, "broker-0", leader_epoch=0, base_offset=20)
+
+    rows.assigned(12, "consumer-g-0")
+    rows.fetched(12.1, "consumer-g-0", offset=1)
+    report = check(rows)
+
+    assert report.findings_total == findings
+    assert report.excused.get(FORGOTTEN, 0) == 1 - findings
+
+
 @pytest.mark.parametrize(("loaded_s", "findings"), [(10.4, 0), (9, 1)])
 def test_late_end_of_an_aborted_transaction_removes_offsets_of_the_next_one_too(
     loaded_s: float, findings: int
