@@ -18,8 +18,9 @@ that the transaction coordinator writes to the offsets partition (the partition 
 
 Schedules of the corpus (files that the tests play) show the cases:
 `failed_append_empties_the_slot_of_the_next_attempt`,
-`end_of_a_transaction_that_comes_behind_a_load` and
-`late_end_of_a_transaction_while_the_next_offset_is_appended`.
+`end_of_a_transaction_that_comes_behind_a_load`,
+`late_end_of_a_transaction_while_the_next_offset_is_appended` and
+`late_end_while_a_replacing_offset_is_appended`.
 
 In both cases the log has the commit, and the next load of the group shows it. Nothing else excuses
 the loss of an acknowledged commit. Two facts prove case 1: an append failed at the same coordinator
