@@ -8,6 +8,7 @@ a test says otherwise. A finding's story is a list of the rows that led to it.
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from coordlab.cli import run_cli
@@ -68,14 +69,13 @@ def check_structure(element: ET.Element) -> None:
         cases = element.findall("testcase")
         assert element.get("tests") == str(len(cases))
         for kind, counted in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
-            assert element.get(counted) == str(sum(case.find(kind) is not None for case in cases))
-            assert all(len(case.findall(kind)) <= 1 for case in cases)
+            assert element.get(counted) == str(sum(each.find(kind) is not None for each in cases))
+            assert all(len(each.findall(kind)) <= 1 for each in cases)
 
 
 def report(check: str, outcome: CheckOutcome, **more: object) -> CheckReport:
     """Return the report of a check; `more` replaces some of its fields."""
-    made = CheckReport(check=check, outcome=outcome)
-    return type(made)(**{name: getattr(made, name) for name in made.__struct_fields__} | more)
+    return msgspec.structs.replace(CheckReport(check=check, outcome=outcome), **more)
 
 
 def parsed(results: Results) -> ET.Element:
@@ -95,7 +95,7 @@ def test_passed_run_is_green_and_has_its_replay_command() -> None:
     root = parsed(results(report("fencing", CheckOutcome.PASS)))
 
     suite = root[0]
-    assert [case.get("name") for case in suite.iterfind("testcase")] == ["run", "fencing"]
+    assert [each.get("name") for each in suite.iterfind("testcase")] == ["run", "fencing"]
     assert (suite.get("failures"), suite.get("errors"), suite.get("skipped")) == ("0", "0", "0")
     assert (suite.get("time"), suite.get("timestamp")) == ("4.250", "2026-01-01T00:00:00")
     properties = {item.get("name"): item.get("value") for item in suite.iter("property")}

@@ -43,7 +43,7 @@ def test_module_is_called_by_the_interpreter_that_was_typed(
 def test_script_is_called_by_its_name_if_the_path_has_it(
     monkeypatch: pytest.MonkeyPatch, on_path: str | None, expected: str
 ) -> None:
-    """The script that the PATH finds may belong to another installation (/w), or there is none."""
+    """The PATH may have the script of another installation (/w), or no script (None)."""
     typed = ["/v/bin/python", "/v/bin/coordlab", "run"]
     assert called(monkeypatch, typed, script="/v/bin/coordlab", on_path=on_path) == expected
 

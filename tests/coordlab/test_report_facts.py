@@ -249,7 +249,10 @@ def test_settings_have_every_value_of_the_experiment_with_a_path_into_its_file()
 
 
 def test_settings_of_late_members_are_those_that_differ_from_their_group() -> None:
-    """A late member's inherited value, beside Kafka's default, would look like a difference."""
+    """A value that a late member inherits from its group is not listed.
+
+    The report would show the inherited value beside Kafka's default, as if the member had set it.
+    """
     changed = {"session.timeout.ms": 9_000}
     readers = {
         "members": 2,

@@ -101,7 +101,8 @@ def test_phases_fit_the_terminal_and_no_name_is_truncated(width: int) -> None:
 
 
 def test_narrow_terminal_keeps_median_and_longest() -> None:
-    """A terminal of 40 columns has no room for p90 and counts; of 1 to 12 ms the median is 6 ms."""
+    """A terminal of 40 columns has no room for the 90th percentile and for counts."""
+    # The gaps are 1, 2, ... 12 ms: the median is 6 ms, the longest is 12 ms.
     gap = [n * MS for n in range(1, 13)]
     shown = console(40)
     print_phases(shown, summary_of("x/1", crash(0, values={"commit gap": gap})))

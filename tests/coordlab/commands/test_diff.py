@@ -131,8 +131,8 @@ def test_difference_from_a_passing_run_begins_at_the_first_different_step(
 def test_nearest_passing_run_of_a_race_is_that_of_a_neighbouring_seed() -> None:
     """A neighbouring network seed is tried first, because it leaves the schedule unchanged.
 
-    No schedule is at hand that fails only in a race. So the failed run, with seed 3, is that of
-    another experiment than `schedule`, and `schedule` passes with seed 4.
+    A race is a failure that depends on latencies. No schedule of these tests fails only in a race.
+    So `failed`, with seed 3, is a run of another experiment; `schedule` passes with seed 4.
     """
     schedule = quick_experiment()
     failed = play(failing_experiment(), 3)

@@ -36,9 +36,8 @@ ROCKY = {"ID": "rocky", "ID_LIKE": "rhel"}
 class Fake:
     """A machine whose /proc, control groups and home are folders that a test fills.
 
-    What files cannot show, `machine` replaces by functions, such as `open_files`. A control group
-    is the kernel's limit of memory and processor time for a group of processes, such as a
-    container.
+    `machine` adds functions for what files cannot show, such as `open_files`. A control group is
+    the kernel's limit of memory and processor time for a group of processes, such as a container.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -51,7 +50,7 @@ class Fake:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
-    def process(self, pid: int, name: str, *command: str) -> None:
+    def add_process(self, pid: int, name: str, *command: str) -> None:
         """Add a process, as /proc shows it."""
         self.write(self.proc / str(pid) / "comm", f"{name}\n")
         self.write(self.proc / str(pid) / "cmdline", "".join(f"{word}\0" for word in command))
@@ -229,10 +228,10 @@ def test_doctor_names_another_ray_with_its_address(fake: Fake) -> None:
     address with port 0 (no fixed port), and nothing.
     """
     options = ("--gcs_server_port=6379", "--node-ip-address=192.0.2.7", "--log_dir=/tmp/ray")
-    fake.process(41, "gcs_server", "/ray/gcs_server", *options)
-    fake.process(42, "gcs_server", "gcs_server", "--gcs_server_port=0", "--node-ip-address=::1")
-    fake.process(43, "gcs_server")
-    fake.process(44, "python", "python")
+    fake.add_process(41, "gcs_server", "/ray/gcs_server", *options)
+    fake.add_process(42, "gcs_server", "gcs_server", "--gcs_server_port=0", "--node-ip-address=::1")
+    fake.add_process(43, "gcs_server")
+    fake.add_process(44, "python", "python")
 
     check = run_check("other-ray", fake.machine())
 

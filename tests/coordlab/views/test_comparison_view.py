@@ -16,7 +16,7 @@ from tests.support.builders.report_rows import S, fault_summary, summary_of
 from tests.support.harness.golden import Golden, sections
 
 
-def crash(detect_s: int, gap_s: int, **changes: object) -> FaultSummary:
+def crash(*, detect_s: int, gap_s: int, **changes: object) -> FaultSummary:
     """Return a crash that was detected after `detect_s` and left a commit gap of `gap_s`."""
     values = {"detect": [detect_s * S], "commit gap": [gap_s * S]}
     given: dict[str, object] = {"kind": "crash", "members": 12, "partitions_moved": 1}
@@ -33,7 +33,7 @@ def printed(comparison: Comparison, *, width: int = 80) -> list[str]:
 
 def runs(count: int) -> list[RunSummary]:
     """Return runs of which the first has a commit gap of 9 s, the next one of 10 s, and so on."""
-    return [summary_of(f"crash/{n}", crash(8, 8 + n)) for n in range(1, count + 1)]
+    return [summary_of(f"crash/{n}", crash(detect_s=8, gap_s=8 + n)) for n in range(1, count + 1)]
 
 
 def page_each_column_has_a_letter_that_a_list_above_explains() -> str:
@@ -44,14 +44,28 @@ def page_each_column_has_a_letter_that_a_list_above_explains() -> str:
 def page_rows_that_differ_have_a_mark_that_a_legend_explains() -> str:
     """The mark is a star, so that it needs no colour."""
     return "\n".join(
-        printed(compare_runs([summary_of("x/1", crash(8, 8)), summary_of("x/2", crash(8, 16))]))
+        printed(
+            compare_runs(
+                [
+                    summary_of("x/1", crash(detect_s=8, gap_s=8)),
+                    summary_of("x/2", crash(detect_s=8, gap_s=16)),
+                ]
+            )
+        )
     )
 
 
 def page_runs_that_are_alike_have_no_mark_and_no_legend() -> str:
     """Without a mark a legend would be useless."""
     return "\n".join(
-        printed(compare_runs([summary_of("x/1", crash(8, 8)), summary_of("x/2", crash(8, 8))]))
+        printed(
+            compare_runs(
+                [
+                    summary_of("x/1", crash(detect_s=8, gap_s=8)),
+                    summary_of("x/2", crash(detect_s=8, gap_s=8)),
+                ]
+            )
+        )
     )
 
 
@@ -59,7 +73,9 @@ def page_figure_that_a_run_lacks_is_a_dash() -> str:
     """A zero would be the best value of all."""
     moved = fault_summary(values={"detect": [S], "join": [S]}, partitions_moved=1, members=3)
     return "\n".join(
-        printed(compare_runs([summary_of("x/1", moved), summary_of("x/2", crash(8, 8))]))
+        printed(
+            compare_runs([summary_of("x/1", moved), summary_of("x/2", crash(detect_s=8, gap_s=8))])
+        )
     )
 
 
@@ -81,14 +97,16 @@ def test_columns_that_do_not_fit_continue_below() -> None:
 
 def page_of_many_faults_only_what_differs_is_shown() -> str:
     """A rolling restart has a fault for each broker: 60 lines each would be too many."""
-    first = summary_of("x/1", *(crash(8, 8, fault=f"crash-{n}") for n in range(4)))
-    second = summary_of("x/2", *(crash(8, 16, fault=f"crash-{n}") for n in range(4)))
+    first = summary_of("x/1", *(crash(detect_s=8, gap_s=8, fault=f"crash-{n}") for n in range(4)))
+    second = summary_of("x/2", *(crash(detect_s=8, gap_s=16, fault=f"crash-{n}") for n in range(4)))
     return "\n".join(printed(compare_runs([first, second])))
 
 
 def page_run_without_faults_is_compared_as_a_whole() -> str:
     """One run was interrupted before its fault."""
-    return "\n".join(printed(compare_runs([summary_of("x/1"), summary_of("x/2", crash(8, 8))])))
+    return "\n".join(
+        printed(compare_runs([summary_of("x/1"), summary_of("x/2", crash(detect_s=8, gap_s=8))]))
+    )
 
 
 PAGES = (

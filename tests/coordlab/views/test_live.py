@@ -1,7 +1,7 @@
 """A live view: a panel on a terminal, lines elsewhere, nothing beside a JSON document.
 
-In these tests the progress is a number. `render` shows the number in the panel; `lines` returns as
-many lines.
+In these tests the progress is a number. `render` shows the number in the panel; `lines` returns
+that number of lines.
 """
 
 import io

@@ -23,10 +23,10 @@ STAGE_LINE = 1
 BROKERS_LINE = 2
 
 
-def lines_of(progress: Progress, width: int) -> list[str]:
+def lines_of(current: Progress, width: int) -> list[str]:
     """Return the panel's lines, after a check that none is wider than the terminal."""
     shown = Console(file=io.StringIO(), width=width, no_color=True)
-    shown.print(run_panel("small", "ray", progress, width))
+    shown.print(run_panel("small", "ray", current, width))
     assert isinstance(shown.file, io.StringIO)
     lines = [line.rstrip() for line in shown.file.getvalue().splitlines()]
     assert max(map(len, lines)) <= width
@@ -82,7 +82,7 @@ def status(
 def fault(number: int, outcome: FaultOutcome = FaultOutcome.PLANNED, **more: int) -> JournalEntry:
     """Return repetition `number` of the experiment's first fault, `crash-0`.
 
-    `more` sets other fields of it.
+    `more` sets other fields of the entry.
     """
     entry = JournalEntry(
         fault_id=f"crash-0.{number}",
@@ -97,12 +97,12 @@ def fault(number: int, outcome: FaultOutcome = FaultOutcome.PLANNED, **more: int
 
 
 def progress(
-    status: ClusterStatus | None = None,
+    cluster: ClusterStatus | None = None,
     faults: tuple[JournalEntry, ...] = (),
     stage: str = "faults",
 ) -> Progress:
     """Return the progress of a run at NOW_S."""
-    return Progress(stage=stage, time_us=NOW_S * SECOND, status=status, faults=faults)
+    return Progress(stage=stage, time_us=NOW_S * SECOND, status=cluster, faults=faults)
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -126,7 +126,7 @@ def test_split_brain_shows_both_coordinators_with_whole_words(width: int) -> Non
 def test_fifty_groups_show_those_that_are_not_stable_first(width: int) -> None:
     """The screen shows 12 of the 50 groups of 20 members, and counts the other 38.
 
-    Two groups are not just Stable: group-48 completes a rebalance, group-49 has two coordinators.
+    Two groups come first: group-48 completes a rebalance, group-49 has two coordinators.
     """
     groups = {f"group-{n}": [group(0)] for n in range(50)}
     groups["group-48"] = [group(1, "CompletingRebalance")]

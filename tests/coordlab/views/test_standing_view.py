@@ -60,16 +60,16 @@ def crash(number: int, *, healed_at_us: int | None) -> JournalEntry:
 
 
 def progress(
-    status: ClusterStatus | None, *faults: JournalEntry, stage: str = "steady"
+    cluster: ClusterStatus | None, *faults: JournalEntry, stage: str = "steady"
 ) -> Progress:
     """Return the progress of a cluster that has been up for a minute."""
-    return Progress(stage=stage, time_us=60 * SECOND, status=status, faults=faults)
+    return Progress(stage=stage, time_us=60 * SECOND, status=cluster, faults=faults)
 
 
-def panel(progress: Progress, width: int = 120) -> str:
+def panel(shown: Progress, width: int = 120) -> str:
     """Return the panel as text."""
     console = Console(file=io.StringIO(), width=width, no_color=True)
-    console.print(standing_panel("lab", "local", progress, width))
+    console.print(standing_panel("lab", "local", shown, width))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

@@ -44,11 +44,14 @@ class EchoNode:
         self.host.serve(self.handle)
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Stop when the test permits it."""
+        """Keep `on_done`; the test calls it when the node may stop."""
         self.on_done = on_done
 
     def report(self, status: ClusterStatus) -> None:
-        """Add the number of served requests to the status, as produced records."""
+        """Add the number of served requests to `records_produced`.
+
+        An EchoNode produces no records, so the test can read the number there.
+        """
         status.records_produced += len(self.served)
 
     def handle(self, request: IncomingRequest) -> None:
@@ -75,7 +78,8 @@ class Lab:
     async def process(self, process_id: str, *, token: str = "secret") -> NodeProcess:
         """Start a node process.
 
-        It shows `token` to other processes, which refuse it if their own token is another one.
+        The process shows `token` to other processes. They refuse its connection if their own token
+        differs.
         """
         settings = RunSettings(
             run_id="run",

@@ -2,8 +2,8 @@
 
 A mutant is the package with one small change, such as `<` to `<=`, which tests should notice. The
 syntax tree tells where a change is possible; the change itself is made in the text of the file.
-Parts that have no effect on other code are not changed: texts for people, docstrings, raised
-errors, checks of invariants.
+Texts for people, docstrings, raised errors and checks of invariants are not changed, because tests
+need not notice changes there.
 """
 
 import ast
@@ -85,7 +85,7 @@ def _drawn(package: Path, path: Path, edit: _Edit) -> Drawn:
     """Return the mutant of one edit; `before` and `after` are all lines that the edit touches."""
     source = path.read_bytes()
     changed = source[: edit.start] + edit.text.encode() + source[edit.end :]
-    # Numbers of the first and the last line, from 0: the newlines before them.
+    # Line numbers count from 0, so the number of a line is the number of newlines before it.
     line = source.count(b"\n", 0, edit.start)
     last_before = source.count(b"\n", 0, edit.end)
     before = b" ".join(text.strip() for text in source.split(b"\n")[line : last_before + 1])
@@ -124,7 +124,7 @@ def _visible(node: ast.AST, scope: str) -> Iterator[tuple[ast.AST, str]]:
         scope = f"{scope}.{node.name}" if scope else node.name
     yield node, scope
     for name, value in ast.iter_fields(node):
-        # Types have no effect at run time.
+        # Types have no effect at run time. Decorators are not changed either.
         if name in {"annotation", "returns", "decorator_list"}:
             continue
         for child in value if isinstance(value, list) else [value]:
@@ -179,7 +179,8 @@ def _changes(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[_Edit]
             yield _Edit(*span(node), "pass")
         case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]) | ast.AugAssign():
             yield _Edit(*span(node), "pass")
-        # A condition is negated as a whole, unless a change of its own operator does the same.
+        # A condition is negated as a whole. A comparison and a `not` are left out: the cases above
+        # change their operator.
         case ast.If(test=test) | ast.IfExp(test=test) if not isinstance(
             test, (ast.Compare, ast.UnaryOp)
         ):
@@ -190,5 +191,5 @@ def _changes(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[_Edit]
 
 
 def _called(node: ast.Call) -> str:
-    """Return the name that a call names; "" if it is an attribute or an expression."""
+    """Return the name of the called function; "" if it is an attribute or an expression."""
     return node.func.id if isinstance(node.func, ast.Name) else ""

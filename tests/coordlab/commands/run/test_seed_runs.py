@@ -66,12 +66,12 @@ def runs(*played: SeedRun, interrupted: bool = False) -> SeedRuns:
     return SeedRuns(experiment="x", runtime="virtual", runs=played, interrupted=interrupted)
 
 
-def printed(runs: SeedRuns, width: int = 80) -> str:
+def printed(played: SeedRuns, width: int = 80) -> str:
     """Return what the terminal shows: first the seeds, then the figures."""
     shown = Console(file=io.StringIO(), width=width, no_color=True)
-    print_seed_runs(shown, runs)
-    summaries = [run.summary for run in runs.finished if run.summary is not None]
-    print_seed_figures(shown, runs.figures(summaries), len(summaries))
+    print_seed_runs(shown, played)
+    summaries = [run.summary for run in played.finished if run.summary is not None]
+    print_seed_figures(shown, played.figures(summaries), len(summaries))
     assert isinstance(shown.file, io.StringIO)
     return shown.file.getvalue()
 
@@ -115,10 +115,12 @@ def test_violated_seeds_come_first_each_with_its_command() -> None:
         "",
     ]
     checks = " ".join(next(line for line in lines if line.startswith("fencing")).split())
-    assert checks == "fencing 4 1"  # passed, violated
+    # The check passed in four seeds: in the three that passed, and in seed 2, which is unknown for
+    # another reason. It is violated in seed 3.
+    assert checks == "fencing 4 1"
 
 
-def test_failure_of_the_lab_names_its_seed() -> None:
+def test_failure_of_the_tool_names_its_seed() -> None:
     """The terminal shows only the last line of the failure; the JSON document has all lines."""
     found = runs(seed_run(1), FAILED)
     assert "seed 4 failed: OSError: No space left on device" in printed(found)
@@ -133,7 +135,8 @@ def test_each_figure_is_a_median_with_its_range() -> None:
     shown = printed(runs(seed_run(1, detect_us=7 * S), seed_run(2), joined))
     lines = [" ".join(line.split()) for line in shown.splitlines()]
     assert "median over 3 seeds (smallest to largest)" in lines
-    # Two columns, each over all seeds: the median value of a run, and its largest.
+    # The first column is about each run's median value of a figure, the second about its largest.
+    # Here each run has one value of `detect`, so the columns are equal.
     assert "detect 8.00 s (7.00 to 9.00 s) 8.00 s (7.00 to 9.00 s)" in lines
     assert "join 700 ms 700 ms 1 of 3" in lines
     assert max(map(len, shown.splitlines())) <= 80
@@ -142,8 +145,8 @@ def test_each_figure_is_a_median_with_its_range() -> None:
 def test_figure_that_is_zero_in_all_seeds_is_shown() -> None:
     """The rows about waiting and repeated records are shown even if they are zero.
 
-    Without them a reader would not know the answer. A zero of another figure, such as `without an
-    owner`, is left out.
+    Such a zero is a result: no partition waited, and no record was repeated. A zero of another
+    figure, such as `without an owner`, is left out.
     """
     zero = Spread(samples=2, missing=0, p50=0, p90=None, maximum=0, total=0)
     names = ("without an owner", "no processing despite records", "records processed again")
@@ -151,8 +154,8 @@ def test_figure_that_is_zero_in_all_seeds_is_shown() -> None:
         partitions=2,
         rebalances=0,
         moved=0,
-        came_back=0,
-        sent_away=0,
+        came_back=0,  # partitions that returned to a former owner
+        sent_away=0,  # removals of members that ran and could be reached
         spreads=dict.fromkeys(names, zero),
     )
     felt = Felt(in_all=group, groups={"g": group})
@@ -174,7 +177,7 @@ def test_interrupted_seed_is_reported_once() -> None:
 
 
 def test_representative_run_is_the_first_violated_one() -> None:
-    """Seeds 3 and 6 are violated; the median of the figures then decides nothing."""
+    """Seeds 3 and 6 are violated. Figures decide only if no seed is violated."""
     played = runs(seed_run(1), VIOLATED, seed_run(6, Verdict.VIOLATED))
     chosen = played.chosen({})  # no figures
     assert chosen is not None
@@ -204,7 +207,7 @@ def test_document_has_figures_and_every_seed(tmp_path: Path) -> None:
     document = played.document()
     seeds = document["seeds"]
     assert isinstance(seeds, dict)
-    assert {state: of_state for state, of_state in seeds.items() if of_state} == {
+    assert {state: numbers for state, numbers in seeds.items() if numbers} == {
         "passed": [1],
         "violated": [3],
         "not played": [5],
@@ -234,8 +237,10 @@ def test_document_has_figures_and_every_seed(tmp_path: Path) -> None:
     assert [run["run_directory"] for run in documents] == [str(past.path), None, None]
 
 
-def test_junit_has_a_suite_for_each_seed_which_passes_only_with_its_run(tmp_path: Path) -> None:
-    """A violated seed has a failure; the seeds without results, 4 and 5, have an error."""
+def test_junit_has_a_suite_for_each_seed_and_only_a_passed_seed_has_a_green_one(
+    tmp_path: Path,
+) -> None:
+    """Seed 3, violated, has a failure. Seed 4, failed, and seed 5, not played, have an error."""
     past = PastRun(past_run(tmp_path).path)
     played = runs(replace(seed_run(1), past=past), replace(VIOLATED, past=past), FAILED, NOT_PLAYED)
     root = ET.fromstring(played.junit())
@@ -253,7 +258,10 @@ def test_junit_has_a_suite_for_each_seed_which_passes_only_with_its_run(tmp_path
 
 
 def test_seed_whose_run_wrote_no_results_has_a_state(tmp_path: Path) -> None:
-    """A second Ctrl-C ends the worker, so a seed with only a directory was interrupted."""
+    """A seed that has a run directory, but no results, was interrupted.
+
+    A second Ctrl-C ends the worker before it writes the results.
+    """
     past = PastRun(past_run(tmp_path).path)
     assert replace(NOT_PLAYED, past=past).state is SeedState.INTERRUPTED
     assert NOT_PLAYED.state is SeedState.NOT_PLAYED
