@@ -217,7 +217,7 @@ def test_section_that_the_specification_refers_to_exists() -> None:
 
 def test_docstring_names_the_file_of_a_section() -> None:
     """A number alone, as in `3.5: sessions`, does not say in which document the section is."""
-    # The form above, or a number and an id in brackets.
+    # A docstring that begins with `3.5: `, or a number and an id in brackets, such as (3.5, GC-1.
     bare = re.compile(r'"""\d{1,2}\.\d{1,2}[:,.] |\((?:\d\.\d{1,2}, )+[A-Z]{2}-\d')
     numbers_alone = [
         f"{file}: {match[0]}" for file, text in texts().items() for match in bare.finditer(text)

@@ -92,7 +92,7 @@ async def expiry_of_a_session(lab: EnsembleRun) -> None:
 
 
 async def owner_whose_deletes_are_lost(lab: GroupLab) -> None:
-    """Let a newcomer give up: the owner's deletes do not reach the servers, which Clog prevents.
+    """Make a newcomer give up: Clog keeps the owner's deletes from reaching the servers.
 
     This coroutine starts the newcomer (`late_from=1`), which tries in vain to claim its partitions.
     """

@@ -46,12 +46,11 @@ def difference(
 
 def step(
     number: int,
-    at_ms: float,
-    answered_ms: float | None,
     *,
+    answered_ms: float | None,
     outcome: str | None = None,
 ) -> RequestStep:
-    """Return a recorded step: a request sent at one time and answered at another.
+    """Return a recorded step: a request that was sent at 0 ms, and its answer.
 
     `answered_ms` is None for a request without an answer; then `outcome` says how it ended.
     """
@@ -59,7 +58,7 @@ def step(
         n=number,
         client="c1",
         client_id="c1",
-        at_ms=at_ms,
+        at_ms=0,
         api="Heartbeat",
         version=4,
         request={},
@@ -71,7 +70,7 @@ def step(
 
 
 def played(
-    recorded: RequestStep, waited_ms: float | None, *, outcome: str | None = None
+    recorded: RequestStep, *, waited_ms: float | None, outcome: str | None = None
 ) -> PlayedStep:
     """Return the step as our cluster played it: sent at the recorded time, ended `waited_ms` later.
 
@@ -229,22 +228,24 @@ def test_list_that_only_kafka_4_shuffles_keeps_its_order_in_3() -> None:
 @pytest.mark.parametrize(("waited_ms", "differs"), [(1, False), (151, False), (152, True)])
 def test_answer_later_than_the_tolerance_differs(waited_ms: float, differs: bool) -> None:
     """The recorded answer came after 1 ms; the tolerance of RULES is 150 ms."""
-    assert what_differs(played(step(1, 0, 1), waited_ms)) == ({1: "time"} if differs else {})
+    answered = played(step(1, answered_ms=1), waited_ms=waited_ms)
+    assert what_differs(answered) == ({1: "time"} if differs else {})
 
 
 def test_answer_that_comes_too_early_differs() -> None:
     """349 ms are 151 ms less than the recorded 500 ms."""
-    assert what_differs(played(step(1, 0, 500), 349)) == {1: "time"}
+    assert what_differs(played(step(1, answered_ms=500), waited_ms=349)) == {1: "time"}
 
 
 def test_missing_answer_differs() -> None:
     """Kafka answered after 1 ms, our cluster never."""
-    assert what_differs(played(step(1, 0, 1), None)) == {1: "no answer"}
+    assert what_differs(played(step(1, answered_ms=1), waited_ms=None)) == {1: "no answer"}
 
 
 def test_disconnection_in_the_place_of_an_answer_differs() -> None:
     """Kafka answered; our broker closed the connection instead."""
-    assert what_differs(played(step(1, 0, 1), 1, outcome="disconnected")) == {1: "no answer"}
+    closed = played(step(1, answered_ms=1), waited_ms=1, outcome="disconnected")
+    assert what_differs(closed) == {1: "no answer"}
 
 
 def test_answer_where_kafka_gave_none_is_a_difference_while_the_recorder_listened() -> None:
@@ -253,31 +254,33 @@ def test_answer_where_kafka_gave_none_is_a_difference_while_the_recorder_listene
     Our answer at 399 ms differs, because the recorder would have seen such an answer. Our answer at
     551 ms does not: it is later than 400 ms plus the tolerance of 150 ms.
     """
-    silent = step(1, 0, None, outcome="no answer within 400 ms")
-    assert what_differs(played(silent, None)) == {}
-    assert what_differs(played(silent, 399)) == {1: "answered"}
-    assert what_differs(played(silent, 551)) == {}
+    silent = step(1, answered_ms=None, outcome="no answer within 400 ms")
+    assert what_differs(played(silent, waited_ms=None)) == {}
+    assert what_differs(played(silent, waited_ms=399)) == {1: "answered"}
+    assert what_differs(played(silent, waited_ms=551)) == {}
 
 
 def test_refusal_is_no_disconnection() -> None:
     """A dead broker refuses a connection; a live broker may close one without an answer."""
-    refused = step(1, 0, None, outcome="connection refused")
-    assert what_differs(played(refused, 0, outcome="connection refused")) == {}
-    assert what_differs(played(refused, 0, outcome="disconnected")) == {1: "ended"}
-    assert what_differs(played(refused, None)) == {1: "ended"}
+    refused = step(1, answered_ms=None, outcome="connection refused")
+    assert what_differs(played(refused, waited_ms=0, outcome="connection refused")) == {}
+    assert what_differs(played(refused, waited_ms=0, outcome="disconnected")) == {1: "ended"}
+    assert what_differs(played(refused, waited_ms=None)) == {1: "ended"}
 
 
-def test_answer_before_one_that_kafka_gave_well_before_it_is_out_of_order() -> None:
+def test_answers_in_another_order_than_kafkas_differ() -> None:
     """Both answers are within the tolerance of their own times.
 
     Kafka answered at 100 ms and 260 ms, more than the tolerance apart; we answered at 249 ms and
     120 ms, in the other order.
     """
-    first = played(step(1, 0, 100), 249)
-    second = played(step(2, 0, 260), 120)
+    first = played(step(1, answered_ms=100), waited_ms=249)
+    second = played(step(2, answered_ms=260), waited_ms=120)
     assert what_differs(first, second) == {2: "order"}
 
 
 def test_answers_within_the_tolerance_of_each_other_may_change_places() -> None:
     """Kafka answered at 100 ms and 240 ms, 140 ms apart."""
-    assert what_differs(played(step(1, 0, 100), 160), played(step(2, 0, 240), 100)) == {}
+    first = played(step(1, answered_ms=100), waited_ms=160)
+    second = played(step(2, answered_ms=240), waited_ms=100)
+    assert what_differs(first, second) == {}

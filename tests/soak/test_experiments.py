@@ -42,10 +42,11 @@ SEEDS = {
 DETECT_US = (7_000_000, 9_000_000)
 """The range of times until the controller notices the death of a broker.
 
-From the session timeout (9 s) minus the heartbeat interval (2 s), to the session timeout.
+A broker's session ends 9 s after its last heartbeat. A broker sends a heartbeat every 2 s, so its
+last heartbeat is up to 2 s before its death.
 """
 LIKELY = 0.01
-"""Least value of p. Uniform values have a smaller p once in a hundred times.
+"""Least accepted p of the test for uniform values: these have a smaller p once in 100 times.
 
 The seeds are fixed, so that the result of the test cannot change by chance.
 """
@@ -117,6 +118,7 @@ def test_every_seed_passes_and_a_few_give_the_same_trace_in_another_process(name
 def test_detection_times_are_uniform_over_a_heartbeat_interval() -> None:
     """Brokers send heartbeats every 2 s, whenever the kill is: 7 to 9 s are equally likely."""
     name = "coordinator_crash"
+    # A seed without a decision counts as 0, far below the range, which makes p nearly 0.
     detects_us = [
         load_or_compute(
             "experiments", f"{name}-{seed}", ExploredSeed, partial(explore, name, seed)

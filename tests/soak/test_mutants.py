@@ -140,7 +140,10 @@ def test_bug_is_hunted_in_its_space(name: str) -> None:
 
 
 def test_search_finds_and_shrinks_nearly_every_planted_bug() -> None:
-    """All bugs but one are found within 500 seeds, and shrunk to three faults in half a minute."""
+    """Each bug is found within 500 seeds and shrunk to three faults in half a minute.
+
+    One bug may be missed.
+    """
     hunts = [hunted(name) for name in BUGS]
     write_page(hunts)
     found = [result.bug for result in hunts if is_found(result)]
@@ -182,7 +185,7 @@ def test_nearly_every_drawn_mutant_of_the_coordinator_is_killed(
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("package", STAGES)
 def test_no_recorded_mutant_of_a_package_survives_newly(package: str) -> None:
-    """A mutant that the tests killed before they were moved to folders must still be killed.
+    """A mutant that the tests killed when it was recorded must still be killed.
 
     A mutant lives if no test fails with it. If its line was rewritten, the mutant no longer exists;
     it is counted and printed.

@@ -34,5 +34,8 @@ def play(
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_five_runs_agree_with_virtual_time(name: str, tmp_path: Path) -> None:
-    """Both have the same milestones in the same order; long phases differ by 20 % at most."""
+    """The runs on Ray and in virtual time have the same milestones in the same order.
+
+    Long phases differ by 20 % at most.
+    """
     compare_with_virtual_time("ray", name, play, tmp_path)

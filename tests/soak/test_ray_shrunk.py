@@ -1,10 +1,10 @@
 """Three shrunk plans of the corpus, found in virtual time, on a local Ray.
 
 A shrunk plan is a plan of faults that was made smaller as long as it still broke a promise. A guard
-is a safety rule of Kafka's, which an experiment can switch off. Each of the three plans needs one
-guard off. Then it shows a split brain (two coordinators act at the same time), and on Ray, where
-nodes are real processes, it must do so in at least four of five runs. With the guard on, no run may
-show it. Finished runs are kept, so that an interrupted soak continues.
+is a safety rule of Kafka's, which an experiment can switch off. Each of the three plans switches
+one guard off, and shows a split brain: two coordinators act at the same time. On Ray, where nodes
+are real processes, at least four of five runs must show the split brain. With the guard on, no run
+may show it. Finished runs are kept, so that an interrupted soak continues.
 """
 
 from dataclasses import dataclass

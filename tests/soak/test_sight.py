@@ -1,9 +1,9 @@
-"""The mutation score of the search: a sitting for each sample, the record, the page, the goals.
+"""The mutation score of the search is computed for each sample, recorded, and meets the goals.
 
 A sample is a list of mutants (small changes of the code). The score is the share of them that the
 search finds. A sitting is one limited stretch of the search, and another `make soak PART=sight`
-continues it. As long as only sentences of the code change, it also continues the committed record.
-tests/chaos/exploration/test_sight.py tests the machinery.
+continues the search. If only docstrings and comments of the code have changed, a sitting continues
+the committed record. tests/chaos/exploration/test_sight.py tests the machinery.
 """
 
 import os

@@ -123,8 +123,8 @@ async def newcomer(lab: GroupLab) -> None:
 
 async def death(lab: GroupLab, seed: int) -> None:
     """Kill the last member at a time within the servers' tick that depends on the seed."""
-    # Steps of 37 ms, which has no common factor with the tick of 2,000 ms, spread the seeds over
-    # it.
+    # Each seed kills 37 ms later than the one before, within the tick of 2,000 ms. The two numbers
+    # have no common factor, so the seeds spread over the tick.
     await lab.runtime.sleep(seed * 37 % TICK_MS * 1_000)
     lab.change_began_us = lab.runtime.now_us()
     await lab.runtime.crash(member_name(lab.members - 1))

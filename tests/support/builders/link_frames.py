@@ -26,7 +26,7 @@ def request(
 ) -> RequestFrame:
     """Return the frame of a Heartbeat, or with `find` of a FindCoordinator.
 
-    `number` is its correlation id, by which the tests recognize it.
+    `number` is the correlation id, by which the tests recognize the request.
     """
     body: AnyRequest = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
     if find:

@@ -87,7 +87,7 @@ def sync_group(
 ) -> SyncGroupRequest:
     """Return a SyncGroup, by which the group's leader sends the assignments of all members.
 
-    `assignments` has them by member id; members other than the leader send none.
+    `assignments` are by member id. Members other than the leader send no assignments.
     """
     return SyncGroupRequest(
         group_id=group_id,

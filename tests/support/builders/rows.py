@@ -185,7 +185,7 @@ class Rows:
         peer: str | None = None,
         member: str | None = None,
     ) -> None:
-        """Assign partitions to `consumer`: `names`, else the first `partitions` of topic `t`.
+        """Assign the partitions `names` to `consumer`; None: the first `partitions` of topic `t`.
 
         `peer` is the coordinator that sent the assignment.
         """
@@ -208,7 +208,8 @@ class Rows:
     ) -> None:
         """Let `consumer` give up its partitions.
 
-        It revokes them for a rebalance, or with `lost` learns that it no longer owned them.
+        `lost` means that the consumer learns that it no longer owns them; otherwise it revokes
+        them for a rebalance.
         """
         self.add(
             time_s,
@@ -505,7 +506,7 @@ class Rows:
         generation: int = 1,
         incarnation: int = 0,
     ) -> None:
-        """Let the coordinator on `node` restart a member's session timer, for its request `api`."""
+        """Let the coordinator on `node` restart a member's session timer after a request `api`."""
         self.add(
             time_s,
             node,

@@ -45,20 +45,20 @@ FIRST = (ChosenTopic(topic=ORDERS, partitions=(0,)),)
 def with_tool(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
     """Run `ask` on a cluster with nine records in partition 0; `tool` has committed offset 5."""
 
-    async def story(lab: BrokerLab) -> T:
+    async def scenario(lab: BrokerLab) -> T:
         for _ in range(9):
             await lab.client.produce(0, b"record")  # to broker 0, which leads partition 0
         await lab.client.commit(COORDINATOR, TOOL, 5)
         with AdminClient(lab.runtime.admin_host(), lab.cluster, timeout_ms=15_000) as admin:
             return await ask(admin, lab)
 
-    return BrokerLab(broker_cluster()).run(story)
+    return BrokerLab(broker_cluster()).run(scenario)
 
 
 def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
     """Run `ask` on a cluster with a group of two consumers, once the group is stable."""
 
-    async def story(lab: BrokerLab) -> T:
+    async def scenario(lab: BrokerLab) -> T:
         await lab.until(
             lambda status: any(
                 group.state == "Stable" and len(group.members) == 2
@@ -68,7 +68,7 @@ def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
         with AdminClient(lab.runtime.admin_host(), lab.cluster, timeout_ms=15_000) as admin:
             return await ask(admin, lab)
 
-    return BrokerLab(real_spec(consumers=2)).run(story)
+    return BrokerLab(real_spec(consumers=2)).run(scenario)
 
 
 def planned(reset: OffsetReset) -> list[tuple[int, int | None, int | None]]:
@@ -117,7 +117,7 @@ def test_offset_of_a_log_without_an_answering_leader_has_no_lag() -> None:
     """
     silent = (COORDINATOR + 1) % 3
 
-    async def story(lab: BrokerLab) -> None:
+    async def scenario(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, TOOL, 0, partitions=(silent,))
         await lab.runtime.pause(broker_name(silent))
         with AdminClient(lab.runtime.admin_host(), lab.cluster, timeout_ms=1_500) as admin:
@@ -128,7 +128,7 @@ def test_offset_of_a_log_without_an_answering_leader_has_no_lag() -> None:
         assert offset.error.startswith("TIMED_OUT, still after 1.")
         await lab.runtime.resume(broker_name(silent))
 
-    BrokerLab(broker_cluster()).run(story)
+    BrokerLab(broker_cluster()).run(scenario)
 
 
 def test_missing_group_is_reported_with_kafkas_error_name() -> None:
