@@ -166,10 +166,10 @@ def test_tables_of_a_run_whose_events_are_damaged_are_not_current(tmp_path: Path
 
 
 @pytest.mark.usefixtures("no_java")
-def test_report_is_opened_in_a_browser_where_there_is_one(
+def test_report_with_open_prints_the_path_if_no_browser_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    """A server has no browser. There the path is printed, and the exit code is 0 all the same."""
+    """The command tries a browser first. A server has none, and the exit code is 0 all the same."""
     run = analysed_run(tmp_path / "runs")
     opened: list[str] = []
 

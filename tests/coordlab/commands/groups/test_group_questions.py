@@ -143,7 +143,10 @@ def test_missing_group_is_reported_with_kafkas_error_name() -> None:
 
 
 def test_refused_deletion_of_a_group_names_its_members() -> None:
-    """The error NON_EMPTY_GROUP alone does not say which members must be stopped."""
+    """The error NON_EMPTY_GROUP alone does not say which members must be stopped.
+
+    A group that does not exist has another error, and no members to name.
+    """
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         refused, missing = await delete_groups(admin, (GROUP, "nobody"))
@@ -219,7 +222,8 @@ def test_reset_of_a_whole_topic_sets_an_offset_for_every_partition() -> None:
 def test_partly_impossible_reset_changes_nothing() -> None:
     """One impossible partition prevents the whole reset: nothing is executed.
 
-    A shift needs a committed offset, which partitions 1 and 2 lack; partition 9 does not exist.
+    A shift needs a committed offset, which partitions 1 and 2 lack; partition 9 does not exist. A
+    reset of partition 0 alone is executed.
     """
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:

@@ -289,4 +289,5 @@ def test_run_that_cannot_be_asked_is_refused_with_the_reason(
 
     assert run_cli(["groups", "list", "--run", str(directory.path)]) == EXIT_BAD_ARGUMENTS
     assert error_output in capsys.readouterr().err
+    # Without `--run` the command looks for a run itself, and refuses this one, too.
     assert run_cli(["groups", "list"]) == EXIT_BAD_ARGUMENTS

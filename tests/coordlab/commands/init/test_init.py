@@ -90,7 +90,8 @@ def test_defaults_quoted_in_comments_are_those_of_the_settings() -> None:
 
     # Six settings of the file have another value than Kafka's default.
     quotations = QUOTED_DEFAULT.findall(uncommented)
-    assert len(quotations) == uncommented.count("Default:") == 6
+    assert len(quotations) == 6
+    assert uncommented.count("Default:") == 6
     assert all(default != value for default, _, value in quotations)
     assert quoted == unset
 

@@ -187,7 +187,7 @@ def test_representative_run_is_the_first_violated_one() -> None:
 def test_without_a_violation_the_median_run_is_representative() -> None:
     """Runs are ordered by their longest time to detect, or by the next figure that they have.
 
-    A run that failed cannot be representative.
+    Runs without figures are ordered by their length. A run that failed cannot be representative.
     """
     played = runs(*(seed_run(seed) for seed in (1, 2, 3)))
     detects_us = {1: 7 * S, 2: 9 * S, 3: 8 * S}
