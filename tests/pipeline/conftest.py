@@ -9,7 +9,7 @@ from tests.support.worlds.analysed_runs import AnalysedRuns, Analysis
 @pytest.fixture(scope="session")
 def analysed(analysis: Analysis) -> AnalysedRuns:
     """Return the hand-written runs; they are analysed once for all tests."""
-    return analysis.told
+    return analysis.stories
 
 
 @pytest.fixture(scope="session")

@@ -224,7 +224,7 @@ def digest_with_messages(name: str, seed: int) -> str:
     return f"{observer.hexdigest()} of {observer.rows} rows"
 
 
-# Still without the builder of the nodes, the seed and `copy_messages`.
+# The scenarios add the builder of the nodes, the seed, and perhaps `copy_messages`.
 fake = partial(digest, fake_spec(), run_us=FAKE_RUN_US)
 real = partial(digest, real_spec(), run_us=REAL_RUN_US)
 SOURCES = (set_of_strings, set_of_objects, global_random)

@@ -63,7 +63,7 @@ def _record() -> None:
     )
 
     ordinary: _Records = [
-        (b"key-%d" % number, b"value %d" % number * 9, 1_700_000_000_000 + 7 * number)
+        (b"key-%d" % number, (b"value %d" % number) * 9, 1_700_000_000_000 + 7 * number)
         for number in range(6)
     ]
     # Name, codec's number, producer id, epoch, base sequence, transactional, records.

@@ -87,7 +87,7 @@ def test_written_runs_read_whole_have_the_tables_of_the_transforms(
     `analyze_whole` returns None for a run with a file that it cannot read; `analyze` then gives the
     run to the transforms.
     """
-    directories = list(analysis.told.directories.values())
+    directories = list(analysis.stories.directories.values())
     summaries = []
     for run in directories:
         copy, summary = _read_whole(run, tmp_path)
@@ -113,7 +113,7 @@ def test_each_run_of_one_call_is_read_whole_or_transformed_as_needed(
     the run's name into the column `run` as a constant, and do not take it from the path of each
     file.
     """
-    directories = analysis.told.directories
+    directories = analysis.stories.directories
     # The first run that cannot be read whole.
     spoiled = next(
         run for run in directories.values() if _read_whole(run, tmp_path / "tried")[1] is None

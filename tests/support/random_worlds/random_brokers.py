@@ -124,7 +124,7 @@ class Brokers:
         )
 
     def _lead(self, name: str, partition: str, epoch: int) -> None:
-        """Become leader; wait a while, then load the groups of the partition for a while."""
+        """Become leader; load the groups of the partition later, which takes a random time."""
         world, broker = self._world, self.brokers[name]
         columns: Columns = {"partition": partition, "leader_epoch": epoch}
         if world.chance(0.95):

@@ -39,7 +39,7 @@ class Consumer:
     """A consumer's process.
 
     - `member`: its member id; "" before it got the first one.
-    - `ids`: the number of its member ids so far.
+    - `ids`: how many member ids it has had.
     - `generation`: -1 while it is no member.
     - `state`: its state as a member, by the name that rows of MEMBER_STATE have.
     - `coordinator`: the broker that it considers the coordinator; None: it knows none.
@@ -268,8 +268,8 @@ class Consumers:
             member = new_id or consumer.member
             coordinated = broker.groups.get(consumer.group)
             old = consumer.member
-            # A member that joins with a new id replaces its old one, as a static member does that
-            # comes back after a restart.
+            # A member with a new id replaces the member with its old id, as a static member does
+            # after a restart.
             if new_id and old and coordinated is not None and old in coordinated.members:
                 self._brokers.replace(broker, consumer.group, old, new_id)
             else:

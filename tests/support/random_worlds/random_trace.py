@@ -67,7 +67,7 @@ def random_run(seed: int) -> list[TraceRow]:
             world.stage("steady")
         _let_one_event_happen(world, brokers, consumers, faults, fault_rate)
 
-    # The other 25 % of the runs lack the stage `stopping`: they count as interrupted.
+    # 25 % of the runs do not enter the stage `stopping`: they count as interrupted.
     if rng.random() < 0.75:
         world.stage("stopping")
         for _ in range(rng.randint(0, 40)):

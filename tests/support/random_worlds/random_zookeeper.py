@@ -279,7 +279,7 @@ class _Ensemble:
             case _:
                 self._attempts[consumer] = False
                 done = rng.random() < 0.5
-                # 40 % of the attempts that fail do so with an error of ZooKeeper.
+                # 40 % of the attempts that fail end with an error of ZooKeeper.
                 self._world.add(
                     consumer,
                     TraceKind.ZOOKEEPER_ATTEMPT_ENDED,
@@ -291,9 +291,10 @@ class _Ensemble:
                 )
 
     def _die(self) -> None:
-        """Let a consumer die in the middle of an attempt, or start a dead one again."""
+        """Let a consumer die, perhaps during an attempt, or start a dead consumer again."""
         consumer = self._rng.choice(list(_CONSUMERS))
-        if self._rng.random() < 0.5:  # deaths are rarer than the other acts
+        # Half of the calls do nothing, so that deaths are rarer than the other acts.
+        if self._rng.random() < 0.5:
             return
         self._attempts[consumer] = False
         if self._world.lives[consumer].alive:

@@ -98,14 +98,11 @@ class ExpectedLog:
     mark: int = 0
     mark_after: int = 0
     durable: int = 0
-    """Batches that no power loss may remove, whatever the effect of the step in progress."""
+    """Number of batches that no power loss may remove, with or without the step in progress."""
     durable_mark: int = 0
-    """Batches that are below the flush mark after any power loss."""
+    """Number of batches that are below the flush mark after any power loss."""
     mark_is_torn: bool = False
-    """True if the process was killed in a write of something else than a batch.
-
-    It may have been the write of the mark.
-    """
+    """True if the process was killed in a write that may have been that of the mark."""
     is_cleaning: bool = False
     """True if the step in progress replaces the log's file."""
 
@@ -321,7 +318,7 @@ class CrashingDisk:
             self._report.batches_lost += max(0, len(expected.batches) - len(batches))
             if end is End.POWER_LOSS:  # what is read now is on the disk, so it is durable
                 expected.durable, expected.durable_mark = len(batches), log.flushed_length
-            # The next life begins with the content that was found, which is right.
+            # The next life begins with the content that was found, which has passed the checks.
             self._logs[partition] = ExpectedLog(
                 batches=batches,
                 batches_after=list(batches),
@@ -389,8 +386,9 @@ def _check_log(
             assert len(batches) >= expected.durable, f"{hit}: flushed batches are gone"
             assert expected.durable_mark <= found.flushed_length, f"{hit}: mark"
     torn = [loss for loss in recoveries if loss.cause is RecoveryCause.TORN_TAIL]
-    # At most one torn tail, and none if the log was cut to its flush mark. (True counts as 1.)
-    assert len(torn) <= (end is not End.CUT_TO_MARKS), f"{hit}: {torn}"
+    # A log that was cut to its flush mark has no incomplete batch at its end.
+    torn_max = 0 if end is End.CUT_TO_MARKS else 1
+    assert len(torn) <= torn_max, f"{hit}: {torn}"
     for recovery in torn:
         assert recovery.log_end_offset == _end_offset(batches), hit
         assert recovery.cut_bytes > 0, hit

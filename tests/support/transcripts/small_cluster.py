@@ -16,7 +16,8 @@ def small_cluster(command: Command) -> ClusterSpec:
     """Return three brokers with the settings of a `cluster` command.
 
     `preload=0:500` puts 500 records of commits into offsets partition 0 before the run.
-    `consumers=2` adds a group of two members, `transactional=yes` the topic of transactions.
+    `consumers=2` adds a group of two members. `transactional=yes` adds `__transaction_state`, the
+    topic of transactions.
     """
     values = {"auto.leader.rebalance.enable": "false", **command.settings}
     command.settings = values

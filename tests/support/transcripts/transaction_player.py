@@ -43,7 +43,7 @@ class _Printing(TransactionHarness):
     def __init__(self, **settings: object) -> None:
         self.lines: list[str] = []
         self._printed_us = EPOCH_US
-        super().__init__(**settings)  # type: ignore[arg-type]  # those of the class above
+        super().__init__(**settings)  # type: ignore[arg-type]  # settings of the harness
 
     def _carry_out(self, result: TransactionResult) -> None:
         """Carry out a Result; keep a line of each effect, and of the time if it has moved."""
@@ -255,8 +255,8 @@ class TransactionPlayer:
     def _changes(self) -> list[str]:
         """Return the lines of the ids and timers that changed since the last call."""
         coordinator = self._h.coordinator
-        of_all_ids = (coordinator.metadata(name) for name in self._names())
-        printed = [_metadata_text(metadata) for metadata in of_all_ids if metadata is not None]
+        states = (coordinator.metadata(name) for name in self._names())
+        printed = [_metadata_text(state) for state in states if state is not None]
         lines = [line for line in printed if line not in self._shown]
         # The first word of a line is the transactional id.
         names = {line.split()[0] for line in printed}

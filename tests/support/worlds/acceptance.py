@@ -1,10 +1,10 @@
 """Facts about one coordinator crash, computed from the rows of a run's trace in plain Python.
 
-The acceptance tests and the soak (tests that take hours) use it to check the bounds of runs on each
-runtime. It shares no code with the pipeline and the checkers, so that it does not repeat an error
-of theirs. It reads every row into memory, and knows only the experiment `coordinator_crash` (one
-kill, one group). The functions `play_*` run any experiment. A checker judges one promise of a run;
-a suite has all checkers of an experiment.
+The acceptance tests and the soak (tests that take hours) use these facts to check the bounds of
+runs on each runtime. This module shares no code with the pipeline and the checkers, so that it does
+not repeat their errors. The facts are those of the experiment `coordinator_crash`, which has one
+kill and one group. The functions `play_*` run any experiment. A checker judges one promise of a
+run; a suite has all checkers of an experiment.
 
 After the kill the controller fences the dead broker: it takes the broker's leaderships away. The
 successor, which now leads the offsets partition of the group (a partition of
@@ -103,7 +103,7 @@ class CoordinatorFailover:
 
     @property
     def publish_us(self) -> int:
-        """From the decision until the successor applied it."""
+        """From the fencing until the successor applied that it leads the partition."""
         return self.applied_us - self.fenced_us
 
     @property
@@ -140,7 +140,8 @@ def coordinator_failover(
     Raises: AssertionError if the trace has no such kill, naming the missing row.
     """
     partition = str(offsets_partition(group_partition(experiment, group)))
-    killed = _first(rows, TraceKind.FAULT_INJECTED, 0)  # of the fault: the kill
+    # The only fault of the run is the kill.
+    killed = _first(rows, TraceKind.FAULT_INJECTED, since_us=0)
     victim = killed.peer or ""
     killed_us = killed.time_us
     fenced = _first(rows, TraceKind.BROKER_FENCED, killed_us, peer=victim)
@@ -170,7 +171,7 @@ def coordinator_failover(
 
 
 def rebalances_after(rows: Sequence[TraceRow], group: str, since_us: int) -> list[TraceRow]:
-    """Return the rows that only a rebalance of `group` writes, on brokers or on members."""
+    """Return the rows after `since_us` that brokers and members write only in a rebalance."""
     kinds = {
         TraceKind.REBALANCE_STARTED,
         TraceKind.GENERATION_STARTED,

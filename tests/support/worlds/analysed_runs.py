@@ -23,6 +23,7 @@ from tests.support.random_worlds.random_trace import random_run
 from tests.support.worlds.crowd import crowd
 from tests.support.worlds.report_runs import make_runs
 
+# The run's seed is 11; the seed within `config` must not be taken for it.
 _MANIFEST = '{"experiment": "talk", "runtime": "ray", "seed": 11, "config": {"seed": 3}}'
 _RESULTS = """{
   "outcome": "completed",
@@ -61,8 +62,8 @@ class AnalysedRuns:
 class Analysis:
     """The results of one analysis of all runs."""
 
-    told: AnalysedRuns
-    """The hand-written runs of tests/pipeline/traces, called stories."""
+    stories: AnalysedRuns
+    """The hand-written runs of tests/pipeline/traces."""
     random: tuple[AnalysedRun, ...]
     """Runs with random traces, which no cluster played."""
     played: AnalysedRuns
@@ -78,7 +79,7 @@ def analyse_together(spark: SparkSession, base: Path) -> Analysis:
     """
     stories = _write_stories(base / "stories")
     random_runs = write_random_runs(base / "random_runs")
-    # Another path of the same run: it must be analysed only once.
+    # A second path of the run `crash`, which must be analysed only once.
     second_path = stories["crash"] / "events" / ".."
     random_directories = [run.directory for run in random_runs]
     summaries = analyze(
@@ -90,7 +91,7 @@ def analyse_together(spark: SparkSession, base: Path) -> Analysis:
     played = make_runs(base / "played")
     played_summaries = analyze(list(played.values()), spark=spark)
     return Analysis(
-        told=_with_summaries(stories, summaries[: len(stories)]),
+        stories=_with_summaries(stories, summaries[: len(stories)]),
         random=random_runs,
         played=_with_summaries(played, played_summaries),
     )

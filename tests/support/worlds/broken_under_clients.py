@@ -1,9 +1,10 @@
 """Real clients that produce and consume while faults are injected into their cluster.
 
-A family is one client library. Each client is a program (`clients/`) that prints its events;
-`owned`, `consumed` and `acknowledged` are computed from them. The producer's record number n has
-the value `writer:n`. The producer is idempotent: its batches carry a producer id, a producer epoch
-and a sequence number, by which brokers recognize a batch that was sent twice.
+A family is one client library. Each client is a program (`clients/`) that prints its events. The
+methods `owned`, `consumed` and `acknowledged` of a ClientProgram compute their results from these
+events. The producer's record number n has the value `writer:n`. The producer is idempotent: its
+batches carry a producer id, a producer epoch and a sequence number, by which brokers recognize a
+batch that was sent twice.
 
 While records are produced and fetched, three faults follow each other: the group's coordinator
 crashes, the leader of a partition moves, and the controller crashes and comes back. What must hold:
@@ -96,7 +97,7 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
             ordered = command_line.run("inject", *fault)
             assert ordered.returncode == 0, ordered.stdout + ordered.stderr
 
-        # The client goes on after the last fault.
+        # The producer goes on after the last fault: it sends the records of another second.
         before = len(producer.acknowledged())
         wait_until(lambda: len(producer.acknowledged()) > before + RATE, "records flow", producer)
         assert producer.stop(timeout_s=90.0) == 0, producer.story()
@@ -185,7 +186,7 @@ def _check_what_is_stored(family: str, folder: Path) -> None:
 
 
 def _stored_records(folder: Path) -> list[StoredRecord]:
-    """Return the records of TOPIC; those of a partition are read from the longest of its logs."""
+    """Return the records of TOPIC, for each partition from the longest log of its replicas."""
     records: list[StoredRecord] = []
     for partition in range(PARTITIONS):
         logs = folder.glob(f"runs/*/*/disks/broker-*/{TOPIC}-{partition}.log")

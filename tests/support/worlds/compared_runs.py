@@ -90,15 +90,15 @@ def compare_with_virtual_time(part: str, name: str, play: Player, folder: Path) 
         )
         for number in range(RUNS)
     ]
-    real_stories = [run.milestones for run in real]
-    virtual_stories = [run.milestones for run in virtual]
-    different = differences(virtual_stories, real_stories)
+    real_milestones = [run.milestones for run in real]
+    virtual_milestones = [run.milestones for run in virtual]
+    different = differences(virtual_milestones, real_milestones)
 
     say(f"**{name}**: {sum(run.verdict == Verdict.PASS for run in real)} of {RUNS} passed")
     in_virtual_time = {
-        (phase.start, phase.end): phase.length_us for phase in phases_of(virtual_stories)
+        (phase.start, phase.end): phase.length_us for phase in phases_of(virtual_milestones)
     }
-    for phase in phases_of(real_stories):
+    for phase in phases_of(real_milestones):
         virtual_us = in_virtual_time.get((phase.start, phase.end))
         beside = "" if virtual_us is None else f" (virtual time {virtual_us / 1e6:.2f} s)"
         say(f"{phase.start} -> {phase.end}: {phase.length_us / 1e6:.2f} s{beside}")
@@ -143,7 +143,8 @@ def _run(name: str, number: int, play: Player, folder: Path) -> ComparedRun:
     run_dir = folder / f"run-{number}"
     run_dir.mkdir()
     rows: list[TraceRow] = []
-    return _compared(name, experiment, play(experiment, run_dir, number, [rows.append]), rows)
+    results = play(experiment, run_dir, number, [rows.append])  # the number is also the seed
+    return _compared(name, experiment, results, rows)
 
 
 def _run_virtually(name: str, number: int) -> ComparedRun:

@@ -55,6 +55,8 @@ from tests.support.builders.requests import (
 GROUPS, MEMBERS = 50, 25
 """Number of groups, and of the members of each."""
 BROKERS, OFFSETS_PARTITIONS = 3, 2
+TRANSACTION_COORDINATOR = 0
+"""Broker that leads the only partition of `__transaction_state`."""
 TOPIC = "foo"
 MACHINE = NodeName("machine")
 JOIN_VERSION = 3
@@ -160,7 +162,7 @@ class ClientMember:
                 group_id=self.group_id,
             ),
             3,
-            broker=0,
+            broker=TRANSACTION_COORDINATOR,
         )
         assert isinstance(added, AddOffsetsToTxnResponse)
         assert added.error_code is ErrorCode.NONE
@@ -187,7 +189,7 @@ class ClientMember:
                 committed=True,
             ),
             3,
-            broker=0,
+            broker=TRANSACTION_COORDINATOR,
         )
         assert isinstance(ended, EndTxnResponse)
         assert ended.error_code is ErrorCode.NONE
@@ -202,7 +204,7 @@ class ClientMember:
             transactional_id=transactional_id, transaction_timeout_ms=60_000
         )
         while True:
-            response = await self._ask(body, 4, broker=0)
+            response = await self._ask(body, 4, broker=TRANSACTION_COORDINATOR)
             assert isinstance(response, InitProducerIdResponse)
             if response.error_code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 assert response.error_code is ErrorCode.NONE, response
@@ -264,7 +266,7 @@ class ConcurrentGroups:
         )
 
     def run(self, main: Coroutine[Any, Any, None]) -> None:
-        """Run `main` once every coordinator serves."""
+        """Start the cluster, run `main` when every coordinator serves, and stop the cluster."""
 
         async def whole() -> None:
             await self.runtime.start()
@@ -346,7 +348,7 @@ class ConcurrentGroups:
             begun = await self._ask(
                 InitProducerIdRequest(transactional_id="probe", transaction_timeout_ms=60_000),
                 4,
-                broker_id=0,
+                broker_id=TRANSACTION_COORDINATOR,
             )
             # Wait until every broker describes its groups without an error, and the coordinator of
             # transactions gives a producer id.
@@ -406,6 +408,7 @@ def _cluster(config: BrokerConfig) -> ClusterSpec:
             ),
             TopicSpec(name=TOPIC, partitions=MEMBERS, replication_factor=1),
         ),
+        # Instead of this producer, `_build` makes the machine of the clients.
         producers=(ProducerSpec(name=MACHINE, topic=TOPIC, records_per_second=1),),
         broker_config=config,
     )

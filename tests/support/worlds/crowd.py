@@ -18,7 +18,7 @@ def crowd() -> list[TraceRow]:
     rows.fault(10, "broker-1")
     for index in range(CLIENTS):
         client = f"c-{index:03}"
-        at = 10 + index / 1_000  # a millisecond after the client before
+        at = 10 + index / 1_000  # each client a millisecond after the one before it
         _ask(rows, at, client, "Heartbeat", "broker-1", "DISCONNECTED")
         _ask(rows, at + 0.2, client, "FindCoordinator", "broker-2", "NONE")
         if index == 77:

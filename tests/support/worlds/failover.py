@@ -30,6 +30,13 @@ class Failover:
     `resumes_us` and `unloaded_after_active_us` count from the time at which the new coordinator is
     active. All other times count from the fault.
 
+    - `decided_us`: the controller elected the new coordinator.
+    - `publish_us`: from the election until the new coordinator applied it.
+    - `unloaded_after_active_us`: the old coordinator had unloaded the groups.
+    - `notices_us`: each member first marked its coordinator unknown.
+    - `first_commit_us`, `last_commit_us`: the first and the last member committed again.
+    - `resumes_us`: each member committed again.
+
     Shape: lists are in ascending order. None or an empty list means that the step was not reached.
     """
 

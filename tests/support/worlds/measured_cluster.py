@@ -13,10 +13,11 @@ from protocol.ids import CONSUMER_OFFSETS, NodeName
 
 MS = 1_000
 SECOND = 1_000_000
+"""Microseconds of a millisecond and of a second."""
 
 
 def cluster(members: int, *, session_timeout_ms: int = 45_000) -> ClusterSpec:
-    """Return the cluster of MEASURED_FAILOVER set-up with `members` consumers."""
+    """Return the cluster of MEASURED_FAILOVER.md with `members` consumers."""
     two_in_sync = TopicConfig(min_insync_replicas=2)
     config = ConsumerConfig(
         enable_auto_commit=False,

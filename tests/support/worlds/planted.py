@@ -65,8 +65,8 @@ def small(
 ) -> Experiment:
     """Return an experiment with three brokers, one topic with two partitions, and one group.
 
-    Shape: `config` adds settings of the brokers; `after_faults` is how long the run goes on after
-    the last fault was injected or healed.
+    config: adds settings of the brokers.
+    after_faults: how long the run goes on after the last fault was injected or healed.
     """
     return experiment(
         cluster={

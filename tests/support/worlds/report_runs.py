@@ -59,8 +59,8 @@ RECIPES: Mapping[str, Recipe] = {
             "producers[0].records_per_second=12",
         ),
     ),
-    # Ctrl-C 4 s after the kill, which comes 5 s after the steady state. The broker is dead, and no
-    # node has noticed yet.
+    # The kill comes 5 s after the steady state, Ctrl-C 4 s after the kill: the broker is dead, and
+    # no node has noticed yet.
     "interrupted": Recipe(
         experiment="coordinator_crash",
         overrides=("groups.orders-readers.members=3", "producers[0].records_per_second=20"),

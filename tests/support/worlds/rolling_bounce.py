@@ -70,7 +70,7 @@ def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
         and (row.peer or row.node).startswith(f"consumer-{group}-")
         and injected_us <= row.time_us <= healed_us
     ]
-    # Each leave or join lasts until the next one; the last one until the end of the rollout.
+    # Each leave or join lasts until the next one begins; the last one lasts until the rollout ends.
     moments = sorted(
         [(time_us, "leave") for time_us in closed_us] + [(row.time_us, "join") for row in starts]
     )
