@@ -82,10 +82,10 @@ class Case:
     """True for a case that kills a machine."""
 
 
-def on(machine: int, *command: str) -> list[str]:
-    """Return the command line that runs `command` on a machine."""
+def on(number: int, *command: str) -> list[str]:
+    """Return the command line that runs `command` on a machine, counted from 1."""
     environment = ["env", "RAY_AUTH_MODE=disabled"]
-    return [MACHINES, "run", str(machine), *environment, *command]
+    return [MACHINES, "run", str(number), *environment, *command]
 
 
 def machines(*words: str) -> None:
@@ -95,24 +95,24 @@ def machines(*words: str) -> None:
         raise CaseFailed(done.stderr.strip() or f"scripts/machines {words[0]} failed")
 
 
-def start_ray(machine: int) -> None:
+def start_ray(number: int) -> None:
     """Start Ray on a machine. Raises: CaseFailed."""
-    how = ["--head", f"--port={PORT}"] if machine == 1 else [f"--address={HEAD}:{PORT}"]
+    how = ["--head", f"--port={PORT}"] if number == 1 else [f"--address={HEAD}:{PORT}"]
     command = [
         str(Path(sys.executable).parent / "ray"),
         "start",
         *how,
-        f"--node-ip-address={address_of(machine)}",
+        f"--node-ip-address={address_of(number)}",
         "--num-cpus=1",
         "--object-store-memory=100000000",
         "--disable-usage-stats",
     ]
     try:
         subprocess.run(
-            on(machine, *command), capture_output=True, text=True, check=True, timeout=START_S
+            on(number, *command), capture_output=True, text=True, check=True, timeout=START_S
         )
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        raise CaseFailed(f"Ray did not start on machine {machine}: {error}") from error
+        raise CaseFailed(f"Ray did not start on machine {number}: {error}") from error
 
 
 @contextmanager

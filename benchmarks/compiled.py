@@ -37,7 +37,10 @@ def run() -> tuple[Measurement, ...]:
     for turn in range(ROUNDS):
         seeds = range(turn * SEEDS_A_ROUND, (turn + 1) * SEEDS_A_ROUND)
         # The order alternates from turn to turn, so that no code always has the warmer processor.
-        for name in list(players)[:: 1 if turn % 2 else -1]:
+        names = list(players)
+        if turn % 2 == 0:
+            names.reverse()
+        for name in names:
             took_s[name].append(players[name].seconds(list(seeds)))
     for process in players.values():
         process.end()

@@ -111,7 +111,7 @@ class Core:
         return results
 
     def carry_out(self, result: Result) -> None:
-        """Carry out a Result."""
+        """Set and cancel the timers of a Result, and acknowledge its appends immediately."""
         for timer in result.timers:
             if isinstance(timer, SetTimer):
                 self.timers[timer.key] = timer.delay_us
@@ -254,7 +254,9 @@ def requests_per_second() -> list[Measurement]:
 def _check(core: Core, ids: list[str], generation: int) -> None:
     """Check that the group is in the state that the measured requests must lead to.
 
-    Raises: RuntimeError: otherwise requests that fail would be measured as fast ones.
+    Without this check, requests that fail would be measured as fast ones.
+
+    Raises: RuntimeError if the group is in another state.
     """
     (group,) = core.coordinator.groups()
     actual = (group.state.value, group.generation, len(group.members))

@@ -116,11 +116,11 @@ def _requests(run: PlayedRun) -> dict[str, int]:
 def _change(name: str, now: Sequence[int], recorded: Sequence[int]) -> Change:
     differences = [new - old for new, old in zip(now, recorded, strict=True)]
     mean = statistics.fmean(differences)
-    error = statistics.stdev(differences) / math.sqrt(len(differences))
+    standard_error = statistics.stdev(differences) / math.sqrt(len(differences))
     if mean == 0:
         errors = 0.0
-    elif error:
-        errors = mean / error
+    elif standard_error:
+        errors = mean / standard_error
     else:  # without any spread, a difference other than 0 is infinitely significant
         errors = math.copysign(math.inf, mean)
     return Change(name=name, now=sum(now), recorded=sum(recorded), errors=errors)

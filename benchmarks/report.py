@@ -47,7 +47,7 @@ from pipeline.engine.session import spark_session
 with spark_session(short_work=True) as spark:
     print(spark.range(10).count())
 """
-"""The program of the third baseline."""
+"""Program of a process that starts Spark, counts to ten and ends."""
 BARE_PAGE = """<!DOCTYPE html>
 <html data-state="loading"><head><meta charset="utf-8"><title>Vega alone</title></head>
 <body><script>{vega}</script><script>

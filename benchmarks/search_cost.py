@@ -8,8 +8,8 @@ cannot mutate plans, it plays those seeds as drawn. Without another checkout the
 
 A run costs from a tenth of a second to ten seconds, and a seed's plan differs between the two
 spaces. So the figure is the number of all runs divided by the CPU time of all runs. The page also
-shows the median of the rounds. It depends on the plans that the middle rounds happen to have: over
-10 rounds of 10 seeds it was 0.80 to 0.82, while the CPU times of 200 seeds were equal.
+shows the median of the rounds. This median depends on the plans that the middle rounds happen to
+have: over 10 rounds of 10 seeds it was 0.80 to 0.82, while the CPU times of 200 seeds were equal.
 """
 
 from benchmarks.measurement import Measurement, commit, median_ratio
