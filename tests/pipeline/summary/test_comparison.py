@@ -1,8 +1,12 @@
 """Runs side by side: alignment, missing values, and marked differences.
 
-A row is one figure of one fault, or of the whole run if its `fault` is None. A column is one run,
-or all runs of one name. A cell has the median, the range, and the number of runs without a value.
-`detect` is the time until the controller knew of the fault.
+- A row is one figure of one fault, or of the whole run if its `fault` is None.
+- A column is one run, or all runs of one name.
+- A cell has the median, the range, and the number of runs without a value.
+
+`detect` is the time until the controller knew of the fault. A group has 12 members here; `gaps_us`
+are the times for which some of them could not commit. `timeouts at old` counts the requests to the
+old coordinator that timed out.
 """
 
 import pytest
@@ -24,10 +28,18 @@ MS = 1_000
 
 
 def crash(detect_us: int, *gaps_us: int, **changes: object) -> FaultSummary:
-    """Return a crash; `gaps_us` are the times that members (of twelve) were without a commit."""
+    """Return a fault, a crash unless `changes` has another `kind`.
+
+    All members keep their membership, and one partition changes its owner.
+    """
     values = {"detect": [detect_us], "commit gap": list(gaps_us)}
     fields: dict[str, object] = {"members": 12, "members_kept": 12, "partitions_moved": 1}
     return fault_summary(values=values, **fields | changes)  # type: ignore[arg-type]
+
+
+def pause(detect_us: int, name: str) -> FaultSummary:
+    """Return a pause called `name`, with the figures that a crash has here."""
+    return crash(detect_us, fault=name, kind="pause")
 
 
 def row(comparison: Comparison, label: str, fault: str | None = "crash") -> ComparisonRow:
@@ -59,7 +71,8 @@ def test_missing_value_is_not_zero() -> None:
     )
     comparison = compare_runs([summary_of("x/1", with_rebalance), summary_of("x/2", crash(8 * S))])
     assert row(comparison, "join p50").texts == ("700 ms", None)
-    assert row(comparison, "join p50").differs, "only one run had a rebalance: a difference"
+    # Both runs have a crash, but only one has a rebalance: that is a difference.
+    assert row(comparison, "join p50").differs
 
 
 def test_full_comparison_has_every_figure_and_counts_zeros() -> None:
@@ -78,15 +91,16 @@ def test_full_comparison_has_every_figure_and_counts_zeros() -> None:
     assert range_text(cell, "count") == "2 (0 to 5)"
     # A comparison that is not in full has only the most important figures.
     assert not any("timeouts" in row.name for row in compare_runs(runs).rows)
+    # A row in which every run has 0 is left out.
     zeros = compare_runs(runs[:1], names=["x"], in_full=True)
-    assert not any("timeouts" in row.name for row in zeros.rows), "nothing but 0 is no figure"
+    assert not any("timeouts" in row.name for row in zeros.rows)
 
 
 def test_range_has_its_unit_once_if_both_ends_share_it() -> None:
     """Two ranges must fit side by side in 80 columns."""
 
     def printed(*values: int) -> str:
-        cell = cell_of(values, "us", 0)
+        cell = cell_of(values, "us", bound_us=0)
         assert cell is not None
         return range_text(cell, "us")
 
@@ -101,8 +115,9 @@ def test_faults_are_aligned_by_kind_and_order() -> None:
 
     A pause between two crashes does not change their numbers.
     """
-    pause = crash(3 * S, fault="pause-1", kind="pause")
-    first = summary_of("x/1", crash(1 * S), pause, crash(2 * S, fault="crash-2"))
+    # The number in a name counts all faults of the run, from 0.
+    crash_0, pause_1, crash_2 = crash(1 * S), pause(3 * S, "pause-1"), crash(2 * S, fault="crash-2")
+    first = summary_of("x/1", crash_0, pause_1, crash_2)
     second = summary_of("x/2", crash(5 * S), crash(6 * S, fault="crash-1"))
     comparison = compare_runs([first, second])
     assert comparison.faults == ("crash 1", "crash 2", "pause")
@@ -114,14 +129,16 @@ def test_faults_are_aligned_by_kind_and_order() -> None:
 
 def test_runs_without_a_common_kind_of_fault_are_aligned_by_order() -> None:
     """A user may compare a crash with a pause on purpose, so their figures share the rows."""
-    pause = crash(9 * S, fault="pause-0", kind="pause")
-    comparison = compare_runs([summary_of("x/1", crash(8 * S)), summary_of("y/1", pause)])
+    crashed, paused = summary_of("x/1", crash(8 * S)), summary_of("y/1", pause(9 * S, "pause-0"))
+    comparison = compare_runs([crashed, paused])
     assert comparison.faults == ("fault",)
     assert row(comparison, "detect p50", fault="fault").texts == ("8.00 s", "9.00 s")
 
 
 def test_columns_of_single_runs_or_of_two_runtimes_have_a_note() -> None:
-    """Two single runs may differ by chance, and virtual time is not the time of real machines.
+    """Two single runs may differ by chance: each is one throw of the dice.
+
+    Virtual time is not the time of real machines, so columns of both have a note, too.
 
     A column of two or more runs shows its range, so it needs no note.
     """
@@ -143,15 +160,17 @@ def test_runs_of_one_name_share_a_column_with_median_and_range() -> None:
     The run named 18000 has a column of its own.
     """
     names = ["9000", "9000", "9000", "18000", "9000"]
+    detected_us = [7 * S, 8 * S, 9 * S, 17 * S]
     runs = [
-        summary_of(f"x/{place}", *([crash(detect_us)] if detect_us else []))  # 0: no fault
-        for place, detect_us in enumerate([7 * S, 8 * S, 9 * S, 17 * S, 0])
+        summary_of(f"x/{place}", crash(detect_us)) for place, detect_us in enumerate(detected_us)
     ]
+    runs.append(summary_of("x/4"))  # a run without a fault
     comparison = compare_runs(runs, names=names)
     assert [(column.title, len(column.runs)) for column in comparison.columns] == [
         ("9000", 4),
         ("18000", 1),
     ]
+    # Unlike `range_text`, which saves space, these texts have the unit twice.
     assert row(comparison, "detect p50").texts == (
         "8.00 s (7.00 s to 9.00 s), 1 of 4 without",
         "17.00 s",
@@ -202,8 +221,12 @@ def test_times_are_marked_from_5_percent_and_a_tenth_of_a_second_on(
     assert row(comparison, "detect p50").differs is differs
 
 
-def test_times_within_the_clocks_error_are_not_marked() -> None:
-    """With several machines, a difference that is below the error of their clocks is not known."""
+def test_times_within_the_clocks_error_are_not_marked_or_shown() -> None:
+    """The clocks of several machines differ, here by up to 50 ms (`bound_us`).
+
+    A time below this error is shown as a bound. Two times whose difference may be all error are not
+    marked.
+    """
     faults = [
         fault_summary(values={"detect": [detect_us]}, bound_us=50 * MS, partitions_moved=1)
         for detect_us in (51 * MS, 99 * MS)
@@ -245,7 +268,10 @@ def test_outcomes_are_counted_and_marked_when_they_differ() -> None:
 
 
 def test_figures_of_whole_runs_come_last_with_their_verdicts() -> None:
-    """The verdict and the time with two owners belong to the run, not to one fault."""
+    """The verdict belongs to the run, not to one fault.
+
+    So does the longest time in which two members owned the same partition (`Owners`).
+    """
     owners = Owners(
         group=GROUP,
         partitions=12,
@@ -268,7 +294,7 @@ def test_figures_of_whole_runs_come_last_with_their_verdicts() -> None:
 
 
 def test_run_without_events_has_only_missing_values() -> None:
-    """Without events, a run does not show that there were never two coordinators."""
+    """A run with events shows that there were never two coordinators; one without shows nothing."""
     comparison = compare_runs([summary_of("x/1"), summary_of("x/2", events=0, completed=False)])
     assert row(comparison, "two coordinators at once max", fault=None).texts == ("never", None)
 

@@ -8,13 +8,15 @@ the tests then read the tables back without Spark. docs/TABLES.md explains every
 - `traces/pause.txt`: `broker-0`, the coordinator of `g`, is paused from 5 to 20 s; `broker-1` takes
   over at 8.2 s and is killed at 30 s. The run is interrupted at 33 s.
 
-`analysed.table(run, name, columns)` returns a table's rows by the values of these columns. Terms:
+`analysed.table(run, name, columns)` returns a dict of a table's rows; a row's key is the tuple of
+its values in these columns. Terms:
 
 - phase: the time between two moments of a failover. The phases of a broker are detect, publish,
   load wait, load; those of a member are notice, rediscover, accept, join, sync.
 - tenure: the time in which a broker coordinates an offsets partition
-- generation: the number of a group's rebalance
-- leader epoch: the number of a partition's leadership
+- generation: a group's rebalances are numbered; the members of a generation have joined the same
+  one. The row of a rebalance has the generation before it.
+- leader epoch: a partition's leaderships are numbered
 - incarnation: one life of a node's process, counted from 0
 
 Brackets such as (BEHAVIOUR 2.0) name a page of docs/kafka and a section of it.
@@ -99,10 +101,10 @@ def test_client_phases_of_a_waiting_member_ignore_heartbeats_answered_while_load
 ) -> None:
     """`accept` ends with the commit at 19.9 s, not with the heartbeat answered at 19.783 s.
 
-    A broker that is still loading answers heartbeats with NONE, so such an answer proves nothing
-    (BEHAVIOUR 2.0). There were four lookups: two named the dead broker-2 (stale), one failed, one
-    succeeded. `unknown_us` is when the member marked its coordinator unknown, `named_us` when an
-    answer named the new one.
+    A broker that is still loading answers heartbeats without an error, so such an answer does not
+    prove that it coordinates the group (BEHAVIOUR 2.0). There were four lookups: two named the dead
+    broker-2 (stale), one failed, one succeeded. At `unknown_us` the member marked its coordinator
+    unknown, at `named_us` an answer named the new one.
     """
     row = analysed.table("crash", "client_phases", "consumer")[("consumer-0",)]
     row.pop("run")
@@ -125,9 +127,9 @@ def test_client_phases_of_a_waiting_member_ignore_heartbeats_answered_while_load
         "sync_us": None,
         "attempts": 4,
         "stale_answers": 2,
-        # No request waited for the old coordinator, or was answered by it after the failover.
-        "longest_wait_us": None,
+        "longest_wait_us": None,  # no request waited for the old coordinator
         "noticed_by": None,
+        # The old coordinator answered nothing after the failover.
         "self_answers": 0,
         "commit_timeouts": 0,
         "late_heartbeats": 0,
@@ -139,10 +141,12 @@ def test_client_phases_of_a_rejoining_member_measure_its_join_and_sync(
 ) -> None:
     """`join` lasts from the first JoinGroup at 20.02 s to the successful answer at 20.1 s.
 
-    The first JoinGroup is answered MEMBER_ID_REQUIRED, and the second succeeds; both count.
+    The first JoinGroup is answered MEMBER_ID_REQUIRED, and the second succeeds; the time of both is
+    part of the phase.
     """
     rows = analysed.table("crash", "client_phases", "consumer")
-    assert set(rows) == {("consumer-0",), ("consumer-1",)}  # not the admin client
+    # The trace also has rows of an administrator's client, which is no member.
+    assert set(rows) == {("consumer-0",), ("consumer-1",)}
     columns = ("member_id", "member_id_after", "generation", "generation_after")
     assert _rows(rows, *columns)["consumer-1"] == ["m1", "m1-new", 1, 2]
     phases = ("rediscover_us", "accept_us", "join_us", "sync_us", "attempts", "stale_answers")
@@ -181,8 +185,8 @@ def test_coordinator_tenures_end_with_their_broker(analysed: AnalysedRuns) -> No
 def test_coordinator_tenures_of_a_split_brain_overlap(analysed: AnalysedRuns) -> None:
     """The overlap lasts from 8.2 s, when the new coordinator is active, to 20.2 s.
 
-    At 20.2 s the old coordinator unloads. It was paused until 20.01 s, which is 11.81 s of the
-    overlap.
+    At 20.2 s the old coordinator unloads. It was paused until 20.01 s, so for 20.01 - 8.2 = 11.81 s
+    of the overlap.
     """
     rows = analysed.table("pause", "coordinator_tenures", "leader_epoch")
     assert _rows(rows, "broker", "start_us", "end_us", "end_reason", "overlap_us") == {
@@ -199,7 +203,11 @@ def test_coordinator_tenures_of_a_split_brain_overlap(analysed: AnalysedRuns) ->
 
 
 def test_availability_of_a_crash_per_member_partition_and_group(analysed: AnalysedRuns) -> None:
-    """A gap is the time between two successes; a gap without an end has no length.
+    """A gap is the time without service around the fault; a gap without an end has no length.
+
+    For a member it lies between two acknowledged commits, for a partition between two processed
+    records. For a group it begins with the kill of its coordinator, and ends when another broker is
+    active.
 
     consumer-0 received an acknowledgement at 12.001 s, which was on its way at the kill (12 s). The
     gap begins with this acknowledgement, and ends with the first commit at the new coordinator, at
@@ -266,7 +274,7 @@ def test_faults_have_their_blast_radius_and_window(analysed: AnalysedRuns) -> No
         "until_us": 40_000_000,
         "groups": ["group-1"],
         "partitions": [P2, "orders-2"],
-        # Only a fault of links has a time in force and two ends (`from_nodes`, `to_nodes`).
+        # Only a fault of links has a time in force, and nodes on both sides of the links.
         "in_force_us": None,
         "in_force_until_us": None,
         "nodes": ["broker-2"],
@@ -280,10 +288,10 @@ def test_faults_have_their_blast_radius_and_window(analysed: AnalysedRuns) -> No
 
 
 def test_groups_find_their_partition_by_load_or_by_name(analysed: AnalysedRuns) -> None:
-    """The row `group_loaded` names a group's offsets partition; without it, the name decides.
+    """A row `group_loaded` contains the group and its offsets partition.
 
-    For `g` there is such a row. For group-1 there is none: the hash of its name gives partition
-    2 of 3.
+    For `g` there is such a row. For group-1 there is none, so its partition is computed: the hash
+    of the group's name gives partition 2 of 3.
     """
     assert _rows(analysed.table("crash", "groups", "group"), "partition", "consumers") == {
         "group-1": [P2, 2]
@@ -337,7 +345,7 @@ def test_analysis_leaves_only_the_tables(analysed: AnalysedRuns) -> None:
     assert names == ["events", "manifest.json", "tables"]
 
 
-def test_summary_of_a_crash_has_the_lines_of_its_story(analysed: AnalysedRuns) -> None:
+def test_summary_of_a_crash_has_lines_for_its_phases_and_gaps(analysed: AnalysedRuns) -> None:
     """The cells of a line are: samples, missing, median, p90, p99, maximum.
 
     A percentile is empty if there are too few samples for it. The median of two is the lower one.
@@ -373,7 +381,7 @@ def test_summary_of_a_crash_has_the_lines_of_its_story(analysed: AnalysedRuns) -
     assert (fault.partitions_moved, fault.members) == (1, 2)
     # consumer-0 kept its member id (`members_kept_id`) and its generation (`members_kept`).
     assert (fault.members_kept, fault.members_kept_id) == (1, 1)
-    # No member left the old coordinator after timeouts of commits there.
+    # `left_after`: members that gave the old coordinator up after timeouts of commits.
     assert fault.left_after == ()
     # The old coordinator named itself to no member.
     assert fault.told_by_old == 0
@@ -390,10 +398,10 @@ def test_summary_of_two_faults_keeps_them_apart(analysed: AnalysedRuns) -> None:
     assert summary.clock_error_us == 0
 
 
-def test_metrics_have_one_row_a_value_with_nulls_for_nan(analysed: AnalysedRuns) -> None:
-    """A row is one value of one metric; a value that is not a number is null.
+def test_each_value_of_a_metric_has_a_row_with_null_for_nan(analysed: AnalysedRuns) -> None:
+    """A broker that has loaded nothing has no longest load: the metric's value is NaN (null here).
 
-    Such a value is the maximum of no loads. A metric of a broker has Kafka's name.
+    A metric of a broker has Kafka's name.
     """
     rows = analysed.table("crash", "metrics", "node", "incarnation", "sampled_us", "metric")
     assert {key: row["value"] for key, row in rows.items()} == {

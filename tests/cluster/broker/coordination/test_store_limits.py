@@ -1,4 +1,7 @@
-"""Limits of what a broker stores for its groups: too large commits, expired offsets, no replica.
+"""What a broker does not store for its groups, or cannot load.
+
+These are commits that are too large, offsets that have expired, appends to a partition of which the
+broker has no replica, and unreadable records.
 
 `lab` is a cluster of three brokers in virtual time. `lab.client.call(2, request)` returns the
 answer of broker 2. A preload is commit records that are in an offsets partition (one of
@@ -52,10 +55,10 @@ def small_messages() -> BrokerConfig:
 
 
 def test_too_large_commit_is_refused_as_a_whole() -> None:
-    """A commit is one batch. A batch above message.max.bytes refuses all its partitions.
+    """A commit is one batch. If it is above message.max.bytes, no partition of it is committed.
 
-    The metadata of each partition is allowed, but the batch of both is too large. Kafka's error is
-    INVALID_COMMIT_OFFSET_SIZE.
+    The metadata of each partition is allowed, but the batch of both is too large. Each partition is
+    answered with Kafka's error INVALID_COMMIT_OFFSET_SIZE.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -87,7 +90,7 @@ def test_too_large_commit_is_refused_as_a_whole() -> None:
 def test_append_without_a_replica_fails_on_the_broker(record: Record) -> None:
     """The append of a group or a commit fails with NOT_LEADER_OR_FOLLOWER.
 
-    The coordinator would answer its client with NOT_COORDINATOR.
+    The coordinator, which is not part of this test, turns this error into NOT_COORDINATOR.
 
     MM-36: storing a group without a replica
     """
@@ -135,11 +138,13 @@ def test_periodic_expiry_traces_only_expired_offsets() -> None:
 
 
 @pytest.mark.parametrize("refuses", [False, True])
-def test_unreadable_record_fails_every_load_of_its_partition(refuses: bool) -> None:
-    """After the failed load the Scala coordinator serves the partition, without its groups.
+def test_unreadable_record_ends_every_load_of_its_partition(refuses: bool) -> None:
+    """The load ends early, with the record as its cause; no group is loaded.
 
-    The Java coordinator (`refuses`) refuses the partition (docs/kafka, BEHAVIOUR 6.6, recipe f).
-    The next leader fails in the same way.
+    The Scala coordinator takes the load for completed, and serves the partition as one without
+    groups. The Java coordinator (`refuses`) takes it for failed, and refuses every request (docs/
+    kafka, BEHAVIOUR 6.6, recipe f). FindCoordinator names the leader in both cases. The next leader
+    finds the same record.
     """
     preload = PreloadSpec(partition=COORDINATOR, commit_records=1_000, unreadable=True)
     cluster = msgspec.structs.replace(
