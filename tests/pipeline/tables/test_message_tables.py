@@ -5,11 +5,12 @@ function makes the trace `crowd`. In `talk` broker-1 coordinates group g until 4
 after it. The fault crash-0 at 20 s kills c-1.
 
 A group is PreparingRebalance while its members join, CompletingRebalance until the coordinator has
-stored their assignment, then Stable. Its generation is the number of its rebalance. A leader epoch
-is the number of a coordinator's leadership. An incarnation is one life of a process, counted from
-0. A group is Dead when a coordinator unloads it.
+stored their assignment, then Stable. It is Dead when a coordinator unloads it. Generations count
+the rebalances of a group, leader epochs the leaderships of a coordinator, and incarnations the
+lives of a process.
 
-`analysed.table(run, name, columns)` returns a table's rows by the values of these columns. A row of
+`analysed.table(run, name, columns)` returns a dict of a table's rows; a row's key is the tuple of
+its values in these columns. A row of
 `messages` is an exchange: a request with its answer. Some of its columns:
 
 - `named`: the coordinator that the answer names
@@ -30,6 +31,7 @@ from tests.support.worlds.crowd import CLIENTS, PER_CLIENT
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 PREPARING, COMPLETING = "PreparingRebalance", "CompletingRebalance"
+REBALANCING, UNAVAILABLE = "REBALANCE_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE"
 
 
 def test_group_states_follow_the_group_on_each_coordinator(analysed: AnalysedRuns) -> None:
@@ -84,26 +86,16 @@ def test_messages_around_a_fault_include_waiting_and_unanswered_ones(
     assert exchanges == {
         ("c-0", "OffsetCommit", 18_500_000): [3, None, None, 19_300_000, "NONE"],
         ("c-0", "OffsetCommit", 20_600_000): [4, None, None, 20_620_000, "NONE"],
-        # The star keeps the values of a long row on two lines.
-        ("c-0", "Heartbeat", 21_200_000): [
-            *(2, 21_210_000, 21_210_000, 21_220_000),
-            "REBALANCE_IN_PROGRESS",
-        ],
+        ("c-0", "Heartbeat", 21_200_000): [2, 21_210_000, 21_210_000, 21_220_000, REBALANCING],
         ("c-0", "JoinGroup", 22_000_000): [6, 22_010_000, 30_010_000, 30_020_000, "NONE"],
         ("c-0", "SyncGroup", 30_300_000): [8, None, None, 30_310_000, "NONE"],
         ("c-0", "SyncGroup", 31_200_000): [9, None, None, 31_400_000, "NONE"],
         ("c-1", "Heartbeat", 19_999_000): [9, 20_000_000, 20_001_000, None, "no answer"],
         ("c-2", "JoinGroup", 20_500_000): [2, 20_510_000, 30_010_000, 30_020_000, "NONE"],
-        ("c-3", "FindCoordinator", 25_000_000): [
-            *(0, None, None, 25_010_000),
-            "COORDINATOR_NOT_AVAILABLE",
-        ],
+        ("c-3", "FindCoordinator", 25_000_000): [0, None, None, 25_010_000, UNAVAILABLE],
         ("c-3", "FindCoordinator", 25_200_000): [2, 25_199_000, None, 25_220_000, "NONE"],
         ("c-3", "FindCoordinator", 25_300_000): [3, None, None, 25_320_000, "NONE"],
-        ("c-3", "FindCoordinator", 26_000_000): [
-            *(2, 26_010_000, None, 26_020_000),
-            "DISCONNECTED",
-        ],
+        ("c-3", "FindCoordinator", 26_000_000): [2, 26_010_000, None, 26_020_000, "DISCONNECTED"],
         ("admin-0", "OffsetFetch", None): [0, 27_000_000, 27_010_000, None, "no answer"],
         ("broker-0", "Fetch", 19_400_000): [7, 19_410_000, 19_900_000, 19_910_000, "NONE"],
     }
@@ -136,15 +128,16 @@ def test_equal_messages_are_one_row_unless_they_change_the_group(
 
 
 def test_messages_of_many_clients_are_bounded_to_whole_exchanges(analysed: AnalysedRuns) -> None:
-    """The table keeps 400 of the 602 exchanges around a fault, if possible all those of a client.
+    """The table keeps at most 400 exchanges around a fault: those of one client after the other.
 
-    The first row of each kind (request and outcome) is always kept. Clients with the most of these
-    first rows come first: c-000 with four, c-077 with two (its refused JoinGroup and its
-    LeaveGroup). The others follow in the order of their names.
+    The trace has more: the usual four of each client, and two others of c-077. The first row of
+    each kind (request and outcome) is always kept. Clients with the most of these first rows come
+    first: c-000 with the four usual ones, c-077 with its refused JoinGroup and its LeaveGroup. The
+    others follow in the order of their names.
     """
     rows = read_table(analysed.directories["crowd"], "messages")
     assert len(rows) == 400
-    assert CLIENTS * PER_CLIENT > 400
+    assert CLIENTS * PER_CLIENT + 2 > 400
     of_client: dict[str, list[tuple[str, str]]] = {}
     for row in sorted(rows, key=lambda row: row["sent_us"]):
         of_client.setdefault(row["from_node"], []).append((row["api"], row["outcome"]))
@@ -157,7 +150,7 @@ def test_messages_of_many_clients_are_bounded_to_whole_exchanges(analysed: Analy
     refused, left = ("JoinGroup", "NOT_COORDINATOR"), ("LeaveGroup", "NONE")
     assert of_client.pop("c-077") == [*usual[:2], refused, *usual[2:], left]
     whole = [client for client, rows in of_client.items() if rows == usual]
-    # 6 rows of c-077, 4 of each of these 98 clients, and 2 of the next: 400.
+    # 400 rows: 6 of c-077, 4 of each of these 98 clients, and 2 of the next client.
     assert whole == [f"c-{index:03}" for index in range(99) if index != 77]
     assert [rows for client, rows in of_client.items() if client not in whole] == [usual[:2]]
 
