@@ -9,7 +9,8 @@ shows the new order, and it stays if the election fails. So from the fault on, s
 be the preferred leader, until the controller elects one of them for being it.
 
 The controller fences a broker that it counts as dead, and unfences it when it is back. Only an
-unfenced broker may lead.
+unfenced broker may lead, and only while it is not stopping. A controller that was paused may fence
+and unfence a stopping broker: it handles heartbeats that the broker sent before its shutdown.
 """
 
 from collections.abc import Mapping
@@ -28,6 +29,8 @@ REPLICA_KINDS = frozenset(
         TraceKind.BROKER_FENCED,
         TraceKind.BROKER_UNFENCED,
         TraceKind.NODE_STOPPING,
+        TraceKind.NODE_STOPPED,
+        TraceKind.NODE_KILLED,
         TraceKind.TOPIC_DELETED,
     }
 )
@@ -72,6 +75,7 @@ class Replicas:
     def __init__(self) -> None:
         self._partitions: dict[str, SeenPartition] = {}
         self._may_lead: dict[str, int] = {}  # broker -> time of its unfencing, in microseconds
+        self._stopping: set[str] = set()
 
     @property
     def partitions(self) -> Mapping[str, SeenPartition]:
@@ -107,10 +111,15 @@ class Replicas:
             case TraceKind.FAULT_INJECTED:
                 self._note_move(row)
             # The broker is the row's `peer`. A row without it would add "", which no ISR contains.
-            case TraceKind.BROKER_UNFENCED:
+            case TraceKind.BROKER_UNFENCED if row.peer not in self._stopping:
                 self._may_lead[row.peer or ""] = row.time_us
-            case TraceKind.BROKER_FENCED | TraceKind.NODE_STOPPING:
+            case TraceKind.BROKER_FENCED:
                 self._may_lead.pop(row.peer or "", None)
+            case TraceKind.NODE_STOPPING:
+                self._may_lead.pop(row.peer or "", None)
+                self._stopping.add(row.peer or "")
+            case TraceKind.NODE_STOPPED | TraceKind.NODE_KILLED:
+                self._stopping.discard(row.peer or row.node)
             case TraceKind.TOPIC_DELETED:
                 detail = detail_of(row)
                 for index in range(detail.get("partitions", 0)):

@@ -25,7 +25,7 @@ from cluster.spec import ClusterSpec
 from coordinator.coordinator import GroupCoordinator
 from coordinator.storage.above_high_watermark import LogPosition
 from partition_log.replica import Partition
-from protocol.api import GroupRequest
+from protocol.api import AnyRequest, GroupRequest
 from protocol.effects import AppendCompleted, Result, TransactionVerified
 from protocol.envelope import RequestEnvelope
 from protocol.errors import InvariantViolation, SimulationError
@@ -72,6 +72,12 @@ class GroupCoordination:
         """True while `carry_out` runs."""
         self._unknown: dict[RequestId, UnknownPartitions] = {}
         """Partitions that do not exist, by the unanswered request that named them."""
+        self._replaced: set[RequestId] = set()
+        """JoinGroup and SyncGroup requests that a later request of the same member replaced.
+
+        Some of them may be answered. The check of the invariants removes these, and the requests
+        whose connections have ended.
+        """
         if coordinator.follows_log:
             replicas.watch_offsets_logs(self._log_moved)
 
@@ -88,7 +94,10 @@ class GroupCoordination:
         """
         if unknown:
             self._unknown[request_id] = unknown
+        held = self._held_of_sender(envelope.body)
         self.carry_out(self.coordinator.handle(request_id, envelope, self._host.wall_us()))
+        if held is not None and self._held_of_sender(envelope.body) != held:
+            self._replaced.add(held)
 
     def loaded(self, partition: Partition) -> None:
         """Report the log position of a loaded partition, if the coordinator follows logs."""
@@ -113,39 +122,48 @@ class GroupCoordination:
         self._check_unanswered()
         self._timers.require(self.coordinator.timers())
 
+    def _held_of_sender(self, body: AnyRequest) -> RequestId | None:
+        """Return the request that the coordinator holds of the API and the member of `body`.
+
+        None if there is no such request, or `body` is neither a JoinGroup nor a SyncGroup.
+        """
+        if not isinstance(body, JoinGroupRequest | SyncGroupRequest):
+            return None
+        group = self.coordinator.group(body.group_id)
+        member = None if group is None else group.members.get(body.member_id)
+        if member is None:
+            return None
+        if isinstance(body, SyncGroupRequest):
+            return member.awaiting_sync
+        return None if member.awaiting_join is None else member.awaiting_join.request_id
+
     def _check_unanswered(self) -> None:
         """Check that the coordinator holds every unanswered group request of a live connection.
 
         As in Kafka, two kinds of requests are never answered, and may be missing:
-        1. A member sent the request over two connections: the one that arrived later replaced the
-           other one. On a slow link the older request may arrive later, and its connection may
-           have ended since.
+        1. A member sent the request over two connections. The one that arrived later replaced the
+           earlier one (`_replaced`).
         2. The request is the SyncGroup of a member that was removed.
         """
         waiting = self.coordinator.waiting()
-        # (API, sender) -> its latest request, and True if the request's connection is alive
-        latest_requests: dict[tuple[str, str], tuple[RequestId, bool]] = {}
+        unanswered: set[RequestId] = set()
         for request_id, envelope, is_connected in self._host.unanswered():
             body = envelope.body
+            if not isinstance(body, GroupRequest) or not is_connected:
+                continue
+            unanswered.add(request_id)
+            if request_id in waiting or request_id in self._replaced:
+                continue
             if isinstance(body, SyncGroupRequest):
                 group = self.coordinator.group(body.group_id)
                 if group is None or body.member_id not in group.members:
                     continue
-            # Requests are in the order of arrival. So a member's later request replaces its earlier
-            # one here, as it does in the coordinator. A new member has no id by which two of its
-            # requests could be matched, so each of its requests counts.
-            if isinstance(body, JoinGroupRequest | SyncGroupRequest):
-                member = body.member_id or body.group_instance_id or f"new {request_id}"
-                latest_requests[envelope.api_key.label, member] = (request_id, is_connected)
-            elif isinstance(body, GroupRequest):
-                sender = f"request {request_id}"
-                latest_requests[envelope.api_key.label, sender] = (request_id, is_connected)
-        for (api, sender), (request_id, is_connected) in latest_requests.items():
-            if is_connected and request_id not in waiting:
-                raise InvariantViolation(
-                    "a group request is answered, or the coordinator holds it",
-                    f"{api} {request_id} of {sender} has no answer, and the coordinator lacks it",
-                )
+            raise InvariantViolation(
+                "a group request is answered, or the coordinator holds it",
+                f"{envelope.api_key.label} {request_id} of {envelope.client_id} has no answer, and "
+                "the coordinator lacks it",
+            )
+        self._replaced &= unanswered
 
     def carry_out(self, result: Result) -> None:
         """Carry out a Result, then all inputs that arose meanwhile and their Results."""

@@ -318,6 +318,32 @@ def test_replica_whose_broker_is_fenced_may_leave_at_once() -> None:
     assert check(rows).outcome is CheckOutcome.PASS
 
 
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_replica_whose_broker_is_stopping_may_leave_at_once(has_ended: bool) -> None:
+    """The controller takes a stopping broker out of the ISR, also if it unfenced it in between.
+
+    A paused controller fences the broker when it resumes, and unfences it for a heartbeat that the
+    broker sent before its shutdown. If the shutdown has ended, an unfenced broker is not stopping.
+    """
+    rows = steady_cluster()
+    rows.add(20, "driver", TraceKind.NODE_STOPPING, peer="broker-2")
+    rows.fault(20, "controller", fault="pause", nodes=["controller"])
+    if has_ended:
+        rows.add(21, "broker-2", TraceKind.NODE_STOPPED)
+    lose(rows, 22, "broker")  # broker-2 is fenced
+    rows.add(22.5, "controller", TraceKind.BROKER_UNFENCED, peer="broker-2")
+    rows.elected(23, "broker-1", isr=[0, 1, 2])
+    change_isr(rows, 24, [0, 1])
+
+    findings = check(rows).findings
+
+    assert [finding.summary for finding in findings] == (
+        [f"broker-2 left the ISR of {OFFSETS_0}, 1 s after its leader was elected"]
+        if has_ended
+        else []
+    )
+
+
 def test_consumer_on_zookeeper_may_close_its_connections() -> None:
     """A consumer that ZooKeeper coordinates ends its open Fetch at every rebalance."""
     rows = steady_cluster()

@@ -138,6 +138,33 @@ def test_request_may_wait_for_ever_if_a_later_one_replaced_it_and_was_disconnect
     BrokerLab(broker_cluster()).run(story)
 
 
+def test_request_may_wait_for_ever_if_a_later_one_replaced_it_and_was_answered() -> None:
+    """The check of unanswered requests must accept this legal case, too (BEHAVIOUR 2.2).
+
+    1. A member sends a JoinGroup on one connection, and again on a second connection. The second
+       request replaces the first one, which gets no answer any more.
+    2. The coordinator answers the second request.
+    3. Now the only unanswered request is the first one, and the coordinator does not have it.
+    """
+
+    async def story(lab: BrokerLab) -> None:
+        required = await lab.client.call(COORDINATOR, join_group(group_id=GROUP))
+        assert isinstance(required, JoinGroupResponse)
+        request = join_group(group_id=GROUP, member_id=required.member_id)
+        answers: list[object] = []
+        for _ in range(2):
+            connection = lab.client.host.connect(
+                broker_name(BrokerId(COORDINATOR)), "test", setup_timeout_us=1_000_000
+            )
+            connection.send(request, timeout_us=10_000_000, on_response=answers.append)
+            await lab.seconds(0.1)
+        await lab.seconds(3)  # group.initial.rebalance.delay.ms: the coordinator holds a JoinGroup
+        assert [type(answer) for answer in answers] == [JoinGroupResponse]
+        lab.runtime.check_invariants()
+
+    BrokerLab(broker_cluster()).run(story)
+
+
 def test_metadata_lists_live_brokers_and_leaders() -> None:
     """A client learns the brokers and the leaders from a Metadata answer.
 
