@@ -1,4 +1,4 @@
-"""Fixture `make_lab`: labs of scripted brokers, whose coroutines are ended after each test."""
+"""Fixture `make_lab`: makes labs, which are clusters of scripted brokers for one client."""
 
 from collections.abc import Iterator
 

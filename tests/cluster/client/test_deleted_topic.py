@@ -69,7 +69,7 @@ def test_group_continues_with_the_remaining_topics() -> None:
         for row in rows
         if row.kind == TraceKind.PARTITIONS_ASSIGNED and row.generation == 2
     ]
-    assert sum(map(len, assigned)) == 12
+    assert sum(map(len, assigned)) == 12  # the partitions of t
 
 
 def topics_of(status: ClusterStatus) -> list[str]:

@@ -73,7 +73,7 @@ def play(*servers: tuple[str, ...]) -> tuple[list[TraceRow], ClusterStatus]:
     runtime = VirtualRuntime(
         spec, seed=1, run_id="test", observers=(rows.append,), trace_messages=False
     )
-    far = (*OTHERS, controller_name(100))
+    new_side = (*OTHERS, controller_name(100))
 
     async def main() -> tuple[int, ClusterStatus]:
         await runtime.start()
@@ -85,12 +85,12 @@ def play(*servers: tuple[str, ...]) -> tuple[list[TraceRow], ClusterStatus]:
             [
                 LinkRule(
                     rule_id="out",
-                    selector=Selector(sources=(OLD,), destinations=far),
+                    selector=Selector(sources=(OLD,), destinations=new_side),
                     effect=Cut(),
                 ),
                 LinkRule(
                     rule_id="in",
-                    selector=Selector(sources=far, destinations=(OLD,)),
+                    selector=Selector(sources=new_side, destinations=(OLD,)),
                     effect=Cut(),
                 ),
             ]
@@ -116,7 +116,7 @@ def play(*servers: tuple[str, ...]) -> tuple[list[TraceRow], ClusterStatus]:
     ], status
 
 
-def at_s(
+def times_s(
     rows: list[TraceRow], kind: str, node: NodeName, generation: int | None = None
 ) -> list[float]:
     """Return the times, in seconds after the cut, of a node's rows of one kind.
@@ -141,12 +141,12 @@ def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
     """
     # The first joiner has a bootstrap server on the old side, the second has two on the new side.
     rows, status = play((OLD,), OTHERS)
-    old = at_s(rows, "generation_started", OLD)
+    old = times_s(rows, "generation_started", OLD)
     assert JOIN_S < old[0] < JOIN_S + 1.5
     gaps = [later - earlier for earlier, later in itertools.pairwise(old)]
     assert len(old) >= 13  # the 65 s from JOIN_S to HEAL_S have one every 5 s
     assert all(5.0 <= gap < 5.2 for gap in gaps)
-    assert at_s(rows, "assignment_stored", OLD) == []
+    assert times_s(rows, "assignment_stored", OLD) == []
 
     started = [row for row in rows if row.kind == "rebalance_started" and row.node == OLD]
     assert (RebalanceCause.ASSIGNMENT_NOT_STORED, "REQUEST_TIMED_OUT") in {
@@ -155,14 +155,14 @@ def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
 
     # The new side loads the group of six members. They send it no heartbeats, so it removes them
     # when their sessions end.
-    (loaded,) = at_s(rows, "group_loaded", NEW)
-    without_old_members, healed = at_s(rows, "generation_started", NEW)
-    assert SESSION_S <= without_old_members - loaded < SESSION_S + 0.1
+    (loaded_s,) = times_s(rows, "group_loaded", NEW)
+    without_old_members_s, after_healing_s = times_s(rows, "generation_started", NEW)
+    assert SESSION_S <= without_old_members_s - loaded_s < SESSION_S + 0.1
 
     (group,) = status.groups["g"]
     # Generation 1 is that before the cut, 2 the one without the old members, 3 has all eight.
     assert (group.generation, len(group.members), group.state) == (3, 8, "Stable")
-    assert HEAL_S < healed < HEAL_S + 5
+    assert HEAL_S < after_healing_s < HEAL_S + 5
 
     truncated = [
         row
@@ -176,18 +176,18 @@ def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
 def test_joiners_on_the_new_side_own_partitions_that_old_members_still_process() -> None:
     """From the end of the old members' sessions to the healing, each partition has two owners."""
     rows, status = play(OTHERS, OTHERS)
-    assert at_s(rows, "generation_started", OLD) == []
-    (loaded,) = at_s(rows, "group_loaded", NEW)
-    without_old_members, healed = at_s(rows, "generation_started", NEW)
-    assert SESSION_S <= without_old_members - loaded < SESSION_S + 0.1
-    assert HEAL_S < healed < HEAL_S + 6
+    assert times_s(rows, "generation_started", OLD) == []
+    (loaded_s,) = times_s(rows, "group_loaded", NEW)
+    without_old_members_s, after_healing_s = times_s(rows, "generation_started", NEW)
+    assert SESSION_S <= without_old_members_s - loaded_s < SESSION_S + 0.1
+    assert HEAL_S < after_healing_s < HEAL_S + 6
 
     old_members = [NodeName(f"consumer-g-{index}") for index in range(6)]
     # No rebalance takes partitions from the old members. After the healing the new side answers
     # that it does not know them. Then they lose their partitions.
     for member in old_members:
-        assert at_s(rows, "partitions_revoked", member) == []
-        (lost,) = at_s(rows, "partitions_lost", member)
+        assert times_s(rows, "partitions_revoked", member) == []
+        (lost,) = times_s(rows, "partitions_lost", member)
         assert HEAL_S < lost < HEAL_S + 3.5
 
     # The cut broker leads 4 of 12 partitions. The old members can still read the other 8.
@@ -196,7 +196,7 @@ def test_joiners_on_the_new_side_own_partitions_that_old_members_still_process()
         for row in rows
         if row.kind == "records_consumed"
         and row.node in old_members
-        and without_old_members * SECOND < row.time_us < HEAL_S * SECOND
+        and without_old_members_s * SECOND < row.time_us < HEAL_S * SECOND
     }
     assert len(read_by_old_members) >= 8
 

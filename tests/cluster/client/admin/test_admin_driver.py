@@ -76,7 +76,7 @@ def state(outcome: GroupDescription | ClientError) -> str:
 
 
 def test_loading_coordinator_is_asked_again_without_another_lookup(make_lab: LabMaker) -> None:
-    """A group whose coordinator is loading keeps its broker: the request goes there again.
+    """The administrator repeats the request at the broker that is loading.
 
     DescribeConsumerGroupsHandler of Kafka's AdminClient does the same.
     """
@@ -150,7 +150,9 @@ def test_loading_broker_lists_its_loaded_groups_until_the_timeout(make_lab: LabM
     A group that two brokers list appears twice. So a user sees that two brokers coordinate it.
     """
     lab = make_lab(2)
-    listed = (ListedGroup(group_id=GROUP, protocol_type="", group_state="x", group_type="classic"),)
+    listed = (
+        ListedGroup(group_id=GROUP, protocol_type="", group_state="Empty", group_type="classic"),
+    )
     lab.brokers[0].answer(ListGroupsRequest, ListGroupsResponse(groups=listed))
     loading = ListGroupsResponse(groups=listed, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     lab.brokers[1].answer(ListGroupsRequest, *[loading] * 50)  # more requests than fit into 2 s

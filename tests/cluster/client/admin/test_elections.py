@@ -1,7 +1,7 @@
 """An administrator elects and moves leaders, on real controllers and brokers.
 
 The preferred leader of a partition is the first of its replicas. The ISR is the set of its in-sync
-replicas. The leader epoch is the number of its leadership; each election increases it.
+replicas. Each election of a leader increases the partition's leader epoch.
 
 - `lab` is a running cluster of one controller and the brokers 0, 1 and 2.
 - Its topic `orders` has three partitions with three replicas each.
@@ -67,7 +67,7 @@ def test_leader_move_fences_no_broker_and_loses_no_record() -> None:
 
 
 def test_second_leader_move_before_the_first_is_known_succeeds() -> None:
-    """The second move reads old metadata, in which broker 0 still leads, and must still be made.
+    """The second move is made, although the metadata say that its target, broker 0, leads already.
 
     Metadata reach the brokers 1 s late, so no broker knows of the first move during the second.
     """

@@ -35,7 +35,7 @@ BOUNDS = {P0: LogBounds(earliest=3, latest=10), P1: LogBounds(earliest=0, latest
     ids=lambda value: type(value).__name__,
 )
 def test_plan_has_each_partition_within_its_own_log(target: ResetTarget, new: list[int]) -> None:
-    """A target such as the log end has another offset in each partition.
+    """A target such as the log end is a different offset in each partition.
 
     P1 has no committed offset. Like Kafka, `ToCurrent` then takes the log end.
     """

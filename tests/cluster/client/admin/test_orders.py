@@ -1,9 +1,9 @@
 """Orders about a group, carried out on real brokers and consumers in virtual time.
 
 An order is an administrator's change of a group, such as to remove its members, to delete it, or to
-reset its offsets. A run makes orders beside its faults. `ask_as_admin(function, ...)` calls the
-function on an administrator's host. In each answer "NONE" stands for success; other names are
-errors.
+reset its offsets. A run of the lab gives orders while it injects faults. `ask_as_admin(function,
+...)` calls the function on an administrator's host. In each answer "NONE" stands for success; other
+names are errors.
 """
 
 import json

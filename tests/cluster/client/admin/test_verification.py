@@ -4,7 +4,7 @@ A checker compares these offsets with the commits that were acknowledged during 
 
 - `make_lab(n)` makes `lab`, with `n` scripted brokers.
 - `lab.coordinator` is the broker that coordinates the group, at first broker 0.
-- `lab.committed` has the committed offsets, by partition number of the topic `t`, which has two.
+- `lab.committed` has the committed offsets, by partition number. The topic `t` has two partitions.
 - `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type.
 - `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
   returns the requests of that type that a broker has received.
@@ -116,7 +116,8 @@ def test_committed_offsets_without_authorization_are_an_error_at_once(make_lab: 
 def test_committed_offsets_can_be_requested_twice_on_one_host(make_lab: LabMaker) -> None:
     """All calls share one host, `admin-0`, so each call must close its connections.
 
-    Then no task of the host fails during the next 400 s.
+    A connection that is left open would make a task of the host fail within 400 s, and `run_for`
+    would raise.
     """
     lab = make_lab(1)
     lab.committed = {0: 1}

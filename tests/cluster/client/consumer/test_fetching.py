@@ -16,6 +16,7 @@ A test changes the cluster by assigning to the attributes of `lab`.
 """
 
 import json
+from typing import Literal
 
 import pytest
 
@@ -45,15 +46,12 @@ def ranges(lab: ClientLab) -> list[tuple[str | None, int | None, str | None]]:
 
 @pytest.mark.parametrize(("reset", "offset"), [("earliest", 0), ("latest", 5)])
 def test_partition_without_a_committed_offset_is_reset(
-    make_lab: LabMaker, reset: str, offset: int
+    make_lab: LabMaker, reset: Literal["earliest", "latest"], offset: int
 ) -> None:
     """auto.offset.reset decides where a group without committed offsets begins."""
     lab = make_lab(1)
     lab.high_watermark = 5
-    config = ConsumerConfig(
-        enable_auto_commit=False, auto_offset_reset="earliest" if reset == "earliest" else "latest"
-    )
-    lab.consumer(config)
+    lab.consumer(ConsumerConfig(enable_auto_commit=False, auto_offset_reset=reset))
     lab.run_for(SECOND)
     assert [(row.offset, row.cause) for row in lab.of_kind("position_reset")] == [
         (offset, reset),
@@ -232,9 +230,11 @@ def test_fetch_out_of_range_resets_the_position(make_lab: LabMaker) -> None:
 def test_late_out_of_range_of_a_former_leader_resets_no_position(make_lab: LabMaker) -> None:
     """An answer of a former leader may come after records of the new leader. It must be ignored.
 
+    At first broker 1 leads.
+
     1. Broker 0 becomes the leader, and its answer to a Fetch is delayed.
-    2. Broker 1 becomes the leader, and answers with records. A poll returns one record, so the
-       records of `t-1` wait while those of `t-0` are processed.
+    2. Broker 1 becomes the leader again, and answers with records. A poll returns one record, so
+       the records of `t-1` wait while those of `t-0` are processed.
     3. The answer of broker 0 arrives: OFFSET_OUT_OF_RANGE. If it reset `t-1`, the consumer would
        process the waiting records, and then begin again at offset 0.
     """
@@ -283,8 +283,8 @@ def test_records_count_as_processed_after_the_processing_time(make_lab: LabMaker
 def test_processing_time_counts_from_the_poll_that_returned_the_records(make_lab: LabMaker) -> None:
     """A poll returns ten records of each of two partitions. Each record takes 10 ms.
 
-    The second partition is processed after the first one, so its `work_us` includes both: 2 * 10 *
-    10 ms.
+    The second partition is processed after the first one, so its `work_us` includes the time of
+    both partitions: 2 * 100 ms.
     """
     lab = make_lab(1, partitions=2)
     lab.high_watermark = 10

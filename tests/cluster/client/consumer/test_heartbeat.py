@@ -103,7 +103,7 @@ def test_heartbeat_refused_as_not_coordinator_is_repeated_to_the_new_coordinator
     lab.run_for(2 * SECOND)
     lab.coordinator = 1
     lab.run_for(2 * SECOND)
-    # The cause is the error's name here; without an answer it is a sentence.
+    # The cause is the name of the error in the answer.
     assert [row.cause for row in lab.of_kind("coordinator_unknown")] == [code.name]
     # One more heartbeat within 2 s: the member did not wait for the next interval of 3 s.
     assert len(lab.brokers[1].of_type(HeartbeatRequest)) == 1

@@ -238,7 +238,7 @@ def test_fenced_producer_is_replaced_by_a_new_one(
 
 
 def test_end_of_a_transaction_is_repeated_until_it_is_answered(make_lab: LabMaker) -> None:
-    """Before the answer the next transaction cannot begin.
+    """The next transaction begins only after the answer to EndTxn.
 
     EndTxn fails twenty times, for more than 12 s.
     """
@@ -260,7 +260,7 @@ def test_closed_consumer_first_commits_its_processed_records(make_lab: LabMaker)
     node = started(lab)
     lab.run_for(2 * SECOND)
     lab.high_watermark = 9
-    lab.run_for(SECOND // 20)  # enough to process the records, and not to commit them
+    lab.run_for(SECOND // 20)  # long enough to process the records, too short to commit
 
     done: list[bool] = []
     node.shut_down(lambda: done.append(True))

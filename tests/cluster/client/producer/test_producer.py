@@ -109,7 +109,7 @@ def test_producer_resends_a_failed_batch_before_later_ones(
     lab.producer(20.0)
     lab.run_for(3 * SECOND)
     batches = [numbers for _partition, numbers in sent(lab)]
-    assert batches[0] == batches[1] == batches[2] == [0]
+    assert batches[:3] == [[0], [0], [0]]
     accepted = [number for numbers in batches[2:] for number in numbers]
     assert accepted == [*range(len(accepted))]
     assert lab.of_kind("produce_failed") == []
@@ -123,10 +123,10 @@ def test_producer_follows_a_leader_that_moved(make_lab: LabMaker) -> None:
     lab.brokers[0].answer(ProduceRequest, *[error(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)] * 5)
     lab.leader, lab.leader_epoch = 1, 1
     lab.run_for(2 * SECOND)
-    before = [numbers for _partition, numbers in sent(lab)]
-    after = [numbers for _partition, numbers in sent(lab, 1)]
-    assert after[0][0] == before[-1][0]  # the refused batch is sent first
-    assert after[-1][-1] > 20  # 3 s at 10 records a second, less the time of the retries
+    to_old_leader = [numbers for _partition, numbers in sent(lab, broker=0)]
+    to_new_leader = [numbers for _partition, numbers in sent(lab, broker=1)]
+    assert to_new_leader[0][0] == to_old_leader[-1][0]  # the refused batch is sent first
+    assert to_new_leader[-1][-1] > 20  # 3 s at 10 records a second, less the time of the retries
 
 
 def test_producer_gives_up_after_the_delivery_timeout(make_lab: LabMaker) -> None:
@@ -135,11 +135,10 @@ def test_producer_gives_up_after_the_delivery_timeout(make_lab: LabMaker) -> Non
     lab.brokers[0].answer(ProduceRequest, *[error(0, ErrorCode.NOT_ENOUGH_REPLICAS)] * 100)
     lab.producer(1.0, ProducerConfig(delivery_timeout_ms=2_000))
     lab.run_for(4_500 * MS)
-    failed = lab.of_kind("produce_failed")
-    assert [row.error for row in failed[:1]] == ["TIMED_OUT"]
-    assert failed[0].partition == "t-0"
+    failed = lab.of_kind("produce_failed")[0]
+    assert (failed.error, failed.partition) == ("TIMED_OUT", "t-0")
     # The first record is made within the first second. The last retry takes some time, too.
-    assert 2 * SECOND <= failed[0].time_us <= 3_200 * MS
+    assert 2 * SECOND <= failed.time_us <= 3_200 * MS
 
 
 def test_producer_does_not_retry_a_definite_error(make_lab: LabMaker) -> None:
@@ -153,17 +152,18 @@ def test_producer_does_not_retry_a_definite_error(make_lab: LabMaker) -> None:
     assert [numbers for _partition, numbers in sent(lab)][:2] == [[0], [1]]
 
 
-@pytest.mark.parametrize(("acks", "wire"), [("all", -1), ("1", 1), ("0", 0)])
-def test_producer_sends_the_configured_acks(make_lab: LabMaker, acks: str, wire: int) -> None:
-    """The setting acks=all is -1 in a request."""
+@pytest.mark.parametrize(
+    ("config", "acks_in_request"),
+    [(ProducerConfig(), -1), (ProducerConfig(acks="1"), 1), (ProducerConfig(acks="0"), 0)],
+    ids=["all", "1", "0"],
+)
+def test_producer_sends_the_configured_acks(
+    make_lab: LabMaker, config: ProducerConfig, acks_in_request: int
+) -> None:
+    """The default setting, acks=all, is -1 in a request."""
     lab = make_lab(1)
-    configs = {
-        "all": ProducerConfig(),
-        "1": ProducerConfig(acks="1"),
-        "0": ProducerConfig(acks="0"),
-    }
-    lab.producer(10.0, configs[acks])
+    lab.producer(10.0, config)
     lab.run_for(SECOND)
     request = lab.brokers[0].of_type(ProduceRequest)[0]
     assert isinstance(request, ProduceRequest)
-    assert request.acks == wire
+    assert request.acks == acks_in_request

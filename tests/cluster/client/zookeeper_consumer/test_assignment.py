@@ -26,11 +26,11 @@ def view(members: dict[str, dict[str, int]], partitions: dict[str, int]) -> Grou
     )
 
 
-def shares(strategy: str, view: GroupView) -> dict[str, list[str]]:
+def shares(strategy: str, group: GroupView) -> dict[str, list[str]]:
     """Return the partitions that each member computes for itself."""
     return {
-        member: [str(partition) for partition in assign(strategy, view, member)]
-        for member in view.streams
+        member: [str(partition) for partition in assign(strategy, group, member)]
+        for member in group.streams
     }
 
 
@@ -39,9 +39,9 @@ def test_range_assigns_consecutive_partitions_and_one_more_to_the_first_threads(
 
     Here P, the number of partitions, is 7, and n is 2. Three threads get 3, 2 and 2.
     """
-    seven = view({"a": {"t": 1}, "b": {"t": 1}, "c": {"t": 1}}, {"t": 7})
+    group = view({"a": {"t": 1}, "b": {"t": 1}, "c": {"t": 1}}, {"t": 7})
 
-    assert shares("range", seven) == {
+    assert shares("range", group) == {
         "a": ["t-0", "t-1", "t-2"],
         "b": ["t-3", "t-4"],
         "c": ["t-5", "t-6"],
@@ -53,9 +53,9 @@ def test_threads_are_sorted_as_text() -> None:
 
     So `c10` comes before `c2`.
     """
-    two = view({"c2": {"t": 1}, "c10": {"t": 1}}, {"t": 2})
+    group = view({"c2": {"t": 1}, "c10": {"t": 1}}, {"t": 2})
 
-    assert shares("range", two) == {"c2": ["t-1"], "c10": ["t-0"]}
+    assert shares("range", group) == {"c2": ["t-1"], "c10": ["t-0"]}
 
 
 def test_round_robin_sorts_by_the_java_hash_and_skips_threads_of_other_topics() -> None:
@@ -71,16 +71,16 @@ def test_round_robin_sorts_by_the_java_hash_and_skips_threads_of_other_topics() 
         0,
     ]
 
-    both = view({"a": {"t": 1}, "b": {"t": 1, "u": 1}}, {"t": 2, "u": 2})
+    group = view({"a": {"t": 1}, "b": {"t": 1, "u": 1}}, {"t": 2, "u": 2})
 
-    assert shares("roundrobin", both) == {"a": ["t-0"], "b": ["t-1", "u-0", "u-1"]}
+    assert shares("roundrobin", group) == {"a": ["t-0"], "b": ["t-1", "u-0", "u-1"]}
 
 
 def test_more_threads_than_partitions_leave_some_threads_idle() -> None:
     """An assignment of nothing (C > P) is a success (ZK-47): three consumers, two partitions."""
-    three = view({"a": {"t": 1}, "b": {"t": 1}, "c": {"t": 1}}, {"t": 2})
+    group = view({"a": {"t": 1}, "b": {"t": 1}, "c": {"t": 1}}, {"t": 2})
 
-    assert shares("range", three) == {"a": ["t-0"], "b": ["t-1"], "c": []}
+    assert shares("range", group) == {"a": ["t-0"], "b": ["t-1"], "c": []}
 
 
 def test_one_more_member_moves_the_bounds_of_all_ranges() -> None:
@@ -116,7 +116,7 @@ def test_equal_views_give_every_partition_one_reader_of_its_topic(
     ]
 
     assert sorted(partition for partition, _member in owners) == sorted(
-        partition for of_topic in group.partitions.values() for partition in of_topic
+        partition for of_one_topic in group.partitions.values() for partition in of_one_topic
     )
     assert all(partition.topic in members[member] for partition, member in owners)
 

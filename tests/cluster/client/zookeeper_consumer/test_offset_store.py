@@ -26,7 +26,8 @@ def test_automatic_commit_is_tried_six_times_and_the_others_once(
 ) -> None:
     """The auto-commit thread gets 1 + `offsets.commit.max.retries` (5) tries (ZK-65).
 
-    R3 and shutdown get one. A cut of all OffsetCommits makes every try fail.
+    R3 and shutdown get one; the test shows the shutdown. A cut of all OffsetCommits makes every try
+    fail.
     """
 
     async def scenario(lab: GroupLab) -> None:

@@ -107,7 +107,8 @@ def test_reads_of_an_undisturbed_join_equal_the_formula(
     assert [attempt["done"] for attempt in lab.attempts(lab.change_began_us)] == [True] * members
     assert lab.reads(lab.change_began_us) == reads
     fired = lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.change_began_us)
-    assert len(fired) == notifications == members - 1
+    assert notifications == members - 1
+    assert len(fired) == notifications
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -139,7 +140,8 @@ def test_newcomer_of_a_small_group_conflicts_and_pays_a_back_off(seed: int) -> N
     assert lab.reads(lab.change_began_us) == undisturbed + start + failed_attempt
     # One sleep of 2 s, and less than half a second for everything else.
     assert 2 * SECOND <= lab.change_ended_us - lab.change_began_us <= 5 * SECOND // 2
-    # During the sleep the loser's whole share is unowned, not only the disputed one (ZK-49).
+    # Only the newcomer has conflicts, so only its share is unowned during the sleep. During the
+    # sleep the loser's whole share is unowned, not only the disputed one (ZK-49).
     conflicts = lab.of(TraceKind.ZOOKEEPER_CLAIM_CONFLICT, after_us=lab.change_began_us)
     assert {row.node for row in conflicts} == {member_name(1)}
 
@@ -149,8 +151,8 @@ def test_newcomer_of_a_small_group_conflicts_and_pays_a_back_off(seed: int) -> N
 def test_failed_attempt_adds_the_reads_of_the_formula(seed: int) -> None:
     """A failed attempt adds C + T + 2B + 6 + a reads + 1 per conflict (section 13).
 
-    Of the a claims of the attempt, those without a conflict are undone, by one delete each: a
-    consumer that waits for a slow owner deletes its own fresh claims (ZK-49).
+    Here a is the number of claims in the attempt. Claims without a conflict are undone, by one
+    delete each: a consumer that waits for a slow owner deletes its own fresh claims (ZK-49).
     """
 
     async def scenario(lab: GroupLab) -> None:
@@ -273,10 +275,10 @@ def test_notifications_during_a_rebalance_cause_one_further_rebalance() -> None:
 def test_owner_that_never_releases_makes_a_starting_newcomer_give_up() -> None:
     """The exception ends in the caller of createMessageStreams (ZK-38).
 
+    A program starts a consumer by `createMessageStreams` of its connector, the consumer's object.
     The caller gets no streams, but the registration, the watches and the executor thread remain
     until the program closes the connector (ZK-37). A member gives up after four attempts: patience
-    is about 4 x (2 s + attempt) (ZK-50). `createMessageStreams` is the start of a consumer; the
-    connector is the consumer's object in the program.
+    is about 4 x (2 s + attempt) (ZK-50).
     """
     gave_up: list[tuple[int, dict[str, Any]]] = []
 
@@ -509,10 +511,10 @@ def test_each_member_claims_in_another_order() -> None:
 def test_automatic_commit_does_not_wait_for_a_rebalance() -> None:
     """`rebalanceLock` serialises rebalances and shutdown; auto-commit does not take it (ZK-32).
 
+    The registry is the set of partitions that a member fetches and commits.
     The registry is replaced only by a successful attempt and emptied by the release (ZK-33). So
-    auto-commit goes on with the partitions in the registry until the release is complete.
-    The registry is the set of partitions that a member fetches and commits. Here the release hangs
-    for 4 s.
+    auto-commit goes on with the partitions in the registry until the release is complete. Here the
+    release hangs for 4 s.
     """
     config = ZooKeeperConsumerConfig(
         auto_commit_interval_ms=1_000, offsets_storage="kafka", dual_commit_enabled=False
@@ -562,14 +564,14 @@ def test_member_that_is_notified_late_still_holds_partitions_that_others_claim()
 
     lab = GroupLab(members=4, partitions=16, late_from=3).run(scenario)
 
-    late = next(
+    late_start_us = next(
         row.time_us
         for row in lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us)
         if row.node == member_name(0)
     )
     conflicts = lab.of(TraceKind.ZOOKEEPER_CLAIM_CONFLICT, after_us=lab.change_began_us)
     assert conflicts != []
-    assert conflicts[0].time_us < late
+    assert conflicts[0].time_us < late_start_us
     assert "consumer-g-0" in str(detail_of(conflicts[0])["owner"])
 
 
@@ -587,12 +589,12 @@ def test_sync_time_is_only_the_default_of_the_back_off() -> None:
         await lab.runtime.sleep(5 * SECOND)
 
     lab = GroupLab(members=2, partitions=4, late_from=1, servers=3).run(scenario)
-    own = {
+    sent_by_members = {
         str(row.api)
         for row in lab.of(TraceKind.REQUEST_SENT)
         if row.peer in lab.servers and row.node in lab.names
     }
-    assert own == {
+    assert sent_by_members == {
         "Connect",
         "Ping",
         "Exists",

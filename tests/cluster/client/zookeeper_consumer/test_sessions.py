@@ -180,15 +180,14 @@ def test_release_that_goes_on_in_the_next_session_deletes_owners_of_the_living()
     lab = GroupLab(members=4, partitions=32, late_from=3, config=COMMIT_EVERY_SECOND).run(scenario)
 
     claims: dict[str, str] = {}  # path of a claim -> session that created it
-    deleted_of_others = 0  # claims that another session has deleted
+    deleted_of_others = 0  # claims that another session than their creator has deleted
     for row, detail in lab.writes_of("owners"):
         path = detail["path"]
         if detail["op"] == "create":
             claims[path] = detail["session"]
         elif path in claims:
-            owner = claims.pop(path)
-            # After the cut, a session deletes a claim that another session has created.
-            if row.time_us > lab.change_ended_us and owner != detail["session"]:
+            creator = claims.pop(path)
+            if row.time_us > lab.change_ended_us and creator != detail["session"]:
                 deleted_of_others += 1
     assert deleted_of_others > 0
 

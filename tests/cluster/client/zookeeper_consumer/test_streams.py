@@ -73,6 +73,6 @@ def test_commit_covers_the_record_that_is_being_processed() -> None:
         row.offset
         for row in lab.of(TraceKind.ZOOKEEPER_OFFSET_COMMITTED)
         if row.offset is not None
-        and (row.offset - 1) not in {offset for at, offset in processed if at <= row.time_us}
+        and (row.offset - 1) not in {offset for at_us, offset in processed if at_us <= row.time_us}
     ]
     assert in_hand != []

@@ -115,7 +115,8 @@ def test_filter_costs_two_watches_a_member_and_a_read_of_all_topics_a_registrati
     static = c * (c + t + 3 * b + 9) + p + 1 + t
     # Each member reads the list of all topics 2 + C times.
     for_topic_lists = c * (2 + c)
-    # At its start a member reads the topics before the registration. Then it sets their watch.
+    # At its start the newcomer reads the topics (one read), registers, and sets the watch on the
+    # topics (two reads).
     of_start = 1 + 2
     assert [attempt["done"] for attempt in lab.attempts(lab.change_began_us)] == [True] * members
     assert lab.reads(lab.change_began_us) == static + for_topic_lists + of_start
