@@ -1,7 +1,7 @@
 """Workers are processes of this machine: their work, their deaths and their interrupts.
 
-- `workers.give(worker, items)` gives a worker its next items. A later event is Finished, with the
-  answer, or Died.
+- `workers.give(worker, items)` gives a worker its next items. An event says how this work ended:
+  Finished, with the answer of the worker, or Died.
 - In these tests `work` answers with the pid (the number) of its process. At the item DEADLY it
   kills this process.
 - `events_of(workers, enough)` collects events until `enough(events)` is true.
@@ -34,8 +34,8 @@ def wait_for_interrupt(begun: Path, items: Items) -> bytes:
 def test_worker_processes_answer_and_end_with_the_work() -> None:
     """Each worker is a process of its own, and none of them is left after the work."""
     with WorkerProcesses(work, size=2) as workers:
-        for worker, seed in zip(workers.idle(), (1, 2), strict=True):
-            workers.give(worker, (seed,))
+        for worker, item in zip(workers.idle(), (1, 2), strict=True):
+            workers.give(worker, (item,))
         assert workers.idle() == ()
         events = events_of(workers, lambda found: len(found) == 2)
         assert len(workers.idle()) == 2
@@ -67,13 +67,14 @@ def test_worker_that_dies_is_reported_with_its_work_and_replaced() -> None:
         "it was ended by signal 9 (SIGKILL)",
     )
     assert isinstance(finished, Finished)
-    assert finished.worker == second != first
+    assert finished.worker == second
+    assert second != first
 
 
 def test_interrupt_reaches_the_work_and_spares_the_worker(tmp_path: Path) -> None:
     """An interrupt ends the work, not the worker: its process takes the next work.
 
-    A run of an experiment, for example, repairs its cluster at an interrupt, and answers.
+    So the work can clean up at a Ctrl-C and still answer.
     """
     begun = tmp_path / "begun"
     with WorkerProcesses(partial(wait_for_interrupt, begun), size=1) as workers:

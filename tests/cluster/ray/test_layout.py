@@ -108,20 +108,20 @@ def test_place_without_a_machine_is_refused() -> None:
 
 
 def test_machines_of_the_experiment_keep_their_nodes_together() -> None:
-    """The experiment has three machines and Ray has two, so the third shares the first of Ray's.
+    """The experiment has three machines, and Ray has two: a and b. The third is also on a.
 
     Clients of two machines of the experiment never share a process.
     """
-    placed = (
+    names_by_machine = (
         ("broker-0", "controller-100", "consumer-1"),
         ("broker-1", "consumer-0", "consumer-2"),
         ("broker-2", "producer-0"),
     )
-    machines = tuple(tuple(map(NodeName, names)) for names in placed)
+    machines = tuple(tuple(map(NodeName, names)) for names in names_by_machine)
     cluster = structs.replace(spec(consumer(0), consumer(1), consumer(2)), machines=machines)
 
     plans = plan_processes(cluster)
-    where = place(plans, ["a", "b"], cluster.machines)
+    placed_processes = place(plans, ["a", "b"], cluster.machines)
 
-    hosts = {node: where[plan.name] for plan in plans for node in node_names(plan)}
-    assert [{hosts[node] for node in nodes} for nodes in machines] == [{"a"}, {"b"}, {"a"}]
+    machine_of = {node: placed_processes[plan.name] for plan in plans for node in node_names(plan)}
+    assert [{machine_of[node] for node in nodes} for nodes in machines] == [{"a"}, {"b"}, {"a"}]

@@ -1,4 +1,8 @@
-"""Files of Ray that a killed process of ours has left are removed, and no other files."""
+"""Session folders that Ray leaves when the process that started it is killed: their removal.
+
+A session is one run of Ray on a machine. OWNER_FILE in its folder names the process that started
+this Ray.
+"""
 
 from pathlib import Path
 
@@ -10,10 +14,7 @@ from tests.support.harness.abandoned_folders import (
 
 
 def test_folder_of_a_dead_process_is_removed_and_no_other(tmp_path: Path) -> None:
-    """The folder of a Ray that still runs, perhaps of another user, must stay.
-
-    A folder names its owner, a process of ours, in OWNER_FILE.
-    """
+    """The folder of a Ray that still runs, perhaps of another user, must stay."""
     check_only_abandoned_folders_are_removed(
         tmp_path,
         "session_",
@@ -24,7 +25,7 @@ def test_folder_of_a_dead_process_is_removed_and_no_other(tmp_path: Path) -> Non
 
 
 def test_removed_session_removes_the_link_to_it(tmp_path: Path) -> None:
-    """Ray has a link to its latest session. It is removed together with that session only."""
+    """Ray has a link to its latest session. The link is removed only with that session."""
     first, second = (make_folder(tmp_path, f"session_{n}") for n in (1, 2))
     (tmp_path / "session_latest").symlink_to(first)
     remove_session(second)

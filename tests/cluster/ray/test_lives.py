@@ -53,11 +53,12 @@ def test_process_whose_node_did_not_start_is_ended(tmp_path: Path, end: str) -> 
 
     async def body(lab: LivesLab) -> None:
         await lab.lives.crash(NODE)
-        lab.fleet.trouble["start_node"] = TimeoutError() if end == "failed" else None
         if end == "failed":
+            lab.fleet.trouble["start_node"] = TimeoutError()
             with pytest.raises(ClusterStartError):
                 await lab.lives.restart(NODE, empty_disk=False)
         else:
+            lab.fleet.trouble["start_node"] = None  # the call hangs
             await cut_short(lab.lives.restart(NODE, empty_disk=False))
 
         assert lab.state() is NodeState.DOWN
@@ -162,12 +163,10 @@ def test_nodes_that_cannot_be_stopped_are_reported_and_their_process_is_ended(
     in_lab(tmp_path, body)
 
 
-def test_kill_of_a_process_that_just_shut_down_succeeds(
-    tmp_path: Path,
-) -> None:
+def test_kill_of_a_process_that_just_shut_down_succeeds(tmp_path: Path) -> None:
     """A node may end its shutdown just before the kill arrives, which is no failure.
 
-    Without a shutdown it is a failure if the process has ended already.
+    Without a shutdown, a kill fails if the process has ended already.
     """
 
     async def body(lab: LivesLab) -> None:

@@ -24,7 +24,7 @@ def test_machine_that_answers_is_never_reported() -> None:
     assert machines.state_of("a") is Contact.HEARD
 
 
-def test_silence_is_reported_once_and_its_end_with_its_beginning() -> None:
+def test_beginning_and_end_of_a_silence_are_reported_once() -> None:
     """A machine that is silent for 12 s is not lost. `since_s` is the time of its last answer."""
     machines = watch()
     machines.record_answer("b", 10.0)

@@ -356,7 +356,7 @@ def test_resets_count_connections_once(story: Story) -> None:
 def test_stopped_or_killed_process_has_ended(story: Story) -> None:
     """The process of a broker has ended when its shutdown is over, and when `crash` returns.
 
-    A broker that is killed during its pause is not resumed before.
+    A broker that is killed during its pause is not resumed before the kill.
     """
     assert story.facts["process of a stopped broker"] is False
     assert story.facts["paused broker killed"] is False
@@ -370,7 +370,7 @@ def test_stopped_or_killed_process_has_ended(story: Story) -> None:
 def test_driver_traces_its_acts_on_nodes(story: Story) -> None:
     """The driver writes a row before each act, so that the effects of the act follow in the trace.
 
-    The resumes are those of the shared and the isolated consumer, and of the coordinator's broker.
+    There are three resumes: of the shared consumer, the isolated consumer, and the coordinator.
     """
     kinds = (TraceKind.NODE_PAUSED, TraceKind.NODE_RESUMED, TraceKind.NODE_STOPPING)
     acts = [row for row in story.rows if row.kind in kinds]

@@ -1,4 +1,4 @@
-"""Work of a search that Ray distributes: named processes, reported deaths, the same results.
+"""A search whose work Ray distributes: named processes, reported deaths, the same results.
 
 A search plays a run for each seed. The seed draws the run's experiment from a space (a file of
 experiments). The workers are the processes that play the runs.
