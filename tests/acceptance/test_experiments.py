@@ -18,6 +18,7 @@ from statistics import median
 
 import pytest
 
+from chaos.checkers.context import detail_of
 from chaos.checkers.registry import CHECKERS, context_of
 from chaos.experiment.loader import load_experiment
 from chaos.experiment.structs import Experiment
@@ -25,7 +26,6 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.results import CheckOutcome, Verdict
 from tests.support.worlds.acceptance import (
     VirtualRun,
-    detail_of,
     lost_commits,
     play_virtual,
 )
@@ -178,7 +178,7 @@ def test_crashed_member_is_evicted_by_its_session_in_one_rebalance() -> None:
     )
     # The other members learn of the rebalance with their next heartbeat, at most 3 s later.
     assert generation.time_us - removed[0].time_us <= 4 * SECOND_US
-    assert len(detail_of(generation)["members"]) == 11  # type: ignore[arg-type]
+    assert len(detail_of(generation)["members"]) == 11
 
 
 def test_members_wait_for_a_paused_coordinator_although_another_is_ready() -> None:
@@ -382,7 +382,7 @@ def test_two_sets_of_owners_process_the_same_partitions_until_the_cut_heals() ->
 
     last = next(r for r in reversed(run.rows) if r.kind == TraceKind.GENERATION_STARTED)
     assert last.generation == 3
-    assert len(detail_of(last)["members"]) == 6 + 2  # type: ignore[arg-type]
+    assert len(detail_of(last)["members"]) == 6 + 2
 
 
 def test_ownership_overlap_is_measured_and_within_its_bound() -> None:
@@ -452,4 +452,4 @@ def test_generations_of_the_old_side_are_truncated_and_one_group_remains() -> No
     assert len(truncated) == 1
     last = next(r for r in reversed(run.rows) if r.kind == TraceKind.GENERATION_STARTED)
     assert last.node != COORDINATOR
-    assert len(detail_of(last)["members"]) == 8  # type: ignore[arg-type]
+    assert len(detail_of(last)["members"]) == 8

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from chaos.checkers.context import detail_of
 from chaos.experiment.loader import load_experiment
 from cluster.realtime.machine_processes import start_ticks
 from protocol.trace import TraceKind, TraceRow
 from results_schema.results import Verdict
-from tests.support.worlds.acceptance import detail_of, play_ray, play_virtual
+from tests.support.worlds.acceptance import play_ray, play_virtual
 from tests.support.worlds.story import milestones_of
 
 pytestmark = [

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos.checkers.context import detail_of
 from chaos.experiment.structs import Experiment
 from chaos.results.manifest import experiment_of
 from chaos.results.run_directory import PastRun, list_runs
@@ -30,7 +31,6 @@ from tests.support.harness.small_disk import small_disk
 from tests.support.worlds.acceptance import (
     RESUME_MAX_US,
     coordinator_failover,
-    detail_of,
     lost_commits,
     rows_of_run,
 )

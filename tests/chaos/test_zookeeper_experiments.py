@@ -11,12 +11,11 @@ the number of a write. Ids such as ZK-92 are rules of docs/kafka/ZOOKEEPER_CONSU
 experiments/ have the plan (the list of faults) of each run.
 """
 
-import json
 from functools import cache
-from typing import Any
 
 import pytest
 
+from chaos.checkers.context import detail_of
 from chaos.experiment.loader import load_experiment
 from cluster.runtime import DRIVER
 from protocol.trace import TraceKind, TraceRow
@@ -54,12 +53,6 @@ def since_fault(run: VirtualRun, kind: TraceKind, group: str | None = None) -> l
 def of_whole_run(run: VirtualRun, kind: TraceKind) -> list[TraceRow]:
     """Return the rows of a kind of the whole run."""
     return [row for row in run.rows if row.kind == kind]
-
-
-def detail_of_row(row: TraceRow) -> dict[str, Any]:
-    """Return a row's detail."""
-    detail: dict[str, Any] = json.loads(row.detail or "{}")
-    return detail
 
 
 @pytest.mark.parametrize("name", ["herd_effect", "zookeeper_restart", "zookeeper_zombie"])
@@ -141,12 +134,12 @@ def test_replaced_member_conflicts_until_the_dead_session_has_ended() -> None:
     run = played("zookeeper_restart")
     (expired,) = since_fault(run, TraceKind.ZOOKEEPER_SESSION_EXPIRED)
     attempts = [
-        detail_of_row(row) for row in since_fault(run, TraceKind.ZOOKEEPER_ATTEMPT_ENDED, "old")
+        detail_of(row) for row in since_fault(run, TraceKind.ZOOKEEPER_ATTEMPT_ENDED, "old")
     ]
     conflicts = since_fault(run, TraceKind.ZOOKEEPER_CLAIM_CONFLICT, "old")
     early_conflicts = [row for row in conflicts if row.time_us < expired.time_us]
     # An owner is a consumer id. Its last part begins with the name of the node, of 14 characters.
-    owners = {str(detail_of_row(row)["owner"]).rpartition("_")[2][:14] for row in early_conflicts}
+    owners = {str(detail_of(row)["owner"]).rpartition("_")[2][:14] for row in early_conflicts}
 
     assert "consumer-old-1" in owners
     assert sum(not attempt["done"] for attempt in attempts) >= 2
@@ -194,7 +187,7 @@ def views_of(run: VirtualRun) -> dict[str, list[tuple[int, tuple[str, ...]]]]:
     """Return the time and the members of each view that a member of the old group computed from."""
     views: dict[str, list[tuple[int, tuple[str, ...]]]] = {}
     for row in since_fault(run, TraceKind.ZOOKEEPER_VIEW, "old"):
-        views.setdefault(row.node, []).append((row.time_us, tuple(detail_of_row(row)["members"])))
+        views.setdefault(row.node, []).append((row.time_us, tuple(detail_of(row)["members"])))
     return views
 
 
@@ -250,12 +243,12 @@ def test_split_views_cost_conflicts_and_a_member_that_gives_up() -> None:
     run = played("zookeeper_split_view")
     conflicts = since_fault(run, TraceKind.ZOOKEEPER_CLAIM_CONFLICT, "old")
     gave_up = [
-        detail_of_row(row)["during"] for row in since_fault(run, TraceKind.ZOOKEEPER_GAVE_UP, "old")
+        detail_of(row)["during"] for row in since_fault(run, TraceKind.ZOOKEEPER_GAVE_UP, "old")
     ]
     done = [
         row
         for row in since_fault(run, TraceKind.ZOOKEEPER_ATTEMPT_ENDED, "old")
-        if detail_of_row(row)["done"]
+        if detail_of(row)["done"]
     ]
 
     # In the measured run Kafka 1.1.1 had 34 conflicts, and its last attempt ended after 40.5 s.
@@ -275,7 +268,7 @@ def test_release_that_goes_on_in_the_next_session_deletes_owner_nodes_of_the_liv
     run = played("zookeeper_late_release")
     assert run.results.verdict == "pass"
     (expired,) = since_fault(run, TraceKind.ZOOKEEPER_SESSION_EXPIRED)
-    old_session = detail_of_row(expired)["session"]
+    old_session = detail_of(expired)["session"]
     creators: dict[str, str] = {}
     deleted: list[tuple[int, str, str]] = []  # time, session that deletes, session that created
     # Each server traces each transaction that it applies. A zxid numbers a transaction; the row has
@@ -285,7 +278,7 @@ def test_release_that_goes_on_in_the_next_session_deletes_owner_nodes_of_the_liv
         if row.kind != TraceKind.ZOOKEEPER_TXN_APPLIED or (row.offset or 0) <= zxid:
             continue
         zxid = row.offset or 0
-        txn = detail_of_row(row)
+        txn = detail_of(row)
         if txn["op"] == "create" and "/owners/" in txn["path"]:
             creators[txn["path"]] = txn["session"]
         elif txn["op"] == "delete" and creators.get(txn["path"], txn["session"]) != txn["session"]:

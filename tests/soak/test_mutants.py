@@ -194,7 +194,7 @@ def test_no_recorded_mutant_of_a_package_survives_newly(package: str) -> None:
     killed_before = sum(mutant.is_killed for mutant in read_record() if mutant.package == package)
     say(
         f"{package}: of {killed_before} recorded mutants that were killed {fates.killed} are "
-        f"killed, {len(fates.alive)} live, {len(fates.gone)} stand nowhere any more"
+        f"killed, {len(fates.alive)} live, {len(fates.gone)} no longer exist"
     )
     for recorded in fates.gone:
         say(f"rewritten: {recorded.name}")

@@ -49,8 +49,8 @@ placements = pytest.mark.parametrize(
 
 async def pair(lab: Lab, client_process: str) -> tuple[EchoNode, EchoNode]:
     """Start a server in process p0, and a client in `client_process`, which is p0 or p1."""
-    await lab.process("p0")
-    await lab.process("p1")
+    await lab.start_process("p0")
+    await lab.start_process("p1")
     return lab.node("p0", SERVER), lab.node(client_process, CLIENT)
 
 
@@ -161,7 +161,7 @@ def test_server_that_moved_behind_a_cut_is_not_reached_before_healing(tmp_path: 
         old = connect(client)
         await beat(old)
 
-        await lab.process("p2")
+        await lab.start_process("p2")
         lab.set_rules(CUT)
         await lab.processes["p0"].stop()
         successor = lab.node("p2", SERVER, incarnation=1)
@@ -181,8 +181,8 @@ def test_node_started_later_has_the_rules_before_it_runs(tmp_path: Path) -> None
     """A node that starts during a cut must not reach the other side, not even for a moment."""
 
     async def body(lab: Lab) -> None:
-        await lab.process("p0")
-        await lab.process("p1")
+        await lab.start_process("p0")
+        await lab.start_process("p1")
         server = lab.node("p0", SERVER)
         lab.set_rules(CUT)
         client = lab.node("p1", CLIENT)

@@ -85,7 +85,7 @@ async def ask(lab: Lab, question: Question[T]) -> T:
 
 async def serve(lab: Lab, process_id: str = "p0", incarnation: int = 0) -> None:
     """Start the server in a new process, and write the listeners file of the run."""
-    await lab.process(process_id)
+    await lab.start_process(process_id)
     lab.node(process_id, SERVER, incarnation)
     write_listeners(lab.run_dir, listeners(lab.directory))
 
@@ -117,7 +117,7 @@ def test_outside_client_may_return_and_nodes_continue_without_it(tmp_path: Path)
 
     async def body(lab: Lab) -> None:
         await serve(lab)
-        await lab.process("p1")
+        await lab.start_process("p1")
         neighbour = connect(lab.node("p1", CLIENT))
         for _ in range(2):
             assert await ask(lab, beating()) == [HeartbeatResponse()]

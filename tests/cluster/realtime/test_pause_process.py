@@ -49,8 +49,8 @@ def test_paused_node_keeps_its_connections_open_and_silent(
     """Kafka's clients notice a stopped process only by a timeout. New connections hang, too."""
 
     async def body(lab: Lab) -> None:
-        process = await lab.process("p0")
-        await lab.process("p1")
+        process = await lab.start_process("p0")
+        await lab.start_process("p1")
         server, client = lab.node("p0", SERVER), lab.node(client_process, CLIENT)
         old = connect(client)
         await beat(old)
@@ -73,7 +73,7 @@ def test_pause_spares_the_other_nodes_of_the_process(tmp_path: Path) -> None:
     """A process may host a hundred consumers. Only the paused one stands still."""
 
     async def body(lab: Lab) -> None:
-        process = await lab.process("p0")
+        process = await lab.start_process("p0")
         lab.node("p0", SERVER)
         neighbour, client = lab.node("p0", OTHER), lab.node("p0", CLIENT)
         process.pause_node(SERVER)
@@ -93,7 +93,7 @@ def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path
     """
 
     async def body(lab: Lab) -> None:
-        process = await lab.process("p0")
+        process = await lab.start_process("p0")
         server, client = lab.node("p0", SERVER), lab.node("p0", CLIENT)
         host = server.host
         connection = connect(client)
@@ -137,8 +137,8 @@ def test_resumed_node_handles_frames_of_a_cut_after_timers_and_before_later_fram
     """
 
     async def body(lab: Lab) -> None:
-        process = await lab.process("p0")
-        await lab.process("p1")
+        process = await lab.start_process("p0")
+        await lab.start_process("p1")
         server, client = lab.node("p0", SERVER), lab.node("p1", CLIENT)
         host = server.host
 
@@ -179,7 +179,7 @@ def test_frames_that_arrived_during_a_pause_precede_later_ones(tmp_path: Path) -
     """A connection keeps the order of its frames, so frames after the resume must not overtake."""
 
     async def body(lab: Lab) -> None:
-        process = await lab.process("p0")
+        process = await lab.start_process("p0")
         server, client = lab.node("p0", SERVER), lab.node("p0", CLIENT)
         connection = connect(client)
         await beat(connection)
@@ -198,7 +198,7 @@ def test_node_paused_twice_stands_still_until_it_is_resumed_again(tmp_path: Path
     """A pause right after a resume must keep the frames that wait since the first pause."""
 
     async def body(lab: Lab) -> None:
-        process = await lab.process("p0")
+        process = await lab.start_process("p0")
         server, client = lab.node("p0", SERVER), lab.node("p0", CLIENT)
         connection = connect(client)
         await beat(connection)
@@ -226,8 +226,8 @@ def test_paused_client_learns_after_the_pause_that_its_server_died(tmp_path: Pat
     """
 
     async def body(lab: Lab) -> None:
-        await lab.process("p0")
-        clients = await lab.process("p1")
+        await lab.start_process("p0")
+        clients = await lab.start_process("p1")
         lab.node("p0", SERVER)
         client = lab.node("p1", CLIENT)
         connection = connect(client)
@@ -247,8 +247,8 @@ def test_crash_of_a_paused_node_ends_every_connection_to_it(tmp_path: Path) -> N
     """The kernel also resets connections that the node has not accepted yet."""
 
     async def body(lab: Lab) -> None:
-        process = await lab.process("p0")
-        await lab.process("p1")
+        process = await lab.start_process("p0")
+        await lab.start_process("p1")
         lab.node("p0", SERVER)
         client = lab.node("p1", CLIENT)
         old = connect(client)
@@ -275,7 +275,7 @@ def test_paused_node_has_flushed_its_trace_and_writes_no_row(tmp_path: Path) -> 
     """The files of a run can be read while it runs; rows of a stopped process must be in them."""
 
     async def body(lab: Lab) -> None:
-        process = await lab.process("p0")
+        process = await lab.start_process("p0")
         lab.node("p0", SERVER)
         client = lab.node("p0", CLIENT)
         connection = connect(client)
@@ -313,8 +313,8 @@ def test_node_in_shutdown_serves_until_it_has_finished_and_then_disconnects(
     """As after SIGTERM, a broker answers while its leaderships move. Then its sockets close."""
 
     async def body(lab: Lab) -> None:
-        process = await lab.process("p0")
-        await lab.process("p1")
+        process = await lab.start_process("p0")
+        await lab.start_process("p1")
         server, client = lab.node("p0", SERVER), lab.node("p1", CLIENT)
         connection = connect(client)
         stopping = asyncio.ensure_future(process.shut_down_node(SERVER))
@@ -344,7 +344,7 @@ def test_node_killed_during_its_shutdown_is_reported_to_the_driver(
     """The driver waits for the end of the shutdown. It must not wait for a dead node."""
 
     async def body(lab: Lab) -> None:
-        process = await lab.process("p0")
+        process = await lab.start_process("p0")
         server = lab.node("p0", SERVER)
         stopping = asyncio.ensure_future(process.shut_down_node(SERVER))
         await asked_to_stop(server)

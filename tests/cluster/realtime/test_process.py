@@ -43,8 +43,8 @@ def test_request_to_another_node_is_answered_in_order(tmp_path: Path, client_pro
     """A node must not notice whether its peer is in the same process."""
 
     async def body(lab: Lab) -> None:
-        await lab.process("p0")
-        await lab.process("p1")
+        await lab.start_process("p0")
+        await lab.start_process("p1")
         server, client = lab.node("p0", SERVER), lab.node(client_process, CLIENT)
         connection = connect(client)
         answers = await asyncio.gather(*(beat(connection, i) for i in range(50)))
@@ -64,8 +64,8 @@ def test_connection_to_a_node_that_is_down_is_refused_at_once(
     """As with Kafka, a client learns of a dead broker by a refusal, and not by a timeout."""
 
     async def body(lab: Lab) -> None:
-        await lab.process("p0")
-        await lab.process("p1")
+        await lab.start_process("p0")
+        await lab.start_process("p1")
         client = lab.node("p0", CLIENT)
         if is_in_directory:
             lab.directory[SERVER] = lab.addresses["p1"]
@@ -93,8 +93,8 @@ def test_connection_to_a_dead_process_ends_although_the_directory_forgot_it(
     """
 
     async def body(lab: Lab) -> None:
-        await lab.process("p0")
-        await lab.process("p1")
+        await lab.start_process("p0")
+        await lab.start_process("p1")
         lab.node("p0", SERVER)
         client = lab.node("p1", CLIENT)
 
@@ -116,8 +116,8 @@ def test_process_that_ends_disconnects_its_peers_and_is_refused_afterwards(
     """The sockets of a dead process end, and with them each connection to its nodes."""
 
     async def body(lab: Lab) -> None:
-        await lab.process("p0")
-        await lab.process("p1")
+        await lab.start_process("p0")
+        await lab.start_process("p1")
         lab.node("p0", SERVER)
         clients = [lab.node("p1", CLIENT), lab.node("p1", OTHER)]
         connections = [connect(client) for client in clients]
@@ -145,7 +145,7 @@ def test_node_restarted_in_another_process_is_reached_there(
 
     async def body(lab: Lab) -> None:
         for process_id in ("p0", "p1", "p2"):
-            await lab.process(process_id)
+            await lab.start_process(process_id)
         lab.node("p0", SERVER)
         client = lab.node("p1", CLIENT)
         old = connect(client)
@@ -172,8 +172,8 @@ def test_node_crashed_alone_resets_its_connections_and_spares_its_neighbours(
     """A consumer in a process with others can be killed as if it had a process of its own."""
 
     async def body(lab: Lab) -> None:
-        await lab.process("p0")
-        await lab.process("p1")
+        await lab.start_process("p0")
+        await lab.start_process("p1")
         neighbour = lab.node("p0", OTHER)
         lab.node("p0", SERVER)
         client = lab.node(client_process, CLIENT)
@@ -200,7 +200,7 @@ def test_crash_of_a_node_that_is_not_alive_is_refused(tmp_path: Path) -> None:
     """A crash that would hit nothing is an error, and so is a second start of a live node."""
 
     async def body(lab: Lab) -> None:
-        process = await lab.process("p0")
+        process = await lab.start_process("p0")
         with pytest.raises(SimulationError, match="broker-0 is not alive"):
             process.crash_node(SERVER)
         lab.node("p0", SERVER)
@@ -217,7 +217,7 @@ def test_host_of_a_crashed_node_refuses_every_call(tmp_path: Path) -> None:
     """
 
     async def body(lab: Lab) -> None:
-        process = await lab.process("p0")
+        process = await lab.start_process("p0")
         server, client = lab.node("p0", SERVER), lab.node("p0", CLIENT)
         host = client.host
         connection = connect(client)
@@ -270,7 +270,7 @@ def test_failure_inside_a_node_is_traced_and_reaches_the_process(
     """A failure in a node is our bug and must end the run; asyncio alone would only print it."""
 
     async def body(lab: Lab) -> None:
-        process = await lab.process("p0")
+        process = await lab.start_process("p0")
         server, client = lab.node("p0", SERVER), lab.node("p0", CLIENT)
         waiting = asyncio.ensure_future(process.next_failures(0))  # 0: none is known yet
 
@@ -314,7 +314,7 @@ def test_node_that_cannot_start_is_an_error_of_the_start(tmp_path: Path) -> None
             raise ZeroDivisionError
 
     async def body(lab: Lab) -> None:
-        process = await lab.process("p0")
+        process = await lab.start_process("p0")
         with pytest.raises(ZeroDivisionError):
             process.start_node(
                 SERVER, Incarnation(0), Broken, storage=MemoryStorage(), role="broker"
@@ -333,8 +333,8 @@ def test_row_of_a_message_is_in_the_file_before_the_message_arrives(
     """
 
     async def body(lab: Lab) -> None:
-        await lab.process("p0")
-        await lab.process("p1")
+        await lab.start_process("p0")
+        await lab.start_process("p1")
         server, client = lab.node("p0", SERVER), lab.node("p1", CLIENT)
         connection = connect(client)
         await beat(connection)
@@ -363,8 +363,8 @@ def test_refused_caller_is_logged_and_traced(tmp_path: Path) -> None:
     """
 
     async def body(lab: Lab) -> None:
-        await lab.process("p0")
-        await lab.process("p1", token="of another run")
+        await lab.start_process("p0")
+        await lab.start_process("p1", token="of another run")
         server, client = lab.node("p0", SERVER), lab.node("p1", CLIENT)
         with pytest.raises(Disconnected):
             await beat(connect(client))
@@ -388,7 +388,7 @@ def test_trace_of_an_incarnation_is_numbered_and_ends_with_the_stop(tmp_path: Pa
     """Readers merge rows by (time, node, incarnation, seq), so these must be complete and grow."""
 
     async def body(lab: Lab) -> None:
-        await lab.process("p0")
+        await lab.start_process("p0")
         client = lab.node("p0", CLIENT)
         lab.node("p0", SERVER)
         await beat(connect(client))
@@ -405,7 +405,7 @@ def test_cancelled_host_timer_does_not_fire_and_sleeps_end_in_order(tmp_path: Pa
     """Sessions and rebalances of Kafka are timers. One that fires wrongly would remove members."""
 
     async def body(lab: Lab) -> None:
-        await lab.process("p0")
+        await lab.start_process("p0")
         host = lab.node("p0", CLIENT).host
         fired: list[str] = []
         host.after(1_000, fired.append, "cancelled").cancel()

@@ -75,7 +75,7 @@ class Lab:
     addresses: dict[str, ProcessAddress] = field(default_factory=dict)
     directory: dict[NodeName, ProcessAddress] = field(default_factory=dict)
 
-    async def process(self, process_id: str, *, token: str = "secret") -> NodeProcess:
+    async def start_process(self, process_id: str, *, token: str = "secret") -> NodeProcess:
         """Start a node process.
 
         The process shows `token` to other processes. They refuse its connection if their own token

@@ -96,13 +96,13 @@ def main() -> None:
         for package in packages:
             write_sample(package)
         return
-    # "Stands nowhere any more": the mutant's line was rewritten or removed.
+    # "No longer exist": the mutant's line was rewritten or removed.
     lives = False
     for package in packages:
         fates = newly_alive(package)
         print(
             f"{package}: {fates.killed} killed, {len(fates.alive)} live, "
-            f"{len(fates.gone)} stand nowhere any more",
+            f"{len(fates.gone)} no longer exist",
             flush=True,
         )
         for recorded in fates.alive:

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
+from chaos.checkers.context import detail_of
 from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment.structs import (
     Experiment,
@@ -280,11 +279,6 @@ def _first(
 def _listed(value: object) -> list[object]:
     """Return a value of a detail if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
-
-
-def detail_of(row: TraceRow) -> dict[str, object]:
-    """Return the decoded detail of a row."""
-    return {} if row.detail is None else msgspec.json.decode(row.detail, type=dict[str, object])
 
 
 def percentile(ascending: Sequence[int], percent: int) -> int:

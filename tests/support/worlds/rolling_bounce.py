@@ -10,8 +10,8 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from chaos.checkers.context import detail_of
 from protocol.trace import TraceKind, TraceRow
-from tests.support.harness.zookeeper_group import detail_of
 
 CALLBACKS = (TraceKind.PARTITIONS_ASSIGNED, TraceKind.PARTITIONS_REVOKED)
 """Kinds of the rows that stand for the callbacks."""

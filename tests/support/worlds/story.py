@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median_low
 
+from chaos.checkers.context import detail_of
 from chaos.experiment.structs import Experiment, group_partition
 from protocol.ids import offsets_partition
 from protocol.trace import TraceKind, TraceRow
-from tests.support.worlds.acceptance import detail_of
 
 PHASE_MIN_US = 1_000_000
 """Length from which a phase is compared; the lengths of shorter phases depend on the machine."""
