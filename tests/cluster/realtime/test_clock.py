@@ -59,7 +59,7 @@ def test_offset_of_the_own_machine_is_exactly_zero() -> None:
 def test_measured_offset_of_another_machine_is_within_its_bound() -> None:
     """The measured offset may be wrong by its bound, but not by more.
 
-    The bound is stored with the run: a phase that is shorter is printed as `< bound`.
+    The bound is stored with the run: a report prints a shorter time as `< bound`.
     """
     ahead_ns = 123_456_789_000
 

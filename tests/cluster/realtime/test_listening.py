@@ -91,7 +91,8 @@ def test_cluster_id_has_kafkas_form_and_is_constant_in_a_run() -> None:
     Here it follows from the id of the run, the argument.
     """
     assert len(cluster_id("one")) == 22
-    assert cluster_id("one") == cluster_id("one") != cluster_id("two")
+    assert cluster_id("one") == cluster_id("one")
+    assert cluster_id("one") != cluster_id("two")
 
 
 def test_wildcard_address_is_advertised_as_the_machines_name() -> None:

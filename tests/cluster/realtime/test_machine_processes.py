@@ -112,29 +112,29 @@ def test_stopped_process_can_be_killed(child: "subprocess.Popen[bytes]") -> None
 def test_process_dies_with_its_parent_also_while_it_is_stopped() -> None:
     """If the driver is killed, no process remains that could resume a stopped broker.
 
-    So the processes of a run die with their parents. `child` starts `grandchild`, which asks the
+    So the processes of a run die with their parents. Here a parent starts a child, which asks the
     kernel for that by `die_with_parent`, and then stops itself.
     """
-    grandchild = (
+    child_code = (
         "import os, signal, sys; from cluster.realtime.machine_processes import die_with_parent;"
         "die_with_parent(); print(os.getpid(), flush=True); os.kill(os.getpid(), signal.SIGSTOP)"
     )
-    child = (
+    parent_code = (
         "import subprocess, sys;"
-        f"subprocess.Popen([sys.executable, '-c', {grandchild!r}]); sys.stdin.read()"
+        f"subprocess.Popen([sys.executable, '-c', {child_code!r}]); sys.stdin.read()"
     )
 
     with subprocess.Popen(
-        [sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+        [sys.executable, "-c", parent_code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
     ) as parent:
         assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        process = ProcessRef(pid=pid, start_ticks=start_ticks(pid) or 0)
+        pid = int(parent.stdout.readline())  # the child prints its pid
+        child = ProcessRef(pid=pid, start_ticks=start_ticks(pid) or 0)
 
         async def die() -> tuple[ProcessRef, ...]:
-            await stop(process, 10.0)
+            await stop(child, 10.0)
             parent.kill()
-            return await wait_gone([process], 10.0)
+            return await wait_gone([child], 10.0)
 
         assert asyncio.run(die()) == ()
 

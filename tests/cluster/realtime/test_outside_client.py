@@ -263,7 +263,10 @@ def test_run_without_a_listeners_file_cannot_be_asked(
 
 
 def test_run_with_another_version_of_the_links_is_not_called(tmp_path: Path) -> None:
-    """Nodes of another version would close the connection without a reason, so none is opened."""
+    """Nodes of another version would close the connection without a reason, so none is opened.
+
+    A listeners file without a node is an error of its own.
+    """
     write_listeners(tmp_path, listeners({}, link_version=LINK_VERSION + 1))
     with pytest.raises(NotReachable, match=f"got version {LINK_VERSION + 1}"):
         ask_as_guest(tmp_path, beating())

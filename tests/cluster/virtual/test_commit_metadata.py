@@ -1,4 +1,7 @@
-"""The check that offset.metadata.max.bytes decides which metadata of a commit is refused."""
+"""The check that offset.metadata.max.bytes decides which metadata of a commit is refused.
+
+As in Kafka, the limit counts UTF-16 units, although its name says bytes.
+"""
 
 import pytest
 

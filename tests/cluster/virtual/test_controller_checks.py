@@ -59,7 +59,7 @@ def test_sound_run_has_no_violation() -> None:
     The controller permits a shutdown, holds elections, and crashes during another shutdown.
     """
     restart: dict[str, object] = {
-        "at": "20020ms",
+        "at": "20020ms",  # 20 ms after the second shutdown has begun
         "fault": "crash",
         "target": "controller",
         "duration": "3s",
@@ -120,8 +120,8 @@ def test_shutdown_that_never_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("leads", "invariant"),
     [
-        (False, "a leader begins a controlled shutdown before it may stop"),
         (True, "a controlled shutdown ends once all active brokers have learnt of it"),
+        (False, "a leader begins a controlled shutdown before it may stop"),
     ],
 )
 def test_controller_that_miscounts_leaderships_is_found(
@@ -129,7 +129,7 @@ def test_controller_that_miscounts_leaderships_is_found(
 ) -> None:
     """Planted bug: the controller believes that each broker leads a partition, or that none does.
 
-    In the first case no broker ever may stop. In the second a leader may stop at once.
+    In the first case no broker may ever stop. In the second a leader may stop at once.
     """
     monkeypatch.setattr(MetadataImage, "has_leaderships", lambda *_: leads)
     assert invariant in reason_of(SHUTDOWN)
@@ -195,9 +195,9 @@ def test_election_that_is_answered_and_not_held_is_found(
 def test_reassignment_that_is_agreed_to_and_not_stored_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: the controller agrees to a reassignment (another list of replicas).
+    """Planted bug: the record of a reassignment (another list of replicas) has no replicas.
 
-    But the record that it writes does not have the new replicas.
+    The controller has agreed to the reassignment before.
     """
 
     def without_replicas(**fields: object) -> object:

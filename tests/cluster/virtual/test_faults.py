@@ -180,8 +180,8 @@ def test_a_power_loss_truncates_the_disk_to_flushed_data_a_crash_does_not() -> N
     # Batches before the flush are on the disk. The later ones are lost.
     flushed = [time_us for time_us in append_times_us[BROKER] if time_us < 500 * MS]
     assert sizes[OTHER] == len(append_times_us[OTHER])
-    # Not empty, because a test of no batch would show nothing.
-    assert sizes[BROKER] == len(flushed) > 0
+    assert sizes[BROKER] == len(flushed)
+    assert flushed != []  # without a flushed batch the test would show nothing
     assert driver_rows(run.rows) == [
         (TraceKind.NODE_KILLED, BROKER, "power loss"),
         (TraceKind.NODE_KILLED, OTHER, None),
@@ -263,7 +263,7 @@ def test_a_node_that_dies_during_its_shutdown_is_dead() -> None:
 
 
 class HasALastWord(FakeBroker):
-    """A broker that still writes a trace row in the step in which its shutdown ends."""
+    """A broker that still writes a trace row in the callback in which its shutdown ends."""
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
         """Report the end of the shutdown, and then write a row."""
@@ -272,9 +272,9 @@ class HasALastWord(FakeBroker):
 
 
 def test_a_node_finishes_the_step_in_which_it_is_done() -> None:
-    """A node that reports the end of its shutdown may still write rows in the same step.
+    """A node that reports the end of its shutdown may still write rows in the same callback.
 
-    The process of a real node ends after that step, too.
+    The process of a real node ends after that callback, too.
     """
     run = Run(broker=HasALastWord)
 
@@ -384,9 +384,10 @@ class FailsOnAnAnswer(FakeConsumer):
 
 
 def test_a_failure_in_frames_that_healing_delivers_is_reported_once() -> None:
-    """A healed link delivers the frames that it has held back, from a timer of its gate.
+    """A healed link delivers the frames that it has held back, from a timer.
 
-    A bug in the receiver then raises through this timer, which must not report it a second time.
+    A bug in the receiver then raises through this timer, which must not report the bug a second
+    time.
     """
     run = Run(FailsOnAnAnswer)
 
@@ -522,9 +523,10 @@ def real_run(main: Callable[[VirtualRuntime], Coroutine[Any, Any, None]]) -> lis
 
 
 def test_leaders_move_and_come_back_through_the_clusters_own_network() -> None:
-    """An administrator moves a leadership. After a crash and a restart he moves it there again.
+    """An administrator moves a leadership to `other`, which then crashes and restarts.
 
-    The administrator's requests travel through the cluster's own network.
+    The administrator's next request moves the leadership to `other` again. Both requests travel
+    through the cluster's own network.
     """
     partition = TopicPartition(TOPIC, 0)
 

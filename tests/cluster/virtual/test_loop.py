@@ -303,7 +303,7 @@ def test_cancelled_timers_are_removed_and_the_others_keep_their_order() -> None:
     for number in range(count):
         # The first hundred of each two hundred is due at 1,000 us, the second hundred at 1,001 us.
         # Within each of these two instants only the order of scheduling decides.
-        timer = loop.call_at_us(1_000 + number % 200 // 100, seen.append, number)
+        timer = loop.call_at_us(1_000 + (number % 200) // 100, seen.append, number)
         # One timer in a hundred is not cancelled.
         if number % 100:
             timer.cancel()

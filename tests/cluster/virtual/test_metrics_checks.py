@@ -110,7 +110,7 @@ def test_meter_with_a_wrong_clock_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     assert "LeaderElectionRateAndTimeMs.MeanRate: expected" in reason_of()
 
 
-def test_fencing_that_is_not_counted_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_election_that_is_not_counted_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: the controller's meters count nothing."""
     monkeypatch.setattr(ControllerMetrics, "observe", lambda *_: None)
     assert "LeaderElectionRateAndTimeMs.Count: expected" in reason_of()

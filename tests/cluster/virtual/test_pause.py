@@ -110,9 +110,9 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
     lab = HostLab()
     host, client = lab.host(SERVER), lab.host(CLIENT)
     seen: list[str] = []
-    host.serve(lambda request: seen.append(f"request on {request.envelope.correlation_id}"))
+    host.serve(lambda request: seen.append(f"request {request.envelope.correlation_id}"))
 
-    # The purposes of the two connections have no effect here.
+    # The purposes of the two connections, x and y, have no effect here.
     connections = [Calls(lab, client, purpose) for purpose in ("x", "y")]
     lab.run_for(2 * LATENCY_US)
 
@@ -120,7 +120,7 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
         await host.sleep(200)
         seen.append("sleeper")
 
-    # Acts in the first due timer must count: it cancels a due timer and sets new ones.
+    # This timer fires first. It cancels another timer that is due, and sets new ones.
     def first() -> None:
         seen.append("timer 100")
         doomed.cancel()
@@ -152,8 +152,8 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
         "timer 300",
         "made for now",
         "sleeper",
-        "request on 0",
-        "request on 1",
+        "request 0",
+        "request 1",
     ]
     assert host.now_us() == lab.loop.now_us()
     seen.clear()

@@ -74,7 +74,7 @@ class Values:
             case Kind.INT:
                 # The value is large, so that a codec with a smaller width fails. A third of the
                 # values are negative.
-                value = number + (1 << field.bits - 2)
+                value = number + (1 << (field.bits - 2))
                 return -value if number % 3 == 0 else value
             case Kind.BOOL:
                 return number % 2 == 0
@@ -88,28 +88,33 @@ class Values:
                 return self.message(field.fields, version)
 
 
-def their_message(cls: Any, fields: tuple[WireField, ...], plain: dict[str, Any], v: int) -> Any:  # noqa: ANN401
+def their_message(
+    cls: Any,  # noqa: ANN401 (kafka-python has no types)
+    fields: tuple[WireField, ...],
+    plain: dict[str, Any],
+    version: int,
+) -> Any:  # noqa: ANN401
     """Return the message of kafka-python with these plain values; it must know each field."""
     their_fields = cls.fields
     values = {}
     for field in fields:
-        if not field.is_in(v):
+        if not field.is_in(version):
             continue
         assert field.name in their_fields, f"{cls.__name__} has no {field.name}"
         value = plain[field.name]
         if field.kind is Kind.STRUCT:
             data_class = their_fields[field.name].data_class
-            value = [their_message(data_class, field.fields, item, v) for item in value]
+            value = [their_message(data_class, field.fields, item, version) for item in value]
         values[field.name] = value
 
     # Look for fields that kafka-python has in this version and our table of fields has not.
     left_out = [
         name
         for name, field in their_fields.items()
-        if field.for_version_q(v) and name not in values
+        if field.for_version_q(version) and name not in values
     ]
-    assert not left_out, f"the table lacks {left_out} of {cls.__name__} v{v}"
-    return cls(version=v, **values)
+    assert not left_out, f"the table lacks {left_out} of {cls.__name__} v{version}"
+    return cls(version=version, **values)
 
 
 def without_unused(fields: tuple[WireField, ...], plain: dict[str, Any]) -> dict[str, Any]:

@@ -204,7 +204,8 @@ def test_requests_of_one_connection_are_answered_in_order_and_acks_0_is_not(
         # The answer has at least one whole batch, although the limit is one byte.
         stored = replace(client_batch("a"), base_offset=0, partition_leader_epoch=0)
         assert topic.partitions[0].records == encode_batch(stored)
-        assert topic.partitions[0].last_stable_offset == topic.partitions[0].high_watermark == 2
+        assert topic.partitions[0].last_stable_offset == 2
+        assert topic.partitions[0].high_watermark == 2
 
     ListeningCluster(tmp_path).play(story)
 

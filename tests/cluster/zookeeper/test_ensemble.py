@@ -336,13 +336,13 @@ def test_silent_connection_is_dropped_after_two_thirds_of_the_timeout() -> None:
         server, other = [name for name in lab.servers if name != leader]
         client = lab.client(0, [server, other])
         await connected(lab, client)
-        first = next(
+        first_server = next(
             row.peer for row in lab.of(TraceKind.ZOOKEEPER_CLIENT_STATE) if row.node == "client-0"
         )
-        await lab.runtime.pause(NodeName(str(first)))
+        await lab.runtime.pause(NodeName(str(first_server)))
         await lab.runtime.sleep(6 * SECOND)  # enough for 4 s of silence, the wait, and a new try
         assert client.states[-1] is KeeperState.SYNC_CONNECTED
-        await lab.runtime.resume(NodeName(str(first)))
+        await lab.runtime.resume(NodeName(str(first_server)))
 
     lab = run_ensemble(scenario, 3)
     changes = [row for row in lab.of(TraceKind.ZOOKEEPER_CLIENT_STATE) if row.node == "client-0"]

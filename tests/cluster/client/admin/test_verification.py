@@ -116,8 +116,7 @@ def test_committed_offsets_without_authorization_are_an_error_at_once(make_lab: 
 def test_committed_offsets_can_be_requested_twice_on_one_host(make_lab: LabMaker) -> None:
     """All calls share one host, `admin-0`, so each call must close its connections.
 
-    A connection that is left open would make a task of the host fail within 400 s, and `run_for`
-    would raise.
+    `run_for` raises if a task of the host fails in the 400 s after the calls.
     """
     lab = make_lab(1)
     lab.committed = {0: 1}
