@@ -32,12 +32,14 @@ from tests.support.builders.client_batches import client_batch
 from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 
 CREATED = "created"
+LOG_END = -1
+"""With this timestamp ListOffsets asks for the end of the log."""
 
 
 async def offset_of(
     lab: BrokerLab, broker_id: int, timestamp: int, *, leader_epoch: int = -1
 ) -> ListOffsetsPartitionResponse:
-    """Ask for the offset of the first record of orders-0 at or after a time; -1 is the log end."""
+    """Ask for the offset of the first record of orders-0 at or after a time, or for LOG_END."""
     answer = await lab.client.call(
         broker_id,
         ListOffsetsRequest(
@@ -127,7 +129,7 @@ def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch
             (2, ErrorCode.UNKNOWN_LEADER_EPOCH),
             (1, ErrorCode.NONE),
         ):
-            assert (await offset_of(lab, 1, -1, leader_epoch=epoch)).error_code is error
+            assert (await offset_of(lab, 1, LOG_END, leader_epoch=epoch)).error_code is error
             assert (await end_of_epoch(lab, 1, 0, current=epoch)).error_code is error
 
         # Epochs 0 and 1 have one record each. No record has epoch 5.
@@ -139,9 +141,10 @@ def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch
 
 
 def test_unknown_fetch_session_is_not_found() -> None:
-    """A client with a session id, which this broker never gives, must begin without a session.
+    """In a fetch session a client need not repeat its partitions with each Fetch.
 
-    In a fetch session a client need not repeat its partitions. Kafka's brokers may refuse one, too.
+    Our brokers have no fetch sessions, so they know no session id. Kafka's brokers may also refuse
+    an id; the client then begins again without a session.
     """
 
     async def story(lab: BrokerLab) -> None:

@@ -40,9 +40,6 @@ async def heal(lab: BrokerLab) -> None:
     await lab.runtime.set_link_rules([])
 
 
-# -- the follower and the leader learn of an election at different times --
-
-
 @pytest.mark.parametrize("late", [NEW, OTHER])
 def test_commits_wait_a_fetch_backoff_if_the_follower_learns_of_an_election_before_the_leader(
     late: int,

@@ -40,7 +40,7 @@ STATE = partition_for(TX, 3)
 """The partition of __transaction_state with the records of TX."""
 TC, NEXT_TC = STATE, (STATE + 1) % 3
 """The broker with the transaction coordinator, and the broker that has it next."""
-GROUP = next(name for name in ("a", "b", "c", "d") if partition_for(name, 3) == (STATE + 1) % 3)
+GROUP = next(name for name in ("a", "b", "c", "d") if partition_for(name, 3) == NEXT_TC)
 OFFSETS = partition_for(GROUP, 3)
 """The group's offsets partition. The group is chosen so that GC and TC are different brokers."""
 GC, NEXT_GC = OFFSETS, (OFFSETS + 1) % 3
@@ -213,24 +213,32 @@ def test_completion_of_a_transaction_waits_behind_a_load() -> None:
 def test_producer_ids_are_never_assigned_twice() -> None:
     """A broker gets ids in blocks from the controller. A kill loses the rest of its block.
 
-    Its next incarnation (life) gets another block, so that no id is assigned twice.
+    Broker NEXT_GC is killed twice. Each of its three incarnations (lives) gets another block, and
+    assigns an id to a new producer.
     """
+    names = (f"other-{number}" for number in range(99))
+    new_producers = [name for name in names if partition_for(name, 3) == NEXT_GC][:3]
 
     async def story(lab: BrokerLab) -> None:
         assigned_ids = []
-        for number in range(3):
-            tx = producer(lab)
-            other = TransactionalClient(lab, f"other-{number}")
-            coordinator = (await other.coordinator()).node_id
-            await other.init(coordinator)
+        for name in new_producers:
+            other = TransactionalClient(lab, name)
+            assert (await other.coordinator()).node_id == NEXT_GC
+            await other.init(NEXT_GC)
             assigned_ids.append(other.id)
+            tx = producer(lab)
             await tx.init(TC)
             assigned_ids.append(tx.id)
 
             await lab.kill(NEXT_GC)
             await lab.restart(NEXT_GC)
             await lab.seconds(12)  # longer than the session of the killed broker, 9 s
-        # Three ids of other producers, and one of TX, which keeps its producer id.
+            # The restarted broker becomes the coordinator of the new producers again.
+            await lab.runtime.ask_as_admin(
+                move_leader, transaction_partition(NEXT_GC), BrokerId(NEXT_GC)
+            )
+            await lab.seconds(1)
+        # Three ids of new producers, and one of TX, which keeps its producer id.
         assert len(set(assigned_ids)) == 4
 
     BrokerLab(transactional_cluster()).run(story)

@@ -1,7 +1,7 @@
 """The invariant that a node holds each request that it has not answered.
 
-`lab` is a cluster of three brokers in virtual time. A lost answer is an answer that the node's code
-forgets to give: the test takes it away before it leaves the node.
+`lab` is a cluster of three brokers in virtual time. A lost answer stands for a bug in which the
+node's code forgets to answer: the test drops the answer before it leaves the node.
 """
 
 import pytest
@@ -97,8 +97,8 @@ def test_lost_answer_of_a_controller_is_a_violation(monkeypatch: pytest.MonkeyPa
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_request_that_waits_in_its_part_is_no_violation() -> None:
-    """A Fetch waits for records, a Produce for its followers, which cannot fetch any more."""
+def test_request_that_a_node_still_holds_is_no_violation() -> None:
+    """The Fetch waits for records, and the Produce for the followers, which the test kills."""
 
     async def story(lab: BrokerLab) -> None:
         fetch = send(lab, broker_name(BROKER), FETCH)
@@ -111,7 +111,7 @@ def test_request_that_waits_in_its_part_is_no_violation() -> None:
         await lab.seconds(1)
         lab.runtime.check_invariants()
         assert not produce
-        await lab.seconds(10)
+        await lab.seconds(10)  # the timeout of the Produce
         (answer,) = produce
         assert isinstance(answer, ProduceResponse)
         lab.runtime.check_invariants()

@@ -1,8 +1,8 @@
 """Brokers with the features of an older version of Kafka (`inter.broker.protocol.version`).
 
 A static member has a configured group.instance.id. Brokers before version 2.3 do not know such
-members. "BEHAVIOUR 2.0" is a section of docs/kafka/BEHAVIOUR.md. `lab` is a cluster of three
-brokers in virtual time. `lab.client.call(2, request)` returns the answer of broker 2.
+members. `lab` is a cluster of three brokers in virtual time. `lab.client.call(2, request)` returns
+the answer of broker 2. BEHAVIOUR 2.0 is a section of docs/kafka/BEHAVIOUR.md.
 """
 
 import msgspec
@@ -36,7 +36,7 @@ COORDINATOR = partition_for(GROUP, 3)
 
 
 def test_static_member_is_refused_by_each_api_of_an_old_broker() -> None:
-    """Kafka's handlers check this before all else; that of LeaveGroup does not (BEHAVIOUR 2.0).
+    """Each handler first looks for a group.instance.id; only LeaveGroup's does not (BEHAVIOUR 2.0).
 
     `static_member_refusal` returns the refusal of a request, or None if it is not refused.
     """
@@ -108,7 +108,8 @@ def test_old_broker_refuses_static_members_before_the_coordinator(
     BrokerLab(broker_cluster(config=config)).run(story)
 
 
-def test_version_that_kafka_does_not_have_is_no_setting() -> None:
+def test_version_that_kafka_does_not_have_is_refused() -> None:
     """A wrong setting is refused when the experiment is read, before any node starts."""
+    # The last version of Kafka 2.1 is 2.1-IV2.
     with pytest.raises(msgspec.ValidationError, match=r"inter\.broker\.protocol\.version"):
         msgspec.convert({"inter.broker.protocol.version": "2.1-IV9"}, BrokerConfig)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 
 @cache
-def crash() -> VirtualRun:
+def crash_run() -> VirtualRun:
     """Play the experiment coordinator_crash; further calls return the same run."""
     return play_virtual(
         load_experiment("coordinator_crash").experiment, seed=7, trace_messages=False
@@ -61,7 +61,7 @@ def test_every_broker_samples_every_ten_seconds() -> None:
 
     An incarnation is one life of a broker. A restart would begin the intervals anew.
     """
-    rows = sampled(crash())
+    rows = sampled(crash_run())
     times = [row.time_us for row in rows if row.node == "broker-0" and row.incarnation == 0]
     assert len(times) > 2  # or there would be no two intervals to compare
     assert {later - before for before, later in pairwise(times)} == {10_000_000}
@@ -69,8 +69,8 @@ def test_every_broker_samples_every_ten_seconds() -> None:
 
 
 def test_gauges_count_the_group_at_its_coordinator() -> None:
-    """The first coordinator counts the group at first, and the next one after the failover."""
-    run = crash()
+    """Before the failover the first coordinator counts the group, and afterwards the next one."""
+    run = crash_run()
     before = first_group_row(run, TraceKind.ASSIGNMENT_STORED).node
     after = first_group_row(run, TraceKind.GROUP_LOADED).node
     assert before != after
@@ -93,7 +93,7 @@ def test_counts_equal_the_rows_of_the_trace() -> None:
 
     The old coordinator counts the rebalance of the first generation, and the new one counts none.
     """
-    run = crash()
+    run = crash_run()
     after = first_group_row(run, TraceKind.GROUP_LOADED).node
     last_sample_us = sampled(run, after)[-1].time_us
     # All rows of one commit have the correlation id of its request.
@@ -105,19 +105,23 @@ def test_counts_equal_the_rows_of_the_trace() -> None:
         and row.time_us <= last_sample_us
     }
     sample = samples(run, after)[-1]
-    assert sample["offset-commit-count"] == len(commits) > 100
+    assert len(commits) > 100
+    assert sample["offset-commit-count"] == len(commits)
     assert 0 < sample["offset-commit-rate"] < len(commits)
     assert sample["group-completed-rebalance-count"] == 0
-    completed = [samples(run, node)[0] for node in ("broker-0", "broker-1", "broker-2")]
-    assert sum(sample["group-completed-rebalance-count"] for sample in completed) == 1
+    # The first samples are from the time before the crash.
+    first_samples = [samples(run, node)[0] for node in ("broker-0", "broker-1", "broker-2")]
+    assert sum(sample["group-completed-rebalance-count"] for sample in first_samples) == 1
 
 
 def test_load_time_includes_the_wait_and_is_missing_before_the_first_load() -> None:
-    """Before the first load the value is missing; Kafka answers NaN.
+    """The time counts from the scheduling of the load, so it includes the wait in the queue.
+
+    Before the first load the values are missing; Kafka answers NaN.
 
     MM-67: time of a load is measured from its scheduling
     """
-    run = crash()
+    run = crash_run()
     loads = [row for row in run.rows if row.kind == TraceKind.LOAD_COMPLETED]
     group_loaded = first_group_row(run, TraceKind.GROUP_LOADED)
     (load,) = [
@@ -138,7 +142,8 @@ def test_load_time_includes_the_wait_and_is_missing_before_the_first_load() -> N
         for row in sampled(run, group_loaded.node)
         if row.time_us > load.time_us
     )
-    assert sample["partition-load-time-max"] >= took_ms > 0
+    assert took_ms > 0
+    assert sample["partition-load-time-max"] >= took_ms
     assert sample["partition-load-time-avg"] <= sample["partition-load-time-max"]
 
     without_loads = CoordinatorMetrics(

@@ -64,6 +64,7 @@ def test_commit_of_an_unknown_partition_is_refused_for_that_partition_only() -> 
     """
 
     async def story(lab: BrokerLab) -> None:
+        # The topic has the partitions 0, 1 and 2.
         answer = await lab.client.commit(COORDINATOR, GROUP, 7, partitions=(0, 9))
         errors = {p.partition_index: p.error_code for p in answer.topics[0].partitions}
         assert errors == {0: ErrorCode.NONE, 9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -73,7 +74,7 @@ def test_commit_of_an_unknown_partition_is_refused_for_that_partition_only() -> 
 
 
 def test_commit_of_unknown_partitions_only_does_not_reach_the_coordinator() -> None:
-    """A broker that is not the coordinator gives the same answer, and not NOT_COORDINATOR."""
+    """The request goes to another broker, which does not answer NOT_COORDINATOR."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.commit(FOLLOWERS[0], GROUP, 7, partitions=(8, 9))
@@ -103,7 +104,7 @@ def test_sync_group_without_protocol_names_is_inconsistent_since_version_5() -> 
 
 
 def test_request_may_wait_for_ever_if_a_later_one_replaced_it_and_was_disconnected() -> None:
-    """The check of unanswered requests must accept this legal case (BEHAVIOUR 2.2).
+    """`check_invariants`, which looks for lost requests, must accept this case (BEHAVIOUR 2.2).
 
     1. A member sends a JoinGroup on one connection, and again on a second connection. The second
        request replaces the first one, which gets no answer any more.
@@ -139,7 +140,7 @@ def test_request_may_wait_for_ever_if_a_later_one_replaced_it_and_was_disconnect
 
 
 def test_request_may_wait_for_ever_if_a_later_one_replaced_it_and_was_answered() -> None:
-    """The check of unanswered requests must accept this legal case, too (BEHAVIOUR 2.2).
+    """`check_invariants`, which looks for lost requests, must accept this case (BEHAVIOUR 2.2).
 
     1. A member sends a JoinGroup on one connection, and again on a second connection. The second
        request replaces the first one, which gets no answer any more.

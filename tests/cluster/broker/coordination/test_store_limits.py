@@ -142,8 +142,8 @@ def test_unreadable_record_ends_every_load_of_its_partition(refuses: bool) -> No
     """The load ends early, with the record as its cause; no group is loaded.
 
     The Scala coordinator takes the load for completed, and serves the partition as one without
-    groups. The Java coordinator (`refuses`) takes it for failed, and refuses every request (docs/
-    kafka, BEHAVIOUR 6.6, recipe f). FindCoordinator names the leader in both cases. The next leader
+    groups. The Java coordinator (`refuses`) takes it for failed, and refuses every request
+    (docs/kafka, BEHAVIOUR 6.6). FindCoordinator names the leader in both cases. The next leader
     finds the same record.
     """
     preload = PreloadSpec(partition=COORDINATOR, commit_records=1_000, unreadable=True)

@@ -138,7 +138,7 @@ def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> 
 
     The limit, 4 s, counts from the last Fetch, which was up to 0.5 s before the test begins. So the
     follower leaves after 3.5 s at the earliest. The leader checks every 2 s, which is half the
-    limit. So the follower has left after 6 s and the time of a few messages.
+    limit. So the follower has left after 6 s and the time of a few messages: here within 7 s.
     """
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_fetches_of_broker_2

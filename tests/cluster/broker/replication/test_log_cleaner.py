@@ -237,10 +237,10 @@ def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None
 
 
 def test_end_that_a_disk_lost_is_dirty_again() -> None:
-    """A disk lost cleaned records. The broker fetches others in their place, which are not cleaned.
+    """A disk lost cleaned records. The broker then fetches records that are not cleaned.
 
-    So the first dirty offset must go back to the end of the shortened log. This happens at the
-    broker's start, because at the cleaner's first run the log may be longer again.
+    So the first dirty offset must go back to the end of the shortened log. The broker lowers it at
+    its start, because at the cleaner's first run the log may be longer again.
     """
 
     async def story(lab: BrokerLab) -> None:

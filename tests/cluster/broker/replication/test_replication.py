@@ -7,31 +7,11 @@ sends it a record with acks=all (the answer waits for all in-sync replicas).
 
 from partition_log.checkpoints import REPLICATION_OFFSET_CHECKPOINT, decode_offset_checkpoint
 from protocol.ids import TopicPartition, broker_name
-from protocol.messages.log import (
-    ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
 from protocol.records.batch import RecordBatch
 from protocol.trace import TraceKind
 from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster, values_of
 
 P0 = TopicPartition(ORDERS, 0)
-
-
-async def list_offset(
-    lab: BrokerLab, broker_id: int, timestamp: int
-) -> ListOffsetsPartitionResponse:
-    """Ask a broker for the offset in orders-0 that belongs to a timestamp."""
-    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    response = await lab.client.call(
-        broker_id,
-        ListOffsetsRequest(topics=(ListOffsetsTopic(name=ORDERS, partitions=(partition,)),)),
-    )
-    assert isinstance(response, ListOffsetsResponse)
-    return response.topics[0].partitions[0]
 
 
 def test_produce_is_acknowledged_within_a_fetch_round_trip() -> None:
