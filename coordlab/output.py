@@ -2,8 +2,8 @@
 
 In `run ... | head -2` the program `head` closes the pipe after two lines. Closing a window closes
 the terminal. Python would then raise BrokenPipeError in the next print, perhaps in another thread.
-The command would fail in the middle of a print, and leave a broken cluster. This module prevents
-that in three steps:
+A command that runs a cluster would fail in the middle of that print, and leave its nodes behind.
+This module prevents that in three steps:
 
 1. It drops everything that the command prints from then on.
 2. It interrupts the command as Ctrl-C does; a run then heals its faults and stops its
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 EXIT_OUTPUT_CLOSED = 141
-"""128 + 13, the number of SIGPIPE. A shell reports this code for a process that the signal ended,
-because it wrote into a closed pipe."""
+"""128 + 13. A shell reports this code for a process that wrote into a closed pipe: signal 13,
+SIGPIPE, ended it."""
 _CLOSED = frozenset({errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO, errno.ECONNRESET})
 """Errors of a write to a closed pipe, socket or terminal (EIO)."""
 _NAMES = {1: "standard output", 2: "standard error"}
@@ -66,8 +66,9 @@ class Output:
         self._error, self._failed_stream = error, stream
         self._stderr = os.dup(2)
         sink = os.open(os.devnull, os.O_WRONLY)
-        # Both file descriptors now lead to /dev/null. After `run | head`, standard error is still
-        # the terminal, on which the command would print that it was interrupted.
+        # Both file descriptors lead to /dev/null from now on, although only one of them failed. In
+        # `run | head`, standard error is the terminal: the command would print on it that it was
+        # interrupted.
         for number in _NAMES:
             os.dup2(sink, number)
         os.close(sink)
@@ -87,7 +88,7 @@ class Output:
             try:
                 if stream is not None:
                     stream.flush()
-            # If this flush is the first failed write, `lose` interrupts it with a SIGINT.
+            # If this flush is the first failed write, `lose` has sent SIGINT to this thread.
             except KeyboardInterrupt:
                 continue
         if self._error is None:
@@ -131,13 +132,14 @@ class _WatchedFile(io.FileIO):
         self._output = output
 
     def write(self, content: "ReadableBuffer", /) -> int:
-        """Write, and return the number of bytes that need not be written again.
+        """Write, and return the number of bytes that count as written.
 
         After an error these are all bytes, so that the caller does not try again.
         """
         size = memoryview(content).nbytes
         try:
-            # None: the pipe is non-blocking (another process that has it made it so) and full.
+            # None: the pipe is full and non-blocking. Another process that shares the pipe has made
+            # it non-blocking.
             while (written := super().write(content)) is None:
                 select.select([], [self.fileno()], [])  # wait for the reader
         except OSError as error:

@@ -3,8 +3,9 @@
 A mutant is a change of one small expression or statement of the code. In later code, its function
 can be in another file or at another line. So a mutant is found again in one of two ways:
 
-1. by the name of its function, the text of its line before and after the change, and its number
-   among the mutants with the same function and lines;
+1. by the name of its function, and the text of its line before and after the change. If several
+   mutants have all of these in common, they are counted in the order of the code, and the mutant is
+   the one with the same number as before;
 2. if later code has no such line, by the function and the smallest changed expression.
 
 Data flow: tests.support.mutation.draw -> samples/sample_<n>.jsonl -> FoundMutant.
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.measurement import commit
+from benchmarks.measurement import commit as current_commit
 from benchmarks.sight.rewriting import changed_text
 from tests.support.mutation.draw import LEFT_ALONE, Drawn, every_mutant, sample
 
@@ -99,6 +100,7 @@ class _Package:
     name: str
     mutants: tuple[Drawn, ...]
     _texts: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """Cache of `text`."""
 
     def text(self, index: int, root: Path) -> tuple[str, str]:
         """Return segment and mutation of one mutant, which are computed at the first call."""
@@ -118,13 +120,14 @@ def draw_sample(
     packages: Sequence[str] = PACKAGES,
 ) -> tuple[SampleHead, list[SampledMutant]]:
     """Draw `count` mutants of each package."""
-    head = SampleHead(sample=number, seed=seed, per_package=count, commit=commit())
+    head = SampleHead(sample=number, seed=seed, per_package=count, commit=current_commit())
     mutants: list[SampledMutant] = []
     for package in (_package(root, name) for name in packages):
-        # `sample` draws from the mutants that `package.mutants` has, so `index` finds each.
+        # The function `sample` draws from the same mutants as `package.mutants` has. So each drawn
+        # mutant has an index there.
         for drawn in sample(root / package.name, count, seed):
             index = package.mutants.index(drawn)
-            same_lines = _with_lines(package, _lines(drawn))
+            same_lines = _with_lines(package, _scope_and_lines(drawn))
             segment, mutation = package.text(index, root)
             same_text = _with_text(package, root, drawn.scope, (segment, mutation))
             mutants.append(
@@ -198,13 +201,16 @@ def _index_of(mutant: SampledMutant, package: _Package, root: Path) -> int | Non
     if mutant.nth < len(same_lines):
         return same_lines[mutant.nth]
     same_text = _with_text(package, root, mutant.scope, (mutant.segment, mutant.mutation))
-    # If the number of these places has changed, it is not known which one is the mutant's.
+    # A line and its change are long enough to tell mutants apart, an expression is not. If the
+    # number of mutants with this expression has changed, it is not known which one is meant.
     return same_text[mutant.segment_nth] if len(same_text) == mutant.segment_count else None
 
 
 def _with_lines(package: _Package, lines: tuple[str, str, str]) -> list[int]:
-    """Return the indexes of the mutants with these lines (a result of `_lines`)."""
-    return [index for index, drawn in enumerate(package.mutants) if _lines(drawn) == lines]
+    """Return the indexes of the mutants with these lines (a result of `_scope_and_lines`)."""
+    return [
+        index for index, drawn in enumerate(package.mutants) if _scope_and_lines(drawn) == lines
+    ]
 
 
 def _with_text(package: _Package, root: Path, scope: str, text: tuple[str, str]) -> list[int]:
@@ -228,7 +234,7 @@ def _every_mutant_in(folder: Path) -> Iterator[Drawn]:
             yield from every_mutant(folder, path)
 
 
-def _lines(drawn: Drawn) -> tuple[str, str, str]:
+def _scope_and_lines(drawn: Drawn) -> tuple[str, str, str]:
     """Return the scope, and the line before and after the change."""
     return drawn.scope, drawn.before, drawn.after
 

@@ -2,8 +2,9 @@
 
 Each seed draws an experiment from a space: its settings and its plan, which is the list of faults.
 The steady state is reached when every group is stable; healing undoes all faults at the end of a
-run. A coverage mark is a rare situation that a run reached. This module owns the vocabulary of such
-files. It must know neither YAML nor how anything is drawn.
+run. A coverage mark is the name of a situation; a run that was in it reached the mark.
+
+This module owns the vocabulary of space files. It must know neither YAML nor how anything is drawn.
 """
 
 from typing import Annotated, Any
@@ -50,17 +51,20 @@ class FaultSpace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     )
     """Durations of the faults that have an end."""
     timeouts: tuple[str, ...] = ()
-    """Names of Kafka's timeouts. If any is listed, half of the durations are near a timeout."""
+    """Names of Kafka's timeouts. If any is listed, half of the durations are near a timeout.
+
+    Such a duration is the value of a drawn timeout, multiplied by one of `factors`.
+    """
     factors: Annotated[tuple[Factor, ...], Meta(min_length=1)] = (0.3, 0.9, 1.1, 3)
-    """Factors, one of which multiplies the value of a timeout to give a duration."""
+    """Factors for the durations near a timeout."""
     longest: Duration = "30s"
     """Longest duration of a fault, also of a duration near a timeout."""
     unhealed: Share = 0.0
-    """Share of the lasting faults without a duration: they last until the run heals all faults."""
+    """Share of the lasting faults that get no duration, and last until the run heals all faults."""
     empty_disks: Share = 0.0
     """Share of the brokers that lose their disk when they are killed or lose power."""
     lost: Share = 0.0
-    """Share of the seeds in which nodes never restart: a broker, members, or both.
+    """Share of the seeds in which a broker, some members, or both go and never come back.
 
     Every partition keeps enough in-sync replicas, and every group keeps a member.
     """
@@ -83,8 +87,8 @@ class SpaceDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     The keys of `counts`, of `settings` and of the sets in `together` are dotted paths into
     `experiment`. A `*` in a path stands for every group, topic or list element at its place, and
-    each of them draws its own value. A value that is listed twice is drawn twice as often. An empty
-    value leaves the path's key out.
+    each of them draws its own value. A value that is listed twice is drawn twice as often. If the
+    drawn value is null, the experiment does not have the path's key.
     """
 
     version: Annotated[int, Meta(ge=FORMAT_VERSION, le=FORMAT_VERSION)]
@@ -96,25 +100,30 @@ class SpaceDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     experiment: dict[str, Any]  # checked as an experiment when the file is read
     """Experiment without faults, as in an experiment file of its own."""
     counts: dict[str, tuple[int, ...]] = {}
-    """Paths of lists and mappings, with numbers of items to keep, such as `groups: [1, 2]`."""
+    """Paths of lists and mappings, such as `groups: [1, 2]`.
+
+    A seed draws one of the numbers, and keeps as many items of the list or mapping.
+    """
     settings: dict[str, tuple[Any, ...]] = {}
     """Paths, each with the values from which a seed draws one."""
     together: dict[str, tuple[dict[str, Any], ...]] = {}
-    """Settings that must fit together: under any name, sets of paths and values.
+    """Settings that must fit together.
 
-    A seed draws one whole set of each name.
+    Each name has a list of mappings from paths to values. A seed draws one mapping of each name,
+    and sets all its paths.
     """
     faults: FaultSpace
     """Faults to draw."""
     mutated: Share = 0.4
     """Share of the seeds that mutate the plan of an earlier run, instead of drawing a plan.
 
-    The earlier run reached a rare coverage mark, or a rare pair of marks.
+    The earlier run reached a coverage mark, or a pair of marks, that few runs reach.
     """
     minimum: Minimum = Minimum()
     """Work that each run must do."""
     may_be_unknown: tuple[Annotated[str, Meta(min_length=1)], ...] = ()
-    """Beginnings of reasons for which a run may end UNKNOWN, with N for each number.
+    """How the reasons begin for which a run may end UNKNOWN.
 
-    A run that is UNKNOWN for another reason prevents the verdict PASS of the search.
+    `N` in the text stands for any number. A run that is UNKNOWN for another reason prevents the
+    verdict PASS of the search.
     """

@@ -1,10 +1,11 @@
 """RayRuntime: a cluster of real processes on Ray, in real time.
 
-Owns the parts of a run that only Ray has: joining it, the clocks of several machines, machines that
-are silent or lost, and calls to all node processes. RayLives acts on nodes, Fleet on processes and
-machines; RealtimeRuntime has the common part of the runtimes in real time. The driver is the
-process that conducts the run. A machine is silent while it does not answer, and lost once it was
-given up. Run time is real time multiplied by the time scale.
+Owns the parts of a run that only Ray has: the connection to Ray, the clocks of several machines,
+machines that are silent or lost, and calls to all node processes. RayLives starts, stops and kills
+nodes. Fleet does the same for processes and watches machines. RealtimeRuntime has the common part
+of the runtimes in real time. The driver is the process that conducts the run. A machine is silent
+while it does not answer, and lost once it was given up. Run time is real time multiplied by the
+time scale.
 """
 
 import asyncio
@@ -72,7 +73,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
             silence=silence,
         )
         self._machine_events: dict[tuple[str, float], MachineEvent] = {}
-        """One event for each silence, by the machine and the time of its last answer before it."""
+        """One event for each silence of a machine, by machine and time of its last answer."""
         RayLives.__init__(
             self, spec, plans, fleet, build=build, trace=self.trace, on_failure=self._failed
         )
@@ -127,6 +128,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
             case Contact.HEARD:
                 event = replace(event, until_us=now_us)
             case Contact.LOST:
+                # The reason why the run cannot go on without these nodes, "" if it can.
                 ends_run = "" if self._is_ending else self.lose_nodes(event.nodes)
                 event = replace(event, is_lost=True, ends_run=ends_run)
             case Contact.SILENT:
@@ -139,7 +141,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
         return self._fleet.disk_trouble
 
     def pids(self) -> tuple[int, ...]:
-        """Return the pids of the node processes that are up, each on its own machine."""
+        """Return the pids of the node processes that are up; a pid is valid on its machine only."""
         return tuple(p.listening.process.pid for p in self._fleet.processes if p.is_up)
 
     # -- lives -----------------------------------------------------------------------------------
@@ -147,6 +149,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
     async def start(self, *, apart: bool = False) -> None:
         """Start Ray or join it, then every process, then every node in order.
 
+        `apart` has no effect: the moments of starts are drawn in virtual time only.
         Raises: ClusterStartError, after it has stopped everything that was started.
         """
         try:
@@ -171,7 +174,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
         return status
 
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
-        """Replace all link rules; return when every live process that is not stopped has them."""
+        """Replace all link rules; return when every live process that is not paused has them."""
         await self._fleet.control.set_rules(tuple(rules))
 
     async def reset_links(
@@ -192,7 +195,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `question` as the client admin-0, in its process; see Runtime."""
+        """Await `question` in the process of the client admin-0; see Runtime.ask_as_admin."""
         process = self._admin_process()
         return await process.line.result(
             process.handle.ask_as_admin(ADMIN_NODE, question, self._cluster, *args, **kwargs)

@@ -1,9 +1,9 @@
-"""The felt figures of a run: times without service, lag and repeats, per group and in all.
+"""The figures of a run that users of a group notice ("felt"): no service, lag, repeated records.
 
-Felt figures are those that users of a group notice. The tables `felt_partitions` and `felt_groups`
-define them. This module holds their distributions over partitions, as plain Python without Spark.
-The lag of a partition is the number of its records that are not processed yet; its usual lag is the
-greatest lag before the first fault.
+The tables `felt_partitions` and `felt_groups` define these figures. This module holds their
+distributions over the partitions of a group and of a run, as plain Python without Spark. The lag of
+a partition is the number of its records that are not processed yet. Its lag before the first fault
+never exceeds its "usual lag".
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ class FeltMeasure:
 
     - `is_time`: True if the unit is microseconds, False if the figure is a count.
     - `adds_up`: True if a sum over partitions has a meaning.
-    - `if_zero`: True if a full comparison of runs shows the figure even if it is 0 in all of them.
+    - `if_zero`: True if `coordlab compare` shows the figure also when it is 0 in all runs.
     """
 
     name: str
@@ -108,7 +108,8 @@ class Felt:
 
     in_all: FeltGroup
     groups: Mapping[str, FeltGroup]
-    disturbed: bool = False  # a machine was away by accident after the steady state
+    # True if a machine was away after the steady state although no fault was injected into it.
+    disturbed: bool = False
 
 
 _COUNTS = ("partitions", "rebalances", "moved", "came_back", "sent_away")
@@ -126,13 +127,13 @@ def felt_by_run(aggregates: Aggregates) -> dict[str, Felt]:
         counts.setdefault(row["run"], {})[row["group"]] = row
     return {
         run: Felt(
-            in_all=_group_figures(list(of_run.values()), spreads.get((run, None), {})),
+            in_all=_group_figures(list(by_group.values()), spreads.get((run, None), {})),
             groups={
                 group: _group_figures([row], spreads.get((run, group), {}))
-                for group, row in of_run.items()
+                for group, row in by_group.items()
             },
         )
-        for run, of_run in counts.items()
+        for run, by_group in counts.items()
     }
 
 

@@ -1,31 +1,31 @@
-"""Deliveries: what a member reads, delivers and commits in one assignment. `processing` reports it.
+"""What each member reads, delivers and commits in one assignment, for the checker `processing`.
 
-A place is one partition in one assignment of one process. The rules below are judged only by the
-rows of the process itself. These have one clock and one order, so no fault, late message or other
-node can make them contradict the rules:
+A member is a process. Its position in a partition is the offset of the record that it delivers
+next to its application. Four rules hold for one partition in one assignment of one process, which
+is a `_Place` here. They are judged by the rows of this process alone. These rows have one clock and
+one order, so faults, late messages and other nodes cannot make them contradict a rule.
 
-1. A place begins at the committed offset that the process fetched since the assignment, or, if none
-   is committed, where `auto.offset.reset` says. Later the position is set only if the leader does
-   not have the offset, and then again by `auto.offset.reset`.
-2. Records are delivered in order from there: none twice, none left out. Nothing is delivered, and
-   no position is set, for a partition outside the assignment.
-3. A commit in the assignment's generation (the number of the group's rebalance) has an offset that
-   was a position of the place, and is about no partition outside the assignment. One exception is
-   excused as "stale commit": a commit that waits for a lookup of the coordinator gets its
-   generation number only when it is sent, perhaps after a rebalance
-   (`ConsumerCoordinator.commitOffsetsAsync`). The excuse holds if the process had this position in
-   an earlier generation, and lost its coordinator in that generation.
-4. A member of a group that commits must try to commit before it revokes a partition. The commit has
-   the place's last position, or it fails (COMMIT_FAILED). Behind it, an older commit may be
-   answered that had waited for a lookup of the coordinator. The attempt may also end without a row,
-   if no coordinator was found or no answer came. In that case the member has waited for
-   `commit_patience_us` since it last processed a record. A member cannot commit a partition that it
-   lost (PARTITIONS_LOST).
+1. The first position is the committed offset that the process fetched in this assignment. If no
+   offset is committed, `auto.offset.reset` gives the first position. Later only
+   `auto.offset.reset` may give another one, and only if the leader does not have the position.
+2. Records are delivered in order from the position: none twice, none left out. A partition outside
+   the assignment has no position, and no record of it is delivered. Records that the process
+   fetched before a reset of the position may still be delivered after the reset.
+3. The offset of a commit was a position in the generation of the commit. (A generation is numbered
+   by the group's rebalances.) One exception is excused as STALE_COMMIT. Kafka's client gives an
+   asynchronous commit its generation when it sends the commit
+   (`ConsumerCoordinator.commitOffsetsAsync`). If the commit waits for a lookup of the coordinator,
+   a rebalance may come first. So the offset may be a position of an earlier generation in which the
+   process lost its coordinator.
+4. Before a process revokes a partition, it tries to commit the last position, if members of its
+   group commit at all. The attempt is a row of this commit, or of a failed one (COMMIT_FAILED). The
+   answer of an older commit, which waited for a lookup, may follow it. An attempt without a
+   coordinator or an answer leaves no row. The process then waits for `commit_patience_us` after its
+   last record. A partition that the process lost (PARTITIONS_LOST) cannot be committed.
 
-Records that the application got before a reset of its position may be processed after it. All this
-is judged only in virtual time (the run's own simulated clock), where no row is missing. It is also
-judged only where topics have plain records, because positions also move past the markers that end
-transactions.
+The rules are judged only in virtual time (the simulated clock of a run), where no row is missing.
+They are also judged only for topics with plain records, because a position moves past the markers
+that end transactions, too.
 """
 
 from collections import Counter
@@ -54,7 +54,10 @@ DELIVERY_KINDS = frozenset(
 """Kinds of rows that Deliveries must see."""
 STALE_COMMIT = "commit of an earlier generation that waited for the coordinator"
 KEPT_GENERATIONS = 8
-"""Kept generations of a process: between a commit and its answer there may be some rebalances."""
+"""Number of generations of a process whose positions are kept.
+
+A commit may be answered some rebalances later.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +79,9 @@ class _Place:
     fetched: TraceRow | None = None  # the committed offset that the process has fetched last
     position: int | None = None  # the offset after the last delivered record
     moved_by: TraceRow | None = None  # the row that set `position`
-    # A reset of the position. Records from before it may still wait to be processed.
+    # The last reset of the position, until a record from the new position is delivered.
     reset: TraceRow | None = None
-    # The commit since `position` was set that has this position or failed, else the last one.
+    # A commit since `position` was set: one that makes `is_tried` True, or else the last one.
     outcome: TraceRow | None = None
 
     @property
@@ -151,7 +154,9 @@ class Deliveries:
         process = self._processes.get(owner)
         if process is None:
             if row.kind in (TraceKind.OFFSETS_FETCHED, TraceKind.COORDINATOR_UNKNOWN):
-                return  # no assigned member: an administrator, the run, or a member still joining
+                # Not an assigned member: an administrator, a member that is still joining, or the
+                # driver of the run, which reads the committed offsets at its end.
+                return
             process = self._processes[owner] = _Process()
         match row.kind:
             case TraceKind.PARTITIONS_ASSIGNED:
@@ -247,7 +252,8 @@ class Deliveries:
         if place is None:
             yield _not_assigned(process, row, f"got records {first} to {last} of it")
             return
-        # After a reset, records from before it may come first: they continue the old position.
+        # After a reset, records may continue at the new position (first branch), or still at the
+        # old one (no branch).
         if place.reset is not None and first == place.reset.offset:
             place.reset = None
         elif place.position is None or first != place.position:

@@ -22,7 +22,7 @@ MS = 1_000
 
 _JITTER_PERCENT = 20
 _EXPONENT_MAX = 62
-"""Limit of the shift: more doublings than any setting allows."""
+"""Most doublings of a wait: more than any setting allows."""
 
 
 class ExponentialBackoff:
@@ -38,7 +38,10 @@ class ExponentialBackoff:
         self._max_us = max_ms * MS
 
     def delay_us(self, attempts: int) -> int:
-        """Return the wait after `attempts` earlier failures, counted from 0."""
+        """Return the wait before the next attempt: doubled `attempts` times, then varied by 20 %.
+
+        `attempts` is the number of failures in a row, without the last one.
+        """
         if self._initial_us >= self._max_us:
             return self._initial_us
         # The doubled wait, plus or minus 20 %.
@@ -61,8 +64,8 @@ async def with_retries(
 ) -> T:
     """Await `attempt(*args)`, repeated after retriable failures until `deadline_us`.
 
-    A sleep ends at the deadline at the latest, as in Kafka's `Timer.sleep`. An attempt may still
-    begin then; it must check the deadline itself.
+    A sleep ends at the deadline at the latest, as in Kafka's `Timer.sleep`. The last attempt may
+    begin at the deadline. `attempt` must check the deadline itself.
     Raises: the last attempt's own error.
     """
     failures = 0

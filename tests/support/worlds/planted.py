@@ -1,4 +1,4 @@
-"""Small real runs in virtual time, for bugs that are planted in the code under test.
+"""Small runs of the real code in virtual time, with a bug planted in it.
 
 A test plants a bug in one of three ways: it builds a node of its own (`build`), it patches code, or
 it switches a guard off (a check that Kafka makes). Each checker judges one promise of Kafka from
@@ -109,34 +109,35 @@ class Played:
 
 
 def play(
-    of: Experiment,
+    experiment: Experiment,
     *,
     seed: int | None = None,
     build: NodeBuilder = build_node,
     on_row: RowHook | None = None,
 ) -> Played:
-    """Run the experiment `of` to its end.
+    """Run the experiment to its end.
 
     build: builds each node; a test may plant a bug in it.
     on_row: gets each row after the checkers have observed it; it may inject faults.
     """
     seed = SEED if seed is None else seed
-    suite = CheckSuite(context_of(of, in_virtual_time=True), of.checks)
+    suite = CheckSuite(context_of(experiment, in_virtual_time=True), experiment.checks)
     rows: list[TraceRow] = []
 
     def observe(row: TraceRow) -> None:
         rows.append(row)
         suite.observe(row)
         if on_row is not None:
-            on_row(runtime, row)
+            on_row(runtime, row)  # `runtime` is created below
 
     runtime = VirtualRuntime(
-        to_cluster_spec(of),
+        to_cluster_spec(experiment),
         seed=seed,
         run_id="planted",
         observers=[observe],
         trace_messages=False,
         build=build,
     )
-    results = ExperimentRun(of, plan_of(of), runtime, suite, seed=seed).execute()
+    plan = plan_of(experiment)
+    results = ExperimentRun(experiment, plan, runtime, suite, seed=seed).execute()
     return Played(results=results, rows=rows)
