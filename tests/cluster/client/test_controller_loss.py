@@ -32,7 +32,7 @@ def play(action: Action, *, after_s: int) -> tuple[list[TraceRow], ClusterStatus
     """
     rows: list[TraceRow] = []
     runtime = VirtualRuntime(
-        cluster(3), seed=3, run_id="test", observers=(rows.append,), trace_messages=False
+        cluster(members=3), seed=3, run_id="test", observers=(rows.append,), trace_messages=False
     )
 
     async def main() -> tuple[int, ClusterStatus]:

@@ -1,6 +1,7 @@
 """A topic is deleted while a consumer group reads it, on real brokers in virtual time.
 
-`cluster(2)` has the group `g` with two members, which read the topic `t` with 12 partitions.
+`cluster(members=2)` has the group `g` with two members, and the topic `t` with 12 partitions,
+which the members read.
 """
 
 import json
@@ -24,7 +25,7 @@ def test_group_continues_with_the_remaining_topics() -> None:
     default.api.timeout.ms, 60 s, because UNKNOWN_TOPIC_OR_PARTITION is retriable, and would delay
     the rebalance.
     """
-    base = cluster(2)
+    base = cluster(members=2)
     spec = msgspec.structs.replace(
         base,
         topics=(*base.topics, TopicSpec(name=GONE, partitions=2, replication_factor=3)),

@@ -129,8 +129,8 @@ def test_pause_of_a_process_that_died_by_itself_is_refused(tmp_path: Path) -> No
 def test_failure_of_a_shutdown_in_the_background_is_reported(tmp_path: Path, call: str) -> None:
     """A shutdown goes on in the background, where no caller waits for it.
 
-    So an error of it must be reported as a failure of the run. Otherwise the run would wait for a
-    node that never becomes down.
+    So an error of the shutdown must be reported as a failure of the run. Otherwise the run would
+    wait for a node that never becomes down.
     """
 
     async def body(lab: LivesLab) -> None:

@@ -58,8 +58,8 @@ class Peer:
             max_frame_bytes=self.max_frame_bytes,
         )
 
-    def on_frame(self, frame: Frame) -> None:
-        self.frames.append(frame)
+    def on_frame(self, received: Frame) -> None:
+        self.frames.append(received)
         self.story.append("frame")
         self.changed.set()
 
@@ -325,8 +325,8 @@ def test_link_dropped_by_one_side_is_dialed_again_when_either_sends() -> None:
 def test_frame_sent_while_a_peer_is_reported_lost_uses_the_next_pair_of_links() -> None:
     """A client that learns of a broker's end asks the next broker, perhaps in the same process.
 
-    1. Process a has ended its links, and dials again before b has noticed. The test sends a second
-       Hello in the name of a for this.
+    1. Process a has ended its links, and dials again before b has noticed. In its place the test
+       sends b a second Hello in the name of a.
     2. Process b counts a as lost. While b reports this, a node of b sends a frame to a.
     3. If this frame got a link of its own, b would dial twice, and a would count b as lost, again
        and again.

@@ -615,7 +615,7 @@ def test_a_drifting_clock_shows_other_times_and_fires_timers_accordingly() -> No
 
 
 def test_a_timer_never_fires_before_its_time_on_the_nodes_own_clock() -> None:
-    """Times are rounded to microseconds. A timeout must not fire early because of that."""
+    """Times are rounded to microseconds. The rounding must not make a timeout fire early."""
     lab = HostLab()
     clock = NodeClock(lab.loop)
     host = lab.host("odd", clock=clock)

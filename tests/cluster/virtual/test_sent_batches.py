@@ -17,8 +17,8 @@ from tests.support.builders.client_batches import client_batch
 def sent(*batches: RecordBatch, partition: int = 0) -> SentBatches:
     """Give the check one Produce request for each batch; the check raises at a violation."""
     checker = SentBatches()
-    for batch in batches:
-        data = PartitionProduceData(index=partition, records=batch)
+    for records in batches:
+        data = PartitionProduceData(index=partition, records=records)
         topics = (TopicProduceData(name="orders", partition_data=(data,)),)
         checker.check(ProduceRequest(acks=-1, timeout_ms=1, topic_data=topics))
     return checker

@@ -445,8 +445,9 @@ def test_link_rules_hold_frames_of_both_directions_of_a_client(
 
     cluster = ListeningCluster(tmp_path)
     cluster.play(story)
+    second_is_on_its_way = from_client and isinstance(effect, Slow)
     received = len(cluster.requests(Api.API_VERSIONS))
-    assert received == (1 if from_client and isinstance(effect, Slow) else 2)
+    assert received == (1 if second_is_on_its_way else 2)
 
 
 def test_reset_of_links_ends_only_the_connections_of_the_named_client(tmp_path: Path) -> None:

@@ -88,7 +88,8 @@ def test_batch_of_a_real_client_is_accepted_by_the_log(client: str) -> None:
     assert isinstance(request, ProduceRequest)
     batch = request.topic_data[0].partition_data[0].records
     assert batch.kafka is not None
-    assert (batch.producer_id >= 0) == (client != "aiokafka")
+    is_idempotent = batch.producer_id >= 0
+    assert is_idempotent is (client != "aiokafka")
 
 
 @pytest.mark.parametrize("client", CLIENTS)

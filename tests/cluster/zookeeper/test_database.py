@@ -200,7 +200,8 @@ def test_tree_equals_a_plain_model_of_paths_and_owners(
         if isinstance(request, ConnectRequest):
             sessions.append(writer.zxid)
         else:
-            assert (error is KeeperError.NONE) == _model_write(model, sessions, session, request)
+            is_permitted = _model_write(model, sessions, session, request)
+            assert (error is KeeperError.NONE) is is_permitted
 
         tree = writer.database.tree
         owner_of = {

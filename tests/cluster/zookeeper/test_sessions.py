@@ -36,7 +36,7 @@ def test_session_ends_at_a_tick_six_to_eight_seconds_after_its_last_packet(
 
 @given(st.lists(st.integers(0, 20_000_000), min_size=1))
 def test_deadline_never_decreases_and_is_always_a_whole_tick(heard_us: list[int]) -> None:
-    """A follower may report a packet late, and must not shorten a session by that.
+    """A follower may report a packet late. The late report must not shorten the session.
 
     `heard_us` has the times of the packets in the order of their reports.
     """

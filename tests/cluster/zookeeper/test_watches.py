@@ -68,7 +68,7 @@ def test_deletion_fires_both_kinds_of_watches_as_one_event_a_connection() -> Non
 
 
 def test_watches_of_a_connection_are_removed_with_it() -> None:
-    """A watch belongs to (session's connection, path), and cannot fire without them (ZK-16)."""
+    """A watch belongs to (session's connection, path), and ends with the connection (ZK-16)."""
     watches = WatchTable()
     watches.add_data_watch(A, "/ids")
     watches.add_child_watch(A, "/ids")

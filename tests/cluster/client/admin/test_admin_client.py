@@ -46,7 +46,7 @@ def with_simple_group(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> 
     async def story(lab: BrokerLab) -> T:
         for _ in range(9):
             await lab.client.produce(0, b"record")
-        await lab.client.commit(COORDINATOR, SIMPLE, 5, partitions=(0, 1))
+        await lab.client.commit(COORDINATOR, SIMPLE, offset=5, partitions=(0, 1))
         with admin_of(lab) as admin:
             return await ask(admin, lab)
 
@@ -64,7 +64,7 @@ def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
             )
         )
         await lab.seconds(1)
-        await lab.client.commit(COORDINATOR, SIMPLE, 0)
+        await lab.client.commit(COORDINATOR, SIMPLE, offset=0)
         with admin_of(lab) as admin:
             return await ask(admin, lab)
 

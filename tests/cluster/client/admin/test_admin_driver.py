@@ -172,9 +172,8 @@ def test_commit_is_repeated_while_the_group_rebalances(make_lab: LabMaker) -> No
     lab = make_lab(1)
     lab.brokers[0].answer(
         OffsetCommitRequest,
-        # 1 is the number of partitions in the answer.
-        commit_error(ErrorCode.REBALANCE_IN_PROGRESS, 1),
-        commit_error(ErrorCode.OFFSET_METADATA_TOO_LARGE, 1),
+        commit_error(ErrorCode.REBALANCE_IN_PROGRESS, partitions=1),
+        commit_error(ErrorCode.OFFSET_METADATA_TOO_LARGE, partitions=1),
     )
     admin = AdminClient(lab.client_host("admin-0"), lab.cluster, timeout_ms=2_000)
     partition = TopicPartition(TOPIC, 0)

@@ -216,7 +216,7 @@ def test_fetch_out_of_range_resets_the_position(make_lab: LabMaker) -> None:
     lab.committed = {0: 100}
     lab.high_watermark = 2
     # A scripted broker does not check offsets itself, so the test scripts the error.
-    out_of_range = fetch_error(ErrorCode.OFFSET_OUT_OF_RANGE, 1)  # 1 is the number of partitions
+    out_of_range = fetch_error(ErrorCode.OFFSET_OUT_OF_RANGE, partitions=1)
     lab.brokers[0].answer(FetchRequest, out_of_range)
     lab.consumer(commit_interval_ms=None)
     lab.run_for(2 * SECOND)

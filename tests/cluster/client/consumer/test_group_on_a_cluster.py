@@ -80,13 +80,13 @@ def play(spec: ClusterSpec, *, crash_coordinator: bool, after_us: int) -> Story:
 @pytest.fixture(scope="module")
 def kill() -> Story:
     """Kill the coordinator of a group of 12 members."""
-    return play(cluster(12), crash_coordinator=True, after_us=15 * SECOND)
+    return play(cluster(members=12), crash_coordinator=True, after_us=15 * SECOND)
 
 
 @pytest.fixture(scope="module")
 def member_crash() -> Story:
     """Kill the leading member of a group of 4 members, whose sessions are 10 s."""
-    spec = cluster(4, session_timeout_ms=10_000)
+    spec = cluster(members=4, session_timeout_ms=10_000)
     return play(spec, crash_coordinator=False, after_us=25 * SECOND)
 
 
@@ -196,7 +196,7 @@ def test_members_continue_processing_without_a_coordinator(kill: Story) -> None:
 
 @pytest.mark.slow
 def test_crash_of_the_leading_member_causes_one_rebalance(member_crash: Story) -> None:
-    """The dead member is removed when its session ends. The others learn of it by heartbeats.
+    """The dead member is removed when its session ends. The others learn that by heartbeats.
 
     The last heartbeat before the crash is up to 3 s old (an interval), so the session of 10 s ends
     7 to 10 s after the crash. The next heartbeats of the others follow within 3 s. The bound adds a

@@ -322,7 +322,8 @@ def test_revoked_partitions_are_committed_synchronously_before_the_join(
 ) -> None:
     """In the eager protocol a member gives up all partitions before it joins again.
 
-    Before that it commits what it has processed, and waits for the answer (BEHAVIOUR 7.6).
+    Before it gives them up, it commits what it has processed, and waits for the answer (BEHAVIOUR
+    7.6).
     """
     lab = make_lab(1)
     broker = lab.brokers[0]
