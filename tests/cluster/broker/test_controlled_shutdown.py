@@ -1,9 +1,9 @@
 """A broker stops as after SIGTERM: its leaderships move to other brokers, then its process ends.
 
 In this controlled shutdown the broker asks the controller for permission to stop. The controller
-elects other leaders, and agrees when all active brokers know them. Then it fences the broker, that
-is, counts it as dead. A leader epoch is the number of a partition's leadership: the new leaders
-have epoch 1. The times of a real cluster are in docs/kafka (MEASURED_FAILOVER term).
+elects other leaders, and agrees when all active brokers know them. Then the controller fences the
+broker (counts it as dead). A leader epoch is the number of a partition's leadership: the new
+leaders have epoch 1. The times of a real cluster are in docs/kafka (MEASURED_FAILOVER term).
 
 `lab` is a cluster of three brokers in virtual time. Partition n of the offsets topic is first on
 broker n. So OLD, the number of the group's offsets partition, is also the coordinator's broker.

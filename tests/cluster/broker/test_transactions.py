@@ -62,7 +62,7 @@ def between_brokers(rule_id: str, purpose: str, effect: Cut | Clog, *sources: No
 def test_transaction_through_the_codec_leaves_the_same_trace() -> None:
     """Between processes every message is encoded. A run with `copy_messages` encodes them, too.
 
-    Its trace must be the same.
+    This run must have the same trace as a run that encodes no message.
     """
 
     async def story(lab: BrokerLab) -> None:

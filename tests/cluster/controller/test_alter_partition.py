@@ -35,7 +35,7 @@ def lab() -> ControllerLab:
 def test_shrink_by_the_leader_is_accepted_with_a_new_partition_epoch(lab: ControllerLab) -> None:
     """A change of the ISR is no election, so only the partition epoch grows.
 
-    With a new leader epoch, a lagging follower would make the others fetch anew.
+    A new leader epoch for each lagging follower would make all followers fetch anew.
     """
     answer = lab.alter_partition(P0, (0, 2), by=0)
     assert answer.error_code is ErrorCode.NONE
@@ -121,7 +121,7 @@ def test_fenced_replica_is_ineligible(lab: ControllerLab) -> None:
 def test_replica_of_a_former_incarnation_is_ineligible(lab: ControllerLab) -> None:
     """A leader may have counted Fetches of a follower's incarnation that has ended (KIP-903).
 
-    So a proposal has the broker epoch of each member. Here that of broker 2 is a former one.
+    So a proposal has the broker epoch of each member. Here the epoch of broker 2 is a former one.
     """
     lab.alter_partition(P0, (0, 1), by=0)
     stale = {2: lab.broker_epochs[2] - 1}  # the epoch of a former registration

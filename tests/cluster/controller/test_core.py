@@ -10,7 +10,7 @@
   in-sync replicas.
 - `lab.image` is the state that follows from the metadata log, whose records are `lab.records()`.
 
-Sections are those of docs/kafka/BEHAVIOUR.md.
+BEHAVIOUR 6.2 is a section of docs/kafka/BEHAVIOUR.md.
 """
 
 import pytest
@@ -194,7 +194,7 @@ def test_preferred_leaders_are_elected_at_the_next_check_if_enabled() -> None:
     lab.heartbeat(0)
     lab.alter_partition(P0, (1, 2, 0), by=1)  # broker 0 may lead again, because it is in the ISR
 
-    # Another 10 s later is the time of the check.
+    # After another 10 s the check is due.
     for _ in range(5):
         lab.advance_ms(2_000)
         for broker_id in range(3):

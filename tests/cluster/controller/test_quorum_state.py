@@ -21,8 +21,8 @@ def begin(storage: MemoryStorage) -> int:
 def test_controller_epoch_grows_with_every_incarnation_even_without_a_write() -> None:
     """Two incarnations must never write in the same epoch, also after a power loss.
 
-    So an incarnation flushes its epoch to the disk before its first write. KRaft, Kafka's
-    controllers, do the same with a vote.
+    So an incarnation flushes its epoch to the disk before its first write. A controller of Kafka
+    (KRaft) does the same with its vote.
     """
     storage = MemoryStorage()
     assert [begin(storage) for _ in range(3)] == [1, 2, 3]

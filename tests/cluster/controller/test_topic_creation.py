@@ -1,4 +1,4 @@
-"""CreateTopics: the topics that the controller creates, and the errors of the others.
+"""CreateTopics: the topics that the controller creates, and the errors for those it refuses.
 
 - `lab` passes requests to a controller, without brokers and network. `lab.start_brokers` registers
   brokers and unfences them. A fenced broker counts as dead.

@@ -4,9 +4,9 @@
 - A frame is one message of a connection: an open, an opened (the answer to an open), a request, a
   response, a close, or a reset (which a kernel sends for a dead process).
 - An incarnation is one life of a node: a restart begins the next one.
-- An EchoServer answers heartbeats without delay. Those of `parked_groups` it answers at
-  `release()`.
-- A test names a request by its group.
+- An EchoServer answers heartbeats without delay, except those of the groups in `parked_groups`. It
+  answers these at `release()`.
+- Each request has a group of its own, by which the test recognizes it.
 - `lab` has the hosts, on a network with a latency of LATENCY_US. `lab.lose` selects frames that
   the network drops.
 """
@@ -63,7 +63,8 @@ def test_requests_sent_while_connecting_go_out_in_order_when_it_opens() -> None:
     """A client need not wait for the handshake. Its requests are sent in their order."""
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host("client")
-    outcomes = Outcomes(connection := connect(client))
+    connection = connect(client)
+    outcomes = Outcomes(connection)
     for group in ("a", "b", "c"):
         outcomes.send(group)
     # The handshake is not over: the connection is neither open nor closed.
@@ -115,7 +116,8 @@ def test_an_open_to_a_node_that_does_not_serve_is_refused() -> None:
     """After one round trip, long before any timeout, the client learns that the port is closed."""
     lab = HostLab()
     lab.host(SERVER)  # a host without an EchoServer serves nothing
-    outcomes = Outcomes(connection := connect(lab.host("client")))
+    connection = connect(lab.host("client"))
+    outcomes = Outcomes(connection)
     outcomes.send("g")
     lab.run_for(HANDSHAKE_US)
     assert connection.is_closed
@@ -139,7 +141,8 @@ def test_a_setup_that_hangs_ends_after_its_timeout() -> None:
     lab = HostLab()
     EchoServer(lab.host(SERVER))
     lab.lose = lambda frame: isinstance(frame, OpenFrame)  # stands for the cut link
-    outcomes = Outcomes(connection := connect(lab.host("client")))
+    connection = connect(lab.host("client"))
+    outcomes = Outcomes(connection)
     outcomes.send("g")
     lab.run_for(SETUP_US - 1)
     assert not connection.is_closed
@@ -155,7 +158,8 @@ def test_a_request_that_times_out_fails_the_others_of_its_connection() -> None:
     """
     lab = HostLab()
     server = EchoServer(lab.host(SERVER), parked_groups=("slow", "patient", "also slow"))
-    outcomes = Outcomes(connection := connect(lab.host("client")))
+    connection = connect(lab.host("client"))
+    outcomes = Outcomes(connection)
     outcomes.send("patient", timeout_us=3 * TIMEOUT_US)
     outcomes.send("slow")
     outcomes.send("also slow")
@@ -179,10 +183,11 @@ def test_a_request_that_times_out_fails_the_others_of_its_connection() -> None:
 
 
 def test_an_answered_request_never_times_out_and_a_later_one_still_does() -> None:
-    """All requests of a connection share one timer. It must go on for the later request."""
+    """All requests of a connection share one timer, which must go on for the later request."""
     lab = HostLab()
     EchoServer(lab.host(SERVER), parked_groups=("slow",))
-    outcomes = Outcomes(connection := connect(lab.host("client")))
+    connection = connect(lab.host("client"))
+    outcomes = Outcomes(connection)
     outcomes.send("quick")
     lab.run_for(TIMEOUT_US // 2)
     outcomes.send("slow")
@@ -207,13 +212,14 @@ def test_a_shorter_timeout_sent_later_fires_first() -> None:
 
 
 def test_close_fails_all_requests_after_it_returns_and_notifies_the_server() -> None:
-    """A callback never runs inside `close`, only later. So the caller of `close` is not re-entered.
+    """`close` runs no callback itself, so it cannot call back into its caller.
 
-    `release` after the close must change nothing.
+    An answer that the server gives after the close must change nothing.
     """
     lab = HostLab()
     server = EchoServer(lab.host(SERVER), parked_groups=("g",))
-    outcomes = Outcomes(connection := connect(lab.host("client")))
+    connection = connect(lab.host("client"))
+    outcomes = Outcomes(connection)
     closed: list[str] = []
     connection.on_close(lambda: closed.append("closed"))
     outcomes.send("g")
@@ -238,7 +244,8 @@ def test_a_closed_connection_fails_requests_and_calls_on_close_at_once() -> None
     """
     lab = HostLab()
     EchoServer(lab.host(SERVER))
-    outcomes = Outcomes(connection := connect(lab.host("client")))
+    connection = connect(lab.host("client"))
+    outcomes = Outcomes(connection)
     connection.close()
     lab.run_for(QUIET_US)
     assert connection.is_closed
@@ -259,7 +266,8 @@ def test_the_death_of_the_server_ends_its_connections_one_latency_later() -> Non
     EchoServer(host, parked_groups=("g",))
     EchoServer(lab.host("broker-1"))
     client = lab.host("client")
-    outcomes = Outcomes(connection := connect(client))
+    connection = connect(client)
+    outcomes = Outcomes(connection)
     other = client.connect(NodeName("broker-1"), "fetch", setup_timeout_us=SETUP_US)
     outcomes.send("g")
     lab.run_for(QUIET_US)
@@ -303,7 +311,8 @@ def test_a_restarted_server_resets_connections_of_its_former_incarnation() -> No
     lab = HostLab()
     first = lab.host(SERVER)
     EchoServer(first)
-    outcomes = Outcomes(connection := connect(lab.host("client")))
+    connection = connect(lab.host("client"))
+    outcomes = Outcomes(connection)
     lab.run_for(QUIET_US)
     first.retire()  # end this incarnation without a frame to its peers
     second = EchoServer(lab.host(SERVER, incarnation=1))
@@ -391,7 +400,8 @@ def test_a_broken_transport_link_also_ends_opening_connections() -> None:
     lab = HostLab()
     lab.lose = lambda frame: isinstance(frame, OpenFrame)  # so the connection never opens
     client = lab.host("client")
-    outcomes = Outcomes(connection := connect(client))
+    connection = connect(client)
+    outcomes = Outcomes(connection)
     outcomes.send("g")
     client.endpoint.peer_lost(SERVER)
     assert isinstance(connection, ClientConnection)
@@ -435,7 +445,8 @@ def test_without_message_tracing_only_failures_are_traced() -> None:
     """
     lab = HostLab()
     EchoServer(lab.host(SERVER, traced=False), parked_groups=("g",))
-    outcomes = Outcomes(connection := connect(lab.host("client", traced=False)))
+    connection = connect(lab.host("client", traced=False))
+    outcomes = Outcomes(connection)
     outcomes.send("ok")
     outcomes.send("g")
     lab.run_for(QUIET_US)

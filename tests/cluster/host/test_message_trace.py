@@ -90,9 +90,9 @@ def test_row_of_a_request_has_the_group_columns_of_its_api(
 ) -> None:
     """`columns` are the group, the member and the generation in the row of the request.
 
-    If a request has several groups or members, the row has the first of them. A request without a
-    generation, such as JoinGroup, has None in that column. The row of an OffsetDelete leaves all
-    three columns out.
+    If a request has several groups or members, the row has the first of them. A member epoch counts
+    as a generation. A request without a generation, such as JoinGroup, has None in that column. The
+    row of an OffsetDelete leaves all three columns out.
     """
     api = API_OF_REQUEST[type(request_body)]
     envelope = RequestEnvelope(

@@ -7,8 +7,10 @@
 - Healing is the withdrawal of all rules. Then the frames that were held back move on.
 - Node `a` has the gate. Its frames leave through `gate.send`, and frames for it arrive at
   `gate.receive`.
-- Builders such as `request(1)` number their frames. By default `a` is the client of connection 1,
-  and `b` is the server. `request(1, find=True)` is a FindCoordinator, any other one a Heartbeat.
+- `request(1)` and `response(1)` are frames with the number 1, of connection 1 unless a test names
+  another. With `find=True` they are of a FindCoordinator, otherwise of a Heartbeat.
+- `open_frame(2)` and `close(2)` are frames of connection 2; without a number, of connection 1.
+- `a` is the client and `b` the server of a connection, unless a test says otherwise.
 - `rule(effect)` is for frames from `a` to `b`, and `both_ways(effect)` for both directions.
 - A connection has a purpose, which its open frame names.
 """
@@ -112,9 +114,9 @@ def test_without_rules_every_frame_passes_at_once() -> None:
 
 @pytest.mark.parametrize("effect", HOLDING)
 def test_a_rule_selects_its_nodes_in_one_direction(effect: LinkEffect) -> None:
-    """A rule from `a` to `b` selects no frame from `b` to `a`, to `c`, or from `a` to itself.
+    """The rule is from `a` and `c` to `a` and `b`. It selects no frame from `b`, and none to `c`.
 
-    The rule of the test is from `a` and `c` to `a` and `b`.
+    It selects no frame from `a` to itself either, although `a` is in both lists.
     """
     lab = GateLab()
     lab.gate.set_rules([rule(effect, sources=(A, C), destinations=(A, B))])
@@ -222,6 +224,7 @@ def test_the_first_rule_that_holds_or_delays_a_frame_decides_at_both_ends() -> N
     lab.gate.set_rules([slow, cut])
     lab.gate.send(request(1))
     lab.gate.receive(response(2))
+    # A slow rule delays a frame in the gate of its sender. In the gate of its receiver it passes.
     assert lab.delivered == [response(2)]
     lab.run_for(100)
     assert lab.transmitted == [request(1)]
@@ -271,6 +274,7 @@ def test_healing_delivers_held_arrivals_before_it_sends_held_frames(
         request(4, connection=2),
         request(6, connection=2),
     ]
+    # Request 7 was the first frame. The two arrivals and the four frames to send followed.
     assert lab.order == ["transmitted", *["delivered"] * 2, *["transmitted"] * 4]
 
     lab.gate.send(request(8))
@@ -341,7 +345,7 @@ def test_a_connection_closed_by_its_peer_during_a_cut_delivers_only_the_close() 
 def test_a_cut_of_one_direction_delivers_the_close_of_the_other() -> None:
     """The rule cuts only from `a` to `b`, so the server's close arrives at `a`.
 
-    It drops the frames of `a` that are held back on this connection.
+    This close drops the frames of `a` that are held back on its connection.
     """
     lab = GateLab()
     lab.gate.set_rules([rule(Cut())])

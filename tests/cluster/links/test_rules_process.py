@@ -2,8 +2,9 @@
 
 - A NodeProcess (`p0`, `p1`) is a process that hosts nodes. Here all of them are objects in one
   process of Python.
-- `lab.node("p0", SERVER)` starts an echo node in a process. `lab.directory` has the address of each
-  node, and `lab.push()` sends the directory to all processes.
+- `lab.node("p0", SERVER)` starts an echo node, which answers heartbeats, in a process.
+- `lab.directory` has the address of each node, and `lab.push()` sends the directory to all
+  processes.
 - A rule acts on the frames (messages of connections) from its sources to its destinations. A cut or
   a clog holds frames back until the healing, which is `set_rules(())`.
 - `beat(connection, n)` sends a Heartbeat of generation n, 0 by default, and waits for its answer.
@@ -123,7 +124,7 @@ def test_death_behind_a_cut_is_reported_at_healing(
 ) -> None:
     """A cut network does not carry the reset of a dead process, so the client waits.
 
-    Its three connections are opened before the cut, during the cut, and after the death.
+    The client opens three connections: before the cut, during the cut, and after the death.
     """
 
     async def body(lab: Lab) -> None:
@@ -276,11 +277,11 @@ def test_reset_ends_both_ends_and_spares_later_connections(
 
 
 def test_reset_of_one_purpose_spares_other_connections(tmp_path: Path) -> None:
-    """Only the connection to the coordinator is reset."""
+    """The reset names two purposes, and hits the connection that has one of them."""
 
     async def body(lab: Lab) -> None:
         _, client = await pair(lab, "p1")
-        spared = connect(client)
+        spared = connect(client)  # its purpose is "test"
         hit = client.host.connect(SERVER, "coordinator", setup_timeout_us=SECOND_US)
         await beat(spared)
         await beat(hit)

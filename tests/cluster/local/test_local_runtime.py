@@ -164,14 +164,16 @@ def test_a_crash_ends_one_node_and_its_disk_outlives_it(lab: Lab) -> None:
 
     lab.play(story)
     started = [(r.node, r.incarnation) for r in lab.rows if r.kind == TraceKind.NODE_STARTED]
-    assert started.count((VICTIM, 0)) == started.count((VICTIM, 1)) == 1
+    assert started.count((VICTIM, 0)) == 1
+    assert started.count((VICTIM, 1)) == 1
 
     killed = next(row for row in lab.rows if row.kind == TraceKind.NODE_KILLED)
     lost = next(
         row
         for row in lab.rows
-        if row.kind == TraceKind.REQUEST_FAILED and row.peer == VICTIM
-        if row.time_us >= killed.time_us
+        if row.kind == TraceKind.REQUEST_FAILED
+        and row.peer == VICTIM
+        and row.time_us >= killed.time_us
     )
     assert lost.error == "DISCONNECTED"
     # The client learns of the death from the closed connection, before any timeout.
@@ -232,8 +234,8 @@ def test_a_node_can_be_started_on_an_empty_disk(lab: Lab) -> None:
 def test_a_node_that_is_asked_to_stop_is_down_when_it_has_finished(lab: Lab) -> None:
     """`shut_down` returns when the shutdown has begun. The node ends it by itself.
 
-    The first incarnations have five rows NODE_STOPPED. One is of this shutdown. The others are from
-    the end of the run: of the controller, the other broker and two consumers.
+    Each of the five nodes stops once in its first incarnation (0): this broker by the shutdown, and
+    the controller, the other broker and the two consumers at the end of the run.
     """
 
     async def story(lab: Lab) -> None:
@@ -245,7 +247,8 @@ def test_a_node_that_is_asked_to_stop_is_down_when_it_has_finished(lab: Lab) -> 
         assert await lab.state_of(VICTIM) is NodeState.UP
 
     lab.play(story)
-    assert [r.incarnation for r in lab.rows if r.kind == TraceKind.NODE_STOPPED].count(0) == 5
+    stopped = [row.incarnation for row in lab.rows if row.kind == TraceKind.NODE_STOPPED]
+    assert stopped.count(0) == 5
 
 
 def test_link_rules_and_resets_reach_nodes_of_one_process(lab: Lab) -> None:

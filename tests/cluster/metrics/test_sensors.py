@@ -47,7 +47,7 @@ def test_rate_covers_the_last_two_windows() -> None:
 
 
 def test_values_are_forgotten_after_two_windows_and_the_count_is_not() -> None:
-    """Both values are in one window. It is dropped 60 s after its last value, so at 70 s."""
+    """Both values are in one window, which is dropped 60 s after its last value: at 70 s."""
     sensor = SampledSensor()
     sensor.record(250, 0)
     sensor.record(50, 10_000)
@@ -106,9 +106,8 @@ def test_rates_of_a_meter_decay_over_their_minutes(name: str, minutes: int) -> N
 def test_steady_marks_raise_the_one_minute_rate_of_a_meter_first() -> None:
     """A rate over a shorter time follows a change faster.
 
-    After a quiet first tick there are two marks per second, for a minute.
-    The one-minute rate has risen to 1 - 1/e of its final value, 2. The rates of longer times are
-    lower.
+    After a quiet first tick there are two marks per second, for a minute. By then the one-minute
+    rate has risen to 1 - 1/e of its final value, 2. The rates over longer times are lower.
     """
     meter = Meter(0)
     for now_ms in range(5_000, 65_000, 500):

@@ -1,8 +1,8 @@
 """FileStorage: appends survive a kill, a torn tail is removed, and it equals the memory's storage.
 
 - A torn tail is a part of a batch at the end of a file, whose write was interrupted.
-- A flush mark is the position up to which a log counts as on the disk. It is in a file beside the
-  log.
+- A flush mark is the position up to which a log counts as on the disk. The mark is in a file beside
+  the log.
 - `cut_to_flush_marks` is a simulated power loss: it cuts every log to its mark.
 - `write_back` moves the mark without a sync, as if the kernel had written the data by itself.
 - `flushed_length` is the number of batches up to the mark.

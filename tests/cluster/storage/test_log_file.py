@@ -87,8 +87,8 @@ def test_batch_that_begins_before_the_last_one_ends_is_not_read(
 ) -> None:
     """An older, longer log may have left a batch with a valid CRC at this place in the file.
 
-    Its offsets overlap those of the batches before it, so it cannot belong to the log. A gap of
-    offsets is allowed: see the next test.
+    The offsets of such a batch overlap those of the batches before it, so the batch cannot belong
+    to the log. A gap of offsets is allowed: see the next test.
     """
     log = parse_log(FRAMES + encode_frame(stray) + encode_frame(THIRD))
     assert log.batches == [FIRST, SECOND]

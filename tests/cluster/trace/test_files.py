@@ -167,7 +167,7 @@ def test_parquet_of_an_empty_trace_has_the_columns(tmp_path: Path) -> None:
 
 
 def test_parquet_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
-    """An earlier version had no `cause_text`. Its causes are free text, which no reader parses."""
+    """An earlier version had no `cause_text`; its causes were free text, which no reader parses."""
     path = tmp_path / "old.parquet"
     write_parquet([row(1)], path)
     pq.write_table(pq.read_table(path).drop_columns(["cause_text"]), path)

@@ -2,7 +2,7 @@
 
 `tail.poll(now_us)` reads what the files of the nodes have so far. It returns the rows up to its
 watermark, which is `now_us` less WATERMARK_LAG_US. A later poll returns only rows after this
-watermark. Rows that appear later but belong before it are dropped and counted.
+watermark. A row that appears later with a time before the watermark is dropped and counted.
 """
 
 import random
@@ -85,7 +85,7 @@ def test_tail_follows_files_that_appear_later(tmp_path: Path) -> None:
 def test_tail_drops_and_counts_rows_behind_its_watermark(tmp_path: Path) -> None:
     """A process may be stopped after it has stamped a row with its time, and before the flush.
 
-    Then its row comes too late. Checkers need rows in the order of time, so such rows are dropped
+    Such a row comes too late. Checkers need rows in the order of time, so such rows are dropped
     and counted: here two of three. The lag is 1 s, so the watermark of the poll at 20 s is 19 s.
     """
     tail = TraceTail(tmp_path)

@@ -59,7 +59,8 @@ def first_group_row(run: VirtualRun, kind: TraceKind) -> TraceRow:
 def test_every_broker_samples_every_ten_seconds() -> None:
     """The default interval of a cluster's metrics is ten seconds.
 
-    An incarnation is one life of a broker. A restart would begin the intervals anew.
+    The intervals begin anew when a broker restarts. So the test takes the rows of one incarnation
+    (life) of broker 0.
     """
     rows = sampled(crash_run())
     times = [row.time_us for row in rows if row.node == "broker-0" and row.incarnation == 0]

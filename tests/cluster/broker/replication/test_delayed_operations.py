@@ -137,7 +137,7 @@ def test_invariant_names_a_waiting_append_below_the_high_watermark() -> None:
 def test_invariant_names_a_waiting_append_that_is_complete() -> None:
     """Planted bug: an append is marked as done, and still waits.
 
-    It cannot expire any more, so its request would never be answered.
+    Such an append cannot expire any more, so its request would never be answered.
     """
     partition, appends = leader(), DelayedAppends()
     delayed = appends.park(partition, append(partition), lambda error: None)

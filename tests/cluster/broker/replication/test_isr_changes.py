@@ -215,7 +215,7 @@ def test_leader_that_cannot_reach_the_controller_never_shrinks_its_isr() -> None
 
 
 def test_one_alter_partition_request_is_in_flight_at_a_time() -> None:
-    """Two partitions of broker 0 make a proposal at the same time; the second waits for an answer.
+    """Broker 0 has two proposals at the same time. The second waits for the answer to the first.
 
     Kafka's AlterPartitionManager does the same.
     """

@@ -111,7 +111,7 @@ def end_of_log(lab: BrokerLab, broker_id: int) -> int:
 async def kill_and_cut(lab: BrokerLab, broker_id: int) -> int:
     """Kill a broker, and leave only the first batch of PARTITION on its disk; return the log's end.
 
-    The disk is cut first, because a crash keeps the disk as it is.
+    The cut comes before the crash, which then leaves the disk as it is.
     """
     lab.storages[broker_name(broker_id)].log(PARTITION).truncate(1)
     await lab.kill(broker_id)
@@ -214,7 +214,7 @@ def test_restarted_follower_copies_the_holes_and_can_lead() -> None:
 def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None:
     """The checkpoint has the first dirty offset, which is the end of the cleaned part.
 
-    The restarted broker reads it. It then finds too few dirty records to clean the log again.
+    The restarted broker reads this offset, and finds too few dirty records to clean the log again.
     """
 
     async def story(lab: BrokerLab) -> None:

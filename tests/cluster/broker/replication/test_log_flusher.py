@@ -1,6 +1,6 @@
 """Flushes of a broker's logs: Kafka's own, by its settings, and the write-back of the system.
 
-- Appended data are in the page cache, memory of the operating system. They are dirty until they are
+- Appended data are in the page cache, memory of the operating system. Data are dirty until they are
   on the disk. Only data on the disk survive a power loss.
 - Kafka flushes by number of messages, by time or, by default, never.
 - The operating system writes dirty data to the disk by itself after some time (write-back).

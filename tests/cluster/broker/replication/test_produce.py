@@ -154,7 +154,7 @@ def test_only_coordinators_write_to_internal_topics(topic: str) -> None:
 
 
 def test_duplicate_is_acknowledged_like_the_first_append() -> None:
-    """A duplicate is a batch that is sent again. Its answer comes no earlier than the first one's.
+    """A duplicate is a batch that is sent again. It is answered no earlier than the first batch.
 
     The followers are paused, so no append is acknowledged until they resume. Later a duplicate is
     answered without a wait.
@@ -296,7 +296,8 @@ def test_every_broker_assigns_producer_ids_and_none_twice() -> None:
         for broker_id in (1, 0, 1):
             await ask(broker_id)
         # Six requests before the restarts and three after them got different ids.
-        assert len(set(ids)) == len(ids) == 9
+        assert len(ids) == 9
+        assert len(set(ids)) == 9
 
     BrokerLab(broker_cluster()).run(story)
 
