@@ -1,8 +1,8 @@
 """Two coordinators serve one group at the same time, as was measured on Kafka 3.9.1.
 
 1. A group has six members that do not commit.
-2. The group's coordinator is cut off from the controller and from the other brokers, but not from
-   the members. It is the *old side*. The controller elects another coordinator, the *new side*.
+2. The group's coordinator, the *old side*, is cut off from the controller and from the other
+   brokers, but not from the members. The controller elects another coordinator, the *new side*.
 3. JOIN_S seconds after the cut two more consumers start, the joiners. Each joiner finds the
    coordinator on the side of its bootstrap servers.
 4. HEAL_S seconds after the cut the network heals.
@@ -153,8 +153,8 @@ def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
         (row.cause, row.error) for row in started
     }
 
-    # The new side loads the group of six members. They send it no heartbeats, so it removes them
-    # when their sessions end.
+    # The new side loads the group of six members. The new side gets no heartbeats of the members,
+    # and removes them when their sessions end.
     (loaded_s,) = times_s(rows, "group_loaded", NEW)
     without_old_members_s, after_healing_s = times_s(rows, "generation_started", NEW)
     assert SESSION_S <= without_old_members_s - loaded_s < SESSION_S + 0.1

@@ -43,8 +43,8 @@ def test_joined_ray_continues_after_runs_that_ended_and_that_were_killed(
 ) -> None:
     """A driver that is killed by SIGKILL cannot clean up, so Ray must end the run's processes.
 
-    The raylet, Ray's daemon, lives on. It must also end a stopped broker, which notices no closed
-    connection. In a cluster without authentication RAY_AUTH_MODE must say so.
+    The raylet, Ray's daemon, lives on. The raylet must also end a stopped broker, which notices no
+    closed connection. In a cluster without authentication RAY_AUTH_MODE must say so.
     """
     with ray_head(tmp_path, auth_mode="disabled") as address:
         check_run(tmp_path, address, auth_mode="disabled")

@@ -3,8 +3,8 @@
 RayRuntime gives the controller and each broker a process, and all clients a common one.
 
 - Fake consumers send heartbeats.
-- For each heartbeat a fake broker appends a batch to its disk. It reports the number of its batches
-  as the generation of a group `g`.
+- For each heartbeat a fake broker appends a batch to its disk. A fake broker reports the number of
+  its batches as the generation of a group `g`.
 - An incarnation is one life of a node: a killed node that is started again is the next one.
 - In the trace (the recorded events) "driver" is the run itself.
 """

@@ -1,9 +1,9 @@
 """SessionGuard ends the processes of Ray that outlive a killed driver, and no others.
 
 - The driver is the process that has started Ray.
-- The raylet is Ray's daemon on a machine. It starts other processes of Ray, such as agents.
-- A session is the time from a start of Ray to its end. It has a folder.
-- The guard is a separate process. It reads from a pipe whose other end the driver holds. A driver
+- The raylet is Ray's daemon on a machine, and starts other processes of Ray, such as agents.
+- A session is the time from a start of Ray to its end. Each session has a folder.
+- The guard is a separate process, which reads from a pipe. The driver holds the other end. A driver
   that ends in order writes a byte first. If the driver is killed, the pipe ends without this byte.
 """
 

@@ -132,7 +132,8 @@ def test_outside_client_finds_a_node_that_restarts_elsewhere_meanwhile(tmp_path:
     """A killed broker starts again in another process, and the file gets its new address.
 
     1. The client is answered once. Then the server's process stops.
-    2. The client is refused until it reads the new address. It returns the number of refusals.
+    2. The client is refused until it reads the new address. `until_it_is_back` returns the number
+       of refusals.
     """
 
     async def body(lab: Lab) -> None:
@@ -204,7 +205,7 @@ def test_outside_client_with_another_token_is_refused(tmp_path: Path) -> None:
 def test_question_that_breaks_a_task_of_the_outside_client_is_our_failure(tmp_path: Path) -> None:
     """If a task of the guest dies, by a bug of ours, the question ends with its error.
 
-    It does not wait for its 60 s.
+    The question does not wait for its 60 s.
     """
 
     async def body(lab: Lab) -> None:

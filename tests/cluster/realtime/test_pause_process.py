@@ -335,7 +335,7 @@ def test_node_in_shutdown_serves_until_it_has_finished_and_then_disconnects(
 def test_node_killed_during_its_shutdown_is_reported_to_the_driver(
     tmp_path: Path, end: str
 ) -> None:
-    """The driver waits for the end of the shutdown. It must not wait for a dead node."""
+    """The driver waits for the end of a shutdown, and must not wait for a dead node."""
 
     async def body(lab: Lab) -> None:
         process = await lab.start_process("p0")

@@ -89,7 +89,7 @@ def test_connection_to_a_dead_process_ends_although_the_directory_forgot_it(
     2. A client connects to its address.
     3. The control plane removes the node from the directory.
     4. The connection is refused. Without a report the client would wait for its setup timeout of
-       10 s. This was seen on Ray: one member of twelve missed a failover.
+       10 s. On Ray one member of twelve once missed a failover by such a wait.
     """
 
     async def body(lab: Lab) -> None:
@@ -138,9 +138,9 @@ def test_node_restarted_in_another_process_is_reached_there(
 ) -> None:
     """After a change of the directory no frame goes to the old process, and none comes from it.
 
-    1. A machine loses power. It sends nothing, so the TCP links to it stay open.
+    1. A machine loses power, and sends nothing, so the TCP links to the machine stay open.
     2. The node is up again, in another process.
-    3. The old links end. This must not end connections to the new incarnation.
+    3. The old links end, which must not end connections to the new incarnation.
     """
 
     async def body(lab: Lab) -> None:

@@ -73,7 +73,7 @@ class Peer:
         self.changed.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition` holds. It is checked after each callback."""
+        """Wait until `condition` holds, and check it after each callback."""
         async with asyncio.timeout(10):
             while not condition():
                 self.changed.clear()

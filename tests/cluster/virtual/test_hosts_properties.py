@@ -170,8 +170,8 @@ class World:
             return None
         sent = SentRequest(len(self.requests), connection)
         self.requests.append(sent)
-        # The name travels in the request and in its answer. It tells the server which request this
-        # is, and how to answer it.
+        # The name travels in the request and in its answer. By the name the server knows which
+        # request this is, and how to answer it.
         name = f"{'parked' if parked else 'at once'} {sent.number}"
         request: AnyRequest = MetadataRequest(topics=(name,))
         if finds:

@@ -5,8 +5,8 @@ Virtual time is the run's own simulated clock.
 - `play(experiment, seed)` runs an experiment in virtual time. The result BROKEN says that our own
   program has failed, which says nothing about Kafka.
 - `small(CRASH)` is an experiment with three brokers and one group, whose coordinator crashes.
-- A core is the part of a node that has no clock and no network. It asks its host for timers, each
-  with a key.
+- A core is the part of a node that has no clock and no network. A core asks its host for timers,
+  each with a key.
 - The tests plant bugs by patching our code.
 """
 
@@ -93,7 +93,7 @@ def broken_by(monkeypatch: pytest.MonkeyPatch, every: int) -> PlayedRun:
 def test_broken_invariant_is_a_failure_of_the_lab(
     monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
-    """The report names the node and the invariant. It is never a verdict about Kafka.
+    """The report names the node and the invariant, and is never a verdict about Kafka.
 
     With a check after every 100 events, the run ends soon after the bug. Otherwise only the check
     at the end of the run finds it.

@@ -444,7 +444,7 @@ def test_a_failure_behind_a_gate_is_reported_once() -> None:
 
 
 def test_request_is_carried_out_and_its_response_lost_with_the_connection() -> None:
-    """The client cannot know whether the server has acted on the request. It must connect again.
+    """The client must connect again, and cannot know whether the server has acted on its request.
 
     By default the rule LoseResponses loses a single response.
     """

@@ -279,7 +279,7 @@ def test_discard_removes_only_the_ready_steps_of_one_context() -> None:
 
 
 def test_a_loop_refuses_to_run_inside_another_or_after_close() -> None:
-    """Both are misuse, and raise RuntimeError."""
+    """A run inside another run and a run after `close` are misuse, and raise RuntimeError."""
     loop, inner = VirtualLoop(), VirtualLoop()
 
     async def main() -> None:
@@ -316,7 +316,7 @@ def test_cancelled_timers_are_removed_and_the_others_keep_their_order() -> None:
 def test_exception_of_the_awaited_task_stops_no_later_run() -> None:
     """KeyboardInterrupt leaves the loop before the loop can report the end of its task.
 
-    The report comes during the next run, here the one that heals. It must not stop that run.
+    The report comes during the next run, here the one that heals, and must not stop this run.
     """
     loop = VirtualLoop()
     healed: list[str] = []

@@ -73,8 +73,8 @@ def test_event_that_is_not_counted_is_found(
 def test_offset_counted_in_place_of_its_append_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: a commit counts once for each of its offsets, as in Kafka's new coordinator.
 
-    The coordinator of these runs counts a commit once. It recognises the offsets of one commit by
-    `_last_commit`.
+    The coordinator of these runs counts a commit once. By `_last_commit` the coordinator recognises
+    the offsets of one commit.
     """
     observe = CoordinatorMetrics.observe
 

@@ -693,7 +693,7 @@ def test_status_and_failures_of_a_run_that_never_started_are_empty() -> None:
 def test_hosts_check_their_answers_where_nodes_check_their_invariants(
     invariants_every: int | None, checks: bool
 ) -> None:
-    """`check_answer` checks each answer that a host gets. It is set only if nodes are checked.
+    """A host has `check_answer`, which checks each answer it gets, only if nodes are checked.
 
     With `invariants_every`, nodes check themselves after this number of events. One function makes
     all hosts, so the administrator's host stands for all.

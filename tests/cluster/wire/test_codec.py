@@ -38,7 +38,7 @@ VERSIONS = [
 """Every offered version of every API.
 
 The versions of Produce before v3 are among them, although the broker refuses their record formats.
-It must read such a request, because its answer names the partitions of the request.
+The broker must read such a request, because the answer names the partitions of the request.
 """
 
 

@@ -332,7 +332,7 @@ def test_connection_above_max_connections_waits_for_a_free_place(tmp_path: Path)
 
 
 def test_connections_of_one_address_above_its_limit_are_closed(tmp_path: Path) -> None:
-    """The setting is max.connections.per.ip. It does not affect the first connection."""
+    """max.connections.per.ip is 1 here, so the second connection is closed, and the first stays."""
 
     async def story(cluster: ListeningCluster) -> None:
         first = await cluster.connect()

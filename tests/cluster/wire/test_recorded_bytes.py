@@ -62,7 +62,7 @@ def test_request_of_a_real_client_is_read(
 ) -> None:
     """The request has the API, version and client id of its header, and a body of our types.
 
-    Some clients ask for a newer version of ApiVersions than is offered. They are answered in v0.
+    Some clients ask for a newer version of ApiVersions than is offered, and are answered in v0.
     """
     exchange = read_exchange(bytes.fromhex(payload))
     api = API_BY_KEY[key]
@@ -160,8 +160,8 @@ def test_answer_of_a_real_broker_is_written_byte_for_byte(
 ) -> None:
     """A client must not see a difference between our broker and a real one.
 
-    Some fields are not in our message. They are written with a constant from their schema. Equal
-    bytes show that a real broker sends the same value in these fields.
+    A field that is not in our message is written with a constant from its schema. Equal bytes show
+    that a real broker sends the same value in this field.
     """
     api, expected = API_BY_KEY[key], bytes.fromhex(answer)
     out = bytearray()

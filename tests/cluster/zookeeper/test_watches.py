@@ -82,7 +82,7 @@ def test_watches_of_a_connection_are_removed_with_it() -> None:
 def test_watch_registered_again_fires_at_once_if_its_path_has_changed_since() -> None:
     """A client registers its watches again with the last zxid that it has seen, here 4 (ZK-20).
 
-    The server fires at once those whose path has changed since. It keeps the others.
+    The server fires at once the watches whose path has changed since, and keeps the others.
     """
     tree = ZnodeTree([("/ids", ""), ("/t", ""), ("/quiet", "")])
     tree.set_data("/t", "new", Zxid(5))

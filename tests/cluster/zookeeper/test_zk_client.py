@@ -1,6 +1,6 @@
 """ZkClient, the layer above ZooKeeper's sessions: it retries, listens, and renews the session.
 
-It imitates zkclient, the library of Kafka's old consumer. Ids such as ZK-22 name rules of
+ZkClient imitates zkclient, the library of Kafka's old consumer. Ids such as ZK-22 name rules of
 docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
 
 - A znode is an entry in ZooKeeper. A watch is a request for one event when a znode changes.
@@ -151,7 +151,7 @@ def test_operation_begun_in_one_session_is_carried_out_in_the_next() -> None:
     """The retry may run in the next session, and delete the claim of another (ZK-23, ZK-74).
 
     1. `late` owns a znode, its claim, and is cut off from the server.
-    2. It begins a delete of the znode. The delete waits for a connection.
+    2. `late` begins a delete of the znode. The delete waits for a connection.
     3. The session of `late` expires, which removes the znode.
     4. `other` creates the same path.
     5. The cut ends. `late` gets a new session and sends its delete: it removes the claim of

@@ -3,7 +3,7 @@
 - `lab` is a running cluster of one controller and the brokers 0, 1 and 2.
 - `lab.client` sends single requests; the first argument is the broker.
 - The group `tool` (SIMPLE) has committed offsets and no members.
-- The group `readers` (GROUP) has two members. It exists only in tests that use `with_members`.
+- The group `readers` (GROUP) has two members. Only tests that use `with_members` have this group.
 """
 
 from collections.abc import Awaitable, Callable

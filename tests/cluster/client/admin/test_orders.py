@@ -71,9 +71,9 @@ async def all_members_leave(lab: BrokerLab) -> None:
 
 
 def test_removed_members_get_unknown_member_id_and_join_again() -> None:
-    """The administrator removes both members with one request. They join again with new ids.
+    """The administrator removes both members with one request. The members join again.
 
-    Each member learns of its removal from the answer to its next heartbeat.
+    Each member learns of its removal from the answer to its next heartbeat, and gets a new id.
     """
     before: list[str] = []
 

@@ -228,7 +228,7 @@ def test_fetch_out_of_range_resets_the_position(make_lab: LabMaker) -> None:
 
 
 def test_late_out_of_range_of_a_former_leader_resets_no_position(make_lab: LabMaker) -> None:
-    """An answer of a former leader may come after records of the new leader. It must be ignored.
+    """An answer of a former leader is ignored if it comes after records of the new leader.
 
     At first broker 1 leads.
 

@@ -138,8 +138,8 @@ def test_heartbeat_error_for_an_older_generation_is_ignored(make_lab: LabMaker) 
     """A late answer about a generation that has ended must not change the member (CL-07).
 
     1. The coordinator hangs, with three heartbeats of generation 1 in flight.
-    2. It answers the first one with ILLEGAL_GENERATION. The member joins again with its id.
-    3. It answers the second one with UNKNOWN_MEMBER_ID and the third with FENCED_INSTANCE_ID. Both
+    2. The first heartbeat gets ILLEGAL_GENERATION. The member joins again with its id.
+    3. The second heartbeat gets UNKNOWN_MEMBER_ID, and the third FENCED_INSTANCE_ID. Both answers
        are about generation 1, which has ended, so the member keeps its id and goes on.
     """
     lab = make_lab(2)
@@ -219,8 +219,8 @@ def test_application_that_does_not_poll_leaves_the_group_and_loses_its_partition
 def test_application_that_polls_without_records_remains_in_the_group(make_lab: LabMaker) -> None:
     """An idle consumer polls every 50 ms, so max.poll.interval.ms never passes without a poll.
 
-    To save computing, the consumer's node skips polls that would do nothing. They must count as
-    polls.
+    To save computing, the consumer's node skips polls that would do nothing. The skipped polls must
+    count as polls.
     """
     lab = make_lab(1)
     config = ConsumerConfig(

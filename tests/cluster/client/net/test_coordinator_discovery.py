@@ -100,8 +100,8 @@ def test_dead_coordinator_is_noticed_at_once_and_named_until_metadata_changes(
     """After a kill, brokers name the dead coordinator until their metadata change.
 
     The member believes such an answer until its connection to the named broker is refused, or is
-    delayed by the backoff after earlier refusals. Then it looks the coordinator up again. It keeps
-    its member id and its generation, and sends no JoinGroup.
+    delayed by the backoff after earlier refusals. Then the member looks the coordinator up again.
+    The member keeps its id and its generation, and sends no JoinGroup.
     """
     lab = make_lab(3)
     lab.coordinator = 2
@@ -122,7 +122,7 @@ def test_dead_coordinator_is_noticed_at_once_and_named_until_metadata_changes(
     assert "broker-2" not in {row.cause for row in found}
     # There is at least one lookup in each second, which is the longest backoff.
     assert dead_s <= len(found) <= dead_s * LOOKUPS_PER_SECOND_MAX
-    # Either or both of these causes occur, depending on when the connection fails.
+    # One or both of these causes occur, depending on when the connection fails.
     assert {row.cause for row in unknown} <= {"coordinator unavailable", "DISCONNECTED"}
 
     lab.coordinator = 1

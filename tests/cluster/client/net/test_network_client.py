@@ -72,7 +72,7 @@ def test_least_loaded_node_prefers_connected_and_idle_over_busy_and_unconnected(
 
 
 def test_unanswered_requests_are_listed() -> None:
-    """`waiting` has node, API and age of each unanswered request. It explains a run that hangs."""
+    """`waiting` has node, API and age of each unanswered request, to explain a run that hangs."""
     lab = HostLab()
     for name in SERVERS:
         EchoServer(lab.host(name), parked_groups=("parked",))

@@ -2,8 +2,8 @@
 
 Docstrings quote rules of docs/kafka/ZOOKEEPER_CONSUMER.md; ids such as ZK-58 name the rules.
 
-- A claim is a member's znode (entry in ZooKeeper) for a partition, under `owners`. It is ephemeral:
-  ZooKeeper removes it when the member's session ends.
+- A claim is a member's znode (entry in ZooKeeper) for a partition, under `owners`. A claim is
+  ephemeral: ZooKeeper removes it when the member's session ends.
 - A rebalance attempt has the steps R0 to R11. R3 stops the fetchers and commits. R5 releases the
   member's claims. A member tries four times, and waits 2 s (the back-off) after each failure.
 - The registry is the set of partitions that a member fetches and commits.
@@ -38,7 +38,7 @@ CUT_US = 20 * SECOND
 LAG_US = 2 * SECOND // 5
 """The time by which the followers of the ensemble (the ZooKeeper servers) lag behind its leader."""
 SLOW_WORK_US = 30_000
-"""Processing time of a record. It is long, so that a lost session meets unprocessed records."""
+"""Processing time of a record: long, so that a lost session meets unprocessed records."""
 
 
 async def cut_off(lab: GroupLab) -> None:
@@ -134,7 +134,7 @@ def test_commit_of_the_old_session_sets_the_position_back_in_the_new_one() -> No
     """A commit begun before or during the cut is carried out in the new session (ZK-66).
 
     A commit has no compare, no owner, no generation: the last writer wins, whoever it is (ZK-60).
-    The stored offset may then fall. It does not in every run, so there are two runs.
+    The stored offset may then fall, but does not in every run, so there are two runs.
     """
     rewinds = 0
     for seed in range(2):
@@ -160,8 +160,9 @@ def test_release_that_goes_on_in_the_next_session_deletes_owners_of_the_living()
     """A `delete` of R5 removes another's claim (ZK-74): an operation may run in the next session.
 
     1. Member 0 has slow answers and begins to release its partitions, one `delete` after the other.
-    2. It is cut off in the middle, for 14 s: its session ends, and others claim the partitions.
-    3. Back in a new session, it goes on with the deletes.
+    2. A cut of 14 s interrupts the deletes: the session of member 0 ends, and others claim the
+       partitions.
+    3. Back in a new session, member 0 goes on with the deletes.
     """
 
     async def scenario(lab: GroupLab) -> None:
