@@ -62,9 +62,9 @@ async def offset_of(
 
 
 async def end_of_epoch(
-    lab: BrokerLab, broker_id: int, leader_epoch: int, *, current: int = -1
+    lab: BrokerLab, broker_id: int, *, epoch: int, current: int = -1
 ) -> OffsetForLeaderPartitionResult:
-    """Ask a broker for the offset at which a leader epoch of orders-0 ends.
+    """Ask a broker for the offset at which the leader epoch `epoch` of orders-0 ends.
 
     `current` is the leader epoch in the client's metadata; the broker does not check -1.
     """
@@ -76,7 +76,7 @@ async def end_of_epoch(
                     topic=ORDERS,
                     partitions=(
                         OffsetForLeaderPartition(
-                            partition=0, leader_epoch=leader_epoch, current_leader_epoch=current
+                            partition=0, leader_epoch=epoch, current_leader_epoch=current
                         ),
                     ),
                 ),
@@ -119,7 +119,7 @@ def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch
         await lab.kill(0)
         await lab.until(lambda status: status.partitions[TopicPartition(ORDERS, 0)].leader == 1)
         # Wait until broker 1 knows that it is the leader.
-        while (await end_of_epoch(lab, 1, 0)).error_code is not ErrorCode.NONE:
+        while (await end_of_epoch(lab, 1, epoch=0)).error_code is not ErrorCode.NONE:
             await lab.seconds(0.1)
         await lab.client.produce(1, b"b")
 
@@ -130,12 +130,12 @@ def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch
             (1, ErrorCode.NONE),
         ):
             assert (await offset_of(lab, 1, LOG_END, leader_epoch=epoch)).error_code is error
-            assert (await end_of_epoch(lab, 1, 0, current=epoch)).error_code is error
+            assert (await end_of_epoch(lab, 1, epoch=0, current=epoch)).error_code is error
 
         # Epochs 0 and 1 have one record each. No record has epoch 5.
-        ends = [await end_of_epoch(lab, 1, epoch) for epoch in (0, 1, 5)]
+        ends = [await end_of_epoch(lab, 1, epoch=epoch) for epoch in (0, 1, 5)]
         assert [(end.leader_epoch, end.end_offset) for end in ends] == [(0, 1), (1, 2), (-1, -1)]
-        assert (await end_of_epoch(lab, 2, 0)).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (await end_of_epoch(lab, 2, epoch=0)).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     BrokerLab(broker_cluster()).run(story)
 

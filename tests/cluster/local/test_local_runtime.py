@@ -310,7 +310,10 @@ def test_stop_returns_the_whole_trace_once_and_leaves_no_process(lab: Lab) -> No
 
 
 def test_failure_of_the_tool_ends_the_run_and_is_reported(tmp_path: Path) -> None:
-    """A bug of ours in a node must end the run, or it would be taken for behaviour of Kafka."""
+    """A bug of ours in a node must end the run, or it would be taken for behaviour of Kafka.
+
+    The experiment is cancelled, and cleans up before `run` raises.
+    """
     runtime = LocalRuntime(
         fake_spec(brokers=1, consumers=1),
         seed=1,
@@ -326,14 +329,14 @@ def test_failure_of_the_tool_ends_the_run_and_is_reported(tmp_path: Path) -> Non
             await runtime.sleep(100 * SECOND_US)
         finally:
             await asyncio.sleep(0)
-            cleaned_up.append("main")
+            cleaned_up.append("experiment")
 
     try:
         with pytest.raises(NodeTaskFailed, match="planted bug"):
             runtime.run(experiment())
     finally:
         runtime.run(runtime.stop())
-    assert cleaned_up == ["main"]
+    assert cleaned_up == ["experiment"]
     assert len(runtime.failures()) == 1
 
 

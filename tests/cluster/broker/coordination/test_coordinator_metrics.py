@@ -108,7 +108,7 @@ def test_counts_equal_the_rows_of_the_trace() -> None:
     sample = samples(run, after)[-1]
     assert len(commits) > 100
     assert sample["offset-commit-count"] == len(commits)
-    assert 0 < sample["offset-commit-rate"] < len(commits)
+    assert 0 < sample["offset-commit-rate"] < len(commits)  # commits per second
     assert sample["group-completed-rebalance-count"] == 0
     # The first samples are from the time before the crash.
     first_samples = [samples(run, node)[0] for node in ("broker-0", "broker-1", "broker-2")]

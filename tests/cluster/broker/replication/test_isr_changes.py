@@ -293,6 +293,7 @@ def test_invariant_finds_a_replica_that_contradicts_its_metadata(
     for name, value in changes.items():
         setattr(partition, name, value)
 
+    # The message begins with the replica's role, "orders-0 leads: True" or "orders-0 leads: False".
     with pytest.raises(InvariantViolation, match="orders-0 leads: "):
         replicas.check_follows_metadata()
 

@@ -122,7 +122,7 @@ def test_log_flush_interval_messages_applies_to_every_log() -> None:
     )
     assert lab.orders.flush_interval_messages == 2
     assert lab.payments.flush_interval_messages == 3
-    assert FlusherLab().orders.flush_interval_messages is None
+    assert FlusherLab().orders.flush_interval_messages is None  # by default no flush by number
 
 
 def test_logs_are_not_flushed_by_time_unless_the_scheduler_is_on() -> None:
