@@ -217,7 +217,8 @@ def test_a_host_paused_again_in_the_instant_of_its_resume_has_done_nothing() -> 
     host.pause()
     lab.run_for(1_000)
 
-    assert (fired, server.served) == ([], [])
+    assert fired == []
+    assert server.served == []
 
     host.resume()
     lab.run_for(0)
@@ -250,7 +251,9 @@ def test_a_paused_host_can_be_killed() -> None:
     # A resume of the dead host has no effect.
     server.host.resume()
     lab.run_for(1_000)
-    assert (fired, server.served, lab.failures) == ([], [], [])
+    assert fired == []
+    assert server.served == []
+    assert lab.failures == []
 
 
 def test_a_paused_host_has_the_link_rules_when_it_resumes() -> None:

@@ -54,6 +54,7 @@ def starts(seed: int, cluster: ClusterSpec | None = None) -> dict[str, int]:
 def test_brokers_start_evenly_within_a_heartbeat_and_clients_after_them() -> None:
     """The timers of a node begin with the node. So their phases are as uniform as its start."""
     starts_by_seed = [starts(seed) for seed in SEEDS]
+    # Clients start when the brokers have had READY_US to get ready, within CLIENTS_SPAN_US.
     ready_us = HEARTBEAT_US + READY_US
 
     assert {times["controller-100"] for times in starts_by_seed} == {0}

@@ -140,8 +140,8 @@ def test_newcomer_of_a_small_group_conflicts_and_pays_a_back_off(seed: int) -> N
     assert lab.reads(lab.change_began_us) == undisturbed + start + failed_attempt
     # One sleep of 2 s, and less than half a second for everything else.
     assert 2 * SECOND <= lab.change_ended_us - lab.change_began_us <= 5 * SECOND // 2
-    # Only the newcomer has conflicts, so only its share is unowned during the sleep. During the
-    # sleep the loser's whole share is unowned, not only the disputed one (ZK-49).
+    # The newcomer loses all conflicts. During the sleep the loser's whole share is unowned, not
+    # only the disputed one (ZK-49).
     conflicts = lab.of(TraceKind.ZOOKEEPER_CLAIM_CONFLICT, after_us=lab.change_began_us)
     assert {row.node for row in conflicts} == {member_name(1)}
 
