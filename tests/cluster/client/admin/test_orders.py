@@ -130,7 +130,7 @@ def test_empty_group_can_be_reset_then_deleted() -> None:
         assert await lab.runtime.ask_as_admin(fetch_committed_offsets, GROUP) == {}
 
         await lab.runtime.ask_as_admin(partial(reset, to="latest"))
-        # `unknown_partitions` adds a partition that does not exist. The answers leave this partition
+        # `unknown_partitions` adds a partition that does not exist. The answers leave this one
         # out if its error is UNKNOWN_TOPIC_OR_PARTITION.
         with_unknown = partial(delete, unknown_partitions=True)
         assert await lab.runtime.ask_as_admin(with_unknown) == deleted
