@@ -68,7 +68,7 @@ def broker_cluster(
     """Return three brokers and the topics `orders` and `__consumer_offsets` with three replicas.
 
     preload: records of committed offsets that are in `__consumer_offsets` before the run.
-    guards: checks of Kafka's that a test can switch off.
+    guards: Kafka's checks, which a test can switch off.
     """
     settings = TopicConfig(min_insync_replicas=min_insync_replicas)
     base = cluster_of(
@@ -214,7 +214,7 @@ class TestClient:
     ) -> OffsetCommitResponse:
         """Commit the same offset for each of `partitions`.
 
-        The request names no member and no generation: a consumer outside the group sends it so.
+        The request names no member and no generation, as that of a consumer outside the group.
         """
         response = await self.call(
             broker_id,

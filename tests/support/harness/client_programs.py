@@ -1,7 +1,7 @@
 """Programs of real Kafka clients (`clients/`), which a test starts as processes of their own.
 
 A family is one client library: librdkafka, kafka-python, or Java. A program prints its events, one
-JSON object per line. A program that produces numbers its records from 0.
+JSON object per line. A producing program gives its records the numbers 0, 1, 2, ...
 """
 
 import json
@@ -83,7 +83,7 @@ class ClientProgram:
         }
 
     def stop(self, timeout_s: float = 60.0) -> int:
-        """End the program in order (SIGTERM); return its exit code."""
+        """Send SIGTERM, wait until the program has shut down, and return its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return self.finish(timeout_s)
@@ -107,7 +107,7 @@ class ClientProgram:
         return "\n".join([*last, *self._errors[-8:]])
 
     def _read_events(self) -> None:
-        """Keep each event, until the program ends and with it its output."""
+        """Keep each event, until the output ends with the program."""
         for line in self.process.stdout or ():
             event = json.loads(line)
             with self._lock:
@@ -121,19 +121,14 @@ class ClientPrograms:
     """Starts programs of one client family against a cluster, and kills the rest at the end."""
 
     def __init__(self, family: str, bootstrap: str) -> None:
-        self._command = JAVA if family == "java" else PROGRAMS[family]
+        self._program = JAVA if family == "java" else PROGRAMS[family]
         self._bootstrap = bootstrap
         self._started: list[ClientProgram] = []
 
     def start(self, command: str, topic: str, name: str, *arguments: str) -> ClientProgram:
         """Start a program; `command` is `consume` or `produce`, `name` is its client id."""
-        program = ClientProgram(
-            self._command,
-            [
-                *(command, "--bootstrap", self._bootstrap, "--topic", topic, "--name", name),
-                *arguments,
-            ],
-        )
+        first = (command, "--bootstrap", self._bootstrap, "--topic", topic, "--name", name)
+        program = ClientProgram(self._program, [*first, *arguments])
         self._started.append(program)
         return program
 

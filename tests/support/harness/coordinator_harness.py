@@ -67,7 +67,7 @@ EPOCH_US = 1_700_000_000_000_000
 
 
 def new_uuids() -> Callable[[], str]:
-    """Return a generator of uuids that are easily distinguished: 1, 2, 3."""
+    """Return a function that returns 1, 2, 3, ...: uuids that a reader of a test can compare."""
     numbers = count(1)
     return lambda: str(next(numbers))
 
@@ -117,7 +117,7 @@ class CoordinatorHarness:
         # heap; `_deadlines` shows that they no longer count.
         self._timer_heap: list[tuple[int, int, str]] = []
         self._timer_sequence = count()
-        self._to_acknowledge: list[tuple[Append, int]] = []  # with their base offsets
+        self._to_acknowledge: list[tuple[Append, int]] = []  # each with its base offset
         self._base_offsets: dict[AppendId, int] = {}  # of held appends that are in the log
         self._high_watermarks: dict[int, int] = {}  # by partition
         self._reported: dict[int, LogPosition] = {}  # the last report, by partition
@@ -171,7 +171,7 @@ class CoordinatorHarness:
         even if it fails with a timeout.
         """
         append = self.held.pop(index)
-        # None unless the log already has the append, because the coordinator follows its logs.
+        # None: the log does not have the append yet, because the coordinator follows no logs.
         base_offset = self._base_offsets.pop(append.append_id, None)
         if error is ErrorCode.NONE:
             if base_offset is None:

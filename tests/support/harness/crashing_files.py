@@ -69,7 +69,7 @@ class CrashingFiles(Files):
         self._on_disk: dict[Path, _File] = {}
         """The names at the last sync of the directory."""
         self._renames: list[dict[Path, _File]] = []
-        """The names after each change since then."""
+        """The names after each change since that sync."""
         self._calls_left: int | None = None  # None: the process is not killed
         self._write_fails = False
         self.torn_bytes = 0
@@ -194,7 +194,7 @@ class CrashingFiles(Files):
         super().write(file, content, position)
         opened = self._open[file]
         old = opened.content
-        # If the write begins behind the end, the file has zeros between.
+        # If the write begins beyond the file's end, zeros fill the space between.
         opened.versions.append(
             old[:position].ljust(position, b"\0") + content + old[position + len(content) :]
         )

@@ -189,7 +189,9 @@ def link_rules(
 
     Empty `apis` match the messages of every API.
     """
-    directions = [(sources, destinations)] + ([(destinations, sources)] if both_ways else [])
+    directions = [(sources, destinations)]
+    if both_ways:
+        directions.append((destinations, sources))
     return [
         LinkRule(
             rule_id=f"rule-{number}",

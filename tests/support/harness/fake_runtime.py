@@ -61,7 +61,8 @@ class FakeRuntime(Runtime):
 
     - `at`: scripts by time in microseconds; each is called once, when the clock passes its time.
     - `nodes`: the state of every node.
-    - `partitions`: every other partition is led by `leader`, with all brokers in its ISR.
+    - `partitions`: partitions with a status of their own. Every other partition is led by `leader`,
+      with all brokers in its ISR.
     """
 
     name = "fake"

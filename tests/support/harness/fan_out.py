@@ -120,10 +120,10 @@ class ScriptedWorkers:
         worker = next(iter(self._busy))
         items = self._busy.pop(worker)
         seeds = tuple(map(number_of, items))
-        killer = next((seed for seed in seeds if self._deadly.get(seed, 0) > 0), None)  # a seed
-        if killer is not None:
+        deadly_seed = next((seed for seed in seeds if self._deadly.get(seed, 0) > 0), None)
+        if deadly_seed is not None:
             # The worker dies, and a new one with another name takes its place.
-            self._deadly[killer] -= 1
+            self._deadly[deadly_seed] -= 1
             self._names[self._names.index(worker)] = WorkerName(f"worker:{self._lives}")
             self._lives += 1
             return [Died(worker=worker, items=items, why="killed")]

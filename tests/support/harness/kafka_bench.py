@@ -29,9 +29,10 @@ REBALANCE_MS = 500
 DELAY_MS = 50
 MAX_SIZE = 4
 NEW_MEMBER_MS = 300_000
-# Protocols that a dynamic and a static member offer.
 P = protocols("range")
+"""Protocols that a dynamic member offers."""
 PS = protocols("range", "roundrobin")
+"""Protocols that a static member offers."""
 PARTITION = 1
 """The offsets partition of GROUP.
 
@@ -47,7 +48,10 @@ gets an id, with which it must join again.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statics:
-    """The member ids of a Stable group of two static members with the instance ids L and F."""
+    """The member ids of a Stable group of two static members.
+
+    The leader has the instance id L, the follower F.
+    """
 
     leader: str
     follower: str
@@ -206,8 +210,8 @@ class KafkaBench(CoordinatorHarness):
         self.sync_as(ids[0], 1, {ids[0]: b"a", ids[1]: b"b"})
         self.sync_as(ids[1], 1)
         assert self.state() is GroupState.STABLE
-        # The third gets its id before the second member has joined again, so the join phase waits
-        # for this id, too.
+        # The third client gets its member id before the second member has joined again, so the join
+        # phase waits for this id, too.
         first = self.add(ids[0])
         assert self.state() is GroupState.PREPARING_REBALANCE
         pending = self.give_id(session_timeout_ms=100)

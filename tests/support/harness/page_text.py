@@ -61,8 +61,8 @@ _STARTED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d[:-]\d\d[:-][\d.:-]+(?:Z|\+00:00|
 _PATH = re.compile(r"(?<!\S)/\S*/(?=[\w.-]+)")
 """The folders of an absolute path, which differ between machines."""
 _VERSION_HEADINGS = ["what", "value"]
-"""Headings of the table of versions. Of its rows only the first cells are kept, the names of what
-has a version: each commit changes the versions themselves."""
+"""Headings of the table of versions. Of its rows only the first cell is kept, because each commit
+changes the versions in the second."""
 MAX_ROWS = 6
 """The words and the facts of a page have at most this many rows of each table."""
 _CHART = "[chart "
@@ -183,14 +183,17 @@ def words_of(html: str) -> str:
     """Return the visible text: a line for each paragraph, the first rows of each table."""
     lines: list[str] = []
     for section in read_page(html)[0]:
-        lines += ["", f"== {section.name}"] if lines else [f"== {section.name}"]
+        if lines:
+            lines.append("")
+        lines.append(f"== {section.name}")
         for part in section.parts:
             if isinstance(part, str):
                 lines.append(part)
                 continue
             lines += [" | ".join(row) for row in part[: MAX_ROWS + 1]]
             more = len(part) - 1 - MAX_ROWS  # 1 for the row of headings
-            lines += [f"... {more} more rows"] if more > 0 else []
+            if more > 0:
+                lines.append(f"... {more} more rows")
     return "\n".join(lines) + "\n"
 
 

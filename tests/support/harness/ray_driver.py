@@ -3,9 +3,9 @@
 A driver is the process that conducts a run. Tests interrupt or kill this one.
 
 Usage: python -m tests.support.harness.ray_driver RUN_DIR ADDRESS MILLISECONDS [NODE_TO_PAUSE].
-ADDRESS is that of the Ray. The driver prints two events, one JSON object per line. `up` has the
-pids of the node processes. A node process that was paused (stopped by a signal) is the first.
-`stopped` comes at the end.
+ADDRESS is the address of a Ray head. The driver prints two events, one JSON object per line. `up`
+has the pids of the node processes; if the process of NODE_TO_PAUSE is paused (by a signal), its pid
+is the first. `stopped` comes at the end.
 """
 
 import json

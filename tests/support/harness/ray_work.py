@@ -1,4 +1,4 @@
-"""Work for workers on Ray, which kills the worker or fails at certain numbers."""
+"""A work function for workers on Ray: it kills its worker at one item, and fails at another."""
 
 import os
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def work(items: Items) -> bytes:
 def events_of(
     workers: Workers, done: Callable[[list[Finished | Died]], bool]
 ) -> list[Finished | Died]:
-    """Wait until `done` is True for the events so far (answers and deaths), and return them."""
+    """Collect events (answers and deaths) until `done` is True for them; return them."""
     events: list[Finished | Died] = []
     while not done(events):
         events += workers.wait(1.0)

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 """Escape sequences for colours and the cursor, and carriage returns."""
 _PATIENCE_S = 100.0
-"""Longest time to read a command's output, and then longest time until the command ends."""
+"""Longest time to read a command's output. After the output, the command has as long to end."""
 
 
 class TerminalCommand:

@@ -69,7 +69,7 @@ class HostLab:
         """Return a new live host, attached to the network.
 
         incarnation: the number of the node's restarts.
-        traced: False: the host writes no trace rows for messages.
+        traced: if False, the host writes no trace rows for messages.
         """
         host = VirtualHost(
             name=NodeName(name),

@@ -56,6 +56,7 @@ class GroupLab:
     config, configs: the configuration of all members, and other ones of single members by index.
     has_visitor: adds a host for a client of the ensemble that is no member.
     brokers_register: the brokers register in ZooKeeper.
+    records_per_second: the rate of the producer of each topic; 0: there are no producers.
     process_us: the time that a member works on a record.
     """
 
@@ -89,6 +90,18 @@ class GroupLab:
         topic_names = tuple(f"t{index}" for index in range(topics))
         # By default 5 records a second for each partition.
         rate = 5.0 * partitions if records_per_second is None else records_per_second
+        producers = []
+        if rate:
+            producers = [
+                ProducerSpec(
+                    name=NodeName(f"producer-{index}"), topic=name, records_per_second=rate
+                )
+                for index, name in enumerate(topic_names)
+            ]
+        if has_visitor:
+            # Only the name counts: `_build` gives this node no producer.
+            visitor = ProducerSpec(name=VISITOR, topic=topic_names[0], records_per_second=1)
+            producers.append(visitor)
         spec = ClusterSpec(
             controllers=(ControllerSpec(node_id=100),),
             brokers=tuple(BrokerSpec(broker_id=index) for index in range(brokers)),
@@ -99,19 +112,7 @@ class GroupLab:
                     for name in topic_names
                 ),
             ),
-            producers=tuple(
-                ProducerSpec(
-                    name=NodeName(f"producer-{index}"), topic=name, records_per_second=rate
-                )
-                for index, name in enumerate(topic_names)
-                if rate
-            )
-            + (
-                # Only the name counts: `_build` gives this node no producer.
-                (ProducerSpec(name=VISITOR, topic=topic_names[0], records_per_second=1),)
-                if has_visitor
-                else ()
-            ),
+            producers=tuple(producers),
             zookeepers=tuple(ZooKeeperSpec(server_id=index) for index in range(1, servers + 1)),
             brokers_register_in_zookeeper=brokers_register,
             zookeeper_consumers=tuple(
