@@ -37,7 +37,10 @@ class RepairedDocument:
     repaired: tuple[tuple[str | int, ...], ...]
 
     def judges(self, problem: Problem) -> bool:
-        """Return True if a problem concerns the file itself, not a replaced value."""
+        """Return True if a problem of this document is one of the original file, too.
+
+        It is not if it concerns a replaced value.
+        """
         return not any(_depends_on(problem.path, steps) for steps in self.repaired)
 
 
@@ -46,8 +49,8 @@ def repair(document: object, struct: type[msgspec.Struct]) -> RepairedDocument |
     document = deepcopy(document)
     repaired: list[tuple[str | int, ...]] = []
     errors = shape_errors(document, struct)
-    # Each round repairs one error. It takes the first candidate with fewer errors, which has
-    # repaired the error without adding another.
+    # Each round repairs one error. It takes the first candidate with fewer errors. Such a candidate
+    # lacks the error, and has no new one.
     while errors and len(repaired) < _MAX_REPAIRS:
         repaired.append(_unjudged_place(errors[0]))
         for candidate in _candidates(document, errors[0]):

@@ -1,15 +1,15 @@
-"""Answers held until the high watermark passes, as in Kafka's Java coordinator.
+"""Answers that are held until all records of the log are committed, as in Kafka's Java coordinator.
 
-The high watermark is the offset below which every in-sync replica has the records: they are
-committed. The Java coordinator treats a request that may change memory as a write, even if it
-appends no record. It processes the request immediately, on the newest state. The answer waits until
-every record that was in the log at that moment is committed, but at most offsets.commit.timeout.ms.
-An answer with an error does not wait.
+Records below the high watermark are committed: every in-sync replica has them. The Java coordinator
+treats a request that may change memory as a write, even if it appends no record. It processes the
+request immediately, on the newest state. The answer waits until every record that was in the log at
+that moment is committed, but at most offsets.commit.timeout.ms. A request that is refused is
+answered immediately.
 
 A turn is the handling of one input; replies and timers go through it. A shard has the groups of one
-partition of `__consumer_offsets`. Its `above_high_watermark.held` maps the key of each timer to a
-pair: the log end offset (the offset that the next record gets) to wait for, and the request with
-its answer. RT-3 names a scenario of BEHAVIOUR.md.
+partition of `__consumer_offsets`. The keys of its `above_high_watermark.held` are those of the
+timers. A value is a pair: the high watermark to wait for, and the request with its answer. RT-3
+names a scenario of BEHAVIOUR.md.
 Source: Kafka (Java) `CoordinatorRuntime.CoordinatorWriteEvent`, `CoordinatorContext.append`,
 `unload`; docs/kafka/BEHAVIOUR.md 2.4, 2.7, 5.3, 6.4, RT-3.
 """
@@ -65,7 +65,7 @@ def give_up(turn: Turn, shard: Shard, key: str) -> None:
 
 
 def answer_if_complete(turn: Turn, fetch: ParkedFetch) -> None:
-    """Answer an OffsetFetch if no group of its answer waits any more."""
+    """Answer an OffsetFetch if no group of its answer waits any more (None: the group waits)."""
     groups = tuple(group for group in fetch.groups if group is not None)
     if len(groups) == len(fetch.groups):
         turn.reply(fetch.request_id, OffsetFetchResponse(groups=groups))

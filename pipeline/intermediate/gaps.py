@@ -1,4 +1,4 @@
-"""Steps: the gaps between successive activities of a subject (commits, batches, tenures).
+"""Gaps between successive activities of a subject: commits, batches, tenures.
 
 A subject is a consumer, a partition of data or an offsets partition:
 - A consumer is active when it commits: its group's coordinator stores how far it has read.
@@ -10,7 +10,7 @@ A gap that lasts until the end of the trace is open: its `after_us` is null. An 
 lost time only if `pending_us` is known: the first moment at which the subject should have become
 active, but did not. Otherwise the subject had nothing more to do.
 
-The column `span` of an event about a batch holds three fields of its `detail`: `count`, the number
+An event about a batch of records has a column `span`, a struct of three fields: `count`, the number
 of records; `last`, the offset of the last record; `work_us`, the time of the work on them.
 """
 
@@ -86,8 +86,9 @@ def processing_gaps(events: DataFrame) -> DataFrame:
     Output grain: one row per run, group, partition and moment at which a member finished a batch.
     Columns: as in `commit_gaps`, without `after_peer`. `subject` is the partition.
     - `before_us`: the batch was finished;
-    - `after_us`: work on the next batch began (equal to `before_us` if it had begun earlier);
-    - `pending_us`: a member produced the first record that no member consumed.
+    - `after_us`: the work on the next batch began. If it began before `before_us`, which is
+      possible with two members, `after_us` is `before_us`;
+    - `pending_us`: the first record that no member consumed was produced.
     """
     key = ("run", "group", "subject")
     partition = F.col("partition").alias("subject")

@@ -1,13 +1,15 @@
-"""From aggregates to summaries: each fault's phases and gaps with percentiles, and its members.
+"""Turns aggregates into one summary for each run.
 
 Aggregates are tables of few rows over all runs. Spark (`spark_aggregates`) or plain Python
-(`trace_aggregates`) computes them. This module turns the aggregates of either into one summary for
-each run. A disturbance is a time in which a machine was away by accident. A run is in its steady
-state when its groups have all their members and partitions.
+(`trace_aggregates`) computes them. A summary has, for each fault, percentiles of phases and gaps,
+and counts of members. A disturbance is a time in which a machine did not answer although no fault
+was injected into it. A run is in its steady state when its groups have all their members and
+partitions.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from pipeline.engine.run_files import RunFiles
 from pipeline.summary.disturbances import Disturbance, disturbances_of, is_disturbed
@@ -29,7 +31,9 @@ from pipeline.summary.outcome_summary import (
     processing_of_groups,
     rebalances_after,
 )
-from pipeline.summary.outcomes import Rebalances
+from pipeline.summary.outcomes import Coordinators, Owners, Rebalances
+
+P = TypeVar("P", Coordinators, Owners)
 
 
 def summarize_runs(
@@ -37,7 +41,8 @@ def summarize_runs(
 ) -> tuple[RunSummary, ...]:
     """Return the summary of each of `runs`, in their order, from the aggregates of all of them.
 
-    A figure is marked if a machine was away in its time, according to the run's journal.
+    A figure is marked as disturbed if its time contains a part of a disturbance. The run's journal
+    has the disturbances.
     """
     bad_by_run: dict[str, dict[str, int]] = {}
     for row in aggregates["bad_row_counts"]:
@@ -63,29 +68,29 @@ def summarize_runs(
             bad_rows=tuple(sorted(bad_by_run.get(files.run, {}).items())),
             unreadable=files.unreadable,
             faults=tuple(faults.get(files.run, ())),
-            coordinators=tuple(
-                replace(both, disturbed=is_disturbed(away, both.from_us, both.to_us))
-                for both in coordinators.get(files.run, ())
-            ),
-            owners=tuple(
-                replace(both, disturbed=is_disturbed(away, both.from_us, both.to_us))
-                for both in owners.get(files.run, ())
-            ),
+            coordinators=_marked(coordinators.get(files.run, ()), disturbances[files.run]),
+            owners=_marked(owners.get(files.run, ()), disturbances[files.run]),
             processing=processed.get(files.run, ()),
             commit_errors=errors.get(files.run, ()),
-            felt=_felt(felt.get(files.run), away, with_events.get(files.run)),
-            disturbances=away,
+            felt=_felt(felt.get(files.run), disturbances[files.run], with_events.get(files.run)),
+            disturbances=disturbances[files.run],
         )
         for files in runs
-        # This `for` has one turn: it names the disturbances of the run.
-        for away in (disturbances[files.run],)
+    )
+
+
+def _marked(pairs: Sequence[P], disturbances: Sequence[Disturbance]) -> tuple[P, ...]:
+    """Return pairs of coordinators or of owners; those of a disturbed time are marked."""
+    return tuple(
+        replace(pair, disturbed=is_disturbed(disturbances, pair.from_us, pair.to_us))
+        for pair in pairs
     )
 
 
 def _felt(
     felt: Felt | None, disturbances: Sequence[Disturbance], run: AggregateRow | None
 ) -> Felt | None:
-    """Return the felt figures, marked if a machine was away after the steady state began.
+    """Return the felt figures, marked if a disturbance came after the steady state had begun.
 
     Felt figures are those that users of a group notice.
     """
@@ -117,7 +122,6 @@ def _faults(
         key = (row["run"], row["fault"])
         measures = measures_by_fault.get(key, {})
         counts = counts_by_fault.get(key, ())
-        away = disturbances[row["run"]]
         summary = FaultSummary(
             fault=row["fault"],
             kind=row["kind"],
@@ -140,7 +144,9 @@ def _faults(
             rebalances=tuple(
                 replace(
                     rebalances,
-                    disturbed=is_disturbed(away, rebalances.first_us, _until_us(rebalances)),
+                    disturbed=is_disturbed(
+                        disturbances[row["run"]], rebalances.first_us, _until_us(rebalances)
+                    ),
                 )
                 for rebalances in rebalances_by_fault.get(key, ())
             ),
@@ -178,10 +184,10 @@ def _left_after(counts: Sequence[AggregateRow]) -> tuple[tuple[int, int], ...]:
 
 
 def _until_us(rebalances: Rebalances) -> int | None:
-    """Return the latest moment at which the last of these rebalances can have ended.
+    """Return a time until which all of these rebalances have ended.
 
-    The length of the last one is not known, only that of the longest one. Returns None if no
-    rebalance ended with a stored assignment.
+    The last rebalance began at `last_us`. Its own length is not known, but it is at most that of
+    the longest one. Returns None if no rebalance ended with a stored assignment.
     """
     return None if rebalances.longest_us is None else rebalances.last_us + rebalances.longest_us
 

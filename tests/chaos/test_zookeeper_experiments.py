@@ -56,7 +56,7 @@ def of_whole_run(run: VirtualRun, kind: TraceKind) -> list[TraceRow]:
 
 
 @pytest.mark.parametrize("name", ["herd_effect", "zookeeper_restart", "zookeeper_zombie"])
-def test_experiment_passes_what_is_promised(name: str) -> None:
+def test_experiment_breaks_no_promise(name: str) -> None:
     """Double processing and conflicts are effects of the old design: measured, no violation."""
     assert played(name).results.verdict == "pass"
 
@@ -76,7 +76,8 @@ def test_zombie_processes_what_another_owns_and_its_offsets_go_back() -> None:
     run = played("zookeeper_zombie")
     cut_us = injected_us(run)
     (expired,) = since_fault(run, TraceKind.ZOOKEEPER_SESSION_EXPIRED)
-    # A session of 6 s ends 4 to 8 s after the cut, because ZooKeeper looks every 2 s (tickTime).
+    # A session lasts 6 s from its last ping, which came at most 2 s before the cut. ZooKeeper looks
+    # for ended sessions every 2 s (tickTime). So this one ends 4 to 8 s after the cut.
     assert 4 * SECOND <= expired.time_us - cut_us <= 8 * SECOND
 
     # Both process: from 1 s after the end of the session to the end of the cut (20 s).
@@ -138,22 +139,22 @@ def test_replaced_member_conflicts_until_the_dead_session_has_ended() -> None:
     ]
     conflicts = since_fault(run, TraceKind.ZOOKEEPER_CLAIM_CONFLICT, "old")
     early_conflicts = [row for row in conflicts if row.time_us < expired.time_us]
-    # An owner is a consumer id. Its last part begins with the name of the node, of 14 characters.
-    owners = {str(detail_of(row)["owner"]).rpartition("_")[2][:14] for row in early_conflicts}
+    # An owner is a consumer id, which contains the name of its node.
+    owners = [str(detail_of(row)["owner"]) for row in early_conflicts]
 
-    assert "consumer-old-1" in owners
+    assert any("consumer-old-1" in owner for owner in owners)
     assert sum(not attempt["done"] for attempt in attempts) >= 2
     generations = {row.generation for row in since_fault(run, TraceKind.GENERATION_STARTED, "new")}
-    # The new group needs few generations: here one for the replacement, and one for the killed
-    # member when it comes back.
+    # The new group needs one generation for the replacement, and one or two for the killed member
+    # when it comes back.
     assert len(generations) <= 3
 
 
 def test_join_on_zookeeper_notifies_all_members_at_once() -> None:
     """Herd effect: every consumer wakes for every change (ZK-29).
 
-    Where nothing is slow, members of the old group hear of a change sooner: ZooKeeper notifies them
-    within tens of ms. A member of the new group waits for its next heartbeat (ZK-80).
+    No server is slow here. ZooKeeper notifies the members of the old group within tens of ms. A
+    member of the new group hears of a change at its next heartbeat (ZK-80), which is later.
     """
     run = played("herd_effect")
     joined_us = next(
@@ -200,7 +201,6 @@ def test_members_at_different_servers_see_different_groups_and_agree_in_the_end(
     run = played("zookeeper_split_view")
     assert run.results.verdict == "pass"
 
-    # The slow server notifies its members 400 ms later than the other servers do.
     # Consumer -> the server that first notified it, and the time.
     notified: dict[str | None, tuple[str, int]] = {}
     for row in since_fault(run, TraceKind.ZOOKEEPER_WATCH_FIRED):
@@ -211,12 +211,13 @@ def test_members_at_different_servers_see_different_groups_and_agree_in_the_end(
     delays_us = {time_us - first_us for server, time_us in old_members if server in late_servers}
     slow = {name for name, (server, _) in notified.items() if server in late_servers}
     assert late_servers == {"zookeeper-1"}
-    # 400 ms for the slow link, and up to 100 ms for everything else.
+    # The slow server notifies its members 400 ms later, plus up to 100 ms for everything else.
     assert all(SECOND * 2 // 5 <= delay_us <= SECOND // 2 for delay_us in delays_us)
 
     # The quick members compute several times before the first slow one does.
     views = views_of(run)
-    slow_computed_us = min(views[str(name)][0][0] for name in slow)
+    first_views = {name: computed[0] for name, computed in views.items()}
+    slow_computed_us = min(time_us for name, (time_us, _) in first_views.items() if name in slow)
     newcomer = "consumer-old-8"
     quick_views = [views[name] for name in views if name not in slow and name != newcomer]
     before = [
@@ -226,6 +227,7 @@ def test_members_at_different_servers_see_different_groups_and_agree_in_the_end(
     assert max(len(computed) for computed in before) >= 3
     # The quick members saw the group without the newcomer (8 members) and with it (9).
     assert {len(members) for computed in before for members in computed} == {8, 9}
+    # A slow member first commits and releases its partitions. Each write waits for the slow link.
     assert slow_computed_us - first_us > 5 * SECOND
 
     # Afterwards all have the same view. The new group needed one generation.
@@ -257,7 +259,7 @@ def test_split_views_cost_conflicts_and_a_member_that_gives_up() -> None:
     assert 20 * SECOND <= done[-1].time_us - injected_us(run) <= 45 * SECOND
 
 
-def test_release_that_goes_on_in_the_next_session_deletes_owner_nodes_of_the_living() -> None:
+def test_late_release_deletes_the_owner_nodes_of_other_members() -> None:
     """ZooKeeper deletes a node without regard to its owner or session (ZK-74, ZK-23, ZK-08).
 
     1. A slow member is cut off in the midst of its release, and its session ends.
@@ -271,8 +273,8 @@ def test_release_that_goes_on_in_the_next_session_deletes_owner_nodes_of_the_liv
     old_session = detail_of(expired)["session"]
     creators: dict[str, str] = {}
     deleted: list[tuple[int, str, str]] = []  # time, session that deletes, session that created
-    # Each server traces each transaction that it applies. A zxid numbers a transaction; the row has
-    # it as its offset. So a zxid that is not new was traced by another server before.
+    # Every server traces every transaction. The number of the transaction (zxid) is the offset of
+    # the row. Only the first row of each zxid is used.
     zxid = 0
     for row in run.rows:
         if row.kind != TraceKind.ZOOKEEPER_TXN_APPLIED or (row.offset or 0) <= zxid:
@@ -281,11 +283,13 @@ def test_release_that_goes_on_in_the_next_session_deletes_owner_nodes_of_the_liv
         txn = detail_of(row)
         if txn["op"] == "create" and "/owners/" in txn["path"]:
             creators[txn["path"]] = txn["session"]
-        elif txn["op"] == "delete" and creators.get(txn["path"], txn["session"]) != txn["session"]:
-            deleted.append((row.time_us, txn["session"], creators[txn["path"]]))
+        elif txn["op"] == "delete" and txn["path"] in creators:
+            creator = creators[txn["path"]]
+            if creator != txn["session"]:
+                deleted.append((row.time_us, txn["session"], creator))
 
-    # A member that has lost its owner node may release later, and then delete the next owner's. So
-    # only the deletions of the first session count here.
+    # Such a deletion may cause others: a member that lost its owner node may release the partition
+    # later, and delete the node of the next owner. Only the deletions of the first session count.
     first_deleter = deleted[0][1]
     deletion_times_us = [time_us for time_us, session, _ in deleted if session == first_deleter]
     assert len(deletion_times_us) >= 10
