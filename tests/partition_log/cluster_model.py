@@ -69,7 +69,7 @@ class ClusterModel:
         self.now_us = 0
         self.metadata = Metadata()
         self.acknowledged: dict[int, RecordBatch] = {}  # offset -> batch
-        self.appended = 0  # number of records, which is also part of their values
+        self.appended = 0  # number of records so far; the values are v0, v1, ...
         # Broker epochs start at different numbers, so that a mix-up of two brokers shows.
         self.brokers = {broker: Broker(broker, BrokerEpoch(100 + broker)) for broker in REPLICAS}
         for broker in self.brokers.values():
@@ -83,7 +83,7 @@ class ClusterModel:
 
     def append(self, broker_id: BrokerId) -> None:
         """Append a record with acks=all; does nothing unless the broker takes itself for leader."""
-        broker = self.brokers.get(broker_id)
+        broker = self.brokers.get(broker_id)  # None for NO_BROKER
         if broker is None or broker.partition is None:
             return
         value = f"v{self.appended}"
@@ -168,7 +168,7 @@ class ClusterModel:
             broker.checkpoint = broker.partition.high_watermark
 
     def apply_metadata(self, broker_id: BrokerId) -> None:
-        """Apply the controller's newest metadata at a broker; it never sees the versions between.
+        """Apply the controller's newest metadata at a broker, and skip the versions before.
 
         A former leader answers its parked appends with an error, so the model forgets them.
         """
@@ -238,7 +238,7 @@ class ClusterModel:
         self._publish()
 
     def elect_unclean(self, broker_id: BrokerId) -> None:
-        """Elect any unfenced replica, also outside of the ISR, and make it the only member."""
+        """Elect an unfenced replica, in the ISR or not. It becomes the only member of the ISR."""
         state = self.metadata
         if broker_id not in state.unfenced or broker_id == state.leader_id:
             return
@@ -248,7 +248,7 @@ class ClusterModel:
         self._publish()
 
     def handle_alter_partition(self, broker_id: BrokerId) -> None:
-        """Deliver a leader's proposal to the controller, which answers; the answer then waits."""
+        """Deliver a leader's proposal to the controller. The answer waits for `deliver_answer`."""
         broker, state = self.brokers[broker_id], self.metadata
         if broker.proposal is None or broker.answer is not None:
             return
@@ -264,7 +264,7 @@ class ClusterModel:
             error = ErrorCode.INVALID_UPDATE_VERSION
         elif any(
             member.broker_id not in state.unfenced
-            # -1: the leader does not know the member's epoch, which is then not checked.
+            # A leader that does not know the member's epoch sends -1, which matches any epoch.
             or member.broker_epoch not in (-1, state.unfenced[BrokerId(member.broker_id)])
             for member in data.new_isr_with_epochs
         ):
@@ -340,9 +340,10 @@ class ClusterModel:
                 check_log(broker.partition.log)
 
     def heal(self) -> None:
-        """Restart, unfence and connect all brokers; then their logs must become equal.
+        """Restart and unfence all brokers, and deliver all messages until the logs are equal.
 
-        Raises: InvariantViolation if the logs are not equal after 30 rounds.
+        Raises: InvariantViolation if the logs are not equal after 30 rounds, if a record is not
+        committed, or if a replica is not in the ISR.
         """
         for broker_id in REPLICAS:
             self.recover(broker_id)

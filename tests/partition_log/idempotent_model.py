@@ -11,7 +11,7 @@ repeated batch. The producers here send and repeat as Kafka's client does:
 4. The first batch of a client is sent alone. A leader accepts any sequence number of a producer
    that it does not know. So a second batch that arrives before the first would be accepted.
 
-A batch has one record here, and a sequence number.
+Each batch has one record here, and therefore one sequence number.
 """
 
 from collections import deque
@@ -129,9 +129,11 @@ class IdempotentModel(ClusterModel):
 
     def continue_sending(self, producer: Producer) -> None:
         """Let the client repeat its oldest batch or send a new one; then deliver a request."""
-        # Whether a request of the present connection waits for its answer at a leader.
-        waits = any(wait.request.connection == producer.connection for wait in producer.waits)
-        if producer.must_repeat and not producer.on_the_way and not waits:
+        # A request of the present connection has arrived, and its answer has not been sent.
+        is_answer_pending = any(
+            wait.request.connection == producer.connection for wait in producer.waits
+        )
+        if producer.must_repeat and not producer.on_the_way and not is_answer_pending:
             self.reconnect(producer)
         else:
             self.send(producer)
@@ -158,7 +160,7 @@ class IdempotentModel(ClusterModel):
             if lost:
                 self.reconnect(producer)
             elif error is ErrorCode.NONE:
-                self._acknowledged(producer, wait)
+                self._handle_success(producer, wait)
             else:
                 producer.must_repeat = True
 
@@ -257,7 +259,7 @@ class IdempotentModel(ClusterModel):
         # client repeats from the oldest unanswered batch.
         producer.must_repeat = True
 
-    def _acknowledged(self, producer: Producer, wait: Wait) -> None:
+    def _handle_success(self, producer: Producer, wait: Wait) -> None:
         index, offset = wait.request.index, wait.end_offset - 1
         known = producer.offsets.setdefault(index, offset)
         if known != offset:

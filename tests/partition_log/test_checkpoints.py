@@ -24,11 +24,12 @@ def test_checkpoint_reads_back_what_was_written(offsets: dict[TopicPartition, Of
     assert decode_offset_checkpoint(encode_offset_checkpoint(offsets.items())) == offsets
 
 
-@pytest.mark.parametrize("content", [b"", b"0\n", b"1\n0\n", b"0\n2\na 0 1\n"])
-def test_truncated_checkpoint_is_misuse(content: bytes) -> None:
-    """The file is replaced atomically, so only a bug can leave a part of a file.
-
-    The last content has a line too few.
-    """
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"0\n", b"1\n0\n", b"0\n2\na 0 1\n"],
+    ids=["empty", "without a number of lines", "another version", "one line of two"],
+)
+def test_damaged_checkpoint_is_misuse(content: bytes) -> None:
+    """A broker replaces the file atomically, so only a bug can leave a damaged file."""
     with pytest.raises(SimulationError):
         decode_offset_checkpoint(content)

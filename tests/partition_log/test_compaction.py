@@ -3,7 +3,8 @@
 A cleaning keeps the last record of each key. A tombstone is a record without a value, which deletes
 its key. A transaction marker is the record that ends a producer's transaction, by commit or abort.
 Tombstones and markers remain for `delete_retention_ms` (a day here) after their first cleaning. The
-last stable offset is where the oldest open transaction begins; a cleaning stops there.
+last stable offset is where the oldest open transaction begins; a cleaning stops there. A leader
+epoch counts the leaders of a partition.
 
 `CleanedLog.left()` returns each remaining record as its offset and `key=value`, such as "3 c=1".
 """
@@ -220,7 +221,7 @@ def test_first_batch_of_each_leader_epoch_is_kept_without_records() -> None:
     """A restarted replica learns its leader epochs and the start of its log from the batches.
 
     So the first batch of each epoch remains, without its records. The epochs 0, 2 and 5 begin at
-    the offsets 0, 2 and 4. (A leader epoch counts the leaders of a partition.)
+    the offsets 0, 2 and 4.
     """
     cleaned = CleanedLog()
     for epoch in (0, 2, 5):
@@ -232,7 +233,7 @@ def test_first_batch_of_each_leader_epoch_is_kept_without_records() -> None:
     assert cleaned.left() == ["5 a=2"]
 
     storage = cleaned.log.storage
-    # Batches are kept for epochs 0, 2 and 5, two of them without any record.
+    # The first batch of each epoch is kept without records; the batch at 5 has the last record.
     kept = [storage.batch(index) for index in range(len(storage))]
     assert [(b.base_offset, b.record_count) for b in kept] == [(0, 0), (2, 0), (4, 0), (5, 1)]
 
@@ -396,7 +397,7 @@ def test_cleaning_in_steps_has_the_result_of_one_cleaning(step_bytes: int) -> No
 
 
 def test_cleaning_of_a_log_that_was_truncated_during_it_changes_nothing() -> None:
-    """The cleaning has read batches that are no longer in the log, so it gives up, as Kafka's."""
+    """The cleaning has read batches that are no longer in the log, so it gives up."""
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=2")
@@ -412,8 +413,8 @@ def test_cleaning_of_a_log_that_was_truncated_during_it_changes_nothing() -> Non
 
     cleaned.log.truncate_to(1)
     assert compaction.apply() is None
+    # Now the log has its former length again, but another batch at 1.
     cleaned.write("a=other")
-    # The log has its former length again, but another batch at 1.
     assert compaction.apply() is None
     assert cleaned.left() == ["0 a=1", "1 a=other"]
 
@@ -448,7 +449,7 @@ def test_replicas_that_were_cleaned_at_different_times_agree() -> None:
 # 0 is no compression, 1 is gzip, 4 is zstd.
 @pytest.mark.parametrize("compression", [0, 1, 4])
 def test_batches_of_real_clients_are_cleaned_record_by_record(compression: int) -> None:
-    """A client's batch has Kafka's format, and our own have another; keys are equal in both.
+    """A cleaning compares the keys of batches in Kafka's format with those in our own format.
 
     A record that stays keeps its bytes and headers.
     """
@@ -457,6 +458,7 @@ def test_batches_of_real_clients_are_cleaned_record_by_record(compression: int) 
 
     records = tuple(Record(b"k%d" % number, b"v%d" % number, NOW_MS) for number in range(3))
     own = build_batch(records, compression=compression, codecs=CODECS)
+    # Encoding and decoding gives the batch Kafka's format, as a client sends it.
     (sent,) = decode_batches(encode_batch(own, CODECS))
     placed = cleaned.log.append_batch_as_leader(sent, leader_epoch=0)
     cleaned.write("k1=new")
@@ -519,4 +521,5 @@ def test_aborted_records_of_an_expired_producer_do_not_count() -> None:
     cleaned.append_marker(commit=False)
     cleaned.log.producers.remove_expired(now_ms=NOW_MS + DAY_MS, expiration_ms=1)
     assert len(cleaned.log.producers) == 0
-    assert last_records(cleaned.log, 3)[b"a"][1].value == b"1"
+    _offset, last_record = last_records(cleaned.log, cleaned.log.log_end_offset)[b"a"]
+    assert last_record.value == b"1"

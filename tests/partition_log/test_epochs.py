@@ -1,8 +1,9 @@
-"""The leader epoch cache: where each leader epoch begins in a log. After LeaderEpochFileCacheTest.
+"""The leader epoch cache: where each leader epoch begins in a log.
 
 A leader epoch counts a partition's leaders; each batch has the epoch of the leader that wrote it.
 Each entry of the cache is an epoch and the offset at which it begins. `end_offset_for_epoch` also
-returns a pair: an epoch and the offset at which it ends.
+returns a pair: an epoch and the offset at which it ends. "Kafka:" names tests of Kafka's
+LeaderEpochFileCacheTest, which these tests follow.
 """
 
 import pytest
@@ -32,7 +33,7 @@ def test_assign_keeps_the_first_start_of_an_epoch() -> None:
 
 
 def test_assign_at_the_same_offset_replaces_an_epoch_that_wrote_nothing() -> None:
-    """Two epochs cannot begin at the same offset: the first one has no batch, so no entry."""
+    """Epoch 2 has no batch if epoch 3 begins at the same offset, so the cache drops epoch 2."""
     assert cache((2, 6), (3, 6)).entries() == entries((3, 6))
 
 

@@ -23,7 +23,7 @@ from tests.partition_log.idempotent_model import IdempotentModel
 from tests.partition_log.test_replication_properties import ReplicationMachine
 from tests.support.builders.partition_logs import REPLICAS
 
-PRODUCERS = st.integers(0, 1)
+PRODUCERS = st.integers(0, 1)  # indexes of the model's two producers
 STEPS = 400
 
 
@@ -35,12 +35,12 @@ class IdempotenceMachine(ReplicationMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        # `clients` and `model` are one object; the type of `clients` has the methods of producers.
         self.clients = IdempotentModel()
         self.model = self.clients
 
     @rule(index=PRODUCERS, arrives=st.booleans())
     def send(self, index: int, arrives: bool) -> None:
-        # `clients` is the same model as `model`, but typed with the methods of producers.
         producer = self.clients.producers[index]
         self.clients.send(producer)
         if arrives:
@@ -141,7 +141,7 @@ def test_each_batch_is_written_once_in_a_long_random_schedule(first_seed: int) -
             violation.add_note(f"seed {seed}")
             raise
         answered += sum(len(producer.offsets) for producer in model.producers)
-    # 15 batches per seed show that the producers made progress.
+    # 15 batches for each of the ten seeds show that the producers made progress.
     assert answered > 150
 
 
@@ -155,7 +155,7 @@ def test_each_batch_is_written_once_in_a_long_random_schedule(first_seed: int) -
 def test_leader_without_one_of_its_checks_is_found(
     missing_check: str, broken_invariant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The property can fail: without one of the leader's two checks, some seed breaks it."""
+    """Without one of the leader's two checks, some seed breaks the invariant of this check."""
 
     def no_duplicate(self: ProducerStates, batch: RecordBatch) -> None:
         return None

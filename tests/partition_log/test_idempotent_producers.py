@@ -69,7 +69,7 @@ def test_batches_in_sequence_are_appended() -> None:
 
 
 def test_duplicate_is_answered_with_the_offsets_of_the_first_batch() -> None:
-    """The answer is a success, so the client learns the offset that the lost answer had."""
+    """If the first answer is lost, the client learns the offset from the second answer."""
     leading = with_batches(leader(), 0, 2, 4)
     leading.append_records(records("another"), required_acks=1, now_us=0)
     info = append(leading, produced("a", "b", sequence=2))
@@ -101,8 +101,8 @@ def test_batch_that_overlaps_others_is_no_duplicate(values: tuple[str, ...], seq
 
 
 @pytest.mark.parametrize("sequence", [1, 3, 5, LAST])
-def test_batch_that_skips_a_sequence_is_refused(sequence: int) -> None:
-    """The batch with the missing number is still in flight, or is lost."""
+def test_batch_with_another_sequence_than_the_next_is_refused(sequence: int) -> None:
+    """The log has the sequence numbers 0 to 3, so only 4 may follow."""
     leading = with_batches(leader(), 0, 2)
     assert outcome(leading, "x", sequence=sequence) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
@@ -181,6 +181,7 @@ def test_batch_outside_the_producers_open_transaction_is_refused() -> None:
     )
 
     assert outcome(leading, "x", sequence=5, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    # The offsets 0 and 1 have the record of the transaction and its marker.
     assert outcome(leading, "x", sequence=0, epoch=1) == 2
 
 
@@ -250,4 +251,4 @@ def test_idle_producer_is_forgotten() -> None:
     )
     leading.log.producers.remove_expired(now_ms=10**9, expiration_ms=1_000)
     assert leading.log.producers.has_ongoing_transaction(8, 0)
-    assert len(leading.log.producers) == 1
+    assert len(leading.log.producers) == 1  # producer 8; the other one has expired again

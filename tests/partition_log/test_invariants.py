@@ -44,7 +44,7 @@ from tests.support.builders.partition_logs import (
 UNSTABLE = "the first unstable offset begins the oldest transaction without a marker"
 
 
-def above_the_log(log: PartitionLog) -> None:
+def high_watermark_above_the_log(log: PartitionLog) -> None:
     """Move the high watermark above the log end, which is 4."""
     log.high_watermark = Offset(9)
 
@@ -101,7 +101,7 @@ def transaction_invented(log: PartitionLog) -> None:
 @pytest.mark.parametrize(
     ("damage", "name"),
     [
-        (above_the_log, "log start <= high watermark <= log end"),
+        (high_watermark_above_the_log, "log start <= high watermark <= log end"),
         (batch_lost, "contiguous log"),
         (batch_in_a_wrong_place, "contiguous log"),
         (batch_of_an_older_epoch, "leader epochs never fall"),
@@ -130,8 +130,8 @@ def test_check_log_finds_each_kind_of_damage(
 
 
 def truncated_while_leading(partition: Partition) -> None:
-    # The leader epoch then begins at 0, as if the leader had written nothing.
     partition.log.truncate_to(0)
+    # Without its epoch in the epoch cache, the check of "leader writes in its epoch" would raise.
     partition.log.assign_epoch_start(partition.leader_epoch)
 
 
@@ -178,6 +178,7 @@ def test_check_partition_finds_each_kind_of_damage(
 def test_check_partition_finds_a_follower_that_proposes() -> None:
     """Only a leader may propose a change of the ISR."""
     leading = leader(isr=(A,), min_insync_replicas=1)
+    # The log is empty, so B has all records, and A proposes to add B to the ISR.
     assert fetch_as(leading, B, offset=0).proposal is not None
     # The damage: a proposal is in flight, and B is now the leader.
     leading.leader_id = B
@@ -236,7 +237,8 @@ def without_batches(written: PartitionLog, *removed: int) -> PartitionLog:
 def test_producer_states_of_a_compacted_log_may_remember_more() -> None:
     """A producer state may have batches that a cleaning removed, or may have forgotten them.
 
-    A state has the last five batches: of four it has all, of nine it has forgotten the first.
+    A state has at most the last five batches of its producer. The first log had four batches, the
+    second nine; the cleaning of the second removes two batches that the state has forgotten.
     """
     check_producers(without_batches(compacted(4), 1, 2))
     check_producers(without_batches(compacted(9), 1, 2, 5, 7))

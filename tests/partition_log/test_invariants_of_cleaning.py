@@ -35,10 +35,10 @@ NEXT_MS = 1_010
 """The delete horizon that a cleaning at 1,000 ms sets."""
 
 
-def log_of(*written_: str) -> PartitionLog:
+def log_of(*texts: str) -> PartitionLog:
     """Return a log with these records, in the notation of the module's docstring."""
     log = PartitionLog(PARTITION, MemoryLogStorage())
-    for text in written_:
+    for text in texts:
         is_marker = text in ("commit", "abort")
         # Without a separator, as in "commit", the key is the whole text and is not used.
         key, separator, value = text.partition("!" if "!" in text else "=")
@@ -59,14 +59,14 @@ def log_of(*written_: str) -> PartitionLog:
     return log
 
 
-def written(*written_: str) -> list[RecordBatch]:
+def written(*texts: str) -> list[RecordBatch]:
     """Return the batches of a log with these records."""
-    log = log_of(*written_)
+    log = log_of(*texts)
     return [log.storage.batch(index) for index in range(len(log.storage))]
 
 
 def left(batch: RecordBatch, horizon_ms: int = -1, *, is_empty: bool = False) -> RecordBatch:
-    """Return the batch after a cleaning, with all its records or none; -1: without a horizon."""
+    """Return the batch after a cleaning, with all its records or none. -1 means no horizon."""
     records = [] if is_empty else [record for _, record in records_of(batch)]
     return cleaned_batch(batch, Cleaned(tuple(range(len(records))), horizon_ms), records)
 
@@ -86,7 +86,8 @@ def check(
 
 
 def test_last_record_of_a_key_must_stay() -> None:
-    first, second, other = before = written("a=1", "a=2", "b=1")
+    before = written("a=1", "a=2", "b=1")
+    first, second, other = before
     check(before, [second, other])
     with pytest.raises(InvariantViolation, match="the record at 1 is gone"):
         check(before, [other])
@@ -97,10 +98,10 @@ def test_last_record_of_a_key_must_stay() -> None:
 
 
 def test_records_must_keep_offset_order_and_header() -> None:
-    # The batches are in the wrong order, then one has another offset, then another leader epoch.
     before = written("a=1", "b=1")
     with pytest.raises(InvariantViolation, match="the order is"):
         check(before, before[::-1])
+    # The log had no batch at 5, so no header is expected there.
     with pytest.raises(InvariantViolation, match="expected the header None"):
         check(before, [before[0], replace(before[1], base_offset=5)])
     with pytest.raises(InvariantViolation, match="expected the header"):
@@ -120,18 +121,23 @@ def test_tombstone_must_get_a_horizon_and_go_after_it() -> None:
 
     A later cleaning keeps the tombstone and its horizon before the horizon, and removes it after.
     """
-    (tombstone,) = before = written("a=")
+    before = written("a=")
+    (tombstone,) = before
     check(before, [left(tombstone, NEXT_MS)])
     with pytest.raises(InvariantViolation, match="the record at 0 is gone"):
         check(before, [])
     with pytest.raises(InvariantViolation, match=r"horizon -1, expected 1010"):
         check(before, before)
-    future, past = left(tombstone, 1_001), left(tombstone, 1_000)
+
+    # The cleaning at 1,000 ms is before a horizon of 1,001 ms.
+    future = left(tombstone, 1_001)
     check([future], [future])
     with pytest.raises(InvariantViolation, match="the record at 0 is gone"):
         check([future], [])
     with pytest.raises(InvariantViolation, match=r"horizon 1010, expected 1001"):
         check([future], [left(tombstone, NEXT_MS)])
+
+    past = left(tombstone, 1_000)
     check([past], [])
     with pytest.raises(InvariantViolation, match="the record at 0 is left"):
         check([past], [past])
@@ -149,7 +155,8 @@ def test_tombstones_are_not_judged_by_an_inexact_time() -> None:
 
 def test_records_of_an_aborted_transaction_must_go_and_replace_none() -> None:
     """The aborted record of key `a` goes; the older record of `a` stays."""
-    plain, aborted, marker, new = before = written("a=1", "a!2", "abort", "b!1")
+    before = written("a=1", "a!2", "abort", "b!1")
+    plain, aborted, marker, new = before
     check(before, [plain, marker, new])
     with pytest.raises(InvariantViolation, match="the record at 1 is left"):
         check(before, before)
@@ -165,11 +172,12 @@ def test_records_of_a_committed_transaction_must_stay() -> None:
 
 
 def test_marker_must_stay_while_its_transaction_has_batches() -> None:
-    """A horizon in the past does not allow its removal, either.
+    """A marker gets its horizon only when the data of its transaction are gone.
 
-    A marker gets its horizon only when the data of its transaction are gone.
+    While the data are there, a marker must stay even if it has a horizon in the past.
     """
-    data, marker = before = written("a!1", "commit")
+    before = written("a!1", "commit")
+    data, marker = before
     check(before, before)
     with pytest.raises(InvariantViolation, match="the record at 1 is gone"):
         check(before, [data])
@@ -179,8 +187,7 @@ def test_marker_must_stay_while_its_transaction_has_batches() -> None:
 
 def test_marker_without_data_must_get_a_horizon_and_go_after_it() -> None:
     """The first marker has no data of its transaction left; the second transaction has its data."""
-    first, _, _ = written("commit", "a!1", "commit")
-    rest = written("commit", "a!1", "commit")[1:]
+    first, *rest = written("commit", "a!1", "commit")
     check([first, *rest], [left(first, NEXT_MS), *rest])
     with pytest.raises(InvariantViolation, match=r"horizon -1, expected 1010"):
         check([first, *rest], [first, *rest])
@@ -194,7 +201,8 @@ def test_marker_without_data_must_get_a_horizon_and_go_after_it() -> None:
 
 def test_last_batch_of_a_producer_must_stay_without_records() -> None:
     """The last batch tells a later leader the producer's newest sequence number."""
-    data, marker, plain = before = written("a!1", "commit", "a=2")
+    before = written("a!1", "commit", "a=2")
+    data, marker, plain = before
     check(before, [left(data, is_empty=True), marker, plain])
     with pytest.raises(InvariantViolation, match="the last batch of producer 7, at 0, is gone"):
         check(before, [marker, plain])
@@ -218,7 +226,7 @@ def segments_of(log: PartitionLog, kind: type[Segments], *, roll_ms: int = 100) 
 
 
 def test_segments_must_end_when_they_are_full() -> None:
-    """A segment of four or of two batches is found, where three are full."""
+    """Three batches fill a segment. The check finds a first segment of four or of two batches."""
     log = log_of(*["a=1"] * 8)
     check_segments(segments_of(log, Segments))
     for moved_by in (1, -1):

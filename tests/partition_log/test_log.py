@@ -142,8 +142,8 @@ def test_read_outside_the_log_is_misuse(offset: int) -> None:
 def test_high_watermark_is_limited_to_the_log_end() -> None:
     """A follower is told its leader's high watermark, which may be above the follower's log end.
 
-    `update_high_watermark` returns True if the high watermark has changed. It never goes below the
-    log's beginning. Source: Kafka updateHighWatermark.
+    `update_high_watermark` returns True if the high watermark has changed. The high watermark never
+    falls below the log's beginning. Source: Kafka updateHighWatermark.
     """
     written = log_of_epochs(0, 0, 0)
     assert written.update_high_watermark(9)
@@ -319,11 +319,8 @@ def test_prefix_is_replaced_by_the_result_of_a_cleaning() -> None:
     compacted.replace_prefix(4, kept)
 
     assert [compacted.storage.batch(index).base_offset for index in range(3)] == [0, 3, 4]
-    assert (compacted.log_start_offset, compacted.log_end_offset, compacted.recovery_point) == (
-        0,
-        5,
-        5,
-    )
+    assert (compacted.log_start_offset, compacted.log_end_offset) == (0, 5)
+    assert compacted.recovery_point == 5
     assert compacted.storage.flushed_length == 3
     check_log(compacted)
     assert [b.base_offset for b in compacted.read(1, 2**20, up_to=5)] == [3, 4]

@@ -45,7 +45,7 @@ def test_append_that_reaches_flush_messages_flushes_the_log() -> None:
 def test_append_as_follower_flushes_before_the_next_fetch() -> None:
     """With its next Fetch a follower tells the leader that it has the records.
 
-    So they must be on the disk before it.
+    So the records must be on the disk before this Fetch.
     """
     copy = flushing_log(1)
     fetched = [batch("a", base_offset=0), batch("b", base_offset=1)]

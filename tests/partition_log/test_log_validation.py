@@ -2,8 +2,8 @@
 
 - A batch of a real client has Kafka's bytes and a KafkaHeader (`batch.kafka`). A batch of our own
   producers (`batch("own")`) has MessagePack (a compact binary JSON) instead.
-- `client_batch("a", "b")` returns a batch in Kafka's format. Its records have these values, keys,
-  and the timestamp 7 ms.
+- `client_batch("a", "b")` returns a batch in Kafka's format. Each record has the value also as
+  its key, and the timestamp 7 ms.
 - `resealed` returns a batch with changed fields and a new CRC (checksum).
 - A producer numbers its records with sequence numbers.
 """
@@ -215,9 +215,9 @@ def test_size_is_checked_before_the_records_are_read() -> None:
         ErrorCode.MESSAGE_TOO_LARGE
     )
     assert append(partition(message_max_bytes=small), damaged).error is ErrorCode.CORRUPT_MESSAGE
-    assert append(partition(segment_bytes=small - 1), PLAIN).error is (
-        ErrorCode.RECORD_LIST_TOO_LARGE
-    )
+    too_small_segment = partition(segment_bytes=small - 1)
+    assert append(too_small_segment, damaged).error is ErrorCode.CORRUPT_MESSAGE
+    assert append(too_small_segment, PLAIN).error is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
 def test_flags_that_contradict_the_attributes_are_corrupt() -> None:
