@@ -46,7 +46,8 @@ FOUND_BY = 6
 def unguarded(command_line: CommandLine) -> str:
     """Write the space `reference` with GUARD to a file, and return the file's name."""
     text = load_space("reference").path.read_text()
-    assert text.count("  cluster:\n") == text.count("name: reference\n") == 1
+    assert text.count("  cluster:\n") == 1
+    assert text.count("name: reference\n") == 1
     text = text.replace("  cluster:\n", f"  cluster:\n    guards:\n  {GUARD}\n")
     file = command_line.folder / "unguarded.yaml"
     file.write_text(text.replace("name: reference\n", "name: unguarded\n"))
@@ -194,9 +195,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     return Whole(digests=played(path), results=results_of(path))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
 def test_resumed_search_has_the_results_of_an_uninterrupted_one(
-    command_line: CommandLine, whole: Whole, number: signal.Signals
+    command_line: CommandLine, whole: Whole, sent: signal.Signals
 ) -> None:
     """A resumed search plays no finished seed again, and loses none.
 
@@ -207,14 +208,14 @@ def test_resumed_search_has_the_results_of_an_uninterrupted_one(
     with command_line.started("explore", unguarded(command_line), *HERE, *EIGHT) as process:
         folder = command_line.folder / "runs/explorations/unguarded/latest"
         wait_until(lambda: (folder / "batches.jsonl").exists() and len(played(folder)) >= 3)
-        process.send_signal(number)
+        process.send_signal(sent)
         output, errors = process.communicate(timeout=COMMAND_TIMEOUT_S)
     path = latest(command_line)
     before = played(path)
-    if number is signal.SIGKILL:
+    if sent is signal.SIGKILL:
         with (path / "batches.jsonl").open("ab") as file:
             file.write(b'{"record":"played","runs":[{"seed":')
-    elif number is signal.SIGHUP:
+    elif sent is signal.SIGHUP:
         assert (process.returncode, errors) == (141, "")
     else:
         assert process.returncode == 130, output + errors
@@ -240,7 +241,8 @@ def test_resumed_search_has_the_results_of_an_uninterrupted_one(
         for search_results in (results, whole.results)
     )
     assert resumed_findings == whole_findings
-    assert results["rechecks"]["equal"] == whole.results["rechecks"]["equal"] >= 2
+    assert results["rechecks"]["equal"] == whole.results["rechecks"]["equal"]
+    assert results["rechecks"]["equal"] >= 2
 
 
 def test_exploration_can_be_extended(command_line: CommandLine) -> None:
@@ -267,7 +269,8 @@ def test_resumed_exploration_keeps_its_share_of_mutated_seeds(
 
     assert refused.returncode == 254
     assert "was begun with --mutated 30.0, and goes on with it; got 10.0" in refused.stderr
-    assert results_of(path)["guided"]["mutated_runs"] == 0  # no seed is finished yet
+    # The only seed had no earlier schedule to change.
+    assert results_of(path)["guided"]["mutated_runs"] == 0
 
 
 def test_exploration_of_a_changed_space_is_not_resumed(command_line: CommandLine) -> None:
@@ -343,4 +346,6 @@ def test_search_on_a_named_ray_sends_its_code_and_leaves_it_running(
         assert again.returncode == 0, again.stdout + again.stderr
     results = json.loads(done.stdout)["results"]
     assert results["seeds"] == 4
-    assert results["rechecks"]["equal"] == results["rechecks"]["in_another_process"] == 2
+    # 50 % of the four seeds were played twice.
+    assert results["rechecks"]["equal"] == 2
+    assert results["rechecks"]["in_another_process"] == 2

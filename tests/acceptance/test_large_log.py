@@ -159,7 +159,7 @@ def on_ray(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
 
 
 def check_loaded_everything(run: Loaded) -> None:
-    """Check that the run passes, and that the load found the group's commits behind the others."""
+    """Check that the run passes, and that the load read the run's commits after the old records."""
     assert run.results.reasons == ()
     assert run.results.verdict is Verdict.PASS
     assert run.failover.records_loaded > RECORDS

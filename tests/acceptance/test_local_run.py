@@ -1,4 +1,4 @@
-"""`--runtime local`: experiments in this process, in real time, and requests to such a cluster.
+"""`--runtime local`: a cluster in one process and in real time, and commands that query it.
 
 The experiments are the project's own files, played on a clock ten times as fast as real time.
 `command_line` runs `python -m coordlab` in a process of its own and an empty folder; `runs()` are

@@ -118,9 +118,9 @@ def check_story(past: PastRun, experiment: Experiment, rows: list[TraceRow]) -> 
     assert results is not None
     assert results.reasons == ()
     assert results.verdict is Verdict.PASS
-    # Two checks judge nothing in some runs. `fencing` needs an append that waited for the dead
-    # leader, and `recovery` a replica that recovers when the fault is undone: both are chance.
-    # Two more checks apply only in virtual time.
+    # Two checks judge nothing in some runs, by chance: `fencing` needs an append that waited for
+    # the dead leader, and `recovery` needs a replica that recovers when the fault is undone. Two
+    # more checks apply only in virtual time.
     untested = {report.check for report in results.checks if report.outcome != "pass"}
     of_virtual_time = {"administration", "stability"}
     assert of_virtual_time <= untested <= {"fencing", "recovery", *of_virtual_time}

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 def test_clients_lose_no_record_and_store_none_twice(
     command_line: CommandLine, family: str
 ) -> None:
-    """During producing, the coordinator crashes and moves; the controller crashes and returns."""
+    """While records flow, the coordinator crashes, a leader moves, and the controller crashes."""
     with command_line.started("up", *CLUSTER) as cluster:
         assert cluster.stdout is not None
         line = next(line for line in cluster.stdout if "bootstrap servers: " in line)

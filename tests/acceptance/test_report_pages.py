@@ -161,8 +161,8 @@ def test_keyboard_alone_moves_the_time_axis(shelf: Shelf) -> None:
     """Keys: arrows, plus and minus, 0 for the whole run, brackets for the faults."""
     with shelf.opened("three") as page:
         whole = shown_range(page)
-        fault_s = shelf.reports.facts["three"].faults[0].injected_at_us
-        assert fault_s is not None
+        fault_us = shelf.reports.facts["three"].faults[0].injected_at_us
+        assert fault_us is not None
 
         page.keyboard.press("+")
         closer = shown_range(page)
@@ -182,7 +182,7 @@ def test_keyboard_alone_moves_the_time_axis(shelf: Shelf) -> None:
         assert _length(later) == pytest.approx(_length(closer))
         assert back == pytest.approx(closer)
         assert _length(wide) > _length(closer)
-        assert at_fault[0] < fault_s / 1e6 < at_fault[1]
+        assert at_fault[0] < fault_us / 1e6 < at_fault[1]
         assert _length(at_fault) < _length(whole)
         assert shown_range(page) == whole
 
@@ -321,7 +321,8 @@ def test_dark_mode_follows_the_system_and_the_button(shelf: Shelf) -> None:
     with shelf.opened("three", scheme="dark") as page:
         dark = page.evaluate(ground)
 
-    assert light != dark == chosen
+    assert dark != light
+    assert chosen == dark
     # Red, green and blue have up to 255 each: below 200 in sum is dark.
     assert sum(map(int, re.findall(r"\d+", dark)[:3])) < 200
 

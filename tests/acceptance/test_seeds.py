@@ -28,7 +28,10 @@ SMALL = (
 
 
 def test_each_seed_gives_the_run_that_it_gives_alone(command_line: CommandLine) -> None:
-    """A seed has the same digest (a hash of the trace) and replay command with `--seed`."""
+    """One of several seeds gives the digest and the replay command that `--seed` gives alone.
+
+    A digest is a hash of a run's trace.
+    """
     alone = command_line.run(*VIRTUAL, *SMALL, "--seed", "7", "--no-analyze")
     several = command_line.run(
         *VIRTUAL, *SMALL, "--seeds", "7..8", "--workers", "2", "--json", "--junit", "seeds.xml"
@@ -43,7 +46,8 @@ def test_each_seed_gives_the_run_that_it_gives_alone(command_line: CommandLine) 
     (eight,) = (manifest for name, manifest in manifests.items() if name.endswith("-seed-8"))
     # The directory of a run that `--seed` played has no seed in its name.
     (single,) = (manifest for name, manifest in manifests.items() if "-seed-" not in name)
-    assert seven.digest == single.digest != eight.digest
+    assert seven.digest == single.digest
+    assert eight.digest != seven.digest
     assert seven.replay == single.replay
     assert len(json.loads(listed.stdout)["runs"]) == 3
     detects = [

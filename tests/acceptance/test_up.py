@@ -46,7 +46,7 @@ QUICK = (
 def up(
     command_line: CommandLine, *arguments: str, until: str = "end it"
 ) -> Iterator["subprocess.Popen[str]"]:
-    """Start `up`, and go on when it has printed `until`, by default the end of its greeting."""
+    """Start `up`; yield when it has printed `until`, by default the last line of its greeting."""
     with command_line.started("up", *arguments) as process:
         output = read_until(process, until)
         assert process.poll() is None, (output, process.communicate())

@@ -8,7 +8,7 @@ from tests.support.harness.abandoned_folders import check_only_abandoned_folders
 
 def test_only_the_folder_of_a_dead_process_is_removed(tmp_path: Path) -> None:
     """The live Spark of another user must keep its files."""
-    # Makes folders of a live and of a dead process, with this prefix of their names.
+    # The check makes folders of live and of dead processes, whose names have this prefix.
     check_only_abandoned_folders_are_removed(
         tmp_path,
         "coordlab-spark-",

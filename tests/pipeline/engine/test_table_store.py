@@ -72,11 +72,11 @@ def test_tables_of_large_runs_equal_those_of_small_ones(
 
     If rows are in several partitions, a step that relied on their order would have another result.
     Several runs share a partition, so the computation must keep them apart. The run `pause` is the
-    first, so its folder holds the tables of all runs until they are split; the name of this folder
-    looks like a pattern of paths, such as `[x]`.
+    first, so its folder holds the tables of all runs until they are split. The name of this folder
+    looks like a pattern of paths: it contains `[x]`.
     """
-    # With 0, every run counts as large, so a FileStore stores the tables. With `whole_run_rows` 0,
-    # no task reads a whole run.
+    # With SHORT_WORK_ROWS 0, every run counts as large, so a FileStore stores the tables. With
+    # `whole_run_rows` 0, no task reads a whole run.
     monkeypatch.setattr(analysis, "SHORT_WORK_ROWS", 0)
     copies = _copied(analysed, ("pause", *analysed.directories), tmp_path)
 

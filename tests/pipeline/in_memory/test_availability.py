@@ -57,10 +57,10 @@ def test_partition_that_is_always_processed_has_no_gap() -> None:
 
 @pytest.mark.parametrize("first_work_us", [200_000, 2_000_000])
 def test_later_of_two_members_may_have_begun_earlier(first_work_us: int) -> None:
-    """The batch that ended at 10 s took 4.5 s: it began at 5.5 s, before the end of the one at 8 s.
+    """The batch that ended at 10 s took 4.5 s: it began at 5.5 s, and the gap ends there.
 
-    Only the end of a batch has a row. So the batch of the last row can be the one whose beginning
-    ended the gap.
+    The batch that ended at 8 s began later, at 7.8 s or 6 s. Only the end of a batch has a row, so
+    the batch of the last row can be the one whose beginning ended the gap.
     """
     trace = (
         batch(4, offset=0, work_us=500_000)

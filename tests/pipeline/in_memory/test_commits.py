@@ -25,12 +25,12 @@ TOO_LARGE, UNKNOWN = "OFFSET_METADATA_TOO_LARGE", "UNKNOWN_TOPIC_OR_PARTITION"
         pytest.param(
             f"2 {FAILED}t-0 error={TOO_LARGE}\n2 {FAILED}t-1 error={UNKNOWN}",
             {UNKNOWN: 1},
-            id="two errors, the last one by name second",
+            id="two errors, in the order of their names",
         ),
         pytest.param(
             f"2 {FAILED}t-0 error={UNKNOWN}\n2 {FAILED}t-1 error={TOO_LARGE}",
             {UNKNOWN: 1},
-            id="two errors, the last one by name first",
+            id="two errors, in the reverse order",
         ),
         pytest.param(
             f"2 {COMMITTED}t-0\n3 {FAILED}t-0 error={UNKNOWN}",
@@ -42,6 +42,9 @@ TOO_LARGE, UNKNOWN = "OFFSET_METADATA_TOO_LARGE", "UNKNOWN_TOPIC_OR_PARTITION"
 def test_commit_has_one_outcome_in_whatever_order_its_rows_come(
     rows: str, outcomes: dict[str, int]
 ) -> None:
-    """As in the table by Spark (`pipeline.tables.commits`), the last error by name counts."""
+    """One failed partition makes the whole commit fail; of two errors the last by name counts.
+
+    The table by Spark (`pipeline.tables.commits`) has the same rule.
+    """
     table = commits_of(Trace(parse_trace(rows)))
     assert {row["error"]: row["commits"] for row in table} == outcomes

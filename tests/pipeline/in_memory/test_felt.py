@@ -204,7 +204,7 @@ REMOVED = "9 broker-0 member_removed group=g member=a-1 generation=1"
         ),
         ("8 consumer-a/1 node_started", f'{REMOVED} cause="session expiry"', 0),
     ],
-    ids=["silent for nothing", "left", "dead", "paused", "cut off", "of a former life"],
+    ids=["running and reachable", "left", "dead", "paused", "cut off", "of a former life"],
 )
 def test_member_is_removed_needlessly_only_if_it_ran_and_could_be_reached(
     before: str, removal: str, sent_away: int

@@ -132,6 +132,7 @@ def test_group_with_a_member_that_never_recovered_has_no_length() -> None:
 def test_partitions_are_listed_with_their_new_leader_and_their_gap() -> None:
     """Offsets partitions show their loaded records; data partitions, the time without work."""
     rows = table(built(fault_summary(TABLES)), "partition").rows
+    # The cells: partition, groups, leader before and after, leader epoch, records loaded, gap.
     assert rows == (
         (OFFSETS, GROUP, "broker-2 to broker-0", 1, 265, None),
         ("orders-2", None, None, None, None, "7.00 s"),

@@ -1,7 +1,8 @@
-"""The page of several runs: named by their differences, linked to their own reports.
+"""The page that compares several runs: the names of its columns, its figures, and its links.
 
-Runs of one name share a column. `facts(name, timeout)` is a run of the experiment `a_run`; of its
-settings, only the session timeout of the brokers can differ. S is a second in microseconds.
+The runs are named by the settings in which they differ, and runs of one name share a column. The
+page links to the report of each run. `facts(name, timeout)` is a run of the experiment `a_run`; of
+its settings, only the session timeout of the brokers can differ. S is a second in microseconds.
 """
 
 import re

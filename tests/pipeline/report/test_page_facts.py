@@ -3,8 +3,8 @@
 The facts of a page are its figures and names; its words are the sentences. If a sentence is
 reworded, the words change, but the facts do not. `golden.check` compares a text with the recorded
 file of that name; with `pytest --rewrite` it writes the file, so that a person can review it.
-RECIPES and SCHEDULES name the runs. The fixture `reports` plays the runs, and has the page and the
-facts of each.
+RECIPES and SCHEDULES name the runs. The fixture `reports` plays the runs; it has the page of each,
+and its RunFacts (the data from which the page is made).
 """
 
 from pathlib import Path

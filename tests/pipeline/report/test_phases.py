@@ -254,6 +254,7 @@ def test_median_and_slowest_of_each_chain_are_drawn_from_the_fault_on() -> None:
     for before, after in pairwise(slowest):
         assert before["to"] == after["from"]
     assert [row["longest"] for row in slowest] == [0, 1, 0], "only the longest phase is named"
+    # Each part also has the end of the whole chain.
     assert {row["end"] for row in slowest} == {slowest[-1]["to"]}
 
 

@@ -67,6 +67,7 @@ def _why(ownership: list[Row], **fault: Any) -> str | None:  # noqa: ANN401 - an
     }
     tables: dict[str, list[Row]] = {
         "availability": [
+            # The new owner gets the partition at 64 s, and reads from it 2 ms later.
             gap("partition", "orders-2", gap_us=54 * S + 2_000),
             gap("partition", "orders-3", gap_us=8 * S),
         ],

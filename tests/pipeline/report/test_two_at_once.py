@@ -5,10 +5,10 @@ holds the groups' data). An overlap is the time in which there are two owners, o
 A generation is the number of a group's rebalance; a leader epoch is the number of an offsets
 partition's leadership.
 
-The main story is SPLIT. The link between `broker-2`, the coordinator, and the other servers is cut
-from 11 to 91 s. `broker-0` is the second coordinator from 19 s on. There the sessions of the old
-members end at 64 s, so that `c-6` becomes the owner of partitions that `c-0` and `c-5` own until
-93 s.
+Most tests read SPLIT, the tables of one run. The link between `broker-2`, the coordinator, and the
+other servers is cut from 11 to 91 s. `broker-0` is the second coordinator from 19 s on. At
+`broker-0` the sessions of the old members end at 64 s. So `c-6` becomes the owner of partitions
+that `c-0` and `c-5` own until 93 s.
 
 `built` makes the section from rows of the tables, `words` its text. The names of the offsets
 partition, the group and the brokers are those of the builders. S is a second in microseconds.
@@ -161,7 +161,7 @@ def test_section_names_both_owners_of_a_partition_and_the_times() -> None:
     section = built(SPLIT)
     assert section is not None
     (table,) = [part for part in section.parts if isinstance(part, TextTable)]
-    assert [row[0] for row in table.rows] == ["orders-2", "orders-10"], "as people count"
+    assert [row[0] for row in table.rows] == ["orders-2", "orders-10"], "2 comes before 10"
     cells = [re.sub(r"<[^>]+>", "", str(cell)) for cell in table.rows[0]]
     assert [cell.replace("\N{NO-BREAK SPACE}", " ") for cell in cells] == [
         "orders-2",
@@ -176,7 +176,7 @@ def test_section_names_both_owners_of_a_partition_and_the_times() -> None:
 
 
 def test_section_explains_the_cause_step_by_step_in_time_order() -> None:
-    """Seven steps: fault, second coordinator, rebalance, new generation, healing, unload, end.
+    """Seven steps: fault, second coordinator, rebalance, new owners, healing, unload, one owner.
 
     The session timeout is 45 s. The old members send no heartbeat to the second coordinator, which
     counts from its load at 19 s. So their sessions end there at 19 + 45 = 64 s.

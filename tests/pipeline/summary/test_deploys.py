@@ -128,8 +128,8 @@ def test_members_without_a_ready_successor_are_not_counted_as_replaced() -> None
     assert cost.replaced == 10
     assert "and hung" in deploy_text(cost)
     assert deploy_text(cost).endswith("; crash happened meanwhile")
-    (none,) = deploys_of((rollout(ready=0),), felt())
-    assert deploy_text(none) == "the rollout of readers replaced no member (hung)"
+    (without_success,) = deploys_of((rollout(ready=0),), felt())
+    assert deploy_text(without_success) == "the rollout of readers replaced no member (hung)"
 
 
 def test_group_that_was_deployed_twice_has_no_cost_of_one_deploy() -> None:

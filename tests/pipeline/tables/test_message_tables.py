@@ -10,8 +10,8 @@ the rebalances of a group, leader epochs the leaderships of a coordinator, and i
 lives of a process.
 
 `analysed.table(run, name, columns)` returns a dict of a table's rows; a row's key is the tuple of
-its values in these columns. A row of
-`messages` is an exchange: a request with its answer. Some of its columns:
+its values in these columns. A row of `messages` is an exchange: a request with its answer. Some of
+its columns:
 
 - `named`: the coordinator that the answer names
 - `repeats`: number of equal exchanges that the row stands for
@@ -68,7 +68,7 @@ def test_group_states_follow_the_group_on_each_coordinator(analysed: AnalysedRun
     }
     causes = {row["from_us"]: row["cause"] for row in rows}
     assert causes[4_000_000] == "initial rebalance delay over"
-    assert causes[40_200_000] is None  # loaded
+    assert causes[40_200_000] is None  # broker-2 loaded the group in this state
 
 
 def test_messages_around_a_fault_include_waiting_and_unanswered_ones(

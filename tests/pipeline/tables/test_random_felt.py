@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 def test_felt_partitions_of_random_runs_equal_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """Some partitions have no owner, waiting records, or records processed twice."""
+    """Some partitions have no owner for a while, waiting records, or records processed twice."""
     rows = check_table(random_runs, "felt_partitions", felt_partitions_of, ("group", "partition"))
     for column in ("unowned_us", "waited_us", "repeated", "lag_peak", "lag_over_us"):
         assert any(row[column] for row in rows), column

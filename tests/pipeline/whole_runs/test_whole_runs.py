@@ -2,9 +2,9 @@
 
 Spark runs work as tasks in its worker processes; the driver is the process that calls `analyze`. A
 plain Python function in one task reads a small run whole. A large run goes through the transforms,
-which split it over tasks. `analysis` has the runs that the transforms analysed: random ones, and
-hand-written ones (`told`). Each test copies such a run without its tables, reads the copy whole,
-and compares.
+which split it over tasks. `analysis` has the runs that the transforms analysed: random ones
+(`random`), and hand-written ones (`stories`). Each test copies such a run without its tables, reads
+the copy whole, and compares.
 """
 
 import errno

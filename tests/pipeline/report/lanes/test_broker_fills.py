@@ -4,7 +4,7 @@ A generation is the number of a group's rebalance. `cells` returns columns of a 
 have names of one letter: `r` is the row, `w` the colour of the coordinator, `m` the member, `g` the
 generation, `c` the fill of a bar. Builders make table rows, with times in seconds. A `tenure` is
 the time in which a broker is coordinator. A `state` is the time in which the group has a state at a
-coordinator. `owned` is the time in which a member owns a partition. In rows of the last two,
+coordinator. `owned` is the time in which a member owns a partition. In rows of `state` and `owned`,
 broker-2 is the coordinator unless another is named. A `to_s` of None means that the run ended
 first.
 """
@@ -60,14 +60,14 @@ def test_broker_has_one_colour_in_all_lanes() -> None:
     }
 
     # The ownership lane: by the fill of each bar.
-    by_member = {
+    bars = {
         (member, generation): fill
         for member, generation, fill in cells(owners, "owners", "m", "g", "c")
     }
-    assert by_member["consumer-0", 1] == soft(fills["broker-2"])
-    assert by_member["consumer-1", 2] == soft(fills["broker-0"])
+    assert bars["consumer-0", 1] == soft(fills["broker-2"])
+    assert bars["consumer-1", 2] == soft(fills["broker-0"])
     # A later generation of the same coordinator has a variant of its colour.
-    assert by_member["consumer-0", 2] not in {soft(fill) for fill in fills.values()}
+    assert bars["consumer-0", 2] not in {soft(fill) for fill in fills.values()}
 
 
 def test_generations_of_one_coordinator_are_shades_of_its_colour() -> None:

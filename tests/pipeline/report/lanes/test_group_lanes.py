@@ -14,10 +14,10 @@ the number of a group's rebalance.
 - of a rebalance, `t`: length; `u`: where the room for the label ends
 - of a gap (a time without service), `f`: fault; `y`: what happened to the partition's leader
 
-Runs last 60 s. Builders make rows of the group `readers`, with times in seconds: `state` on
-broker-2, `rebalance`, and `gap` around the fault crash-0, from the last success before it to the
-first one after it. `tenure` is the time of a coordinator. An end of None means that the run ended
-first. `journal_entry` is crash-0: broker-2 is killed at 11.25 s.
+Runs last 60 s. Builders make rows of the group `readers`, with times in seconds: `state` is a state
+on broker-2, `rebalance` a rebalance, `tenure` the time of a coordinator. `gap` is a gap around the
+fault crash-0: it lasts from the last success before the fault to the first one after it. An end of
+None means that the run ended first. `journal_entry` is crash-0: broker-2 is killed at 11.25 s.
 """
 
 from pipeline.report.lanes import availability, groups, rebalances
@@ -120,10 +120,11 @@ def test_rebalance_lane_without_rebalances_is_none() -> None:
 
 
 def test_rebalance_lane_has_the_reason_and_both_parts() -> None:
-    """The bar has two parts: members join until 64 s, then the assignment is stored at 64.5 s.
+    """The bar has two parts: members join from 26 s to 64 s, then the assignment is stored.
 
-    Only the first part has a label, which may extend over both parts. The data go beyond the run's
-    end at 60 s; the axis of the chart cuts them off.
+    It is stored at 64.5 s, 38.50 s after the rebalance began. Only the first part has a label,
+    which may extend over both parts. The data go beyond the run's end at 60 s; the axis of the
+    chart cuts them off.
     """
     run = report_input(
         tables={

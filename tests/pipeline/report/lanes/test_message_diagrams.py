@@ -249,7 +249,7 @@ def test_diagram_links_to_the_important_times_of_its_fault() -> None:
     link = 'href="#lane-messages-crash-0"'
     for span, text in (
         ('data-from="11.25" data-to="11.25"', "the fault"),
-        # `load` has the election decided 100 ms before the load begins.
+        # The builder `load` sets the time of the election to 100 ms before the load's beginning.
         ('data-from="18.975" data-to="19.08"', "election and load"),
         ('data-from="20.0" data-to="21.0"', "the first member that gave its coordinator up"),
         ('data-from="22.0" data-to="23.0"', "the last one"),

@@ -80,7 +80,8 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
     assert one["c"] == zero["c"]
 
     # The bar of the overlap. Here `w` has the owners, `e` their generations and coordinators.
-    ((row, begin, end, owners, assigned_by, label),) = cells(chart, "twice", *"rabwel")
+    (overlap,) = cells(chart, "twice", "r", "a", "b", "w", "e", "l")
+    row, begin, end, owners, assigned_by, label = overlap
     assert (row, begin, end) == (six["r"], 64.08, 93.2)
     assert owners == "consumer-0 and consumer-6"
     assert assigned_by == (

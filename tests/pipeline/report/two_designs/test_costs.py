@@ -85,7 +85,8 @@ def test_time_without_an_owner_counts_until_the_group_is_stable() -> None:
     """The time without an owner is a sum over partitions; here one partition changes its owner.
 
     In `old` a member releases the partition 10 ms after the join. The group settles (has its last
-    successful attempt) 120 ms after the join, and the partition has had no owner for 110 ms.
+    successful attempt) 120 ms after the join, and the partition has had no owner for 110 ms. In
+    `new` the member releases the partition 1 s after the join, and the rebalance ends 2 ms later.
     """
     old, new = both_costs()
 

@@ -22,7 +22,7 @@ from tests.support.builders.two_designs import (
 
 
 def test_runs_without_a_group_on_zookeeper_have_no_sides() -> None:
-    """Without a group on ZooKeeper there is nothing to compare, and no table is read."""
+    """Without a group on ZooKeeper there is nothing to compare."""
     facts = run_facts(config={"groups": {"readers": {"members": 3, "topics": ["t"]}}})
 
     assert sides_of([(facts, two_design_tables())], ["a"]) == ()
