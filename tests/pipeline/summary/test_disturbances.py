@@ -152,10 +152,10 @@ def test_summary_differs_in_marks_alone(directory: Path) -> None:
     # Not empty: the other assertions compare something.
     assert marked.coordinators
     assert marked.owners
-    for both in (*plain.coordinators, *plain.owners):
-        assert not both.disturbed
-    for both in (*marked.coordinators, *marked.owners):
-        assert both.disturbed
+    assert not any(both.disturbed for both in plain.coordinators)
+    assert not any(both.disturbed for both in plain.owners)
+    assert all(both.disturbed for both in marked.coordinators)
+    assert all(both.disturbed for both in marked.owners)
 
 
 def test_longest_of_a_marked_distribution_has_the_mark() -> None:
