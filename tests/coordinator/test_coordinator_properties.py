@@ -4,7 +4,7 @@ Hypothesis draws the inputs: requests of two groups, timers, and loads and unloa
 offsets partition (loading reads its groups into memory, unloading drops them). After every input
 the harness (a coordinator with a log) checks the invariants, and that no request is answered
 twice. The coordinator follows Kafka's older one, in Scala. `JavaSwitches` turn on behaviour of
-Kafka's newer one, in Java, which is marked [J].
+Kafka's newer one, in Java.
 """
 
 from hypothesis import HealthCheck, settings
@@ -83,8 +83,9 @@ append_errors = st.sampled_from(
 def snapshot(h: CoordinatorHarness) -> object:
     """Return the state that a refused request must not change.
 
-    It has no groups without members and offsets, because Kafka creates one for some refusals. It
-    has no timers with "write-" keys: a refused request may still have set one.
+    The snapshot leaves out groups without members and offsets, because Kafka creates such a group
+    for some refusals. It leaves out timers with "write-" keys, because a refused request may have
+    set one.
     """
     return (
         [
@@ -101,8 +102,8 @@ def snapshot(h: CoordinatorHarness) -> object:
 def committed_values(group: Group) -> dict[TopicPartition, OffsetCommitValue]:
     """Return the committed offsets, without the offsets that their records have in the log.
 
-    The latter may differ after a load. If two equal commits were in flight, Kafka keeps the log
-    offset of the first, and a load finds that of the second.
+    The offsets in the log may differ after a load. If two equal commits were in flight, Kafka keeps
+    the log offset of the first, and a load finds that of the second.
     """
     return {tp: stored.value for tp, stored in group.offsets.committed().items()}
 
@@ -134,7 +135,7 @@ def _group_snapshot(group: Group) -> object:
 
 
 def refused(response: AnyResponse | None) -> bool:
-    """Return True if a request got an error as a whole, which must not have changed any state."""
+    """Return True if a whole request got an error. Such a request must not change any state."""
     if response is None:
         return False
     if isinstance(response, LeaveGroupResponse) and not response.error_code.value:
@@ -190,7 +191,7 @@ class Coordinator(RuleBasedStateMachine):
                 ids.extend(member_id for member_id in present_ids if member_id not in ids)
         return request_id
 
-    def pick(self, group_id: str, pick: int) -> str:
+    def picked_id(self, group_id: str, pick: int) -> str:
         """Return a member id that the group has or once had, or an id that was never assigned."""
         ids = self.ids[group_id]
         # The newest id comes first, so that small picks are often present members.
@@ -230,7 +231,7 @@ class Coordinator(RuleBasedStateMachine):
         instance: str | None,
         offered: tuple,  # type: ignore[type-arg]  # of protocols, see the strategy `offers`
     ) -> None:
-        member_id = self.pick(group_id, pick)
+        member_id = self.picked_id(group_id, pick)
         self.submit(join_group(member_id, group_id=group_id, instance=instance, offers=offered))
 
     @rule(group_id=group_ids)
@@ -261,7 +262,9 @@ class Coordinator(RuleBasedStateMachine):
     @rule(group_id=group_ids)
     def rejoin_everyone(self, group_id: str) -> None:
         group = self.h.coordinator.group(group_id)
-        for member in () if group is None else tuple(group.members.values()):
+        if group is None:
+            return
+        for member in tuple(group.members.values()):
             self.submit(
                 join_group(
                     member.member_id,
@@ -273,17 +276,19 @@ class Coordinator(RuleBasedStateMachine):
 
     @rule(group_id=group_ids, pick=picks, generation_id=generations)
     def sync_one(self, group_id: str, pick: int, generation_id: int) -> None:
-        member_id = self.pick(group_id, pick)
+        member_id = self.picked_id(group_id, pick)
         body = sync_group(member_id, generation_id, {member_id: b"x"}, group_id=group_id)
         self.submit(body, 4)
 
     @rule(group_id=group_ids)
     def sync_everyone(self, group_id: str) -> None:
         group = self.h.coordinator.group(group_id)
-        for member_id in () if group is None else tuple(group.members):
+        if group is None:
+            return
+        for member_id in tuple(group.members):
             body = sync_group(
                 member_id,
-                group.generation_id if group else 0,  # mypy: the group exists and has these members
+                group.generation_id,
                 {member_id: b"mine"},
                 group_id=group_id,
                 protocol_name=None,
@@ -292,19 +297,19 @@ class Coordinator(RuleBasedStateMachine):
 
     @rule(group_id=group_ids, pick=picks, generation_id=generations, instance=instances)
     def heartbeat(self, group_id: str, pick: int, generation_id: int, instance: str | None) -> None:
-        member_id = self.pick(group_id, pick)
+        member_id = self.picked_id(group_id, pick)
         self.submit(heartbeat(member_id, generation_id, group_id=group_id, instance=instance))
 
     @rule(group_id=group_ids, pick=picks, instance=instances, by_instance=st.booleans())
     def leave(self, group_id: str, pick: int, instance: str | None, by_instance: bool) -> None:
-        member_id = "" if by_instance else self.pick(group_id, pick)
+        member_id = "" if by_instance else self.picked_id(group_id, pick)
         identity = MemberIdentity(member_id=member_id, group_instance_id=instance)
         # The request names two members; the second one does not exist.
         self.submit(leave_group(identity, "never-assigned", group_id=group_id))
 
     @rule(group_id=group_ids, pick=picks, generation_id=generations, offset=st.integers(0, 9))
     def commit(self, group_id: str, pick: int, generation_id: int, offset: int) -> None:
-        member_id = "" if generation_id < 0 else self.pick(group_id, pick)
+        member_id = "" if generation_id < 0 else self.picked_id(group_id, pick)
         partitions = {("foo", offset % 2): offset}
         self.submit(offset_commit(partitions, member_id, generation_id, group_id=group_id))
 
@@ -345,7 +350,7 @@ class Coordinator(RuleBasedStateMachine):
         request_id = self.h.submit(
             txn_offset_commit(
                 {("foo", offset % 2): offset},
-                "" if generation_id < 0 else self.pick(group_id, pick),
+                "" if generation_id < 0 else self.picked_id(group_id, pick),
                 generation_id,
                 group_id=group_id,
                 producer=producer,
@@ -397,8 +402,8 @@ class Coordinator(RuleBasedStateMachine):
     @rule(error=append_errors)
     def complete_append(self, error: ErrorCode) -> None:
         """End the oldest held append, with success or an error."""
-        # In [J] a commit whose append timed out remains in the log and in memory, so that the two
-        # do not differ.
+        # In Kafka's Java coordinator a commit whose append timed out remains in the log and in
+        # memory, so that the two do not differ.
         is_kept = error is ErrorCode.REQUEST_TIMED_OUT and (
             self.h.held[0].required_acks == ACKS_LEADER
         )

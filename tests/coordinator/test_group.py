@@ -115,9 +115,9 @@ def test_scala_order_puts_names_with_equal_hash_bits_last() -> None:
 
 
 def test_scala_order_is_by_hashes_of_32_bits() -> None:
-    """The two hashes, 0x5423dd79 and 0x23f2b8d9, have the same lowest five bits.
+    """The hashes 0x5423dd79 (assignor-27) and 0x23f2b8d9 (assignor-4) have equal lowest five bits.
 
-    Their next five bits, 11 and 6, decide.
+    The next five bits, 11 and 6, decide.
     """
     names = ["assignor-27", "assignor-4"]
     assert scala_order(names, among=names) == ["assignor-4", "assignor-27"]
@@ -148,8 +148,8 @@ def test_select_protocol_without_members_is_misuse() -> None:
 def test_member_that_lists_a_protocol_twice_fails_the_join_phase() -> None:
     """A protocol counts as common if it is listed as often as there are members.
 
-    Here it is listed twice by one member, so no protocol is common, and Kafka throws at the end of
-    the join phase.
+    Here one member lists range twice, so no protocol is common, and Kafka throws at the end of the
+    join phase.
     """
     group = preparing(member("a", "range", "range"))
     with pytest.raises(UnknownServerError):
@@ -488,7 +488,6 @@ def test_parked_join_is_answered_once_and_no_longer_counted() -> None:
     group = preparing(member("a"), member("b"))
     collecting = turn()
     response = JoinGroupResponse(generation_id=1, member_id="a")
-    # The second call finds no parked join.
     for _ in range(2):
         answer_parked_join(collecting, group, group.members["a"], response)
         # 0 is the request id that `preparing` gave to the first member's JoinGroup.

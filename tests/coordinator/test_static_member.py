@@ -37,6 +37,8 @@ def refused(error: ErrorCode, member_id: str) -> JoinGroupResponse:
 def test_static_member_that_returns_to_an_empty_group_is_a_server_error() -> None:
     """Kafka throws an error whose message names the group and the instance id.
 
+    The client gets UNKNOWN_SERVER_ERROR, without this message.
+
     GC-054: static member comes back while the group is Empty: a server error that names both
     """
     h = KafkaBench()
@@ -45,7 +47,7 @@ def test_static_member_that_returns_to_an_empty_group_is_a_server_error() -> Non
     h.static_members()
     h.force(GroupState.PREPARING_REBALANCE, GroupState.EMPTY)
 
-    # Call the handler directly to see the message of the error, which is not in the answer.
+    # Call the handler directly to see the message of the error.
     shard = Shard(h.group().partition)
     shard.groups[GROUP] = h.group()
     turn = Turn(h.coordinator._shared, h.now_us)

@@ -63,7 +63,7 @@ def test_fetch_in_another_leader_epoch_is_fenced(
 
 
 def test_fetch_that_is_refused_does_not_count_as_progress() -> None:
-    """A follower of a newer leader must not move the high watermark of the leader before it."""
+    """A follower of a newer leader must not move the high watermark of an earlier leader."""
     leading = leader(leader_epoch=4)
     leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
     fetch_as(leading, B, offset=1, leader_epoch=5)
@@ -71,7 +71,7 @@ def test_fetch_that_is_refused_does_not_count_as_progress() -> None:
 
 
 def test_fetch_of_a_follower_reads_to_the_log_end() -> None:
-    """A follower gets records above the high watermark, because its Fetches advance it.
+    """A follower gets records above the high watermark: its next Fetch shows that it has them.
 
     No other follower has fetched, so the answer still has the high watermark 0.
     """
@@ -274,7 +274,7 @@ def test_repeated_fetch_from_the_log_end_by_a_replaced_incarnation_is_refused() 
 def test_fetch_from_the_end_of_an_empty_log_is_answered_empty() -> None:
     """A follower without records has no last epoch that could diverge.
 
-    A second Fetch is the same.
+    The second Fetch, which repeats the first, gets the same answer.
     """
     leading = leader(leader_epoch=1)
     for _ in range(2):

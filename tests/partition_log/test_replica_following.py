@@ -51,10 +51,10 @@ def answer_to(request: FetchPartition, leading: Partition) -> FetchResult:
 
 
 def test_fetch_position_is_the_log_end_in_the_leaders_epoch() -> None:
-    """The position has two epochs.
+    """The Fetch names two epochs: the follower's leader epoch, and that of its log's last batch.
 
-    The follower's leader epoch: the leader refuses a request with another one than its own. The
-    epoch of the log's last batch: with it the leader sees whether the logs diverge.
+    A leader refuses a Fetch with another leader epoch than its own. From the epoch of the last
+    batch it sees whether the logs diverge.
     """
     position = follower(partition_log=log_of_epochs(0, 2), leader_epoch=5).fetch_position(1000)
     assert position.fetch_offset == 2
@@ -191,15 +191,15 @@ def test_corrupt_records_are_not_appended() -> None:
 @pytest.mark.parametrize(
     ("epochs", "diverging", "offset"),
     [
-        # Both have the epoch: the lower one of its two ends.
+        # Both logs have the epoch, so the logs may agree up to the lower one of its two ends.
         ((0, 0, 1), (0, 1), 1),  # epoch 0 ends at 1 in the leader's log, at 2 in the follower's
-        ((0, 0, 1), (0, 3), 2),  # it ends at 3 and at 2
-        ((0, 0, 1), (1, 9), 3),  # epoch 1 ends at 9 and at 3
-        # The follower lacks epoch 2: the end of its next lower epoch, 0, in its own log.
+        ((0, 0, 1), (0, 3), 2),  # epoch 0 ends at 3 in the leader's log, at 2 in the follower's
+        ((0, 0, 1), (1, 9), 3),  # epoch 1 ends at 9 in the leader's log, at 3 in the follower's
+        # The follower lacks epoch 2. It keeps its log up to the end of its next lower epoch, 0.
         ((0, 0, 3), (2, 2), 2),
-        # The follower has only older epochs: the end that the leader gave.
+        # The follower has only older epochs. It keeps its log up to the end that the leader gave.
         ((0, 0), (5, 1), 1),
-        # The follower has only newer epochs: everything is removed.
+        # The follower has only newer epochs, so it removes everything.
         ((4, 4), (2, 3), 0),
     ],
 )
@@ -299,8 +299,8 @@ def test_former_leader_without_batches_of_its_epoch_does_not_loop() -> None:
 def test_leader_and_follower_of_different_leader_epochs_do_not_replicate() -> None:
     """A leader refuses a Fetch that names another leader epoch than its own (BEHAVIOUR 6.5).
 
-    A newer epoch is unknown to it: it has been replaced without knowing (a zombie). An older epoch
-    is fenced: the follower does not know yet that there was an election.
+    A newer epoch is unknown to a leader that has been replaced without knowing it (a zombie). An
+    older epoch is fenced: the follower does not know yet that there was an election.
     """
     zombie = leader(A, log_of_epochs(0), leader_epoch=1)
     newer_follower = follower(B, log_of_epochs(0), leader_id=C, leader_epoch=2)

@@ -203,12 +203,13 @@ def test_expansion_below_the_start_of_the_leader_epoch_is_not_proposed() -> None
     """A new leader's high watermark may be too low to tell whether a follower has all records.
 
     So the follower must also reach the offset at which the leader epoch began.
-    Source: Kafka PartitionTest.testIsrNotExpandedIfReplicaIsBehindLeaderEpochStart.
 
     1. The old leader has acknowledged two records. This replica, a member of the ISR, has them, but
        its own high watermark is still 0.
     2. This replica is elected. A follower at offset 1 is above this high watermark, but lacks the
        second record.
+
+    Source: Kafka PartitionTest.testIsrNotExpandedIfReplicaIsBehindLeaderEpochStart.
     """
     leading = leader(partition_log=log_of_epochs(0, 0), isr=(A, B))
     assert fetch_as(leading, C, offset=1, last_fetched_epoch=0).proposal is None

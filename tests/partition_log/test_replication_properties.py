@@ -175,7 +175,7 @@ def test_acknowledged_records_survive_a_long_random_schedule(first_seed: int) ->
 
 
 def test_unclean_elections_lose_acknowledged_records_and_are_found() -> None:
-    """The checks can fail: Kafka's promise excludes unclean elections, and these make them fail."""
+    """Kafka's promise excludes unclean elections. With them, some seed loses a record."""
     broken_invariants = []
     for seed in range(40):
         try:

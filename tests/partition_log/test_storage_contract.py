@@ -1,7 +1,8 @@
-"""The promises of every Storage. A new implementation of Storage adds its own Disk below.
+"""The promises of every Storage.
 
 An incarnation is one life of a broker, from a start to its end. A Storage has the logs and
-checkpoints of one incarnation; a Disk remains between incarnations. Appended batches are in the
+checkpoints of one incarnation; a Disk remains between incarnations. A new implementation of Storage
+adds its own Disk to DISKS. Appended batches are in the
 page cache (memory of the operating system) until they are flushed to the disk. The flush mark of a
 log is the number of its flushed batches, which survive a power loss. A recovery is a report of the
 batches that a power loss has cut from one log.

@@ -26,7 +26,6 @@ from protocol.messages.offset import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from protocol.trace import TraceKind
 from tests.support.builders.requests import (
     offset_commit,
     offset_fetch,
@@ -47,10 +46,6 @@ class Commits(CoordinatorHarness):
         assert self.commit(offset_commit({FOO: 5})) == [ErrorCode.NONE]
         self.holds_appends = True
 
-    def send(self, offset: int) -> RequestId:
-        """Commit an offset of foo-0 and return the request's id."""
-        return self.submit(offset_commit({FOO: offset}))
-
     def fetch_stable(self, *partitions: tuple[str, int]) -> RequestId:
         """Ask for stable offsets and return the request's id."""
         return self.submit(offset_fetch(*partitions, require_stable=True))
@@ -69,10 +64,6 @@ class Commits(CoordinatorHarness):
             for topic in group.topics
             for p in topic.partitions
         }
-
-    def stored(self) -> list[int | None]:
-        """Return the offsets of the trace's COMMIT_STORED rows, in order."""
-        return [event.offset for event in self.events(TraceKind.COMMIT_STORED)]
 
 
 # -- fetches of stable offsets --

@@ -4,6 +4,7 @@ The answers to other heartbeats, in each state of a group, are in scenarios/hear
 """
 
 from protocol.errors import ErrorCode
+from protocol.messages.group import HeartbeatResponse
 from tests.support.builders.requests import heartbeat
 from tests.support.harness.coordinator_harness import CoordinatorHarness
 
@@ -12,5 +13,4 @@ def test_heartbeat_with_empty_group_id_is_refused() -> None:
     """The check of the group id precedes all other checks, so the group need not exist."""
     h = CoordinatorHarness()
     request_id = h.submit(heartbeat("m", generation_id=1, group_id=""))
-    assert h.response(request_id) is not None
-    assert h.responses[request_id].error_code is ErrorCode.INVALID_GROUP_ID  # type: ignore[union-attr]
+    assert h.response(request_id) == HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)

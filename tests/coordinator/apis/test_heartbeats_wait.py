@@ -7,9 +7,6 @@ docs/kafka/BEHAVIOUR.md 2.4 and 6.4, the stories are in scenarios/heartbeats_wai
 """
 
 from protocol.config import JavaSwitches
-from protocol.errors import ErrorCode
-from protocol.ids import RequestId
-from protocol.messages.group import HeartbeatResponse
 from tests.support.builders.requests import heartbeat, offset_commit
 from tests.support.harness.coordinator_harness import CoordinatorHarness
 
@@ -21,19 +18,9 @@ class Beats(CoordinatorHarness):
 
     def __init__(self, java: JavaSwitches = JAVA) -> None:
         super().__init__(java=java)
-        self.leader, self.follower = self.stable_group(size=2)
+        leader, self.follower = self.stable_group(size=2)
         self.holds_appends = True
-        self.written = self.submit(offset_commit({("foo", 0): 5}, self.leader, generation_id=1))
-
-    def send(self, member_id: str, generation_id: int = 1) -> RequestId:
-        """Send a Heartbeat and return its id."""
-        return self.submit(heartbeat(member_id, generation_id))
-
-    def answer(self, request_id: RequestId) -> ErrorCode | None:
-        """Return the answer of a Heartbeat; None while it waits."""
-        response = self.response(request_id)
-        assert response is None or isinstance(response, HeartbeatResponse)
-        return None if response is None else response.error_code
+        self.submit(offset_commit({("foo", 0): 5}, leader, generation_id=1))
 
 
 def test_held_heartbeat_answers_do_not_count_as_delayed_heartbeats() -> None:
@@ -43,11 +30,12 @@ def test_held_heartbeat_answers_do_not_count_as_delayed_heartbeats() -> None:
     """
     h = Beats()
     before = h.coordinator.sizes()
-    h.send(h.follower)
+    request_id = h.submit(heartbeat(h.follower, generation_id=1))
+    assert h.response(request_id) is None
     assert h.coordinator.sizes() == before
 
 
-def test_coordinator_registers_for_high_watermarks_only_with_such_a_switch() -> None:
+def test_coordinator_registers_for_high_watermarks_only_with_a_switch_that_needs_them() -> None:
     """A broker reports high watermarks only to a coordinator whose `follows_log` is True.
 
     Two switches need the reports: `heartbeats_wait_for_writes` and `commits_apply_on_append`.

@@ -11,7 +11,7 @@ partition (one of `__consumer_offsets`), number 0; with `owned=()` it owns none.
 - `h.join` returns an answer that must come in the same turn, without waiting.
 - `h.submit` returns a request's id. `h.response` returns its answer, or None while it is parked.
 - `h.stable_group(n)` returns the ids of `n` members of a Stable group. The leader is the first.
-- `h.failover()` and `log=h.log` give the log to another coordinator, which loads it.
+- `CoordinatorHarness(log=h.log)` is another coordinator, which has loaded the log of `h`.
 
 Kafka's checks are in docs/kafka/BEHAVIOUR.md 2.2, its answers by state in 2.14. That page also
 lists the cases of Kafka's tests; GC-013 and GC-009 are ids of such cases.

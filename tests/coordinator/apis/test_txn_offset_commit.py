@@ -131,10 +131,7 @@ def test_transactional_commit_with_a_topic_that_names_no_partition_stores_the_ot
 
 
 def test_verification_guard_is_passed_to_the_append() -> None:
-    """The verification returns a guard (a number).
-
-    Without it the log refuses the batch (KIP-890).
-    """
+    """The verification returns a guard (a number). The log refuses a batch without it (KIP-890)."""
     h = CoordinatorHarness()
     h.holds_appends = h.holds_verifications = True
     h.submit(txn_offset_commit({FOO_0: 1}, producer=P, epoch=3))
@@ -177,7 +174,7 @@ def test_transactional_commit_while_loading_gets_the_error_of_its_version(
 
 
 def test_transactional_commit_without_a_group_id_is_refused() -> None:
-    """The same request as a plain OffsetCommit is accepted (BEHAVIOUR 2.0)."""
+    """A plain OffsetCommit with an empty group id is accepted (BEHAVIOUR 2.0)."""
     h = CoordinatorHarness()
     commit = txn_offset_commit({FOO_0: 1}, group_id="")
     assert h.txn_commit(commit) == [ErrorCode.INVALID_GROUP_ID]

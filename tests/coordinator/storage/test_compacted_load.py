@@ -183,11 +183,11 @@ def visible_state(group: Group) -> object:
         group.generation_id,
         group.protocol_type,
         group.offsets.committed(),
-        {name: group.offsets.is_unstable(name) for name in _names()},
+        {partition: group.offsets.is_unstable(partition) for partition in _partitions()},
     )
 
 
-def _names() -> list[TopicPartition]:
+def _partitions() -> list[TopicPartition]:
     return [TopicPartition("t", partition) for partition in range(3)]
 
 

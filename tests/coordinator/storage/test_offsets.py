@@ -2,8 +2,8 @@
 
 - `prepare` makes a commit pending: its append has begun and is not complete.
 - `CommittedOffset(9, value)` is an offset whose record is at offset 9 of the coordinator's log.
-- 7 is the id of a producer with a transaction. Its commits stay pending after their append until
-  a marker ends the transaction. `complete(7, ...)` is this end, and returns the committed offsets.
+- PRODUCER has a transaction. Its commits stay pending after their append until a marker ends the
+  transaction. `complete(PRODUCER, ...)` ends it, and returns the committed offsets.
 - A partition is unstable while it has a pending offset of a transaction.
 
 Ids such as GM-31 are cases of Kafka's test (docs/kafka/BEHAVIOUR.md 10.2); BEHAVIOUR 4.10 is a
@@ -15,6 +15,7 @@ from protocol.ids import TopicPartition
 from protocol.records.offsets import OffsetCommitValue
 
 TP = TopicPartition("foo", 0)
+PRODUCER = 7
 
 
 def value(offset: int) -> OffsetCommitValue:
@@ -102,7 +103,7 @@ def test_transactional_commit_makes_its_partition_unstable_and_no_other() -> Non
     GM-49: pending transactional commit of a partition
     """
     offsets = GroupOffsets()
-    offsets.prepare_transactional(7, TP, value(37))
+    offsets.prepare_transactional(PRODUCER, TP, value(37))
     assert (offsets.is_unstable(TP), offsets.is_pending(TP)) == (True, False)
     assert not offsets.is_unstable(TopicPartition("foo", 1))
     assert offsets.has_offsets
@@ -114,20 +115,20 @@ def test_value_that_replaced_a_transactional_commit_waits_for_its_own_append() -
     The append of the first value, 37, does not count as the append of the last.
     """
     offsets = GroupOffsets()
-    offsets.prepare_transactional(7, TP, value(37))
-    offsets.prepare_transactional(7, TP, value(57))
-    offsets.transactional_append_succeeded(7, TP, CommittedOffset(3, value(37)))
-    offsets.transactional_append_succeeded(7, TP, CommittedOffset(4, value(57)))
-    assert offsets.complete(7, is_commit=True) == {TP: value(57)}
+    offsets.prepare_transactional(PRODUCER, TP, value(37))
+    offsets.prepare_transactional(PRODUCER, TP, value(57))
+    offsets.transactional_append_succeeded(PRODUCER, TP, CommittedOffset(3, value(37)))
+    offsets.transactional_append_succeeded(PRODUCER, TP, CommittedOffset(4, value(57)))
+    assert offsets.complete(PRODUCER, is_commit=True) == {TP: value(57)}
 
 
 def test_failed_transactional_append_forgets_the_partition_whatever_value_is_pending() -> None:
     """The failure is that of a later append; Kafka forgets also the value that is in the log."""
     offsets = GroupOffsets()
-    offsets.prepare_transactional(7, TP, value(37))
-    offsets.transactional_append_succeeded(7, TP, CommittedOffset(3, value(37)))
-    offsets.transactional_append_failed(7, TP)
-    assert (offsets.has_offsets, offsets.complete(7, is_commit=True)) == (False, {})
+    offsets.prepare_transactional(PRODUCER, TP, value(37))
+    offsets.transactional_append_succeeded(PRODUCER, TP, CommittedOffset(3, value(37)))
+    offsets.transactional_append_failed(PRODUCER, TP)
+    assert (offsets.has_offsets, offsets.complete(PRODUCER, is_commit=True)) == (False, {})
 
 
 def test_transaction_without_pending_offsets_keeps_its_group_until_the_marker() -> None:
@@ -136,8 +137,8 @@ def test_transaction_without_pending_offsets_keeps_its_group_until_the_marker() 
     Kafka counts the map as offsets, so that the group is not deleted (BEHAVIOUR 4.10).
     """
     offsets = GroupOffsets()
-    offsets.prepare_transactional(7, TP, value(37))
+    offsets.prepare_transactional(PRODUCER, TP, value(37))
     offsets.remove((TP,))
     assert (offsets.has_offsets, offsets.is_unstable(TP)) == (True, False)
-    offsets.complete(7, is_commit=True)
+    offsets.complete(PRODUCER, is_commit=True)
     assert not offsets.has_offsets

@@ -66,7 +66,7 @@ def test_group_of_an_old_record_has_no_state_timestamp() -> None:
     """An old record has no timestamp. When the group is stored again, Kafka writes it as -1."""
     group = Group("g", 0, GroupState.EMPTY, 1)
     group.current_state_timestamp_ms = None
-    record = group_record(group, {}, 7, ValueVersions(group=3, offset=3))  # written at 7 ms
+    record = group_record(group, {}, 7, ValueVersions(group=3, offset=3))  # no assignments; at 7 ms
     value = decode_group_metadata_value(value_of(record))
     assert (value.current_state_timestamp_ms, record.timestamp_ms) == (-1, 7)
 

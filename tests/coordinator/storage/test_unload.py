@@ -188,13 +188,13 @@ def test_assignment_stored_after_the_unload_is_ignored() -> None:
 def test_static_replacement_that_ends_after_the_unload_is_answered(error: ErrorCode) -> None:
     """A static member (with an instance id) that restarts replaces itself in a Stable group.
 
-    Its JoinGroup waits for an append. An unload of a Stable group answers only parked SyncGroups,
-    so the end of the append answers the JoinGroup.
+    The JoinGroup of the restarted member waits for an append. An unload of a Stable group answers
+    only parked SyncGroups, so the end of the append answers the JoinGroup.
     """
     h = CoordinatorHarness()
     h.submit(join_group(instance="i"))
     h.advance(0)
-    h.submit(sync_group(h.summary().members[0], 1, {}))
+    h.submit(sync_group(h.summary().members[0], generation_id=1, assignments={}))
 
     h.holds_appends = True
     join = h.submit(join_group(instance="i"))

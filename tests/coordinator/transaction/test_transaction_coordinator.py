@@ -139,9 +139,8 @@ def test_marker_that_fails_is_sent_again_until_every_partition_has_one() -> None
     h.markers.clear()
     h.execute(
         h.coordinator.markers_answered(
-            # 0 is the coordinator epoch.
             TX,
-            0,
+            markers.coordinator_epoch,
             {OFFSETS: NONE, DATA: ErrorCode.NOT_LEADER_OR_FOLLOWER},
             h.now_us,
         )
