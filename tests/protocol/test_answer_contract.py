@@ -4,10 +4,10 @@
   example, `_committed(0, 1)` is an answer about the partitions 0 and 1.
 - `_fetch()` is a consumer's Fetch of orders-0 from offset 10. With `replica_id=1` it is the Fetch
   of a follower, broker 1, which copies the leader's records.
-- `_fetched(_batch(9, 2))` answers with a batch of two records, 9 and 10. Its high watermark, the
-  offset before which consumers may read, is 12.
-- `_altered(6)` is the controller's answer to `_ALTER`, a proposed ISR (the set of in-sync
-  replicas). The proposal was made in partition epoch 5, and is stored in partition epoch 6.
+- `_fetched(_batch(9, count=2))` answers with a batch of two records, 9 and 10. By default the high
+  watermark, the offset before which consumers may read, is 12.
+- `_altered(partition_epoch=6)` is the controller's answer to `_ALTER`, a proposed ISR (the set of
+  in-sync replicas). The proposal is of partition epoch 5, and is stored in partition epoch 6.
 """
 
 import msgspec
@@ -373,6 +373,9 @@ _REASSIGNED = AlterPartitionReassignmentsResponse(
 )
 
 
+_METADATA = MetadataRequest(topics=("orders",))
+
+
 def _metadata(leader: int, isr: tuple[int, ...] = (0,), topic: str = "orders") -> MetadataResponse:
     return MetadataResponse(
         brokers=(MetadataResponseBroker(node_id=0, host="h", port=1),),
@@ -444,13 +447,13 @@ def _altered(
         (_COMMIT, _committed(0, 1)),
         # The order of the partitions does not matter.
         (_COMMIT, _committed(1, 0)),
-        (_PRODUCE, _produced(0, 7)),
+        (_PRODUCE, _produced(0, base_offset=7)),
         (_fetch(), _fetched()),
         # The first batch may begin before the requested offset.
-        (_fetch(), _fetched(_batch(9, 2), _batch(11))),
+        (_fetch(), _fetched(_batch(9, count=2), _batch(11))),
         # A follower may read above the high watermark, and over gaps that log cleaning has left.
-        (_fetch(replica_id=1), _fetched(_batch(10, 5))),
-        (_fetch(replica_id=1), _fetched(_batch(14, 5))),
+        (_fetch(replica_id=1), _fetched(_batch(10, count=5))),
+        (_fetch(replica_id=1), _fetched(_batch(14, count=5))),
         (_fetch(replica_id=1), _fetched(diverging_epoch=EpochEndOffset(epoch=1, end_offset=3))),
         # The answer to a refused Fetch has no high watermark, or has no partition at all.
         (_fetch(), _fetched(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, high_watermark=-1)),
@@ -469,16 +472,24 @@ def _altered(
             DeleteTopicsRequest(topic_names=("a",)),
             DeleteTopicsResponse(responses=(DeletableTopicResult(name="a"),)),
         ),
-        (MetadataRequest(topics=("orders",)), _metadata(0)),
-        (MetadataRequest(), _metadata(0)),
-        (_FIND, _found(2)),
-        (_FIND, _found(-1, ErrorCode.COORDINATOR_NOT_AVAILABLE)),
+        (_METADATA, _metadata(leader=0)),
+        (MetadataRequest(), _metadata(leader=0)),
+        (_FIND, _found(node_id=2)),
+        (_FIND, _found(node_id=-1, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)),
         (_INIT, InitProducerIdResponse(producer_id=3)),
         (_REGISTER, BrokerRegistrationResponse(broker_epoch=4)),
-        (_ALTER, _altered(5)),  # the controller had already stored this ISR
-        (_ALTER, _altered(6)),  # the controller has just stored it
+        (_ALTER, _altered(partition_epoch=5)),  # the controller had already stored this ISR
+        (_ALTER, _altered(partition_epoch=6)),  # the controller has just stored it
         # A refusal has no epochs and no ISR.
-        (_ALTER, _altered(-1, -1, (), ErrorCode.INVALID_UPDATE_VERSION)),
+        (
+            _ALTER,
+            _altered(
+                partition_epoch=-1,
+                leader_epoch=-1,
+                isr=(),
+                error_code=ErrorCode.INVALID_UPDATE_VERSION,
+            ),
+        ),
         (_ALLOCATE, AllocateProducerIdsResponse(producer_id_start=0, producer_id_len=1000)),
     ],
 )
@@ -492,8 +503,8 @@ def test_answer_that_fits_is_accepted(request_: AnyRequest, response: AnyRespons
     [
         (_COMMIT, _committed(0), r"none about \[\('orders', 1\)\]"),
         (_COMMIT, _committed(0, 1, 1), r"and one about \[\('orders', 1\)\]"),
-        (_PRODUCE, _produced(1, 7), r"none about \[\('orders', 0\)\]"),
-        (_PRODUCE, _produced(0, -1), "orders-0 was appended at no offset"),
+        (_PRODUCE, _produced(1, base_offset=7), r"none about \[\('orders', 0\)\]"),
+        (_PRODUCE, _produced(0, base_offset=-1), "orders-0 was appended at no offset"),
         (_fetch(), _fetched(partition=4), "orders-4 was not requested"),
         (
             _fetch_of_two(max_bytes=1_000),
@@ -503,7 +514,7 @@ def test_answer_that_fits_is_accepted(request_: AnyRequest, response: AnyRespons
         (_fetch(), _fetched(high_watermark=-1), "the high watermark is -1"),
         (_fetch(), _fetched(_batch(9)), "expected records from 10, got 9 on"),
         (_fetch(), _fetched(_batch(10), _batch(10)), "expected records from 11"),
-        (_fetch(), _fetched(_batch(10, 3)), "above the high watermark 12"),
+        (_fetch(), _fetched(_batch(10, count=3)), "above the high watermark 12"),
         (
             _fetch(replica_id=1),
             _fetched(_batch(10), diverging_epoch=EpochEndOffset(epoch=1, end_offset=3)),
@@ -531,23 +542,27 @@ def test_answer_that_fits_is_accepted(request_: AnyRequest, response: AnyRespons
             DeleteGroupsResponse(results=(DeletableGroupResult(group_id="b"),)),
             r"\('a',\)",
         ),
-        (MetadataRequest(topics=("orders",)), _metadata(3), "led by 3"),
-        (MetadataRequest(topics=("orders",)), _metadata(0, isr=(0, 1)), "none of its replicas"),
-        (MetadataRequest(topics=("orders",)), _metadata(0, topic="b"), "expected the topics"),
+        (_METADATA, _metadata(leader=3), "led by 3"),
+        (_METADATA, _metadata(leader=0, isr=(0, 1)), "none of its replicas"),
+        (_METADATA, _metadata(leader=0, topic="b"), "expected the topics"),
         (
             MetadataRequest(topics=("__consumer_offsets",)),
-            _metadata(0, topic="__consumer_offsets"),
+            _metadata(leader=0, topic="__consumer_offsets"),
             "__consumer_offsets has is_internal False",
         ),
-        (_FIND, _found(-1), "with NONE"),
-        (_FIND, _found(2, ErrorCode.COORDINATOR_NOT_AVAILABLE), "COORDINATOR_NOT_AVAILABLE"),
+        (_FIND, _found(node_id=-1), "with NONE"),
+        (
+            _FIND,
+            _found(node_id=2, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE),
+            "COORDINATOR_NOT_AVAILABLE",
+        ),
         (_INIT, InitProducerIdResponse(producer_id=-1), "no id"),
         (_REGISTER, BrokerRegistrationResponse(), "no epoch"),
         (_ALLOCATE, AllocateProducerIdsResponse(), "is empty"),
-        (_ALTER, _altered(4), "orders-0 falls from 5 to 4"),
-        (_ALTER, _altered(7), "proposed for epoch 5, and is stored in 7"),
-        (_ALTER, _altered(6, leader_epoch=4), "in epoch 4"),
-        (_ALTER, _altered(6, isr=()), r"has ISR \(\)"),
+        (_ALTER, _altered(partition_epoch=4), "orders-0 falls from 5 to 4"),
+        (_ALTER, _altered(partition_epoch=7), "proposed for epoch 5, and is stored in 7"),
+        (_ALTER, _altered(partition_epoch=6, leader_epoch=4), "in epoch 4"),
+        (_ALTER, _altered(partition_epoch=6, isr=()), r"has ISR \(\)"),
     ],
 )
 def test_answer_that_does_not_fit_is_named(
@@ -564,10 +579,11 @@ _SIZE = _batch(0).size_in_bytes
 @pytest.mark.parametrize(
     ("request_", "first", "second"),
     [
-        (_fetch_of_two(3 * _SIZE), 2, 1),
-        (_fetch_of_two(1), 1, 0),
-        (_fetch_of_two(1), 0, 1),
-        (_fetch_of_two(3 * _SIZE, partition_max_bytes=_SIZE), 1, 1),
+        (_fetch_of_two(max_bytes=3 * _SIZE), 2, 1),
+        # One batch may exceed the limit of the answer.
+        (_fetch_of_two(max_bytes=1), 1, 0),
+        (_fetch_of_two(max_bytes=1), 0, 1),
+        (_fetch_of_two(max_bytes=3 * _SIZE, partition_max_bytes=_SIZE), 1, 1),
     ],
 )
 def test_fetch_within_its_limits_is_no_violation(
@@ -583,16 +599,17 @@ def test_fetch_within_its_limits_is_no_violation(
 @pytest.mark.parametrize(
     ("request_", "first", "second"),
     [
-        (_fetch_of_two(3 * _SIZE - 1), 2, 1),
-        (_fetch_of_two(1), 2, 0),
-        (_fetch_of_two(1), 1, 1),
-        (_fetch_of_two(3 * _SIZE, partition_max_bytes=_SIZE), 2, 0),
-        (_fetch_of_two(4 * _SIZE, partition_max_bytes=_SIZE - 1), 1, 1),
+        (_fetch_of_two(max_bytes=3 * _SIZE - 1), 2, 1),
+        # The second batch must not exceed the limit.
+        (_fetch_of_two(max_bytes=1), 2, 0),
+        (_fetch_of_two(max_bytes=1), 1, 1),
+        (_fetch_of_two(max_bytes=3 * _SIZE, partition_max_bytes=_SIZE), 2, 0),
+        (_fetch_of_two(max_bytes=4 * _SIZE, partition_max_bytes=_SIZE - 1), 1, 1),
     ],
 )
 def test_fetch_beyond_its_limits_is_a_violation(
     request_: FetchRequest, first: int, second: int
 ) -> None:
-    """The limits are those of the whole answer, and of one partition."""
+    """The limits are `max_bytes` of the whole answer, and `partition_max_bytes` of a partition."""
     with pytest.raises(InvariantViolation, match="expected at most"):
         check_answer(request_, _fetched_two(first, second))

@@ -115,19 +115,19 @@ def test_row_lists_every_error_of_its_answer(api: Api) -> None:
     assert list(api.errors) == paths
 
 
-def test_error_of_returns_the_first_error_wherever_kafka_puts_it() -> None:
-    """Kafka puts an error at the top of an answer, or in one of its members, partitions or keys."""
-    assert error_of(HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)) == "NOT_COORDINATOR"
-    assert (
-        error_of(
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR), "NOT_COORDINATOR"),
+        (FetchResponse(error_code=ErrorCode.NOT_CONTROLLER), "NOT_CONTROLLER"),
+        (AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH), "STALE_BROKER_EPOCH"),
+        (
             LeaveGroupResponse(
                 members=(MemberResponse(member_id="m", error_code=ErrorCode.UNKNOWN_MEMBER_ID),)
-            )
-        )
-        == "UNKNOWN_MEMBER_ID"
-    )
-    assert (
-        error_of(
+            ),
+            "UNKNOWN_MEMBER_ID",
+        ),
+        (
             OffsetCommitResponse(
                 topics=(
                     OffsetCommitResponseTopic(
@@ -140,49 +140,55 @@ def test_error_of_returns_the_first_error_wherever_kafka_puts_it() -> None:
                         ),
                     ),
                 )
-            )
-        )
-        == "REQUEST_TIMED_OUT"
-    )
-    assert (
-        error_of(
+            ),
+            "REQUEST_TIMED_OUT",
+        ),
+        (
             FindCoordinatorResponse(
                 coordinators=(Coordinator(key="g", error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE),)
-            )
-        )
-        == "COORDINATOR_NOT_AVAILABLE"
-    )
-    assert error_of(FetchResponse(error_code=ErrorCode.NOT_CONTROLLER)) == "NOT_CONTROLLER"
-    assert (
-        error_of(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
-        == "STALE_BROKER_EPOCH"
-    )
-    not_available = PartitionResult(
-        partition_id=1, error_code=ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-    )
-    assert (
-        error_of(
+            ),
+            "COORDINATOR_NOT_AVAILABLE",
+        ),
+        (
             ElectLeadersResponse(
                 replica_election_results=(
                     ReplicaElectionResult(
-                        topic="t", partition_result=(PartitionResult(partition_id=0), not_available)
+                        topic="t",
+                        partition_result=(
+                            PartitionResult(partition_id=0),
+                            PartitionResult(
+                                partition_id=1,
+                                error_code=ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+                            ),
+                        ),
                     ),
                 )
-            )
-        )
-        == "PREFERRED_LEADER_NOT_AVAILABLE"
-    )
-    refused = ReassignablePartitionResponse(
-        partition_index=0, error_code=ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    )
-    assert (
-        error_of(
+            ),
+            "PREFERRED_LEADER_NOT_AVAILABLE",
+        ),
+        (
             AlterPartitionReassignmentsResponse(
-                responses=(ReassignableTopicResponse(name="t", partitions=(refused,)),)
-            )
-        )
-        == "INVALID_REPLICA_ASSIGNMENT"
-    )
+                responses=(
+                    ReassignableTopicResponse(
+                        name="t",
+                        partitions=(
+                            ReassignablePartitionResponse(
+                                partition_index=0, error_code=ErrorCode.INVALID_REPLICA_ASSIGNMENT
+                            ),
+                        ),
+                    ),
+                )
+            ),
+            "INVALID_REPLICA_ASSIGNMENT",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_error_of_returns_the_first_error_wherever_kafka_puts_it(
+    answer: AnyResponse, error: str
+) -> None:
+    """Kafka puts an error at the top of an answer, or in one of its members, partitions or keys."""
+    assert error_of(answer) == error
 
 
 def test_error_of_reads_one_path_after_the_other() -> None:

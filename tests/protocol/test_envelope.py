@@ -64,10 +64,10 @@ def test_request_envelope_through_the_codec_is_equal() -> None:
     ],
 )
 def test_request_of_an_administrator_through_the_codec_is_equal(body: AnyRequest) -> None:
-    """A list of None must not become an empty tuple.
+    """None in place of a list must not become an empty tuple.
 
-    In ElectLeaders it means all partitions. In AlterPartitionReassignments it means that the
-    reassignment is cancelled.
+    In ElectLeaders None means all partitions. In AlterPartitionReassignments it cancels the
+    reassignment.
     """
     envelope = RequestEnvelope(
         api_key=API_OF_REQUEST[type(body)],

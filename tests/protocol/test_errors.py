@@ -57,7 +57,10 @@ def test_retriable_follows_kafkas_client() -> None:
 
 
 def test_timed_out_commit_is_indefinite_and_a_fenced_one_definite() -> None:
-    """A record whose append timed out remains in the log, and may be committed later."""
+    """A record whose append timed out remains in the log, and may be committed later.
+
+    A commit of an old generation writes no record.
+    """
     assert not ErrorCode.REQUEST_TIMED_OUT.definite
     assert not ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND.definite
     assert ErrorCode.ILLEGAL_GENERATION.definite

@@ -21,7 +21,7 @@ def test_versions_are_ordered_by_release_and_then_by_internal_version() -> None:
     """`0.10.1` is newer than `0.9.0`, although it is smaller as a text."""
     versions = [metadata_version(name) for name in NAMES]
     assert versions == sorted(versions)
-    assert len(dict.fromkeys(versions)) == len(NAMES)
+    assert len(set(versions)) == len(NAMES)
 
 
 def test_release_without_internal_version_is_its_last() -> None:

@@ -2,11 +2,12 @@
 
 A batch is a group of records that are sent and stored together. Its bytes are:
 
-- base offset 0 to 7, length 8 to 11, leader epoch 12 to 15, magic (the version of the format) 16;
-- CRC (a checksum) 17 to 20, attributes 21 and 22, other fields up to 60, and records from 61 on.
+- 0 to 7: base offset; 8 to 11: length; 12 to 15: leader epoch;
+- 16: magic (the version of the format); 17 to 20: CRC (a checksum); 21 and 22: attributes;
+- 23 to 60: other fields; from 61 on: records.
 
-The CRC covers the bytes from 21 on. RECORDED are batches that clients of real Kafka sent. PLAIN is
-one of them, without compression.
+The CRC covers the bytes from 21 on. RECORDED are batches that the library kafka-python encoded.
+PLAIN has the bytes of one of them, without compression.
 
 The lab (this project's own simulated cluster and producers) keeps the records of a batch in
 MessagePack, a compact binary form of JSON.
@@ -57,7 +58,7 @@ def refusal(data: bytes) -> ErrorCode:
 
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=lambda recorded: recorded.name)
-def test_batch_of_a_real_client_is_read_and_reproduced_byte_for_byte(
+def test_recorded_batch_is_read_and_reproduced_byte_for_byte(
     recorded: RecordedBatch,
 ) -> None:
     """Some of the batches are compressed. Some have record headers or a producer id."""
@@ -65,12 +66,10 @@ def test_batch_of_a_real_client_is_read_and_reproduced_byte_for_byte(
     assert encode_batch(batch) == recorded.data
     assert check_batch(batch) is ErrorCode.NONE
     assert batch.size_in_bytes == len(recorded.data)
-    assert (batch.compression, batch.producer_id, batch.producer_epoch, batch.base_sequence) == (
-        recorded.compression,
-        recorded.producer_id,
-        recorded.producer_epoch,
-        recorded.base_sequence,
-    )
+    assert batch.compression == recorded.compression
+    assert batch.producer_id == recorded.producer_id
+    assert batch.producer_epoch == recorded.producer_epoch
+    assert batch.base_sequence == recorded.base_sequence
     assert (batch.is_transactional, batch.is_control) == (recorded.is_transactional, False)
     assert batch.record_count == len(recorded.records)
     assert records_of(batch, CODECS) == [
@@ -81,9 +80,9 @@ def test_batch_of_a_real_client_is_read_and_reproduced_byte_for_byte(
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=lambda recorded: recorded.name)
 def test_leader_changes_only_base_offset_and_leader_epoch(recorded: RecordedBatch) -> None:
-    """The CRC covers neither of these fields, so the client's CRC remains valid.
+    """The CRC covers neither of these fields, so the CRC of the client remains valid.
 
-    The stored batch equals the client's batch except for these two fields.
+    `place_batch` sets the two fields, as a leader does.
     """
     (batch,) = decode_batches(recorded.data)
     placed = encode_batch(place_batch(batch, base_offset=2**40, leader_epoch=9))
@@ -119,11 +118,8 @@ def test_own_batch_reads_the_same_in_kafkas_format(
     )
     (read,) = decode_batches(encode_batch(batch, CODECS))
     assert records_of(read, CODECS) == records_of(batch, CODECS)
-    assert (read.base_offset, read.last_offset, read.partition_leader_epoch) == (
-        batch.base_offset,
-        batch.last_offset,
-        3,
-    )
+    assert (read.base_offset, read.last_offset) == (batch.base_offset, batch.last_offset)
+    assert read.partition_leader_epoch == 3
     assert (read.compression, read.producer_id) == (compression, 5)
     assert read.max_timestamp_ms == batch.max_timestamp_ms
     assert encode_batch(read) == encode_batch(batch, CODECS)
@@ -134,8 +130,8 @@ def test_own_record_equals_the_one_that_an_independent_library_writes() -> None:
     (recorded,) = (batch for batch in RECORDED if batch.name == "nulls")
     own = build_batch((Record(*recorded.records[0]),))
     (first,) = decode_batches(encode_batch(own))
-    # The recorded batch begins with a header of 61 bytes. The first byte of a record is its length
-    # as a zigzag varint (an integer of variable size). A small one has the value of its byte / 2.
+    # The recorded batch begins with a header of 61 bytes. A record begins with its length as a
+    # zigzag varint (an integer of variable size). A small length n is the byte 2n.
     length = 1 + (recorded.data[61] >> 1)
     assert first.records == recorded.data[61 : 61 + length]
 
@@ -178,7 +174,7 @@ def test_cleaned_batch_keeps_its_offsets() -> None:
 
 def test_log_append_time_is_the_time_of_each_record() -> None:
     """A bit in the attributes gives every record the batch's max timestamp as its time."""
-    (batch,) = decode_batches(RECORDED[5].data)  # a batch of several records
+    (batch,) = decode_batches(PLAIN)
     assert batch.kafka is not None
     changed = replace(
         batch,
@@ -189,26 +185,38 @@ def test_log_append_time_is_the_time_of_each_record() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "error"),
+    ("data", "error"),
     [
-        ("a byte of a record", PLAIN[:-1] + b"x", ErrorCode.CORRUPT_MESSAGE),
-        ("a byte of the crc", PLAIN[:17] + b"\0" + PLAIN[18:], ErrorCode.CORRUPT_MESSAGE),
-        ("magic 0", PLAIN[:16] + b"\0" + PLAIN[17:], ErrorCode.INVALID_RECORD),
-        ("magic 1", PLAIN[:16] + b"\1" + PLAIN[17:], ErrorCode.INVALID_RECORD),
-        ("magic 3", PLAIN[:16] + b"\3" + PLAIN[17:], ErrorCode.CORRUPT_MESSAGE),
-        ("length 13", PLAIN[:8] + struct.pack(">i", 13) + PLAIN[12:], ErrorCode.CORRUPT_MESSAGE),
-        ("length -1", PLAIN[:8] + struct.pack(">i", -1) + PLAIN[12:], ErrorCode.CORRUPT_MESSAGE),
-        ("no header", PLAIN[:8] + struct.pack(">i", 20) + PLAIN[12:], ErrorCode.CORRUPT_MESSAGE),
-        (
-            "codec 5",
+        pytest.param(PLAIN[:-1] + b"x", ErrorCode.CORRUPT_MESSAGE, id="a byte of a record"),
+        pytest.param(
+            PLAIN[:17] + b"\0" + PLAIN[18:], ErrorCode.CORRUPT_MESSAGE, id="a byte of the crc"
+        ),
+        pytest.param(PLAIN[:16] + b"\0" + PLAIN[17:], ErrorCode.INVALID_RECORD, id="magic 0"),
+        pytest.param(PLAIN[:16] + b"\1" + PLAIN[17:], ErrorCode.INVALID_RECORD, id="magic 1"),
+        pytest.param(PLAIN[:16] + b"\3" + PLAIN[17:], ErrorCode.CORRUPT_MESSAGE, id="magic 3"),
+        pytest.param(
+            PLAIN[:8] + struct.pack(">i", 13) + PLAIN[12:],
+            ErrorCode.CORRUPT_MESSAGE,
+            id="length 13",
+        ),
+        pytest.param(
+            PLAIN[:8] + struct.pack(">i", -1) + PLAIN[12:],
+            ErrorCode.CORRUPT_MESSAGE,
+            id="length -1",
+        ),
+        pytest.param(
+            PLAIN[:8] + struct.pack(">i", 20) + PLAIN[12:],
+            ErrorCode.CORRUPT_MESSAGE,
+            id="no header",
+        ),
+        pytest.param(
             sealed(PLAIN[:21] + b"\0\5" + PLAIN[23:]),
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            id="codec 5",
         ),
     ],
 )
-def test_damaged_batch_is_refused_with_kafkas_error(
-    name: str, data: bytes, error: ErrorCode
-) -> None:
+def test_damaged_batch_is_refused_with_kafkas_error(data: bytes, error: ErrorCode) -> None:
     """Magic 0 and 1 are old formats of Kafka, which this broker does not read.
 
     The field `length` counts the bytes after itself. It is at least 49, the rest of the header.
@@ -218,14 +226,17 @@ def test_damaged_batch_is_refused_with_kafkas_error(
 
 @pytest.mark.parametrize(
     "records",
-    [b"", b"\x0e\0\0\0\1\1", b"\x0c\0\0\0\1\1\0\0", b"\x7f\0\0\0\1\1\0", b"\xff" * 9, b"\1"],
+    [
+        pytest.param(b"", id="no record"),
+        pytest.param(b"\x0e\0\0\0\1\1", id="length 7, but 5 bytes"),
+        pytest.param(b"\x0c\0\0\0\1\1\0\0", id="length 6, but 7 bytes"),
+        pytest.param(b"\x7f\0\0\0\1\1\0", id="length -64"),
+        pytest.param(b"\xff" * 9, id="no varint"),
+        pytest.param(b"\1", id="length -1"),
+    ],
 )
 def test_payload_that_contradicts_the_record_count_is_refused(records: bytes) -> None:
-    """A record begins with its length as a zigzag varint: 2n for n, and an odd number if negative.
-
-    The payloads are: empty; length 7, but 6 bytes; length 6, but 7 bytes; length -64; bytes that
-    are no varint; length -1.
-    """
+    """The header counts one record. The length of a record is a zigzag varint, odd if negative."""
     # A batch with only its header, 61 bytes. Its field `length` counts the 49 bytes after itself.
     (batch,) = decode_batches(sealed(PLAIN[:8] + struct.pack(">i", 49) + PLAIN[12:61]))
     assert batch.kafka is not None

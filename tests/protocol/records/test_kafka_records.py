@@ -58,7 +58,7 @@ def expected_scan(payload: bytes, count: int) -> object:
 def test_scan_equals_a_full_reading(recorded: RecordedBatch) -> None:
     """Both readers give the same result, and both fail if the number of records is wrong.
 
-    The recorded batches were sent by clients of real Kafka.
+    The library kafka-python encoded the recorded batches.
     """
     (batch,) = decode_batches(recorded.data)
     payload, count = payload_of(batch, CODECS), batch.record_count
@@ -127,7 +127,7 @@ def test_numbers_are_zigzag_varints(number: int, encoded: bytes) -> None:
 def test_kafka_python_reads_what_the_lab_writes(
     records: tuple[Record, ...], compression: int
 ) -> None:
-    """kafka-python is a library of real clients, and shares no code with the lab (this project)."""
+    """The library kafka-python shares no code with the lab (this project)."""
     own = build_batch(
         records, base_offset=77, leader_epoch=3, compression=compression, codecs=CODECS
     )

@@ -306,10 +306,8 @@ def test_group_value_of_every_version_is_read(
     value = decode_group_metadata_value(data)
     member = value.members[0]
     assert (value.generation, value.current_state_timestamp_ms) == (5, timestamp_ms)
-    assert (member.rebalance_timeout_ms, member.session_timeout_ms) == (
-        rebalance_timeout_ms,
-        45_000,
-    )
+    assert member.rebalance_timeout_ms == rebalance_timeout_ms
+    assert member.session_timeout_ms == 45_000
     assert member.group_instance_id == instance_id
 
 

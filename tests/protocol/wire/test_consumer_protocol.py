@@ -60,7 +60,7 @@ def test_subscription_without_user_data_has_length_minus_one() -> None:
 
 
 def test_subscription_of_a_later_version_is_read_as_the_newest() -> None:
-    """A client may be newer than the assignor. Fields that it does not know are at the end."""
+    """A client may be newer than the assignor. The fields of newer versions are at the end."""
     data = bytearray(encode_subscription(FULL, 3)) + b"more"
     data[:2] = b"\x00\x09"  # version 9
     assert decode_subscription(bytes(data)) == FULL
