@@ -53,10 +53,10 @@ def outcome(leading: Partition, *values: str, sequence: int = 0, epoch: int = 0)
     return info.base_offset if info.error is ErrorCode.NONE else info.error
 
 
-def with_batches(leading: Partition, *sequences: int, epoch: int = 0) -> Partition:
+def with_batches(leading: Partition, *sequences: int) -> Partition:
     """Append a batch of two records for each of the sequence numbers."""
     for sequence in sequences:
-        assert isinstance(outcome(leading, "a", "b", sequence=sequence, epoch=epoch), int)
+        assert isinstance(outcome(leading, "a", "b", sequence=sequence), int)
     return leading
 
 

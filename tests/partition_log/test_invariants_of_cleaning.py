@@ -219,10 +219,10 @@ class MovedSegments(Segments):
         return (first, second + self.moved_by, *rest)
 
 
-def segments_of(log: PartitionLog, kind: type[Segments], *, roll_ms: int = 100) -> Segments:
-    """Return segments of at most three batches each; a segment also ends after `roll_ms`."""
+def segments_of(log: PartitionLog, kind: type[Segments]) -> Segments:
+    """Return segments of at most three batches each; a segment also ends after 100 ms."""
     size = log.storage.batch(0).size_in_bytes
-    return kind(log, first_dirty_offset=0, segment_bytes=3 * size, roll_ms=roll_ms)
+    return kind(log, first_dirty_offset=0, segment_bytes=3 * size, roll_ms=100)
 
 
 def test_segments_must_end_when_they_are_full() -> None:

@@ -38,17 +38,16 @@ def marker(
     base_offset: int,
     *,
     is_commit: bool = True,
-    producer: int = PRODUCER,
     epoch: int = 0,
     coordinator_epoch: int = 0,
 ) -> RecordBatch:
-    """Return a control batch that ends a transaction."""
+    """Return a control batch that ends a transaction of PRODUCER."""
     end = EndTransactionMarker(is_commit=is_commit, coordinator_epoch=coordinator_epoch)
     return build_batch(
         (encode_marker(end, 0),),
         base_offset=base_offset,
         leader_epoch=0,
-        producer_id=producer,
+        producer_id=PRODUCER,
         producer_epoch=epoch,
         is_transactional=True,
         is_control=True,

@@ -67,7 +67,7 @@ def shrinking() -> tuple[Partition, IsrProposal]:
     """Return a leader of three replicas that proposes to remove C, which has never fetched."""
     leading = leader(partition_log=log_of_epochs(0))
     fetch_as(leading, B, offset=1, last_fetched_epoch=0, now_us=LAG_MAX_US)
-    # Just later than the limit. The time counts from 0, when the leader epoch began.
+    # One microsecond after the limit, which counts from 0, when the leader epoch began.
     proposal = leading.maybe_shrink_isr(LAG_MAX_US + 1)
     assert proposal is not None
     return leading, proposal

@@ -154,14 +154,14 @@ def _committed(*partitions: int) -> OffsetCommitResponse:
     )
 
 
-def _fetch(replica_id: int = -1, fetch_offset: int = 10) -> FetchRequest:
+def _fetch(replica_id: int = -1) -> FetchRequest:
     return FetchRequest(
         replica_id=replica_id,
         max_wait_ms=500,
         topics=(
             FetchTopic(
                 topic="orders",
-                partitions=(FetchPartition(partition=0, fetch_offset=fetch_offset),),
+                partitions=(FetchPartition(partition=0, fetch_offset=10),),
             ),
         ),
     )

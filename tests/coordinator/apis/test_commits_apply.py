@@ -17,56 +17,19 @@ Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.7, 2.8 and 5.3. RT-3 is a case
 listed there. More stories are in scenarios/commits_apply.txt.
 """
 
-from protocol.config import BrokerConfig, JavaSwitches
+from protocol.config import JavaSwitches
 from protocol.errors import ErrorCode
-from protocol.ids import RequestId
 from protocol.messages.offset import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from tests.support.builders.requests import (
-    offset_commit,
-    offset_fetch,
-)
-from tests.support.harness.coordinator_harness import (
-    CoordinatorHarness,
-)
+from tests.support.builders.requests import offset_commit
+from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 JAVA = JavaSwitches(commits_apply_on_append=True)
 FOO = ("foo", 0)
-
-
-class Commits(CoordinatorHarness):
-    """A group without members, which has committed offset 5 of foo-0; later appends are held."""
-
-    def __init__(self, java: JavaSwitches = JAVA, config: BrokerConfig | None = None) -> None:
-        super().__init__(java=java, config=config)
-        assert self.commit(offset_commit({FOO: 5})) == [ErrorCode.NONE]
-        self.holds_appends = True
-
-    def fetch_stable(self, *partitions: tuple[str, int]) -> RequestId:
-        """Ask for stable offsets and return the request's id."""
-        return self.submit(offset_fetch(*partitions, require_stable=True))
-
-    def offsets(self, request_id: RequestId) -> dict[str, int] | ErrorCode | None:
-        """Return the answer of a fetch for its first group; None while the fetch waits."""
-        response = self.response(request_id)
-        if response is None:
-            return None
-        assert isinstance(response, OffsetFetchResponse)
-        group = response.groups[0]
-        if group.error_code is not ErrorCode.NONE:
-            return group.error_code
-        return {
-            f"{topic.name}-{p.partition_index}": p.committed_offset
-            for topic in group.topics
-            for p in topic.partitions
-        }
-
-
-# -- fetches of stable offsets --
 
 
 def test_stable_fetch_of_several_groups_waits_for_each() -> None:
@@ -114,5 +77,7 @@ def test_stable_fetch_of_several_groups_waits_for_each() -> None:
 
 def test_stable_fetch_with_nothing_uncommitted_is_answered_at_once() -> None:
     """The commit of offset 5 is below the high watermark, so the fetch need not wait (RT-3)."""
-    h = Commits()
-    assert h.offsets(h.fetch_stable(FOO)) == {"foo-0": 5}
+    h = CoordinatorHarness(java=JAVA)
+    assert h.commit(offset_commit({FOO: 5})) == [ErrorCode.NONE]
+    stored = h.fetched(*FOO, require_stable=True)
+    assert (stored.committed_offset, stored.error_code) == (5, ErrorCode.NONE)

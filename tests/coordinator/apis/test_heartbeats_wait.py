@@ -13,24 +13,19 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 JAVA = JavaSwitches(heartbeats_wait_for_writes=True)
 
 
-class Beats(CoordinatorHarness):
-    """A Stable group of two members, and a commit that is appended but not committed."""
-
-    def __init__(self, java: JavaSwitches = JAVA) -> None:
-        super().__init__(java=java)
-        leader, self.follower = self.stable_group(size=2)
-        self.holds_appends = True
-        self.submit(offset_commit({("foo", 0): 5}, leader, generation_id=1))
-
-
 def test_held_heartbeat_answers_do_not_count_as_delayed_heartbeats() -> None:
     """Kafka's gauge of delayed heartbeats counts session timers, not held answers.
 
     An answer is held while it waits for the high watermark. `sizes()` has the gauge.
     """
-    h = Beats()
+    h = CoordinatorHarness(java=JAVA)
+    leader, follower = h.stable_group(size=2)
+    # The record of the commit is above the high watermark while appends are held.
+    h.holds_appends = True
+    h.submit(offset_commit({("foo", 0): 5}, leader, generation_id=1))
+
     before = h.coordinator.sizes()
-    request_id = h.submit(heartbeat(h.follower, generation_id=1))
+    request_id = h.submit(heartbeat(follower, generation_id=1))
     assert h.response(request_id) is None
     assert h.coordinator.sizes() == before
 

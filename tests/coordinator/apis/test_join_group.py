@@ -33,14 +33,10 @@ from tests.support.builders.requests import (
 )
 from tests.support.harness.coordinator_harness import CoordinatorHarness
 
-DELAY_MS = 3_000
 
-
-def harness(*, delay_ms: int = DELAY_MS, max_size: int = 1_000) -> CoordinatorHarness:
-    """Return a harness with these settings; by default with Kafka's initial rebalance delay."""
-    return CoordinatorHarness(
-        config=BrokerConfig(group_initial_rebalance_delay_ms=delay_ms, group_max_size=max_size)
-    )
+def harness(*, delay_ms: int = 3_000) -> CoordinatorHarness:
+    """Return a harness with this initial rebalance delay; the default is Kafka's."""
+    return CoordinatorHarness(config=BrokerConfig(group_initial_rebalance_delay_ms=delay_ms))
 
 
 def refused(response: JoinGroupResponse, error: ErrorCode, member_id: str) -> bool:

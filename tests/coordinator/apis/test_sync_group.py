@@ -19,13 +19,14 @@ from tests.support.builders.requests import join_group, sync_group
 from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
-def group_without_assignment(size: int = 2) -> tuple[CoordinatorHarness, list[str]]:
-    """Return a harness with a group in generation 1, and the member ids; the leader's is first.
+def group_without_assignment() -> tuple[CoordinatorHarness, list[str]]:
+    """Return a harness with a group of two members, and their ids; the leader's is first.
 
-    The group is in CompletingRebalance: its members have joined and have no assignment yet.
+    The group is in CompletingRebalance of generation 1: its members have joined, and have no
+    assignment yet.
     """
     h = CoordinatorHarness()
-    ids = [h.new_member_id(client_id=f"c{i}") for i in range(size)]
+    ids = [h.new_member_id(client_id=f"c{i}") for i in range(2)]
     for member_id in ids:
         h.submit(join_group(member_id))
     h.advance(0)  # fires the timer of the initial rebalance delay, which is 0

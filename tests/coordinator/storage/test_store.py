@@ -51,9 +51,9 @@ def harness(version: str = "3.9") -> CoordinatorHarness:
     )
 
 
-def written(h: CoordinatorHarness, since: int = 0) -> list[Record]:
-    """Return the records in the log, from batch `since` on."""
-    return [record for batch in h.log[0][since:] for record in decode_records(batch.records)]
+def written(h: CoordinatorHarness) -> list[Record]:
+    """Return the records in the log."""
+    return [record for batch in h.log[0] for record in decode_records(batch.records)]
 
 
 def value_of(record: Record) -> bytes:

@@ -26,7 +26,6 @@ import pytest
 
 from coordinator.transaction.metadata import EPOCH_MAX, TransactionMetadata
 from coordinator.transaction.states import STATE_IDS, VALID_PREVIOUS_STATES, TransactionState
-from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode, IllegalTransition, SimulationError
 from protocol.ids import TopicPartition
 from protocol.messages.transaction import (
@@ -46,9 +45,9 @@ NONE = ErrorCode.NONE
 DATA = TopicPartition("out", 1)
 
 
-def ongoing(**settings: int) -> TransactionHarness:
+def ongoing() -> TransactionHarness:
     """Return a coordinator with an open transaction: producer 0, epoch 0, partition OFFSETS."""
-    h = TransactionHarness(config=BrokerConfig(**settings))  # type: ignore[arg-type]
+    h = TransactionHarness()
     assert (h.init().producer_id, h.add_offsets(0)) == (0, NONE)
     return h
 
