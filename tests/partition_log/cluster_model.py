@@ -8,7 +8,7 @@ step, so that every order of events is possible.
 - The in-sync replicas are the ISR. A leader proposes changes of the ISR to the controller, with
   AlterPartition requests.
 - The high watermark is the offset below which all members of the ISR have the records.
-- A fenced broker is one that the controller counts as dead. It cannot be elected as leader.
+- A fenced broker is one that the controller counts as dead. No fenced broker is elected as leader.
 - An election is clean (of a member of the ISR) unless a test calls `elect_unclean`.
 - A crash loses a broker's memory and keeps its disk and page cache; no broker loses power.
 
@@ -238,7 +238,7 @@ class ClusterModel:
         self._publish()
 
     def elect_unclean(self, broker_id: BrokerId) -> None:
-        """Elect an unfenced replica, in the ISR or not. It becomes the only member of the ISR."""
+        """Elect an unfenced replica, in the ISR or not, and make it the only member of the ISR."""
         state = self.metadata
         if broker_id not in state.unfenced or broker_id == state.leader_id:
             return

@@ -3,10 +3,10 @@
 An idempotent producer numbers its records (sequence numbers), so that the leader can recognise a
 repeated batch. The producers here send and repeat as Kafka's client does:
 
-1. A client has up to five batches in flight on one connection. They arrive in order.
+1. A client has up to five batches in flight on one connection. The batches arrive in order.
 2. After an error or a lost connection the client repeats the unanswered batches one at a time, the
-   oldest first. It sends them to the broker that it takes for the leader. When all are answered, it
-   continues with new batches.
+   oldest first. The client sends them to the broker that it takes for the leader. When all are
+   answered, the client continues with new batches.
 3. A request of an earlier connection may still arrive, at any time.
 4. The first batch of a client is sent alone. A leader accepts any sequence number of a producer
    that it does not know. So a second batch that arrives before the first would be accepted.

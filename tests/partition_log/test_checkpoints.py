@@ -1,7 +1,7 @@
 """The high watermark checkpoint: the file in which a broker keeps its high watermarks on disk.
 
-It is in Kafka's text form: a version, the number of lines, and a line for each partition. A high
-watermark is the offset below which all in-sync replicas have the records of a partition.
+The file is in Kafka's text form: a version, the number of lines, and a line for each partition. A
+high watermark is the offset below which all in-sync replicas have the records of a partition.
 """
 
 import pytest

@@ -4,7 +4,7 @@ An idempotent producer numbers its records (sequence numbers), so that a leader 
 repeated batch. The model has three replicas, min.insync.replicas 2 (writes need two replicas in
 sync), clean elections (of replicas in sync) and no power loss. Brokers crash and restart from their
 disks, truncate their logs and change leaders, while clients repeat unanswered batches. The events
-are methods of the model. Its invariants are checked after each event.
+are methods of the model. The model's invariants are checked after each event.
 """
 
 import random

@@ -99,7 +99,7 @@ def test_batch_below_the_high_watermark_may_be_acknowledged() -> None:
 
 @pytest.mark.parametrize("alone", [True, False])
 def test_batch_above_the_high_watermark_may_not_be_acknowledged_with_acks_all(alone: bool) -> None:
-    """This also holds for a delayed answer: in one leader epoch the high watermark never falls.
+    """The rule holds for a delayed answer, too: in one leader epoch the high watermark never falls.
 
     With acks=1 an answer need not wait.
     """

@@ -81,7 +81,7 @@ def test_append_as_follower_keeps_the_leaders_offsets_and_epochs() -> None:
 def test_append_as_follower_of_batches_that_do_not_fit_appends_none(
     second: RecordBatch, error: ErrorCode
 ) -> None:
-    """The batches are appended together or not at all: the first one would fit."""
+    """The batches are appended together or not at all. Here only the second does not fit."""
     copy = log()
     assert copy.append_as_follower((batch("a"), second)) is error
     assert copy.log_end_offset == 0
@@ -184,7 +184,8 @@ def test_truncate_into_a_batch_removes_the_whole_batch() -> None:
 def test_truncate_to_the_end_removes_an_epoch_without_batches() -> None:
     """The follower was once elected in epoch 5, and wrote no batch in it.
 
-    If it kept the entry of epoch 5, it would fetch with an epoch that its leader does not know.
+    If the entry of epoch 5 stayed, the next Fetch would name epoch 5, which the leader does not
+    know.
     """
     written = log_of_epochs(0, 0)
     written.assign_epoch_start(LeaderEpoch(5))

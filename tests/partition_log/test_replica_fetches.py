@@ -245,8 +245,8 @@ def test_repeated_fetch_from_the_log_end_keeps_the_follower_caught_up() -> None:
 def test_repeated_fetch_from_the_log_end_returns_new_watermarks_and_leader_epochs() -> None:
     """The leader reuses its last answer to such a Fetch only while this answer is still right.
 
-    The first Fetches of B and C move the high watermark from 0 to 1. Their own answers still have
-    0, and only the next answers have 1.
+    The first Fetches of B and C move the high watermark from 0 to 1. The answers to these
+    Fetches still have 0, and only the next answers have 1.
     """
     leading = leader(partition_log=log_of_epochs(0))
     high_watermarks = [

@@ -137,10 +137,7 @@ def test_answer_to_another_leader_epoch_is_ignored() -> None:
 
 
 def test_answer_to_an_earlier_position_is_ignored() -> None:
-    """The same answer arrives twice.
-
-    If its batches were appended twice, the log would be broken.
-    """
+    """The same answer arrives twice, and the follower must append its batches once."""
     leading = leader(partition_log=log_of_epochs(0))
     following = follower()
     request = following.fetch_position(1000)
@@ -195,9 +192,9 @@ def test_corrupt_records_are_not_appended() -> None:
         ((0, 0, 1), (0, 1), 1),  # epoch 0 ends at 1 in the leader's log, at 2 in the follower's
         ((0, 0, 1), (0, 3), 2),  # epoch 0 ends at 3 in the leader's log, at 2 in the follower's
         ((0, 0, 1), (1, 9), 3),  # epoch 1 ends at 9 in the leader's log, at 3 in the follower's
-        # The follower lacks epoch 2. It keeps its log up to the end of its next lower epoch, 0.
+        # The follower lacks epoch 2, and keeps its log up to the end of its next lower epoch, 0.
         ((0, 0, 3), (2, 2), 2),
-        # The follower has only older epochs. It keeps its log up to the end that the leader gave.
+        # The follower has only older epochs, and keeps its log up to the end that the leader gave.
         ((0, 0), (5, 1), 1),
         # The follower has only newer epochs, so it removes everything.
         ((4, 4), (2, 3), 0),
@@ -229,7 +226,8 @@ def test_diverging_follower_truncates_and_traces_it() -> None:
     ]
     assert result.trace[0].partition == str(PARTITION)
     replicate(leading, following)
-    assert values(following.log) == values(leading.log) == ["0@0", "1@0", "2@2"]
+    assert values(leading.log) == ["0@0", "1@0", "2@2"]
+    assert values(following.log) == ["0@0", "1@0", "2@2"]
 
 
 def test_diverging_answer_does_not_move_the_high_watermark_forward() -> None:

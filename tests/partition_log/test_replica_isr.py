@@ -151,7 +151,8 @@ def test_shrink_proposal_names_epochs_of_leader_partition_and_brokers() -> None:
 def test_shrink_changes_nothing_until_answered() -> None:
     """A leader that cannot reach the controller must not commit records alone."""
     leading, _ = shrinking()
-    assert leading.isr == leading.maximal_isr == REPLICAS  # C is still a member of both
+    # C is still a member of both ISRs.
+    assert (leading.isr, leading.maximal_isr) == (REPLICAS, REPLICAS)
     info = leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=LAG_MAX_US)
     # B has the record now. C has not, and is still in the maximal ISR.
     fetch_as(leading, B, offset=2, last_fetched_epoch=1, now_us=LAG_MAX_US + 2)
@@ -169,7 +170,8 @@ def test_confirmed_shrink_advances_the_high_watermark() -> None:
     result = leading.handle_alter_partition_response(
         proposal, answer(leading, proposal), now_us=LAG_MAX_US + 2
     )
-    assert result.committed_isr == leading.isr == leading.maximal_isr == (A, B)
+    assert result.committed_isr == (A, B)
+    assert (leading.isr, leading.maximal_isr) == ((A, B), (A, B))
     assert (result.partition_epoch, result.new_high_watermark) == (2, 1)
     assert leading.partition_epoch == 2
     check_partition(leading)
@@ -325,7 +327,7 @@ def test_ineligible_replica_withdraws_the_proposal() -> None:
         proposal, answer(leading, proposal, ErrorCode.INELIGIBLE_REPLICA), now_us=0
     )
     assert not result.retry
-    assert leading.isr == leading.maximal_isr == (A, B)
+    assert (leading.isr, leading.maximal_isr) == ((A, B), (A, B))
     assert fetch_as(leading, C, offset=1, last_fetched_epoch=0).proposal is not None
 
 
@@ -336,7 +338,8 @@ def test_confirmed_expansion_becomes_the_committed_isr() -> None:
     """
     leading, proposal = expanding()
     result = leading.handle_alter_partition_response(proposal, answer(leading, proposal), now_us=0)
-    assert result.committed_isr == leading.isr == leading.maximal_isr == REPLICAS
+    assert result.committed_isr == REPLICAS
+    assert (leading.isr, leading.maximal_isr) == (REPLICAS, REPLICAS)
     assert leading.isr_in_flight is None
 
 
@@ -366,7 +369,7 @@ def test_answer_after_newer_metadata_is_ignored(error: ErrorCode) -> None:
     )
     assert not result.retry
     assert result.committed_isr is None
-    assert leading.isr == leading.maximal_isr == (A, C)
+    assert (leading.isr, leading.maximal_isr) == ((A, C), (A, C))
     assert leading.partition_epoch == 3
 
 

@@ -25,7 +25,7 @@ STEPS = 400
 
 
 class ReplicationMachine(RuleBasedStateMachine):
-    """Hypothesis draws the events. It shortens a sequence of events that breaks an invariant."""
+    """Hypothesis draws the events, and shortens a sequence of events that breaks an invariant."""
 
     def __init__(self) -> None:
         super().__init__()

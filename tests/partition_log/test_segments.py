@@ -76,7 +76,7 @@ def test_segment_with_the_last_stable_offset_is_not_cleaned(uncleanable: int, en
 def test_segment_ends_with_the_first_append_after_its_time() -> None:
     """A segment ends after log.roll.ms, an hour here, however small it is.
 
-    The batch at offset 2 is more than an hour later than the first batch. It begins a new segment.
+    The batch at offset 2 is more than an hour later than the first batch, and begins a new segment.
     """
     log = written(NOW_MS, NOW_MS + HOUR_MS, NOW_MS + HOUR_MS + 1, NOW_MS + HOUR_MS + 2)
     assert cleanable(log, batches_per_segment=100).end_offset == 2

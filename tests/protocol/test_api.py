@@ -58,7 +58,8 @@ def test_rows_and_unions_name_the_same_messages() -> None:
 
 def test_each_row_has_messages_of_its_own() -> None:
     """The row is found by the class of the request, so no two rows may have the same class."""
-    assert len(API_OF_REQUEST) == len({api.response for api in Api}) == len(Api)
+    assert len(API_OF_REQUEST) == len(Api)
+    assert len({api.response for api in Api}) == len(Api)
     for api in Api:
         assert api.response.__name__ == f"{api.label}Response"
 
@@ -208,7 +209,7 @@ def test_error_of_reads_one_path_after_the_other() -> None:
 
 
 def test_error_of_metadata_ignores_its_partitions() -> None:
-    """Otherwise every Metadata request would count as failed while one partition has no leader."""
+    """A Metadata request has not failed if a partition of the answer has no leader."""
     partition = MetadataResponsePartition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE, partition_index=0, leader_id=-1
     )

@@ -276,7 +276,7 @@ def test_missing_field_of_a_nested_object_is_refused_with_its_path() -> None:
 
 
 def test_versions_without_a_schema_are_refused() -> None:
-    """The schemas have OffsetCommit from v2 on, and JoinGroup up to v9. They lack ShareFetch."""
+    """The schemas have OffsetCommit from v2 on, JoinGroup up to v9, and no ShareFetch."""
     assert not is_known("OffsetCommit", 1)  # below the first version of the schema
     assert not is_known("JoinGroup", 10)  # above the last one
     assert not is_known("ShareFetch", 0)  # no schema at all

@@ -5,8 +5,8 @@ the rebalances. In the join phase the coordinator parks each JoinGroup: it holds
 all members have joined. A static member has a configured `group.instance.id`. A pending id was
 assigned to a client that has not joined with it yet.
 
-`h` is a CoordinatorHarness: a coordinator with a log and a clock. It owns the only offsets
-partition (one of `__consumer_offsets`), number 0; with `owned=()` it owns none.
+`h` is a CoordinatorHarness: a coordinator with a log and a clock. The coordinator owns the
+only offsets partition (one of `__consumer_offsets`), number 0; with `owned=()` it owns none.
 
 - `h.join` returns an answer that must come in the same turn, without waiting.
 - `h.submit` returns a request's id. `h.response` returns its answer, or None while it is parked.
@@ -142,7 +142,7 @@ def test_join_with_pending_id_and_instance_is_a_server_error() -> None:
 
 
 def test_join_to_a_dead_group_is_refused() -> None:
-    """A group is Dead after the unload of its partition. Its client must find the new coordinator.
+    """A group is Dead after the unload of its partition. The client must find the new coordinator.
 
     A request finds a Dead group only if it has read the group before the unload.
     """
@@ -170,10 +170,8 @@ def test_join_of_the_leader_in_stable_rebalances() -> None:
     assert h.join_response(follower).generation_id == 2
     started = h.events(TraceKind.REBALANCE_STARTED)[-1]
     assert (started.member, started.generation) == (ids[0], 1)
-    assert (started.cause, started.detail) == (
-        RebalanceCause.REJOIN,
-        {"client_reason": "new partitions"},
-    )
+    assert started.cause is RebalanceCause.REJOIN
+    assert started.detail == {"client_reason": "new partitions"}
     assert started.cause_text == f"member {ids[0]} (leader) rejoined; client reason: new partitions"
 
 
@@ -207,7 +205,7 @@ def test_join_that_finds_no_room_and_completes_an_unreadable_phase_is_answered_o
     """The refused join gets one answer, also if its removal completes a join phase that fails.
 
     1. The group was loaded with two members, but may have one, so the second member is refused.
-    2. Its removal completes the join phase: the other member has joined already.
+    2. The removal of this member completes the join phase: the other member has joined already.
     3. The end of the phase increments the generation. Then it fails, because the other member's
        subscription is unreadable.
     """

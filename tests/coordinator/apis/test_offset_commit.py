@@ -2,8 +2,8 @@
 
 The answers in each state of a group are in scenarios/offset_commit.txt.
 
-`h` is a CoordinatorHarness: a coordinator with a log and a clock. It owns the only offsets
-partition (one of `__consumer_offsets`); with `owned=()` it owns none.
+`h` is a CoordinatorHarness: a coordinator with a log and a clock. The coordinator owns the
+only offsets partition (one of `__consumer_offsets`); with `owned=()` it owns none.
 
 - `h.commit` returns the error of each partition.
 - While `h.holds_appends` is True, an append waits for `h.complete(error)`.

@@ -1,10 +1,10 @@
 """TxnOffsetCommit, and the effects that the end of a transaction has on a group.
 
-A TxnOffsetCommit commits offsets in a producer's transaction. They are pending until a transaction
-marker (the record that ends a transaction) commits or aborts them.
+A TxnOffsetCommit commits offsets in a producer's transaction. The offsets are pending until a
+transaction marker (the record that ends a transaction) commits or aborts them.
 
-`h` is a CoordinatorHarness: a coordinator with a log. It owns the only offsets partition (one of
-`__consumer_offsets`), number 0; with `owned=()` it owns none.
+`h` is a CoordinatorHarness: a coordinator with a log. The coordinator owns the only offsets
+partition (one of `__consumer_offsets`), number 0; with `owned=()` it owns none.
 
 - Before the coordinator appends a commit, it asks the log to verify that the transaction is open.
   While `h.holds_verifications` is True, the verification ends with `h.verify`.
@@ -275,7 +275,8 @@ def test_load_restores_open_transactions() -> None:
     other = h.failover()
     before, after = h.group().offsets, other.group().offsets
     assert after.committed() == before.committed()
-    assert after.producers() == before.producers() == (P,)
+    assert before.producers() == (P,)
+    assert after.producers() == (P,)
 
     # After the leave the group is Empty in `h`, and still Stable in `other`, which has not seen
     # the leave. The marker commits the offset in both.

@@ -2,8 +2,8 @@
 
 A coordinator loads its groups and committed offsets from the log of an offsets partition. The whole
 log has every batch. In the compacted log the cleaner has removed each record whose key has a newer
-record. It also removes tombstones (records without a value, which delete their key), a day after it
-first cleaned them. A transaction marker is the record that ends a producer's transaction.
+record. The cleaner also removes tombstones (records without a value, which delete their key), a day
+after it first cleaned them. A transaction marker is the record that ends a producer's transaction.
 
 Hypothesis draws the batches and the cleanings.
 """

@@ -88,7 +88,7 @@ def test_completions_out_of_order_do_not_bring_back_the_older_offset() -> None:
 
 
 def test_completion_without_a_pending_commit_is_ignored() -> None:
-    """This happens, for example, if the partition was deleted before the append completed."""
+    """For example, the partition may be deleted before the append completes."""
     offsets = GroupOffsets()
     assert not offsets.append_succeeded(TP, CommittedOffset(4, value(57)))
     assert offsets.get(TP) is None

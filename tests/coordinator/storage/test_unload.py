@@ -118,7 +118,7 @@ def test_unload_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
 
 
 def test_unload_without_epoch_removes_the_groups_and_keeps_the_epoch() -> None:
-    """An unload without an epoch follows the deletion of the broker's replica. It is never ignored.
+    """An unload without an epoch follows the deletion of the replica, and is never ignored.
 
     MM-18: unload without an epoch
     """
@@ -137,7 +137,7 @@ def test_unload_of_a_partition_that_is_not_loaded_stores_its_epoch() -> None:
 
 
 def test_unload_of_a_loading_partition_cancels_the_load() -> None:
-    """The partition is then neither loading nor owned, as in Kafka."""
+    """After the unload the partition is neither loading nor owned, as in Kafka."""
     h = CoordinatorHarness(owned=())
     h.coordinator.begin_load(0, leader_epoch=1, now_us=h.now_us)
     h.unload(epoch=2)
@@ -215,8 +215,8 @@ def test_completion_of_an_unknown_append_is_misuse() -> None:
 def test_group_loaded_again_has_no_state_of_its_first_tenure() -> None:
     """The partition moves away and back. An append of the first tenure does not change the second.
 
-    The commit is in flight at the unload. Its client gets the success, but the group of the second
-    tenure does not get the offset, because its load did not read the record.
+    The commit is in flight at the unload. The client gets the success, but the group of the second
+    tenure does not get the offset, because the load did not read the record.
     """
     h = CoordinatorHarness()
     ids = h.stable_group()

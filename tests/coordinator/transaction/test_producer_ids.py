@@ -2,8 +2,8 @@
 
 A block is a range of ids that the controller gives to a broker, here with `allocated(start,
 length)`. `take` returns the next id, or None. `wants_block` returns True if the broker should now
-request a block. It returns True only once for each block: from then on the block counts as
-requested.
+request a block. `wants_block` returns True only once for each block: from then on the block counts
+as requested.
 """
 
 from coordinator.transaction.producer_ids import ProducerIds

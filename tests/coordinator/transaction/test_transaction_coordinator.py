@@ -73,7 +73,7 @@ def test_init_producer_id_without_free_ids_gets_a_retriable_error() -> None:
     assert (refused.producer_id, refused.producer_epoch) == (-1, -1)
 
     h.gives_producer_ids = True
-    # This request makes the coordinator request a block. It is refused before the block arrives.
+    # This request makes the coordinator request a block, and is refused before the block arrives.
     assert h.init("tx-10").error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert h.init("tx-10").producer_id == 10
 
@@ -183,8 +183,8 @@ def test_requests_are_refused_while_the_partition_is_elsewhere_or_loading() -> N
     h.execute(h.coordinator.finish_load(0, h.now_us))
     assert h.init().error_code is NONE
 
-    # The broker is elected again. It drops its state, which is of an earlier leader epoch, and
-    # loads the log.
+    # The broker is elected again. The coordinator drops its state, which is of an earlier leader
+    # epoch, and loads the log.
     h.coordinator.begin_load(0, coordinator_epoch=4)
     assert (h.coordinator.is_owned(0), h.init().error_code) == (False, loading)
 

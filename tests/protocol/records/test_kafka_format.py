@@ -152,7 +152,9 @@ def test_marker_is_encoded_as_a_control_batch() -> None:
     (read,) = decode_batches(encode_batch(batch))
     assert (read.is_control, read.is_transactional, read.producer_epoch) == (True, True, 2)
     assert decode_marker(read) == marker
-    assert records_of(read)[0][1].key == bytes((0, 0, 0, 1))
+    ((_offset, record),) = records_of(read)
+    # The key has two numbers of 16 bits: version 0, and type 1, which means commit.
+    assert record.key == bytes((0, 0, 0, 1))
 
 
 def test_cleaned_batch_keeps_its_offsets() -> None:

@@ -1,8 +1,8 @@
 """Kafka's encoding of records: two readers agree, and another library reads what is written.
 
 `parse_records` decodes each record. `scan_records` is the faster check of the leader (the broker
-that stores a partition's records first). It returns the largest timestamp and the indexes of the
-records without a key, and it refuses what the other reader refuses.
+that stores a partition's records first). The scan returns the largest timestamp and the indexes of
+the records without a key, and it refuses what the other reader refuses.
 """
 
 import pytest
