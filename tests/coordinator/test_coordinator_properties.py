@@ -255,8 +255,8 @@ class Coordinator(RuleBasedStateMachine):
     ) -> None:
         """Let a new process join with the instance id of a static member, as after a restart."""
         group = self.h.coordinator.group(group_id)
-        names = list(group.static_members) if group else []
-        instance = names[pick % len(names)] if names else "i"
+        present = list(group.static_members) if group else []  # instance ids
+        instance = present[pick % len(present)] if present else "i"
         self.submit(join_group(group_id=group_id, instance=instance, offers=offered), version)
 
     @rule(group_id=group_ids)
@@ -378,7 +378,14 @@ class Coordinator(RuleBasedStateMachine):
         held, and then no marker is written: an append ends only after all appends before it.
         """
         if group_id is not None:
-            self.commit_in_transaction(group_id, 0, -1, offset, producer, ErrorCode.NONE)
+            self.commit_in_transaction(
+                group_id,
+                pick=0,
+                generation_id=-1,
+                offset=offset,
+                producer=producer,
+                error=ErrorCode.NONE,
+            )
         if not self.h.held:
             self.h.end_transaction(producer, is_commit=is_commit)
 
@@ -402,8 +409,8 @@ class Coordinator(RuleBasedStateMachine):
     @rule(error=append_errors)
     def complete_append(self, error: ErrorCode) -> None:
         """End the oldest held append, with success or an error."""
-        # In Kafka's Java coordinator a commit whose append timed out remains in the log and in
-        # memory, so that the two do not differ.
+        # Kafka's Java coordinator appends commits with acks=1. A commit whose append timed out
+        # remains in the log and in memory, so that the two do not differ.
         is_kept = error is ErrorCode.REQUEST_TIMED_OUT and (
             self.h.held[0].required_acks == ACKS_LEADER
         )

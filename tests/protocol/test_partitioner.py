@@ -1,4 +1,8 @@
-"""A group's partition of `__consumer_offsets`: Java's hash, Kafka's abs (BEHAVIOUR.md 2.1)."""
+"""The partition of `__consumer_offsets` that has a group: its hash modulo the partitions.
+
+The hash of the group id is that of Java's String, without its sign. Kafka's own `abs` removes the
+sign (docs/kafka/BEHAVIOUR.md 2.1).
+"""
 
 import pytest
 from hypothesis import given

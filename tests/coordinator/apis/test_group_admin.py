@@ -190,7 +190,7 @@ def test_group_that_is_named_twice_is_deleted_once() -> None:
 # -- delete offsets --
 
 
-def test_offset_delete_is_refused_without_a_group_a_coordinator_or_a_group_id() -> None:
+def test_offset_delete_of_a_missing_group_another_coordinator_or_an_empty_id_is_refused() -> None:
     """The answer has one error for the whole request, and lists no partition."""
     h = CoordinatorHarness()
     assert delete_offsets(h, ("t0", 0)) == OffsetDeleteResponse(

@@ -12,6 +12,7 @@ without a value, which deletes its key. A generation counts a group's rebalances
   the coordinator ignores the load.
 - `h.offset("foo", 0)` returns the committed offset, or -1 if there is none.
 - `h.failover()` returns another coordinator, which has loaded a copy of the log.
+- `offset(1, 455)` is the record of the committed offset 455 of foo-1, `group(...)` that of a group.
 - `loaded(batch, batch)` returns a harness that has loaded these batches of records.
 
 [S] marks what Kafka's Scala coordinator does, [J] what its Java coordinator does. Ids such as MM-02
