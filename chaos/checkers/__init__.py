@@ -1,10 +1,14 @@
 """Checkers: observers of the trace, each with its own, simpler model of one promise of Kafka.
 
-Reading order: `context` (facts about the experiment that the trace lacks), `base` (the class
-Checker), `evidence` (facts that several checkers share); one module per promise: `fencing`,
-`durable_commits`, `generations`, `ownership`, `liveness`, `recovery`, `readers`, `answers`,
-`administration`, `stability`, `needless_rebalance`, `processing` (with `consumed`); for groups on
-ZooKeeper `zookeeper` and `zookeeper_consumers`; `unpromised` (properties that a group may demand);
-`registry` (all checkers together); `lost_rows` (checks that lack evidence after the loss of a
-machine).
+Reading order:
+- `context`: facts about the experiment that the trace lacks;
+- `base`: the class Checker;
+- `evidence`: facts that several checkers share;
+- one module per promise: `fencing`, `durable_commits`, `generations`, `ownership`, `liveness`,
+  `recovery`, `readers`, `answers`, `administration`, `stability`, `needless_rebalance` and
+  `processing` (with `consumed`);
+- promises of groups on ZooKeeper: `zookeeper` and `zookeeper_consumers`;
+- `unpromised`: properties that no design promises, and that a group may demand;
+- `registry`: all checkers together;
+- `lost_rows`: checks that lack evidence after the loss of a machine.
 """

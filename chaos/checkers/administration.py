@@ -5,10 +5,9 @@ Source: Kafka BrokerHeartbeatManager, ReplicationControlManager):
 
 1. A broker that ends its controlled shutdown leads no partition. It is in the ISR (the in-sync
    replicas) of no partition, unless it is the only replica there. The controller permits the broker
-   to stop only when this is so. Two kinds of brokers stop without the
-   permission and are not judged: a broker that gave up waiting for it after
-   CONTROLLED_SHUTDOWN_TIMEOUT_US, and a broker that was not running yet (Source: Kafka
-   BrokerLifecycleManager).
+   to stop only when this is so. Two kinds of brokers stop without the permission, and are not
+   judged: a broker that gave up waiting for the permission after CONTROLLED_SHUTDOWN_TIMEOUT_US,
+   and a broker that was not running yet (Source: Kafka BrokerLifecycleManager).
 2. A controlled shutdown that begins while nothing is broken ends before the run kills the broker,
    unless another fault begins in between. (The run kills a broker that is still stopping some time
    after the fault's duration.)
@@ -17,8 +16,8 @@ Elections that an administrator orders:
 
 3. The controller elects the leader that the fault `leadership_move` asks for, or refuses the
    election. By the end of the run the trace (the run's recorded rows) shows one of the two.
-4. The controller refuses no election that is ordered while nothing is broken. (The run chooses the
-   new leader just before the order, and chooses one that is in sync and alive.)
+4. The controller refuses no election that is ordered while nothing is broken. (Just before the
+   order, the run chooses a new leader that is in sync and alive.)
 
 Orders about a group (GROUP_ORDERS):
 
@@ -32,12 +31,13 @@ Deletions of topics:
 7. A deletion that is ordered while nothing is broken is carried out, unless the topic was deleted
    before.
 
-Orders are faults of the run's plan, and `row.cause` is the fault's id. A fault that does nothing
-has the row FAULT_MISSED. For an order this row means that the order was refused, or got no answer.
+Orders are faults of the run's plan, and `row.cause` is the fault's id. A fault that has no effect
+gets a row FAULT_MISSED. For an order this row means that the order was refused, or got no answer.
 A broker is `row.peer` in rows of the driver (the process that conducts the run) and of the
 controller, and `row.node` in rows that the broker writes itself.
+
 "Nothing is broken" means: no fault is in force, and `settling_us` of the context has passed since
-the last fault ended and the last leader changed.
+both the end of the last fault and the last change of a leader.
 
 All rules are judged only in virtual time (the run's own simulated clock). In real time a busy
 machine can delay a shutdown, and the cluster can change between the choice of the new leader and
@@ -124,7 +124,8 @@ class Administration(Checker):
         self._consumers = frozenset(chain.from_iterable(consumers))
         self._shutdowns: dict[str, _Order] = {}  # by broker
         self._elections: dict[str, _Order] = {}  # by fault id
-        self._group_order: _Order | None = None  # the last one; the plan waits for its answer
+        # The last order about a group. One is enough: the plan waits for its answer.
+        self._group_order: _Order | None = None
         self._effects = GroupEffects(context)  # what the last order about a group changed
         self._topic_orders: dict[str, _Order] = {}  # by fault id
         self._deleted_topics: dict[str, None] = {}
@@ -205,7 +206,7 @@ class Administration(Checker):
 
         `settling_us` is the longest time in which consequences end.
         """
-        # The evidence has applied the row of this fault already: the value before it counts.
+        # The evidence has applied the row of this fault already, so its former value counts.
         quiet_us = self._faults.was_quiet_since_us
         if quiet_us is None:
             return False  # a fault was in force
@@ -351,15 +352,15 @@ class Administration(Checker):
             detail = detail_of(order.row)
             if detail.get("fault") != LEADERSHIP_MOVE:
                 continue
-            # A leadership move has one new leader; the fallback is for a row without this detail.
+            # A leadership move has one new leader. The default is for a row without this detail.
             (new_leader,) = detail.get("to") or ("its replica",)
             self.report_finding(
                 f"{fault_id} was not refused, and {new_leader} was never elected",
                 [order.row],
                 partition=next(iter(detail.get("partitions", ())), None),
             )
-        # A finding may also be among the ended orders, so this sum may count it twice. That does no
-        # harm: what matters is only whether `judged` is 0.
+        # The sum may count an order with a finding twice. That does no harm, because it only
+        # matters whether `judged` is 0.
         return self.report(
             judged=self._orders_total + self.findings_total,
             seen={
@@ -403,9 +404,9 @@ def _fits(error: str, fault: str, states: tuple[str | None, ...]) -> bool:
         case ErrorCode.NON_EMPTY_GROUP.name | ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC.name:
             return has_members
         case ErrorCode.UNKNOWN_MEMBER_ID.name:
-            # The order to remove members lists them first, and a member may leave before its
-            # removal. An administrator's commit has no member id, so a group with members refuses
-            # it with this error.
+            # Two orders may meet this error. The order to remove members first asks for a list of
+            # the members, and a member of the list may leave before its removal. An administrator's
+            # commit has no member id, so a group with members refuses it.
             return fault == REMOVE_MEMBERS or has_members
         case ErrorCode.GROUP_ID_NOT_FOUND.name:
             return None in states or "Dead" in states

@@ -11,14 +11,16 @@ timeouts are:
 Servers are brokers and controllers. In a row of a request, `node` is the client, `peer` the server,
 and `cause` the purpose of the connection. A request that timed out is a violation if no fault has
 been in force for more than twice its timeout. The reason:
-1. After one timeout, every request that a fault has hit has timed out, and its connection has been
+1. During the first timeout, every request that a fault has hit times out, and its connection is
    closed.
-2. So a request that times out after a second timeout was sent after that: while nothing was broken,
-   over an intact connection.
+2. A request that times out at the end of the second timeout was therefore sent while nothing was
+   broken, over an intact connection.
 If the answer waits for an append (APPENDING), the replicas also need time to rejoin the ISR, the
-set of in-sync replicas (`isr_recovery_us`). A server holds a Fetch back while it has no new
-records. A broker's Fetch is not judged if its timeout is less than twice that wait: it may time out
-for this reason alone.
+set of in-sync replicas (`isr_recovery_us`).
+
+A server holds a Fetch back while it has no new records. If the timeout of a broker's Fetch is less
+than twice the longest time for which a server holds it back, the Fetch is not judged: it may time
+out for this reason alone.
 
 Timeouts are judged only in virtual time (the run's own simulated clock). In real time a busy
 machine can delay any process beyond a timeout, which proves nothing about Kafka.

@@ -52,9 +52,9 @@ class Checker(ABC):
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         self.context = context
         self.evidence = Evidence(context) if evidence is None else evidence
-        # Evidence collects a fact only after the first read of the fact's attribute. Both facts
-        # below need the trace from its first row, so they are read here, not with the first
-        # finding.
+        # Evidence begins to collect a fact when the fact's attribute is read for the first time.
+        # The two facts below are needed from the first row of the trace on, so they are read here
+        # and not with the first finding.
         self._turning_points = self.evidence.turning_points
         self._faults = self.evidence.faults
         self.findings: list[Finding] = []
@@ -100,10 +100,10 @@ class Checker(ABC):
     ) -> None:
         """Record a finding.
 
-        - `evidence`: the rows that prove the violation. The finding has these rows in time order,
-          each with a sentence.
-        - `causes`: rows that explain how the violation became possible. They are shown among the
-          events that led to the violation.
+        - `evidence`: the rows that prove the violation. The finding lists them in time order, and
+          describes each in a sentence.
+        - `causes`: rows that explain how the violation became possible. The finding shows them
+          among the events that led to the violation.
         """
         self.findings_total += 1
         if len(self.findings) >= MAX_FINDINGS:
@@ -124,8 +124,8 @@ class Checker(ABC):
     ) -> None:
         """Pass a finding to `on_finding` without recording it.
 
-        This is for a violation whose full extent is known only at the end of the trace: the run can
-        react now, and `finish` records the finding.
+        The full extent of such a violation is known only at the end of the trace. The run can react
+        now, and `finish` records the finding.
         """
         if self.on_finding is not None:
             self.on_finding(
@@ -184,9 +184,9 @@ class Checker(ABC):
     ) -> CheckReport:
         """Return the report.
 
-        - `judged`: number of cases that could have been violations. A check with 0 cases does not
-          pass: it has seen nothing.
-        - `seen`: figures of what was judged, by name.
+        - `judged`: number of cases that could have been violations. With 0 cases the outcome is
+          NOTHING_SEEN, not PASS.
+        - `seen`: by name, numbers of the things that were judged.
         - `excused`: number of exceptions that the promise permits, by name.
         - `inconclusive`: True if the evidence does not suffice for a pass.
         """
@@ -211,6 +211,6 @@ class Checker(ABC):
 
 
 def in_time_order(rows: list[TraceRow]) -> list[TraceRow]:
-    """Return the rows in time order, each once: two parts of a finding may name the same row."""
+    """Return the rows in time order, each once, since two parts of a finding may share a row."""
     unique = {(row.time_us, row.node, row.incarnation, row.seq): row for row in rows}
     return [unique[key] for key in sorted(unique)]

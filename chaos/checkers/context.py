@@ -1,7 +1,8 @@
 """CheckContext: facts about an experiment that checkers need and the trace does not have.
 
-The trace is the run's record of events, one row each. It shows what the nodes did, but not which
-members, timeouts and limits the experiment file has. ISR means the in-sync replicas of a partition.
+The trace is the run's record of events, one row each. It shows what the nodes did. It does not show
+the members, timeouts and limits in the experiment file. ISR means the in-sync replicas of a
+partition.
 """
 
 from collections.abc import Collection, Iterable
@@ -16,7 +17,7 @@ from protocol.ids import TRANSACTION_STATE
 from protocol.trace import TraceRow
 
 COPY_US = 5_000_000
-"""Time in which a follower copies the log of a few minutes of a small cluster, with a margin."""
+"""Time in which a follower copies what a small cluster wrote in a few minutes, with a margin."""
 HEALED_STAGE = "liveness"
 """The run's stage in which all faults are healed; it begins once every broker is reachable."""
 REQUEST_TIMEOUT_US = 30_000_000
@@ -25,7 +26,7 @@ REQUEST_TIMEOUT_US = 30_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupExpectation:
-    """Members, partitions and timeouts of one group. The defaults are Kafka's.
+    """Members, partitions and timeouts of one group. The default times are Kafka's.
 
     - `consumers`: node names of the members.
     - `late`: names of the late members among them. The run starts a late member at a time of its
@@ -41,11 +42,11 @@ class GroupExpectation:
       minimum of `session.timeout.ms` and `max.poll.interval.ms` over all members.
     - `has_long_metadata`: True if some commits carry more than `offset.metadata.max.bytes`.
     - `same_assignors`: True if each member supports the same assignors, in whatever order.
-    - `application_us`: the longest time that a member processes one full batch, which is the time
-      between two polls if the first returns `max.poll.records` records.
-    - `commit_patience_us`: the shortest time that a member waits for its commit before it gives up
-      partitions in a rebalance: the minimum of `default.api.timeout.ms` and
-      `max.poll.interval.ms`.
+    - `application_us`: the longest time between two polls of a member, if the first poll returns a
+      full batch (`max.poll.records` records) to process.
+    - `commit_patience_us`: before a member gives up partitions in a rebalance, it waits for its
+      commit. This is the shortest such wait of any member: the minimum of `default.api.timeout.ms`
+      and `max.poll.interval.ms`.
     - Every other time is the maximum over all members.
 
     Partitions are named as in the trace.
@@ -76,7 +77,7 @@ class GroupExpectation:
 
     @property
     def join_us(self) -> int:
-        """Timeout of a member's JoinGroup; `request.timeout.ms` is the timeout if it is longer."""
+        """Timeout of a member's JoinGroup, unless `request.timeout.ms` is longer."""
         return self.rebalance_timeout_us + JOIN_GROUP_EXTRA_MS * 1_000
 
 
@@ -113,11 +114,13 @@ class CheckContext:
       out, because such members write no trace rows.
     - `zookeeper_groups`: groups on ZooKeeper, which have no coordinator.
     - `seen_groups`: names of the groups whose members all write trace rows; None: all groups.
-    - `must_hold`: by group, the names of the checks that this group demands although no design
-      promises them (module `unpromised`). A design is Kafka's coordinator or ZooKeeper.
-    - `min_insync_replicas`: this setting of the topic `__consumer_offsets`. An append there needs
-      so many in-sync replicas.
-    - `transaction_min_isr`: the same setting of the topic `__transaction_state`.
+    - `must_hold`: by group, the names of the checks that this group demands although neither
+      Kafka's coordinator nor ZooKeeper promises them (module `unpromised`).
+
+    Cluster:
+    - `min_insync_replicas`: `min.insync.replicas` of the topic `__consumer_offsets`, the number of
+      in-sync replicas without which an append fails.
+    - `transaction_min_isr`: `min.insync.replicas` of the topic `__transaction_state`.
     - `unclean_elections`: True if a replica that is not in sync may be elected, so that
       acknowledged records may be lost.
 
@@ -127,8 +130,8 @@ class CheckContext:
     - `start_bound_us`: longest time from the start to the steady state; None in real time, where a
       machine may be slow.
     - `settling_us`: longest time from the end of a fault to its last consequence.
-    - `isr_recovery_us`: longest time that a living replica stays out of its ISR; computed by the
-      function of this name.
+    - `isr_recovery_us`: longest time that a living replica stays out of its ISR (see the function
+      `isr_recovery_us`).
     - `replica_lag_us`: `replica.lag.time.max.ms`.
     - `offsets_retention_us`: `offsets.retention.minutes`.
     - `leader_balance_us`: interval in which preferred leaders are elected; None: never.
@@ -139,7 +142,7 @@ class CheckContext:
       timeout.
     - `broker_timeouts_us`: timeouts of a broker's requests, by the purpose of the connection.
       Requests for other purposes have REQUEST_TIMEOUT_US.
-    - `broker_waits_us`: by purpose, the longest time that the server holds such a request back
+    - `broker_waits_us`: by purpose, the longest time that a server holds a broker's request back
       before it answers.
     """
 

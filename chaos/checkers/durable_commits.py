@@ -9,15 +9,15 @@ rewinds its group without a loss. Names in backticks below are modules of
 `chaos/checkers/evidence`. A group's commits are records of a partition of `__consumer_offsets`; the
 leader of this offsets partition is the group's coordinator, and loads the records into memory.
 
-A commit may have been written without an acknowledgement: its request failed without a definite
-answer, or a coordinator stored it and its member got no answer. A fetch may return its value, but
-such a commit replaces no other. How late it can still take effect depends on what ended the
-request:
+A commit may have been written without an acknowledgement. Either its request failed without a
+definite answer, or a coordinator stored it and its member got no answer. A fetch may return the
+value of such a commit, but the commit replaces no other. How late it can still take effect depends
+on what ended the request:
 
 * The broker answered, perhaps with REQUEST_TIMED_OUT: the broker's log has the record already, or
-  never will. The record may be replicated much later. But all later appends are behind it in the
-  log, and the log of a new leader either has it or never will. So the commit took effect before the
-  answer, or never.
+  will never have it. The record may be replicated much later. But all later appends come after it
+  in the log, and a new leader's log either has the record or will never have it. So the commit took
+  effect before the answer, or never.
 * The client stopped waiting (TIMED_OUT, or DISCONNECTED from a living process). The request may
   wait in the socket of a paused or slow broker, which handles it after newer commits. So the commit
   may take effect at any time.
@@ -25,18 +25,18 @@ request:
 
 A commit in a transaction is acknowledged when the transaction's outcome is decided. It is stored
 when its marker (the record that ends the transaction in the offsets partition) is written. Between
-the two moments no member reads the new value or the older one, because members ask for stable
-offsets only (a coordinator refuses to answer while an open transaction may change the offset). An
-aborted commit counts as never written: its group must not use it (`transaction_ends`).
+the two moments no member reads the new value or the older one. Members ask for stable offsets only,
+so a coordinator refuses to answer while an open transaction may change the offset. An aborted
+commit counts as never written, and its group must not use it (`transaction_ends`).
 
 An administrator may delete a value alone, or with its group or topic. The value may then be
-missing. A later load of the group may also restore it, as in Kafka: the deletion does not wait
-until the log has the tombstone (a record without a value, which deletes its key). The deletion of a
-group or of its offsets also deletes the offsets of open transactions, for which the trace has no
-row. A transaction counts as open until its marker has come, although its outcome was acknowledged
-before. A commit of an administrator counts as any other. A value that expired may be missing, too,
-if its group was Empty (without members) for `offsets.retention.minutes` (`Expiry` in
-`coordinators`).
+missing. A later load of the group may also restore it, as in Kafka, because the deletion does not
+wait until the log has the tombstone (a record without a value, which deletes its key). The deletion
+of a group or of its offsets also deletes the offsets of open transactions, and the trace has no row
+for these. A transaction counts as open until its marker is written, although its outcome was
+acknowledged before. An administrator's commit is judged like a member's. A value that expired may
+be missing, too, if its group was Empty (without members) for `offsets.retention.minutes` (`Expiry`
+in `coordinators`).
 
 A commit that was lost with the last replica in sync (`lost_data`) counts as one that may have been
 written. But no append may be acknowledged while fewer than min.insync.replicas are in sync, even if
@@ -48,8 +48,8 @@ Four kinds of fetches and commits prove nothing:
 * A fetch from a coordinator that lost the leadership in the middle of its load may miss the rest
   of the log (`half_loads`). It is only counted, too.
 * A commit that Kafka itself forgets until the next load (`forgotten_commits`) is not expected.
-* A value that no known commit wrote is a suspicion. It becomes a finding after a request timeout,
-  because until then its committer may still be waiting for an answer.
+* A fetch of a value that no known commit wrote is a suspicion. It becomes a finding after a request
+  timeout, because until then the member that committed the value may wait for its answer.
 """
 
 from collections import Counter, defaultdict, deque
@@ -107,7 +107,7 @@ _DEFINITE_NAMES = frozenset(code.name for code in ErrorCode if code.definite) | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Suspicion:
-    """A fetch that proves a loss, unless a commit becomes known later that explains its value.
+    """A fetch that proves a loss, unless a commit that explains its value becomes known later.
 
     - `settled`: commits that were acknowledged before the fetch began.
     - `candidates`: known commits of the fetched value, all certainly replaced by `settled` ones.
@@ -262,7 +262,7 @@ class DurableCommits(Checker):
     def _report_wrong_ends(self, ends: Iterable[WrongEnd]) -> None:
         """Report wrong ends of transactions, and excuse commits that were forgotten by a late end.
 
-        A late end comes behind a load, after the next transaction of its producer has begun.
+        A late end is one that waits behind a load until the producer's next transaction has begun.
         """
         for end in ends:
             self.report_finding(end.summary, end.evidence, group=end.evidence[-1].group)
@@ -421,8 +421,8 @@ class DurableCommits(Checker):
     def _is_pending(self, commit: Commit) -> bool:
         """Return True if the commit may still take effect, because its client stopped waiting.
 
-        It cannot if the broker's process ended while the request may have been there: the request
-        ended with the process.
+        It cannot take effect any more if the broker's process ended while the request may have been
+        there, because the request ended with the process.
         """
         if commit.acknowledged or commit.row.error not in GIVEN_UP_BY_THE_CLIENT:
             return False

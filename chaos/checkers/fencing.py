@@ -4,10 +4,10 @@ The leader of a partition of `__consumer_offsets` is the coordinator of the grou
 leader epoch is the number of a partition's leadership; each election increases it. To fence an old
 coordinator means to make its appends fail.
 
-The rule compares leader epochs and offsets of `__consumer_offsets`, not the order of rows. A later
-epoch begins at the offset at which its leader's log ended at the takeover. Each append that was
-acknowledged in an older epoch must end at or before that offset (BEHAVIOUR 6.5). A second rule
-says: an append that began after the later epoch's first acknowledgement must not be acknowledged in
+The first rule compares leader epochs and offsets of `__consumer_offsets`, not the order of rows. A
+later epoch begins at the offset at which its leader's log ended at the takeover. Each append that
+was acknowledged in an older epoch must end at or before that offset (BEHAVIOUR 6.5). The second
+rule: an append that began after the later epoch's first acknowledgement must not be acknowledged in
 an older epoch.
 
 An append belongs to the epoch in which its leader acknowledges it. While an append waits for
@@ -29,9 +29,9 @@ older epoch than it knows (`late_notices`). It must not lead a partition in an e
 controller did not give it, nor before the controller has unfenced it (declared it alive). The last
 two rules are judged only in virtual time (the run's own simulated clock), where no row is missing.
 
-A run in which no replaced leader tried an append did not test fencing, and judges nothing.
-Therefore attempts are counted: appends of an older epoch that began, or still waited for replicas,
-after the controller had elected another leader in a newer epoch.
+If no replaced leader attempted an append, the run did not test fencing, and the checker judges
+nothing. An attempt is an append of an older epoch that began, or still waited for replicas, after
+the controller had elected another leader in a newer epoch.
 """
 
 from collections import deque
@@ -152,7 +152,7 @@ class Fencing(Checker):
         self._isr: dict[str, TraceRow] = {}  # partition -> the controller's last row of its ISR
 
     def judge(self, row: TraceRow) -> None:
-        """Judge a load, a leadership or an append of an offsets partition, or keep the row's facts.
+        """Judge a load, an unload, a leadership or an append of an offsets partition.
 
         Truncations, elections and ISR changes are kept for later judgements.
         """
@@ -279,7 +279,7 @@ class Fencing(Checker):
     def _explain_loss(self, partition: str, lost: list[_Acknowledged]) -> list[TraceRow]:
         """Return the rows that explain the truncation that removed the first of the lost appends.
 
-        An empty list: no kept truncation removed it.
+        The list is empty if no kept truncation removed it.
         """
         first = lost[0]
         for cut in self._cuts.get(partition, ()):
@@ -294,7 +294,7 @@ class Fencing(Checker):
     def _is_deposed(self, row: TraceRow, partition: str, leader_epoch: int) -> bool:
         """Return True if the controller had elected another node in a newer epoch before the row.
 
-        "Before" means before by more than the clock error.
+        "Before" means earlier by more than the clock error.
         """
         until_us = row.time_us - self.context.clock_error_us
         for elected in reversed(self._elections.get(partition, ())):

@@ -7,12 +7,13 @@ same id and generation under which it got them.
 
 A tenure is the time in which one broker incarnation (one life of its process) coordinates one
 partition of `__consumer_offsets` in one leader epoch (the number of the partition's leadership).
-Two tenures may use the same generation numbers: in a split brain (two brokers act as the
+Two tenures may use the same generation numbers. In a split brain (two brokers act as the
 coordinator) each coordinator continues to count from the state that it loaded (BEHAVIOUR 2.2, 4.10;
 MEASURED_FAILOVER two-lineages). So numbers of different tenures are not compared. There is one
-exception: a generation that a coordinator loaded is the generation that was stored. A lineage is
-the origin of a generation: the tenure that began it, and the number of times that the group had
-been deleted. A loaded generation keeps its lineage.
+exception: a generation that a coordinator loads is the same generation as before.
+
+A lineage is the origin of a generation: the tenure that began it, and the number of times that the
+group had been deleted. A loaded generation keeps its lineage.
 
 A commit is judged by the members at the row at which the coordinator accepted it. Therefore this
 module keeps former members; `evidence.coordinators` has only the present ones.
@@ -29,16 +30,16 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.results import CheckReport
 
 MAX_STARTED_APPENDS = 4_096
-"""Kept appends per broker incarnation. An append ends within 5 s, before so many others begin."""
+"""Kept appends per broker incarnation. An append ends within 5 s; so many do not begin in 5 s."""
 MAX_CHANGES = 64
 """Kept states of a group in one tenure.
 
-A commit is judged later, when it is stored, by the state at the time of its acceptance.
+A commit is judged when it is stored, but by the state at the earlier time of its acceptance.
 """
 KEPT_GENERATIONS = 8
-"""Kept generations of a lineage with their owners; no member is so many generations behind."""
+"""Kept generations of a lineage, with the owners of partitions. No member is so far behind."""
 KEPT_NAMESAKES = 4
-"""Kept generations of a group with the same number at the same broker: the newest ones."""
+"""Kept generations that have the same group, broker and number: the newest ones."""
 STABLE = "STABLE"
 """State of a member from the end of its join on."""
 DEAD = "Dead"
@@ -363,13 +364,14 @@ class Generations(Checker):
     def _inherit(self, row: TraceRow, group_id: str, generation: int, lineage: Lineage) -> None:
         """Give a loaded generation the lineage of the tenure that began it.
 
-        If several tenures began a generation with this number, the one with the newest epoch counts
-        that is not newer than the load's epoch. If no tenure did, the loading tenure counts.
+        If several tenures began a generation with this number, tenures with a newer epoch than the
+        load's are left out, and the newest of the others counts. If there is none, the loading
+        tenure counts.
 
-        A generation that was never acknowledged may be loaded, too, because a load also reads
-        records above the high watermark (the offset below which every in-sync replica has the
-        records; BEHAVIOUR 5.4). The corpus (schedules that the tests play) shows this case in
-        `generation_begun_again_and_never_acknowledged`.
+        A load also reads records above the high watermark (the offset below which every in-sync
+        replica has the records; BEHAVIOUR 5.4). So it may find a generation that was never
+        acknowledged. In the corpus (schedules that the tests play),
+        `generation_begun_again_and_never_acknowledged` shows this case.
         """
         begun = self._begun.get((group_id, generation), {})
         # lineage[2]: the leader epoch of the loading tenure
@@ -387,7 +389,7 @@ class Generations(Checker):
         del known[:-KEPT_NAMESAKES]
 
     def _lineage_of(self, row: TraceRow) -> Lineage | None:
-        """Return the origin of the generation of an assignment, None if the trace lacks it."""
+        """Return the lineage of an assignment's generation; None if the trace does not show it."""
         begun = self._begun_at.get((row.peer or "", row.group or "", row.generation or 0), ())
         # A group that was deleted in between may have begun this number twice at one broker. The
         # row's member shows which of the generations it is.
@@ -430,11 +432,11 @@ class Generations(Checker):
             owners.owner_of[partition] = (owner, row)
 
     def _check_identity(self, row: TraceRow, known: dict[Life, TraceRow]) -> None:
-        """Report partitions that a consumer gets or gives up as another member than in `known`.
+        """Report a consumer that gets or gives up partitions under a wrong member id or generation.
 
-        `known` has the row of each consumer in which it got the member id and the generation that
-        it must name now. A consumer takes an assignment only if no answer has reset its generation
-        since the join, and gives its partitions up before the next JoinGroup.
+        `known` has one row for each consumer: the row in which the consumer got the member id and
+        the generation that it must name now. A consumer takes an assignment only if no answer has
+        reset its generation since the join. It gives its partitions up before the next JoinGroup.
         Source: Kafka AbstractCoordinator.joinGroupIfNeeded.
         """
         before = known.get((row.node, row.incarnation))

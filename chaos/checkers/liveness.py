@@ -14,7 +14,7 @@ live at the end of the watch may have an excuse; then the outcome is inconclusiv
 - a partition of a member has no leader, and no in-sync replica that may lead;
 - the application is too slow for its own settings;
 - the session of a dead member (the time after which its coordinator removes it) has not ended, or
-  ended too late for other members to read and commit its partitions (`_settling_us`);
+  ended too late: other members had no time left to read and commit its partitions (`_settling_us`);
 - every member is dead;
 - the group commits in transactions, and a partition of `__transaction_state` has no leader or too
   few replicas in sync;
@@ -22,8 +22,8 @@ live at the end of the watch may have an excuse; then the outcome is inconclusiv
   `__transaction_state` lost data with the last in-sync replica (`lost_data`). Then a transaction
   may never end. Its offsets stay unstable (no member can read or replace them), as in Kafka, until
   an administrator aborts the transaction;
-- members know only brokers that are lost for good (`stranded_clients`), and without them the group
-  would be live.
+- members know only brokers that are lost for good (`stranded_clients`), and without these members
+  the group would be live.
 
 The report counts excuses by name (`excused`), and its note describes each.
 
@@ -32,8 +32,9 @@ started again is not expected: its group must be Stable without it. A static mem
 configured `group.instance.id`) is not expected if its application ended because a failover had lost
 its member id (`fenced_members`).
 
-At any time, even during faults, the coordinator of a Stable group must remove a member that it has
-not heard for a session (`session_ends`). A dead member that stays keeps its partitions from others.
+At any time, even during faults, the coordinator of a Stable group must remove a member that was
+silent for a session timeout (`session_ends`). While a dead member stays in its group, no other
+member gets its partitions.
 
 In virtual time (the run's own simulated clock), a cluster in which nothing was broken must also
 reach its steady state within a bound (`start_bound_us`): every group Stable, every partition with a
@@ -46,9 +47,9 @@ id above, and three that follow from settings:
 - The group has more consumers than `group.max.size`.
 - A consumer with `auto.offset.reset=none` has no committed offset.
 - A consumer is refused (INCONSISTENT_GROUP_PROTOCOL) in a group whose consumers support different
-  assignors (algorithms that distribute the partitions). One assignor in common is not enough: as in
-  Kafka, a coordinator that loads a group knows of each member only the assignor that the group had
-  chosen (`GroupMetadataManager.readGroupMessageValue`).
+  assignors (algorithms that distribute the partitions). One assignor in common is not enough. As in
+  Kafka (`GroupMetadataManager.readGroupMessageValue`), a coordinator that has loaded a group knows
+  only one assignor of each member: the one that the group had chosen.
 """
 
 from collections import Counter
@@ -83,7 +84,7 @@ NO_COMMON_ASSIGNOR = ErrorCode.INCONSISTENT_GROUP_PROTOCOL.name
 SETTLING_SLACK_US = 10_000_000
 """Time for the requests of a rebalance and of the commits after it."""
 WAITS_LONG_US = 1_000_000
-"""A finding shows only requests that wait as long: twice the wait of a Fetch without records."""
+"""A finding shows only requests that have waited so long: twice the wait of an empty Fetch."""
 MAX_BLOCKING = 12
 """Limit of the rows that show why a group is blocked; a reader cannot use more."""
 CARRIED_OUT = frozenset({"CompleteCommit", "CompleteAbort"})
@@ -99,9 +100,9 @@ class _Group:
     committed: dict[str, TraceRow] = field(default_factory=dict)
     assigned: dict[str, tuple[str, ...]] = field(default_factory=dict)  # consumer -> partitions
     last_death_us: int = 0  # last kill or stop of one of its consumers
-    # time of the last session end since healing, of an id that no living consumer has
+    # time of the last expiry since healing of a member id that no living consumer has
     last_expiry_us: int = 0
-    live_us: int | None = None  # time at which it was first live after healing
+    live_us: int | None = None  # time at which the group was first live after healing
     waiting: list[TraceRow] = field(default_factory=list)  # unanswered requests of its members
 
 
@@ -117,7 +118,7 @@ class _NotLive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Excuse:
-    """A permitted reason for which a group is not live: `name` is counted, `case` is noted."""
+    """A reason that excuses a group that is not live. The report counts `name` and notes `case`."""
 
     name: str
     case: str
@@ -128,8 +129,8 @@ class _Judgement:
     """The result at the end of the watch.
 
     - `notes`: the excuses of groups.
-    - `absent`: the excuses of consumers that are not expected.
-    - `excused`: the numbers of both by name.
+    - `absent`: why consumers are not expected.
+    - `excused`: by name, the numbers of excused groups and of absent consumers.
     - `seen`: the numbers of the report.
     """
 
@@ -185,7 +186,7 @@ class Liveness(Checker):
         self._judgement: _Judgement | None = None  # set when the watch ends
         self._over = False  # from the stage "stopping" on, the driver stops every node
         self._last_us = 0
-        # members reported because their stored commits restarted no session
+        # reported members, whose stored commits did not restart their session
         self._without_restart: dict[str, None] = {}
         self._ended: dict[str, TraceRow] = {}  # consumer -> the error that ended its application
         # consumer -> the error that ended its application as its settings demand
@@ -419,8 +420,8 @@ class Liveness(Checker):
     def _judge_groups(self, healed: TraceRow) -> _Judgement:
         """Judge every group by when it was live again; if it never was, by its present state."""
         healed_us = healed.time_us
-        # The row that made a group live has a consumer's or a coordinator's clock; the row of the
-        # healing has the driver's. So the clock error is added.
+        # The clock error is added because two clocks are compared. The row that made a group live
+        # has a consumer's or a coordinator's clock, the row of the healing the driver's.
         deadline = healed_us + self.context.liveness_timeout_us + self.context.clock_error_us
         watched_until = self._waited_until_us or self._last_us
         notes = []
@@ -600,7 +601,8 @@ class Liveness(Checker):
 
         A consumer that restarts has a new member id, and its group waits until the session of the
         old id ends. That session began with the last heartbeat before the death, or with the load
-        of a new coordinator. The group's last death stands for that heartbeat.
+        of a new coordinator. The time of that heartbeat is not known, so the time of the group's
+        last death is taken, which is later.
         """
         known_ids = self._coordinators.members(group_id)
         group = self._groups[group_id]
@@ -653,10 +655,10 @@ class Liveness(Checker):
 
         - Requests of its members without an answer for a long time.
         - The controller's last row of each partition without a leader or with an incomplete ISR.
-        - Two rows of each transaction with offsets of the group that was not carried out: its first
-          offset and its last state. Whether it was carried out is shown by its state, not by the
-          row of its marker (the record that ends it): a coordinator that loaded the marker from its
-          log writes no row of it.
+        - Two rows of each transaction that has offsets of the group and was not carried out: its
+          first offset and its last state. The state shows whether it was carried out. The row of
+          its marker (the record that ends it) does not always show it, because a coordinator that
+          loaded the marker from its log writes no such row.
         """
         expected, assigned = self.context.groups[group_id], self._groups[group_id].assigned
         partitions = dict.fromkeys(expected.coordinator_partitions)

@@ -1,9 +1,10 @@
 """Nodes whose lost trace files make a check unreliable.
 
 Each node writes a trace file on its machine. If a machine is lost, so are the files of its nodes.
-A check depends on the kinds of rows that it judges, and on the kinds that its evidence reads. Rows
-of one kind are written by nodes of one role, by nodes of every role, or by the run itself. The run
-writes on the machine of the driver (the process that conducts it), so its rows are never lost.
+A check depends on the kinds of rows that it judges, and on the kinds that its evidence reads. Some
+kinds are written by nodes of one role, some by nodes of every role, and some by the run itself. The
+run's rows are never lost, because they are on the machine of the driver (the process that conducts
+the run).
 """
 
 from collections.abc import Iterable
@@ -25,9 +26,9 @@ _BY_THE_RUN = frozenset(
 _LIVES = frozenset({TraceKind.NODE_STARTED, TraceKind.NODE_STOPPED})
 """Kinds that nodes of every role write.
 
-A check that reads them depends on the rows of servers, because a fault ends when a server has
-started again. It depends on the rows of consumers or producers only if it reads further kinds that
-they write.
+A check that reads these kinds depends on the rows of servers, because a fault ends when a server
+has started again. It depends on the rows of consumers or producers only if it also reads other
+kinds that they write.
 """
 _SERVERS = frozenset({"broker", "controller", "zookeeper"})
 _ROLE_OF_SECTION = {
@@ -43,8 +44,8 @@ _ROLE_OF_SECTION = {
 }
 """Section of the trace schema -> the role of the nodes that write its rows.
 
-A node's name begins with its role. Rows of a section that is missing here are written by every
-role.
+A node's name begins with its role. Nodes of every role write the rows of sections that are missing
+here.
 """
 
 

@@ -3,21 +3,21 @@
 In a rebalance the members join the group again and get new partitions; the generation is the number
 of a group's rebalance. In a failover the new coordinator loads the members and the generation from
 the log, and accepts the members' next heartbeat or commit. Real Kafka does so, too
-(docs/kafka/MEASURED_FAILOVER.md, section 6). A zombie, below, is a coordinator that does not know
-yet that it was replaced. Citations name sections of docs/kafka/BEHAVIOUR.md.
+(docs/kafka/MEASURED_FAILOVER.md, section 6). A zombie is a coordinator that does not know yet that
+it was replaced. Citations name sections of docs/kafka/BEHAVIOUR.md.
 
-Faults are judged that hit only servers, while a group and its members are Stable (no rebalance is
-in progress) in one generation, and nothing has happened to a member in this generation. The group
-is watched from the fault to the next rebalance that its coordinator begins, or until a fault hits a
-member. If no row before the rebalance shows a reason, the rebalance is a finding. These rows show
-that it is needed:
+A fault is judged if it hits only servers. At the fault, a group and its members must be Stable (no
+rebalance is in progress) in one generation, and nothing must have happened to a member in this
+generation. The group is watched from the fault to the next rebalance that its coordinator begins,
+or until a fault hits a member. If no row before the rebalance shows a reason, the rebalance is a
+finding. These rows show that it is needed:
 
 1. A session that ended: the coordinator removed a member that was silent for its session timeout
    (an expiry). An expiry is right if and only if, for a session timeout, the broker neither
    restarted the member's session (SESSION_RESTARTED) nor loaded the group. Any other expiry is a
    finding by itself. A right expiry makes a rebalance needed, except in calm times: the member
    reports that it is Stable, and nothing has been broken for the sum of a session timeout and a
-   request timeout. Then the member had no reason to be silent.
+   request timeout. In calm times a member has no reason to be silent.
 2. A removal for another reason: a member left, an administrator removed it, or a static member
    (with a configured `group.instance.id`) returned under a new member id. A removal by the sync
    deadline (the member did not ask for its assignment in time) counts only if no consumer got an
@@ -28,8 +28,9 @@ that it is needed:
    it. A refusal counts if the member had been removed before, or is of another generation. Refusals
    by two kinds of coordinators always count: by a zombie (BEHAVIOUR 6.6 i), and by a coordinator
    that lost the leadership during its load (`half_loads`).
-4. A rebalance that a replaced coordinator began, or that a failover cut short. Members had already
-   been asked to rejoin. The log does not show this, so the new coordinator cannot know it.
+4. An earlier rebalance that a replaced coordinator began, or that a failover cut short. It had
+   already asked members to rejoin. The log does not show this, so the new coordinator cannot know
+   it.
 5. The end or start of a member's process, or a fault that is an order to the groups.
 
 If the group's partition loses data with the last in-sync replica (`lost_data`), the facts about the
@@ -62,21 +63,19 @@ _TRAIL_ROWS = 12
 
 @dataclass(slots=True)
 class _Group:
-    """A group of the experiment: the fault since which it is watched, and its present generation.
-
-    The group is watched while `watched_since` is set.
-    """
+    """A group of the experiment. The checker watches the group while `watched_since` is set."""
 
     expected: GroupExpectation
     watched_since: TraceRow | None = None  # the row of the fault
-    stable_before: TraceRow | None = None  # the row that made it Stable before the fault
+    stable_before: TraceRow | None = None  # the row that made the group Stable before the fault
     happened: list[TraceRow] = field(default_factory=list)  # rows that make a rebalance needed
     trail: list[TraceRow] = field(default_factory=list)  # evidence: rows since the fault
-    generation: TraceRow | None = None  # the row that began it or, after a loss, loaded it
+    # the row that began the present generation or, after a loss, loaded it
+    generation: TraceRow | None = None
     # (broker, member) -> the last SESSION_RESTARTED: the broker's last request from the member
     heard: dict[tuple[str, str], TraceRow] = field(default_factory=dict)
     began: dict[str, TraceRow] = field(default_factory=dict)  # broker -> its last rebalance
-    lost_at_us: int = -1  # time at which its partition last lost data; older facts do not count
+    lost_at_us: int = -1  # last loss of data of the group's partition; older facts do not count
 
     def has(self, member: str | None, generation: int | None) -> bool:
         """Return True if `generation` is the current one and has the member.
@@ -85,7 +84,7 @@ class _Group:
         """
         began = self.generation
         if began is None:
-            return True  # the trace lacks its beginning
+            return True  # the trace lacks the generation's beginning
         return (
             began.generation == generation
             and member in detail_of(began).get("members", ())
@@ -165,7 +164,7 @@ class NeedlessRebalance(Checker):
     # -- watched groups -----------------------------------------------------------------------
 
     def _observe_fault(self, row: TraceRow) -> None:
-        """Begin to watch the Stable groups that the fault spares; stop for those that it hits."""
+        """Begin to watch the Stable groups that the fault does not hit; stop for those it hits."""
         detail = detail_of(row)
         nodes = [
             row.peer or "",
@@ -184,10 +183,10 @@ class NeedlessRebalance(Checker):
                 self._watch_if_stable(group, group_id, row)
 
     def _watch_if_stable(self, group: _Group, group_id: str, fault: TraceRow) -> None:
-        """Begin to watch a group if it, and every consumer that has reported a state, is Stable.
+        """Begin to watch a group if it is Stable, and every consumer is that has reported a state.
 
-        A consumer may be Stable in an earlier generation: it was removed, and does not know it yet,
-        for example because a zombie has answered its heartbeats. It will have to join again.
+        A consumer that is Stable in an earlier generation does not count. It was removed, and does
+        not know it yet, for example because a zombie answers its heartbeats. It will join again.
         """
         seen = self._coordinators.state(group_id)
         if (
@@ -303,7 +302,7 @@ class NeedlessRebalance(Checker):
             group.happened.append(row)
 
     def _report_early_expiry(self, group: _Group, group_id: str, expired: TraceRow) -> bool:
-        """Report an expiry sooner than a session after the broker last heard the member.
+        """Report an expiry if the broker heard the member less than a session timeout before.
 
         Returns True if the expiry was reported.
         """
@@ -336,7 +335,7 @@ class NeedlessRebalance(Checker):
         return True
 
     def _report_early_removal(self, group: _Group, group_id: str, removed: TraceRow) -> bool:
-        """Report a removal sooner than the time that members have to rejoin."""
+        """Report a removal that came before the end of the time that members have to rejoin."""
         began = group.began.get(removed.node)
         if began is None or began.incarnation != removed.incarnation:
             return False
@@ -367,7 +366,7 @@ class NeedlessRebalance(Checker):
         """Return True if a Stable member was silent although nothing was broken for a long time."""
         stated = self._presence.stable_as(expired.member)
         # One request may have been lost with the last fault. The member notices this after the
-        # request's timeout. After that it has a whole session for the next request.
+        # request's timeout. Then it has a whole session timeout for the next request.
         calm_us = group.expected.session_timeout_us + group.expected.request_timeout_us
         since_us = expired.time_us - calm_us - self.context.clock_error_us
         return stated is not None and stated.time_us < since_us and not self._faults.since(since_us)

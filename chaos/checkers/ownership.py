@@ -6,17 +6,17 @@ coordinator's view does not count. An overlap is a time in which a partition has
 overstay is a part of an overlap in which nothing is broken. Every overlap is measured. It is a
 violation if it begins too early or ends too late:
 
-* Its beginning. A coordinator may drop the older owner only if the owner was silent for
+* The beginning. A coordinator may drop the older owner only if the owner was silent for
   `eviction_us` (session.timeout.ms, or the rebalance timeout if that is shorter). The owner's last
   heartbeat may have come one heartbeat interval before the fault that silenced it. So a fault must
-  have begun at least `eviction_us` less one heartbeat interval ago. A coordinator that loaded the
-  group (read it into memory) gives each member a full session, which begins with the load
-  (BEHAVIOUR 5.4).
+  have begun at least `eviction_us` minus one heartbeat interval before the drop. A coordinator that
+  loaded the group (read it into memory) gives each member a full session, which begins with the
+  load (BEHAVIOUR 5.4).
   Some owners may be dropped at any time: an owner whose application is slower than
   max.poll.interval.ms; an owner that did not rejoin in time; owners in a group that was lost with
   the last replica in sync (`lost_data`); owners that an administrator removed (they learn of it by
   their next heartbeat).
-* Its end. Once nothing is broken, the older owner must learn that it was dropped. The longest
+* The end. Once nothing is broken, the older owner must learn that it was dropped. The longest
   allowed overstay is the sum of three times: the time until a replaced broker learns that it is
   replaced, a heartbeat interval, and the time of a rejoin.
 
@@ -45,7 +45,7 @@ RESIGNING_US = 5_000_000
 Measured: 0.4 s after a split was healed.
 """
 BACKOFFS_OF_A_REJOIN = 2
-"""The search for the coordinator and the JoinGroup may each wait for one backoff."""
+"""A member may wait for a backoff twice: before it finds the coordinator, and before it joins."""
 JOINING = "PREPARING_REBALANCE"
 """The state of a member that sends JoinGroup."""
 AFTER_HEALING_MS = "longest_part_of_an_overlap_after_everything_was_healed_ms"
@@ -58,7 +58,7 @@ class _Overlap:
     older: TraceRow
     newer: TraceRow
     began_us: int
-    too_early: str | None  # why the overlap must not have begun yet, None if it may have
+    too_early: str | None  # why the overlap began too early; None if it did not
     evidence: list[TraceRow]  # rows that show why the older owner was dropped
     too_late: bool = False  # True if an overstay was longer than its bound
     overstay_us: int = 0  # longest overstay
@@ -89,7 +89,7 @@ class _Loaded:
 
 
 class _Group:
-    """Facts about one group that limit overlaps of its partitions' owners.
+    """Facts about one group from which the bounds of its overlaps follow.
 
     - `open`: the unfinished overlaps, by partition, older owner and newer owner.
     - `reported`: the two nodes and the kind of each violation that was reported.
@@ -103,8 +103,8 @@ class _Group:
         self.loading: dict[str, _Loaded] = {}  # broker -> the group in its unfinished load
         self.has_leader = True
         self.settled_us = 0  # time of the last election or load of its offsets partition
-        # member -> broker that removed it -> its last removal by this broker. Of each member the
-        # newest removal is the last entry.
+        # member -> broker that removed it -> the last removal by this broker. The brokers of a
+        # member are in the order of these removals.
         self.removed: dict[str, dict[str, TraceRow]] = {}
         self.slow: dict[Owner, TraceRow] = {}  # owners that missed max.poll.interval.ms
         self.reported: dict[tuple[str, str, str], None] = {}
@@ -314,9 +314,9 @@ class Ownership(Checker):
         # The last heartbeat may have come up to one interval before the fault.
         margin_us = expected.heartbeat_interval_us + self.context.clock_error_us
         if _was_assigned_by_zombie(older, removal, group):
-            # The coordinator that dropped the older owner has counted the owner's silence since its
-            # own load. The replaced coordinator assigned the partition after that load, so the
-            # silence may be as long as a session although the assignment is recent.
+            # The new coordinator, which dropped the older owner, counts the owner's silence from
+            # its own load on. The replaced coordinator assigned the partition after that load. So
+            # the silence may be as long as a session although the assignment is recent.
             margin_us = expected.eviction_us
         if dropped_us < first.time_us + expected.eviction_us - margin_us:
             after = f"{seconds(dropped_us - first.time_us)} after {first.explanation or first.kind}"
@@ -400,7 +400,7 @@ class Ownership(Checker):
     ) -> None:
         """Record and judge an overlap. `end` is None if the overlap lasted until the run's end."""
         if ended_us - overlap.began_us <= self.context.clock_error_us:
-            return  # so short that the older owner may have revoked first, by the true time
+            return  # so short that by the true time the older owner may have revoked first
         older, newer = overlap.older, overlap.newer
         measured = MeasuredOverlap(
             group=group_id,

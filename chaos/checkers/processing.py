@@ -13,7 +13,7 @@ replica.
 
 A gap is no violation if
 1. a member found no committed offset and began at the end of the log, as `auto.offset.reset` says,
-   and the group had never committed before (if it had, the commit was lost: a violation);
+   and the group had never committed before (otherwise the commit was lost, which is a violation);
 2. an administrator skipped the records: by a commit for a group without members, or by deleting
    committed offsets. A deletion also concerns offsets of a transaction whose outcome was
    acknowledged, but whose marker (the record that ends it) was not written yet;
@@ -22,7 +22,8 @@ A gap is no violation if
    (`_may_have_been_in_hand`);
 5. records or commits were lost with the last in-sync replica (`lost_data`).
 
-Within one assignment a member reads, delivers and commits in order; `deliveries` has the rules.
+Within one assignment a member must read, deliver to its application, and commit in order;
+`evidence.deliveries` has the rules.
 """
 
 from dataclasses import dataclass, field
@@ -48,7 +49,8 @@ from results_schema.results import CheckReport
 MAX_JUMPS = 256
 """Jumps kept per partition; a jump (see `_Jump`) explains a gap."""
 MAX_KEPT_COMMITS = 4_096
-"""Commits beyond the processed records, kept per partition; a group without bugs has none."""
+"""Kept commits per partition of offsets beyond the processed records; without bugs there are none.
+"""
 
 IN_HAND = "skipped_by_a_commit_of_a_record_in_hand"
 _TIMED_OUT = ErrorCode.REQUEST_TIMED_OUT.name  # a commit with this error may be in the log
@@ -58,7 +60,7 @@ _TIMED_OUT = ErrorCode.REQUEST_TIMED_OUT.name  # a commit with this error may be
 class _Jump:
     """A member's step to a position beyond all records that the group had processed."""
 
-    row: TraceRow  # POSITION_RESET, or RECORDS_CONSUMED that does not continue the member's last
+    row: TraceRow  # POSITION_RESET, or RECORDS_CONSUMED that does not begin at the position
     before: TraceRow | None  # the group's last RECORDS_CONSUMED before the jump
     was_deleted: bool = False  # an administrator had deleted the committed offset
 
@@ -70,8 +72,8 @@ class _Partition:
     processed: IntervalSet = field(default_factory=IntervalSet)
     by_owner: dict[Owner, IntervalSet] = field(default_factory=dict)
     first_position: TraceRow | None = None
-    first_commit: TraceRow | None = None  # the first one that no administrator made
-    last_commit: TraceRow | None = None  # the one with the largest acknowledged offset
+    first_commit: TraceRow | None = None  # the first commit of a member
+    last_commit: TraceRow | None = None  # the commit with the largest acknowledged offset
     # time at which an administrator deleted the committed offset, or at which it expired
     deleted_us: int | None = None
     answered: int | None = None  # the offset whose commit was acknowledged last
@@ -210,8 +212,8 @@ class Processing(Checker):
     def _offset_removed(self, row: TraceRow) -> None:
         """Note a deletion of an offset.
 
-        If an acknowledged offset of the group was not stored, it waits for a transaction's marker.
-        The deletion removes this offset, too.
+        An acknowledged offset of the group that is not stored yet waits for a transaction's marker.
+        The deletion removes such an offset, too.
         """
         self._partition(row).deleted_us = row.time_us
         expected = self.context.groups.get(row.group or "")
@@ -438,8 +440,8 @@ class Processing(Checker):
         """Return True if ended processes of consumers on ZooKeeper can explain a gap.
 
         Such a consumer moves its position before it passes the record to the application (ZK-35).
-        If it commits between the two steps and its process ends then, the commit covers one record
-        that was never processed. So the gap must not have more records than processes have ended.
+        If it commits between the two steps, and its process then ends, the commit covers one record
+        that was never processed. So the number of ended processes limits the records of the gap.
         """
         expected = self.context.zookeeper_groups[group]
         return end - start <= sum(self._ended_lives.get(name, 0) for name in expected.consumers)

@@ -7,8 +7,8 @@ with all its members. Healing is the beginning of the stage `liveness`: every fa
 A dead member that stays dead does not disturb its group: the others must take over its partitions.
 
 1. A partition without a reader gets one within the sum of
-   - two sessions: of the member that had it, and of a member that died after joining the next
-     generation (the group's next numbered rebalance);
+   - two session timeouts: of the member that had the partition, and of a member that died after
+     joining the next generation (the group's next numbered rebalance);
    - `request.timeout.ms`: members may wait for an answer that never comes;
    - two rebalances, because a member that missed the first causes the second; members learn of each
      by a heartbeat, and join at the next poll;
@@ -19,18 +19,18 @@ A dead member that stays dead does not disturb its group: the others must take o
    one poll and SLACK_US. The time counts from the last of three rows: the acknowledgement of the
    first record that waits, the reader's last progress, the reader's assignment. The bound of a
    group that commits in transactions is longer, because it may have to wait for the end of a dead
-   member's transaction. Only partitions with all replicas in sync are judged. In others new records
-   may be invisible to readers. One case is excused as "lost transaction": in a group that commits
-   in transactions, a reader waits for its committed offset, and a partition of the group's
-   coordinators lost data (`lost_data`). Then the transaction may never end, and the offset stays
-   unstable (nobody may read it).
+   member's transaction. A partition is judged only if all its replicas are in sync, because
+   otherwise new records may be invisible to readers. One case is excused as "lost transaction": in
+   a group that commits in transactions, a reader waits for its committed offset, and a partition of
+   the group's coordinators lost data (`lost_data`). Then the transaction may never end, and the
+   offset stays unstable (nobody may read it).
 
 A wait is excused as stranded if the group's running members know only brokers that are lost for
 good (`stranded_clients`). If the partition has readers, only the readers must be stranded. Each
 excuse is counted once for each partition.
 
-A run with a `recovery_timeout` continues until each partition has a reader, and each partition that
-was written to since healing was also read since then.
+A run with a `recovery_timeout` continues until each partition has a reader, and records of each
+partition that was written to since healing were read since healing.
 """
 
 from collections import Counter
@@ -73,9 +73,9 @@ _PROGRESS_KINDS = (
 
 @dataclass(slots=True)
 class _Read:
-    """The progress of one group in one partition."""
+    """The progress of one group in one partition. A reader is the member that owns it."""
 
-    lost: TraceRow | None = None  # the row since which it has no reader
+    lost: TraceRow | None = None  # the row since which the partition has no reader
     reached: int = 0  # the next offset to read
     # None if no record waits. Otherwise the row from which the reader's time counts: the
     # acknowledgement of the first record that waits, or the reader's last progress.
@@ -147,7 +147,7 @@ class Readers(Checker):
             case _:
                 pass
         if row.kind == TraceKind.MEMBER_STATE and row.cause != MemberStateCause.LEFT:
-            return  # this check needs no change of a member's state except its leaving
+            return  # of the changes of a member's state, only its leaving matters here
         # First the time up to this row is judged, by the state before the row.
         if row.kind in DISTURBING_KINDS:
             self._judge_all(row)
@@ -162,8 +162,8 @@ class Readers(Checker):
 
     def _update_owners(self, row: TraceRow) -> None:
         """Update the partitions that the row took from owners or gave to them."""
-        # The driver writes NODE_KILLED and similar rows, and the node is the row's `peer`. In a row
-        # that an owner writes, `peer` is its coordinator.
+        # The driver writes NODE_KILLED and similar rows, and names the node in `peer`. In a row
+        # that an owner writes, `node` is the owner, and `peer` its coordinator.
         node = row.peer or row.node if row.kind in _PROCESS_KINDS else row.node
         taken = [(group, partition) for group, partition, _ in self._owners.ended]
         for group_id, partition in dict.fromkeys((*taken, *self._owners.partitions_of(node))):
@@ -256,10 +256,10 @@ class Readers(Checker):
         return any(self._lost_data.of(partition) for partition in expected.coordinator_partitions)
 
     def _are_stranded(self, group_id: str, partition: str, since_us: int, until_us: int) -> bool:
-        """Return True if all who should have read in that time know only brokers lost for good.
+        """Return True if from `since_us` to `until_us` all readers knew only brokers lost for good.
 
-        These are the owners whose processes run, or, if there are none, the group's running
-        members.
+        Readers are the owners whose processes run. If there are none, all running members of the
+        group must be stranded.
         """
         owners = [node for node, _ in self._owners.of(group_id, partition)]
         owners = [node for node in owners if self._undisturbed.reads(node)]
@@ -289,7 +289,7 @@ class Readers(Checker):
     # -- progress -----------------------------------------------------------------------------
 
     def _observe_produced(self, row: TraceRow) -> None:
-        """Note the acknowledged end of a partition; a reader that had read all must read on now."""
+        """Note the acknowledged end of a partition. A reader that had read all must read on now."""
         partition = row.partition or ""
         end = (row.offset or 0) + detail_of(row).get("count", 1)
         self._written[partition] = max(end, self._written.get(partition, 0))
@@ -312,7 +312,7 @@ class Readers(Checker):
         read.unread = row if has_unread else None
 
     def _observe_fetched_offset(self, row: TraceRow) -> None:
-        """Note that a reader has got its committed offset; administrators fetch offsets, too."""
+        """Note that a reader has got its committed offset; ignore fetches of administrators."""
         read = self._reads.get(row.group or "", {}).get(row.partition or "")
         owners = self._owners.of(row.group or "", row.partition or "")
         if read is not None and any(node == row.node for node, _ in owners):
@@ -391,7 +391,7 @@ class Readers(Checker):
         return tuple(waiting)
 
     def finish(self) -> CheckReport:
-        """Report gaps without a reader, the longest undisturbed one, and stranded members."""
+        """Report the times without a reader, the longest undisturbed one, and stranded members."""
         partitions = sum(map(len, self._reads.values()))
         return self.report(
             judged=partitions if self._began else 0,

@@ -53,7 +53,7 @@ SLACK_US = 10_000_000
 
 @dataclass(slots=True)
 class _Wait:
-    """A wait of a partition: the row that began or restarted it, and the leader at that row."""
+    """A wait of a partition: the row that began or restarted the wait, and the leader then."""
 
     row: TraceRow
     leader: str
@@ -63,9 +63,9 @@ class _Wait:
 class _Open:
     """An unfinished wait.
 
-    - `until_us`: the end of its bound.
+    - `until_us`: the time at which the wait must have ended.
     - `name`: a sentence for the progress display.
-    - `what`: a sentence for the finding, which is reported if `until_us` passes.
+    - `what`: a sentence for the finding that reports the wait if it lasts longer.
     """
 
     until_us: int
@@ -74,7 +74,7 @@ class _Open:
     evidence: tuple[TraceRow, ...]
     group: str | None = None
     partition: str | None = None
-    is_new: bool = False  # True if it began after healing, so that the run does not wait for it
+    is_new: bool = False  # True if the wait began after healing: the run does not wait for its end
 
 
 class Recovery(Checker):
@@ -108,7 +108,7 @@ class Recovery(Checker):
         }
         self._healed: TraceRow | None = None
         self._over = False
-        self._whole_since_us = 0  # time at which the last partition became whole
+        self._whole_since_us = 0  # time at which the last incomplete partition became whole
         self._lacking: dict[str, _Wait] = {}  # partitions that are not whole
         self._elsewhere: dict[str, _Wait] = {}  # partitions that the preferred leader does not lead
         # producers without an acknowledged record since healing
@@ -150,8 +150,8 @@ class Recovery(Checker):
         known = self._replicas.of(partition)
         if known is None or self._healed is None:
             return
-        # For condition 1: the time starts again when another broker leads, or when a replica's
-        # broker is back, because replicas then need the whole time to join the ISR.
+        # For condition 1: replicas need the whole time to join the ISR when another broker leads,
+        # or when a replica's broker is back. So the wait begins anew.
         begins_anew = row.kind == TraceKind.BROKER_UNFENCED or (
             partition in self._lacking and self._lacking[partition].leader != known.leader
         )
@@ -218,7 +218,7 @@ class Recovery(Checker):
     def _missing(self, known: SeenPartition) -> tuple[str, ...]:
         """Return the unfenced brokers that should lead the partition or be in its ISR.
 
-        Empty if the partition is whole, or if only fenced brokers keep it from being whole.
+        The tuple is empty if the partition is whole, or if only fenced brokers are missing.
         """
         if not known.leader:
             return tuple(broker for broker in known.in_sync if broker in self._replicas.may_lead)
@@ -283,7 +283,7 @@ class Recovery(Checker):
             yield from self._silent_producers()
 
     def _earliest_us(self, *rows: TraceRow | None) -> int:
-        """Return the time from which a wait counts, because nothing hinders its end any more.
+        """Return the time from which on nothing prevents the end of a wait.
 
         It is the latest of three moments: the healing, the last of `rows`, and the moment at which
         all partitions were whole.
@@ -317,8 +317,9 @@ class Recovery(Checker):
     def _takes_no_records(self, partition: str) -> bool:
         """Return True if no leader can acknowledge a record, because replicas stay away.
 
-        The partition has no leader, or too few replicas in sync. A partition that a living replica
-        could lead or complete is in `_lacking` (condition 1): that wait is a finding of its own.
+        The partition has no leader, or too few replicas in sync. If a living replica could lead or
+        complete the partition, the partition is in `_lacking`, and its wait for condition 1 is a
+        finding of its own.
         """
         known = self._replicas.partitions.get(partition)
         if known is None:

@@ -1,12 +1,13 @@
 """All checkers by name; CheckSuite, which feeds them one trace; and their CheckContext.
 
 A checker reads the trace (the rows that record a run's events) and reports broken promises. A new
-checker is one module and one line in `CHECKERS`. Most check a promise of Kafka's. Those of
-`unpromised` check a property that no design promises, in groups that demand it (`must_hold`).
-Coverage marks note rare situations; they read the same Evidence (facts computed from the rows).
+checker is one module and one line in `CHECKERS`. Most checkers check a promise of Kafka's. Those of
+`unpromised` check a property that neither Kafka nor ZooKeeper promises, in groups that demand it
+(`must_hold`). Coverage marks, which note rare situations, read the same Evidence (facts computed
+from the rows) as the checkers.
 
 The lower half of this module computes the CheckContext of an experiment: the facts that the trace
-lacks, above all the longest times that the checkers allow. The steady state, below, is reached when
+lacks, above all the longest times that the checkers allow. The cluster is in the steady state when
 every group is Stable and every partition has a leader and all its replicas in sync.
 """
 
@@ -93,10 +94,10 @@ CHECKERS: dict[str, type[Checker]] = {
 class CheckSuite:
     """The checkers of one run: `observe` takes its rows in order, `finish` returns the reports.
 
-    `observe` is a RowObserver. In virtual time (the run's own simulated clock) it is called during
-    the run. In real time it gets the merged trace after the run. `on_finding` receives each finding
-    at the row that proves it. The receiver may add a row VIOLATION to the trace. This has no effect
-    on verdicts, because no checker reads this kind of row.
+    `observe` is a RowObserver. In virtual time (the run's own simulated clock) the run calls it for
+    each new row. In real time it gets the merged trace after the run. `on_finding` receives each
+    finding at the row that proves it. The receiver may add a row VIOLATION to the trace. This has
+    no effect on verdicts, because no checker reads this kind of row.
     """
 
     def __init__(
@@ -171,8 +172,7 @@ class CheckSuite:
         """Return, by checker name, the kinds of rows that the checker's verdict depends on.
 
         The suite's own evidence has the facts of all checkers together. So this method makes a
-        second checker of each class, with an Evidence of its own, which has only the facts that
-        this checker reads.
+        second checker of each class. Its Evidence has only the facts that this one checker reads.
         """
         return {
             checker.name: checker.kinds
@@ -306,8 +306,8 @@ def _zookeeper_expectations(
 def start_bound_us(experiment: Experiment) -> int | None:
     """Return the longest time in virtual time from the start to the steady state.
 
-    None if a partition of `__consumer_offsets` cannot be loaded, so that the steady state may never
-    come. Otherwise the sum of:
+    Returns None if a partition of `__consumer_offsets` cannot be loaded: then the steady state may
+    never come. Otherwise returns the sum of:
 
     1. registration, elections, lookups and appends, whose first attempts may fail: START_US, plus
        ROUND_TRIPS times the longest latency of a message (its fixed part, its drawn part, and the
@@ -337,9 +337,9 @@ def start_bound_us(experiment: Experiment) -> int | None:
 
 
 def settling_us(spec: ClusterSpec) -> int:
-    """Return the longest time from the end of a fault to its last consequence.
+    """Return the longest time from the end of a fault to its last consequence, in two parts.
 
-    1. Some node notices the consequence within the longest of these times:
+    1. A first node notices the consequence within the longest of these times:
        - the session of a broker, and twice `controller.quorum.fetch.timeout.ms`, because the
          controller may have changed;
        - 1.5 times `replica.lag.time.max.ms`, after which a replica leaves the ISR;
@@ -413,10 +413,10 @@ def _expectation(
     if not consumers:
         return expected
     configs = tuple(consumer.config for consumer in consumers)
-    # If members differ in a setting, a checker needs the value that allows most, so that it reports
-    # no false violation. Where a violation is reported after a time, this is the longest time of
-    # any member. Where something is allowed only after a time (a coordinator removes a member, a
-    # member gives up a commit), this is the shortest.
+    # Members may differ in a setting. Then a checker needs the value that allows most, so that it
+    # reports no false violation. If something must happen within a time, the longest time of any
+    # member allows most. If something may happen only after a time (a coordinator removes a member,
+    # a member gives up a commit), the shortest time does.
     return replace(
         expected,
         session_timeout_us=max(config.session_timeout_ms for config in configs) * MS,

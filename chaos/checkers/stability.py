@@ -12,15 +12,15 @@ of the last fault and the last change of a leader. In these periods
    loses its coordinator or fails to find it, no request ends with DISCONNECTED, and no record or
    commit fails. Two kinds of commits may fail: one that the coordinator refuses because of a
    rebalance, and one with more metadata than `offset.metadata.max.bytes`. Clients are members,
-   producers and brokers. A member that has left its group ends its connections by itself, as do
-   consumers that ZooKeeper coordinates; they are not judged. This rule is not judged while a
-   partition has no leader and no broker that could lead it, because the broker with its last
-   in-sync replica stays away.
+   producers and brokers. Members that have left their group and consumers that ZooKeeper
+   coordinates are not judged, because they end their connections by themselves. This rule is not
+   judged while a partition has no leader and no broker that could lead it, because the broker with
+   its last in-sync replica stays away.
 
 One rule is judged even while something is broken: a replica that was in the ISR at its leader's
 election must stay there for half of `replica.lag.time.max.ms`, unless its broker is fenced or
-stops. With exact clocks it would stay for the whole of that time. Half of it allows for clocks that
-drift.
+stops. With exact clocks it would stay for the whole of that time. The rule asks for half of it only
+because clocks drift.
 """
 
 from chaos.checkers.base import Checker
@@ -49,7 +49,7 @@ OF_A_REBALANCE = frozenset(
         TRANSACTION_ABORTED,
     }
 )
-"""Errors of a commit that a rebalance causes: its member must join again, or was replaced."""
+"""Errors of a commit that a rebalance causes: the member must join again, or was replaced."""
 _LOSSES = {
     TraceKind.COORDINATOR_UNKNOWN: "loses its coordinator",
     TraceKind.COORDINATOR_LOOKUP_FAILED: "does not find its coordinator",
@@ -118,7 +118,7 @@ class Stability(Checker):
                 self._unfenced[row.peer or ""] = None
             case TraceKind.BROKER_FENCED:
                 broker = row.peer or ""
-                if broker in self._unfenced:  # otherwise it is still starting, and nothing is lost
+                if broker in self._unfenced:  # a broker that is still starting loses nothing
                     del self._unfenced[broker]
                     self._report_loss(row, since_us, f"{broker} is fenced")
             case TraceKind.LEADER_ELECTED:
@@ -144,8 +144,8 @@ class Stability(Checker):
                     self._report_loss(row, since_us, f"{row.node} {_LOSSES[TraceKind(kind)]}")
             case _:
                 pass
-        # The value is 0 if there was no fault so far, None while there is one, and otherwise the
-        # time at which the last one ended.
+        # `quiet_since_us` is 0 if there was no fault so far, None while there is one, and otherwise
+        # the time at which the last one ended.
         self._was_broken = self._was_broken or self._faults.quiet_since_us != 0
 
     def _is_client(self, node: str) -> bool:
@@ -163,7 +163,7 @@ class Stability(Checker):
         """Return the time since which no loss is allowed; None while losses are allowed."""
         if not self._was_broken:
             return 0
-        # A row of FAULT_KINDS may itself end the quiet time. The value before the row counts then.
+        # A row of FAULT_KINDS may itself end the quiet time, so the value before the row counts.
         is_fault = row.kind in FAULT_KINDS
         quiet_us = self._faults.was_quiet_since_us if is_fault else self._faults.quiet_since_us
         if quiet_us is None:

@@ -2,8 +2,8 @@
 
 A design is a way to distribute the partitions among the members of a group. There are two: a
 coordinator (a broker) does it, or each member computes its own share from data in ZooKeeper. The
-owner of a partition is the member that it is assigned to. A breach is a case in which a property
-does not hold.
+owner of a partition is the member to which the partition is assigned. A breach is a case in which a
+property does not hold.
 
 - `one_owner_processes`: no two members process records of one partition while both believe that
   they own it. A coordinator refuses the commits of a former owner, but cannot stop its processing
@@ -74,7 +74,7 @@ class _Overlap:
     older: TraceRow  # PARTITIONS_ASSIGNED of the first owner
     newer: TraceRow  # PARTITIONS_ASSIGNED of the second one
     first_of: dict[Owner, TraceRow]  # each owner's first RECORDS_CONSUMED during the overlap
-    records: int = 0  # processed by both owners during the overlap
+    records: int = 0  # number of records that the owners processed during the overlap
     both_us: int | None = None  # time at which the second of the owners first processed a record
 
 
@@ -145,7 +145,7 @@ class OneOwnerProcesses(_Unpromised):
                 continue
             overlap.records += count
             overlap.first_of.setdefault(owner, row)
-            # 2: now both owners have processed records during the overlap.
+            # If the length is 2, both owners have now processed records during the overlap.
             if overlap.both_us is None and len(overlap.first_of) == 2:
                 overlap.both_us = row.time_us
                 self._judge(overlap, row)

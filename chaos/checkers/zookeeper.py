@@ -11,9 +11,9 @@ transaction; zxids grow.
    it has applied every transaction that the client has seen (ZK-05).
 3. A client sets a watch to learn of a change. It receives the event of the watch before any answer
    that shows the change (ZK-19).
-4. A read returns the tree as of the answer's zxid. A consumer that wants to own a partition and
-   reads another owner node writes the row ZOOKEEPER_CLAIM_CONFLICT. That owner node exists at the
-   answer's zxid, so its session has not ended by then.
+4. A read returns the tree as of the answer's zxid. If a consumer that wants to own a partition
+   reads the owner node of another consumer, it writes the row ZOOKEEPER_CLAIM_CONFLICT. That owner
+   node exists at the answer's zxid, so its session has not ended by then.
 
 The rows of different nodes are ordered by the nodes' own clocks. A rule about two nodes therefore
 allows for the clock error. In real time rule 2 is not judged for a server that died: its last rows
@@ -40,9 +40,9 @@ class _Server:
     applied: int = 0  # newest zxid
     place: int = 0  # number of applied transactions: an index into the ensemble's sequence
     died: bool = False
-    # Accepted sessions whose clients had seen a newer zxid than `applied`. Each is judged with the
-    # server's next transaction: the client's clock may be ahead, so that the row of the acceptance
-    # comes before the row of a transaction that the server had applied earlier.
+    # Accepted sessions whose clients had seen a newer zxid than `applied`. Each is judged only with
+    # the server's next transaction: the client's clock may be wrong, so the row of the acceptance
+    # may come before the row of a transaction that the server had applied earlier.
     awaited: list[TraceRow] = field(default_factory=list)
 
 
@@ -122,7 +122,7 @@ class ZooKeeper(Checker):
         zxid = row.offset or 0
         server = self._servers.setdefault(row.node, _Server())
         txn = (zxid, row.detail)
-        # The first server to apply a transaction extends the sequence; the others must agree.
+        # The first server that applies a transaction extends the sequence; the others must agree.
         if server.place == len(self._sequence) and (
             not self._sequence or zxid > self._sequence[-1][0]
         ):

@@ -12,8 +12,8 @@ session). A zxid is the number of a transaction of ZooKeeper; it is the `offset`
    than the newest one that the consumer had seen when the attempt began.
 2. An attempt releases the partitions of the last assignment before it computes (ZK-41).
 3. No change of the members is missed forever (ZK-18, ZK-20). The rule is judged if the members of a
-   group have not changed for NOTICE_US and a session timeout. Then each consumer has begun an
-   attempt since the last change, or its last view has the same members.
+   group have not changed for NOTICE_US plus a session timeout. Then each consumer must have begun
+   an attempt since the last change, or its last view must have the present members.
 4. After its session has expired, a consumer commits no partition that it lost with the session
    (ZK-55). A commit that began before the loss may end after it (ZK-66).
 """
@@ -177,7 +177,8 @@ class ZooKeeperConsumers(Checker):
             case TraceKind.PARTITIONS_LOST:
                 # The consumer's listener for new sessions takes no lock (ZK-32, ZK-55). So an
                 # attempt in the new session may have claimed partitions before PARTITIONS_LOST is
-                # traced, and the listener then forgets them: no attempt releases their nodes.
+                # traced. The listener then forgets these partitions, and no attempt releases their
+                # owner nodes.
                 consumer.lost, consumer.release_due = row, None
             # The only kind that is left is ZOOKEEPER_OFFSET_COMMITTED.
             case _:

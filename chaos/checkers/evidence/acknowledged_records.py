@@ -4,15 +4,15 @@ An acknowledgement with acks=all says that every in-sync replica has the records
 one of these replicas. So the log of a later leader, when it takes over, contains every record that
 was acknowledged before. (The checker Fencing checks the same for the appends of coordinators.)
 
-No two batches are acknowledged at the same offset: the first one would be lost. Rows that show two
-are kept as doubts, to be judged at the end, when all elections are known.
+No two batches may be acknowledged at the same offset, because the first one would be lost. Two rows
+that show this are kept as a doubt, which is judged at the end, when all elections are known.
 
 With unclean elections (a replica that is not in sync may become leader) acknowledged records may be
 lost, so nothing is judged.
 
-A broker that was paused may take over late, in a leader epoch (the number of a partition's
-leadership) that is over, because another leader has a newer one. The late broker's log need not
-have what the other leader acknowledged.
+A leader epoch is the number of a partition's leadership. A broker that was paused may take over
+late, in an epoch that is over because another leader has a newer one. The late broker's log need
+not have what the other leader acknowledged.
 """
 
 from collections import deque
@@ -31,9 +31,9 @@ ACKNOWLEDGEMENT_KINDS = frozenset(
 )
 """Kinds of rows that AcknowledgedRecords must see."""
 MAX_KEPT = 256
-"""Acknowledgements kept per partition, the newest ones: they have the highest offsets."""
+"""Number of kept acknowledgements per partition: the newest, which have the highest offsets."""
 MAX_DOUBTS = 100
-"""Doubts kept of a run; a run without bugs has some only where data was lost as Kafka allows."""
+"""Kept doubts of a run. A run without bugs has doubts only if data was lost as Kafka allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +73,8 @@ class AcknowledgedRecords:
         self._producers = {producer.name for producer in context.producers if producer.acks_all}
         # partition -> (end offset, row) of each acknowledgement that raised the end, oldest first
         self._ends: dict[str, deque[tuple[int, TraceRow]]] = {}
-        self._newest_epochs: dict[str, int] = {}  # by partition, of the leaders so far
-        self._offsets: dict[str, IntervalSet] = {}  # by partition, acknowledged so far
+        self._newest_epochs: dict[str, int] = {}  # partition -> newest leader epoch so far
+        self._offsets: dict[str, IntervalSet] = {}  # partition -> acknowledged offsets
         # Names of deleted topics. Their partitions get no doubts: a row may be about a new topic
         # with the same name.
         self._deleted_topics: dict[str, None] = {}
@@ -139,15 +139,15 @@ class AcknowledgedRecords:
         ends = self._ends.get(partition)
         if ends is None or leader.offset is None or epoch < newest_epoch:
             return None
-        # The producer's clock may be behind the leader's. Then an acknowledgement that the new
-        # leader gave has a time before the leader's own row. Such times prove nothing.
+        # The producer's clock may be behind the leader's. Then an acknowledgement by the new leader
+        # may have an earlier time than the leader's own row. Such acknowledgements prove nothing.
         before_us = leader.time_us - self._context.clock_error_us
         for end, row in reversed(ends):
             if row.time_us >= before_us:
                 continue
             if end <= leader.offset:
                 return None
-            ends.clear()  # from now on other records have these offsets
+            ends.clear()  # other records get these offsets now
             return MissingRecords(
                 partition=partition, acknowledged=row, last=end - 1, leader=leader
             )

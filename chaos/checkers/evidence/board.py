@@ -81,10 +81,10 @@ class Evidence:
 
     @cached_property
     def fenced_members(self) -> FencedMembers:
-        """Static members whose ids a failover lost and which another process then fenced.
+        """Static members that a coordinator fenced, because a failover lost their member ids.
 
-        A static member has a configured `group.instance.id`. Another consumer with the same id
-        replaces it; the coordinator then fences the first one, which means it refuses its requests.
+        A static member has a configured `group.instance.id`. To fence it means to refuse its
+        requests, because the coordinator knows another member id for this instance id.
         """
         members = FencedMembers(self._context, self.coordinators, self.lost_data)
         return self._follow(members, FENCING_KINDS)
@@ -111,7 +111,7 @@ class Evidence:
 
     @cached_property
     def half_loads(self) -> HalfLoads:
-        """Coordinators whose load ended halfway, because they were leader no longer."""
+        """Coordinators whose load ended halfway, because they no longer led the partition."""
         return self._follow(HalfLoads(), HALF_LOAD_KINDS)
 
     @cached_property

@@ -1,7 +1,7 @@
 """The history of committed offsets, from the trace: one register per group and partition.
 
-A register determines when each commit took effect, if it did. `durable_commits` judges the
-consequences for a fetch. Most commits have two rows in the trace: the broker writes COMMIT_STORED
+A register knows the times between which each commit took effect, if it did. `durable_commits`
+judges fetches by it. Most commits have two rows in the trace: the broker writes COMMIT_STORED
 when its append is complete, and the member writes a row about the answer or the failure. A register
 keeps one Commit for both rows.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from protocol.trace import TraceKind, TraceRow
 
 MAX_KEPT_COMMITS = 4_096
-"""Limit of a register, so that a long run needs no more memory."""
+"""Limit of a register's commits. It bounds the memory of long runs."""
 GIVEN_UP_BY_THE_CLIENT = frozenset({"TIMED_OUT", "DISCONNECTED"})
 """Errors of requests that no broker answered."""
 
@@ -46,8 +46,8 @@ class Register:
     # offset -> commits that their client gave up: each may still take effect at any time
     pending: dict[int, list[Commit]] = field(default_factory=dict)
     # By offset: how many of `commits` are acknowledged, and how many are known only from the
-    # broker's row. Most rows have no counterpart, and the counts show this without a scan of
-    # `commits`.
+    # broker's row. `take_answer` and `has_answer` look for another row of the same commit. Mostly
+    # there is none, and the counts show this without a scan of `commits`.
     _acknowledged: dict[int, int] = field(default_factory=dict)
     _from_broker: dict[int, int] = field(default_factory=dict)
     reported: TraceRow | None = None  # the last lost commit in a finding
@@ -67,7 +67,7 @@ class Register:
             self.pending.setdefault(commit.offset, []).append(commit)
 
     def forgive(self) -> int:
-        """Mark all commits so far as not promised; return how many were acknowledged.
+        """Mark all commits so far as unacknowledged; return how many were acknowledged.
 
         This is for an offsets partition that lost data as Kafka allows: a later fetch may lack
         these commits.
@@ -80,7 +80,7 @@ class Register:
         return before
 
     def forgive_unstored(self) -> None:
-        """Mark as not promised each acknowledged commit that no coordinator is seen to have stored.
+        """Mark as unacknowledged each commit that no coordinator is seen to have stored.
 
         In a group that commits in transactions, such commits wait for their markers (the records
         that end the transactions).
@@ -117,9 +117,9 @@ class Register:
     def has_answer(self, row: TraceRow, offset: int) -> bool:
         """Return True if the broker's row is about a commit that the member's answer covers.
 
-        For commits in transactions the answer comes first, because they are stored when their
-        marker comes. `row.member` is None if the coordinator has loaded the commit from its log:
-        then it does not know the member.
+        A commit in a transaction gets its answer first, because it is stored only when the marker
+        is written. `row.member` is None if the coordinator has loaded the commit from its log,
+        because it then does not know the member.
         """
         # The broker's row of a plain OffsetCommit has the id of its append in `correlation_id`. It
         # comes before the answer, so no answer covers it yet.
@@ -154,8 +154,8 @@ class Register:
 def replaces(newer: Commit, older: Commit, margin: int) -> bool:
     """Return True if `newer` certainly took effect after `older`, if it took effect at all.
 
-    Units: `margin` is in microseconds: the largest difference between the clocks of two nodes. Two
-    commits of one node need no margin, because their rows have the same clock.
+    `margin` is the largest difference between the clocks of two nodes, in microseconds. Two commits
+    of one node need no margin, because their rows have the same clock.
     """
     if newer is older:
         return False

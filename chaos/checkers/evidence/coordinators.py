@@ -1,20 +1,20 @@
 """Coordinators of groups by leader epoch, and the state that each has of its groups.
 
 An offsets partition is a partition of `__consumer_offsets`, which stores groups. The broker that
-leads it coordinates its groups: it loads them (reads the partition into memory) when it becomes
-leader, and unloads them (drops them) when another broker does. The leader epoch is the number of a
-partition's leadership; each election increases it.
+leads it coordinates its groups. It loads them (reads the partition into memory) when it becomes
+leader, and unloads them (drops them) when another broker becomes leader. The leader epoch is the
+number of a partition's leadership; each election increases it.
 
-In a failover two brokers trace states of one group. The new coordinator loads the group. The old
-one unloads the group later. Until then it is a zombie: it does not know yet that it was replaced.
-The coordinator of the newest leader epoch counts. A broker that is elected again before it learned
-of its replacement becomes coordinator without a load (BEHAVIOUR 5.4, in docs/kafka): its row is
-LOAD_IGNORED. A tenure is the time in which a broker serves an offsets partition, from a load to the
-next unload or to its death.
+In a failover two brokers write rows about states of one group. The new coordinator loads the group.
+The old one unloads the group later. Until then it is a zombie: it does not know yet that it was
+replaced. The group's coordinator is the one with the newest leader epoch. A broker that is elected
+again before it learned of its replacement becomes coordinator without a load (BEHAVIOUR 5.4, in
+docs/kafka), and writes LOAD_IGNORED. A tenure is the time in which a broker serves an offsets
+partition, from a load to the next unload or to the broker's death.
 
-Other questions are about one broker alone. Does it serve a partition of `__consumer_offsets` or
-`__transaction_state`? Which groups does it have in memory? Since when is a group Empty (without
-members) there (`Expiry`)?
+This module also answers questions about one broker. Does it serve a partition of
+`__consumer_offsets` or `__transaction_state`? Which groups does it have in memory? Since when is a
+group Empty (without members) there (`Expiry`)?
 """
 
 from collections.abc import Mapping
@@ -134,8 +134,8 @@ class CoordinatorView:
                 self._note_members(row, detail_of(row))
             case TraceKind.MEMBER_ADDED:
                 self._note_holder(row)
-                # If no row has listed the group's members yet (None), the set of all members stays
-                # unknown after one more.
+                # None: no row has listed the group's members yet. With one more member, the whole
+                # list is still unknown.
                 members = self._members.get((row.node, row.group or ""))
                 if members is not None:
                     members[row.member or ""] = None
@@ -267,13 +267,13 @@ class Expiry:
     """Follows the time since which each broker has each group without members.
 
     A coordinator removes a group's offsets when the group was Empty for the retention time
-    (`offsets.retention.minutes`). The time counts from the moment at which the group became Empty.
-    This is so at a later coordinator, too, because the group's record contains the moment. The
-    record that is loaded may be older than the group's last state, if later states could not be
-    stored: its generation shows which moment it contains. An offset that is removed earlier is a
-    loss. A group that never had members (only an administrator
-    committed for it) has no such moment. It is not judged, because each of its offsets has its own
-    age.
+    (`offsets.retention.minutes`). An offset that is removed earlier is a loss.
+
+    The time counts from the moment at which the group became Empty. This is so at a later
+    coordinator, too, because the group's record contains the moment. If later states of the group
+    could not be stored, a coordinator loads an older record. The record's generation shows which
+    moment it contains. A group that never had members (only an administrator committed for it) has
+    no such moment. It is not judged, because each of its offsets has its own age.
     Source: Kafka `GroupMetadata.removeExpiredOffsets`; docs/kafka/BEHAVIOUR.md 4.11.
     """
 
@@ -299,12 +299,12 @@ class Expiry:
                 if row.generation is not None:
                     by_generation.setdefault(row.generation, row.time_us)
             case TraceKind.GROUP_STATE if state == "Dead":
-                if row.cause in DELETIONS:  # the group begins anew, if it is made again
+                if row.cause in DELETIONS:  # a later group of this name is a new group
                     by_broker.clear()
                     by_generation.clear()
                     self._had_members.pop(group_id, None)
             case TraceKind.GROUP_LOADED if state == "Empty":
-                # If no row shows the time in the loaded record, every removal must count as due.
+                # If no row shows the time in the loaded record, every removal counts as due.
                 emptied_us = None if row.generation is None else by_generation.get(row.generation)
                 by_broker[row.node] = -self._retention_us if emptied_us is None else emptied_us
             case _:

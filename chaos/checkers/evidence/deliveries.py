@@ -1,9 +1,10 @@
 """What each member reads, delivers and commits in one assignment, for the checker `processing`.
 
 A member is a process. Its position in a partition is the offset of the record that it delivers
-next to its application. Four rules hold for one partition in one assignment of one process, which
-is a `_Place` here. They are judged by the rows of this process alone. These rows have one clock and
-one order, so faults, late messages and other nodes cannot make them contradict a rule.
+next to its application. The class `_Place` stands for one partition in one assignment of one
+process. Four rules hold for each place. They are judged by the rows of this process alone. These
+rows have one clock and one order, so faults, late messages and other nodes cannot make them
+contradict a rule.
 
 1. The first position is the committed offset that the process fetched in this assignment. If no
    offset is committed, `auto.offset.reset` gives the first position. Later only
@@ -14,18 +15,18 @@ one order, so faults, late messages and other nodes cannot make them contradict 
 3. The offset of a commit was a position in the generation of the commit. (A generation is numbered
    by the group's rebalances.) One exception is excused as STALE_COMMIT. Kafka's client gives an
    asynchronous commit its generation when it sends the commit
-   (`ConsumerCoordinator.commitOffsetsAsync`). If the commit waits for a lookup of the coordinator,
-   a rebalance may come first. So the offset may be a position of an earlier generation in which the
-   process lost its coordinator.
+   (`ConsumerCoordinator.commitOffsetsAsync`). If the commit first waits for a lookup of the
+   coordinator, a rebalance may come before it is sent. So the offset may be a position of an
+   earlier generation, in which the process lost its coordinator.
 4. Before a process revokes a partition, it tries to commit the last position, if members of its
-   group commit at all. The attempt is a row of this commit, or of a failed one (COMMIT_FAILED). The
-   answer of an older commit, which waited for a lookup, may follow it. An attempt without a
+   group commit at all. A successful or failed commit (COMMIT_FAILED) shows the attempt. After its
+   row, a row about an older commit may come, which had waited for a lookup. An attempt without a
    coordinator or an answer leaves no row. The process then waits for `commit_patience_us` after its
    last record. A partition that the process lost (PARTITIONS_LOST) cannot be committed.
 
 The rules are judged only in virtual time (the simulated clock of a run), where no row is missing.
-They are also judged only for topics with plain records, because a position moves past the markers
-that end transactions, too.
+They are judged only for topics without transactions, because a position also moves past the markers
+that end transactions.
 """
 
 from collections import Counter
@@ -54,15 +55,15 @@ DELIVERY_KINDS = frozenset(
 """Kinds of rows that Deliveries must see."""
 STALE_COMMIT = "commit of an earlier generation that waited for the coordinator"
 KEPT_GENERATIONS = 8
-"""Number of generations of a process whose positions are kept.
+"""A process's positions are kept for so many generations.
 
-A commit may be answered some rebalances later.
+The answer to a commit may come some rebalances later.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongDelivery:
-    """A breach of a rule of the list above, with its evidence: the last row breaks the rule."""
+    """A breach of rule number `rule`. The last row of `evidence` breaks the rule."""
 
     rule: int
     group: str
@@ -76,7 +77,7 @@ class _Place:
     """One partition in one assignment of one process."""
 
     assigned: TraceRow
-    fetched: TraceRow | None = None  # the committed offset that the process has fetched last
+    fetched: TraceRow | None = None  # the row of the last fetched committed offset
     position: int | None = None  # the offset after the last delivered record
     moved_by: TraceRow | None = None  # the row that set `position`
     # The last reset of the position, until a record from the new position is delivered.
@@ -118,8 +119,8 @@ class _Reached:
 class _Process:
     """One life of a member: its present assignment, and the positions of its last generations.
 
-    A generation is identified by member id and number. A group that lost its log may use a number a
-    second time. Then the two generations count as one.
+    Member id and generation number identify a generation. A group that lost its log may use a
+    number twice. Then the two generations count as one.
     """
 
     assigned: TraceRow | None = None
@@ -252,8 +253,8 @@ class Deliveries:
         if place is None:
             yield _not_assigned(process, row, f"got records {first} to {last} of it")
             return
-        # After a reset, records may continue at the new position (first branch), or still at the
-        # old one (no branch).
+        # After a reset, records may continue at the new position (first branch). Records that were
+        # fetched before may also continue at the old position (no branch).
         if place.reset is not None and first == place.reset.offset:
             place.reset = None
         elif place.position is None or first != place.position:
@@ -321,6 +322,6 @@ def _wrong(
 
 
 def _not_assigned(process: _Process, row: TraceRow, what: str) -> WrongDelivery:
-    """Return the breach of a row about a partition outside the present assignment."""
+    """Return the WrongDelivery for a row about a partition outside the present assignment."""
     rows = [row] if process.assigned is None else [process.assigned, row]
     return _wrong(2, row, row.partition or "", f"{what}, which was not assigned to it", rows)

@@ -1,12 +1,12 @@
 """Check that appends with acks=all were acknowledged with enough replicas in sync.
 
 Kafka refuses an append with NOT_ENOUGH_REPLICAS while fewer than min.insync.replicas are in sync.
-It answers NOT_ENOUGH_REPLICAS_AFTER_APPEND if there are too few when the high watermark (the offset
-below which every in-sync replica has the records) passes the append. Replicas that are being added
-to the ISR (the in-sync replicas) count at that moment, because the high watermark has waited for
-them (BEHAVIOUR 6.1; Kafka Partition.checkEnoughReplicasReachOffset). What counts is the ISR that
-the leader knows, not the controller's: the controller may have removed a replica for which the
-leader still waits.
+Later the high watermark (the offset below which every in-sync replica has the records) passes the
+append. If too few replicas are in sync then, Kafka answers NOT_ENOUGH_REPLICAS_AFTER_APPEND. At
+that moment, replicas that are being added to the ISR (the in-sync replicas) count as well, because
+the high watermark has waited for them (BEHAVIOUR 6.1; Kafka
+Partition.checkEnoughReplicasReachOffset). The leader's ISR counts, not the controller's: the
+controller may have removed a replica for which the leader still waits.
 
 Only the coordinator's appends are judged: commits and assignments. A producer's row does not name
 the leader that acknowledged it.

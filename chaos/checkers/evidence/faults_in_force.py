@@ -4,10 +4,10 @@ The controller fences a broker that it counts as dead: the broker leads no parti
 list of brokers that clients get. Unfencing undoes this. Four rules say when a fault is in force:
 
 1. A planned fault is in force from FAULT_INJECTED to FAULT_HEALED.
-2. A node that is down or paused counts as a fault, also without a planned fault.
+2. A node that is down or paused counts as a fault, even if no fault of the plan is the cause.
 3. A broker counts as down until the controller unfences it, not only until its process starts. It
-   can register only when its own old session has ended. A client that knows only this broker waits
-   for the same time.
+   can register only when its former session has ended. Until then, a client that knows only this
+   broker waits, too.
 4. A momentary fault (a leadership move, a reset of connections) ends in the moment it begins.
 """
 
@@ -54,7 +54,7 @@ class FaultsInForce:
             consumer for known in context.groups.values() for consumer in known.consumers
         }
         # Faults in force, each with its first row. Keys: ("fault", fault id), ("down", node) and
-        # ("paused", node). One planned crash has two keys: its own, and "down" of the node.
+        # ("paused", node). A planned crash has two entries: "fault" and "down".
         self._active: dict[tuple[str, str], TraceRow] = {}
         self._past: list[PastFault] = []
         self._brokers: dict[str, None] = {}  # nodes known as brokers: they were unfenced once
@@ -76,9 +76,9 @@ class FaultsInForce:
     def cluster_quiet_since_us(self) -> int | None:
         """Time since which no fault has disturbed the servers; None while a fault does.
 
-        Two kinds of faults do not disturb servers. The first kind only ends or pauses consumers.
-        The second kind is the death of a broker that the controller has fenced: the other servers
-        no longer count on it. Such a fault counts as settled.
+        Two kinds of faults do not disturb servers, and are called settled. The first kind only ends
+        or pauses consumers. The second kind is the death of a broker that the controller has
+        fenced, because no other server waits for this broker.
         """
         has_others = len(self._active) > len(self._settled)
         return None if has_others else self._cluster_changed_us
@@ -88,7 +88,7 @@ class FaultsInForce:
         self.was_quiet_since_us = self.quiet_since_us
         peer = row.peer or ""
         match row.kind:
-            # A case with the beginning of a fault sets `key`. Every other case returns.
+            # If a fault begins, its case sets `key`. Every other case returns.
             case TraceKind.FAULT_INJECTED:
                 key = ("fault", row.cause or "")
                 if is_momentary(row):

@@ -1,4 +1,4 @@
-"""Static members that a failover fenced, because their new id was never stored.
+"""Static members that were fenced after a failover, because their new id was never stored.
 
 A static member has a configured `group.instance.id`, which keeps its place in the group through a
 restart. To fence a member means to refuse its requests, because another process has the place.
@@ -11,9 +11,10 @@ Kafka 3.9 allows this sequence, because its JoinGroup cannot tell the rightful o
 3. The new coordinator answers requests that name the new id with FENCED_INSTANCE_ID. This error
    ends the application.
 The same can happen in a split brain (two brokers act as the coordinator): the replaced coordinator
-has the old id, and fences a member that asks it again. Schedules of the corpus (files that the
-tests play) show both cases
-(`static_member_whose_new_id_was_never_stored`, `static_member_fenced_by_a_replaced_coordinator`).
+has the old id, and fences a member that sends it a request with the new id. Two schedules of the
+corpus (files that the tests play) show the two cases:
+`static_member_whose_new_id_was_never_stored` and
+`static_member_fenced_by_a_replaced_coordinator`.
 
 If a member was Stable with an id, the id is stored: with the assignment of the generation (one
 numbered rebalance of the group), or by an append of its own. Kafka awaits this append before it
@@ -121,5 +122,5 @@ class FencedMembers:
         )
 
     def stopped(self, consumer: str) -> bool:
-        """Return True if the application has ended because a failover lost its member id."""
+        """Return True if the consumer's application ended because a failover lost its member id."""
         return consumer in self._fenced

@@ -1,16 +1,16 @@
-"""Coordinators that answer from a part of the log, because they lost the leadership in its load.
+"""Coordinators that answer from a part of the log, because they lost the leadership in a load.
 
 A broker that becomes leader of a partition of `__consumer_offsets` loads it: it reads the
-partition's groups into memory. It unloads (drops) them when it is leader no more. Kafka allows this
-sequence (`doLoadGroupsAndOffsets`):
+partition's groups into memory. It unloads (drops) them when it is no longer leader. Kafka allows
+this sequence (`doLoadGroupsAndOffsets`):
 1. In the middle of a load a broker learns that it no longer leads the partition, and reads no
    further. The part that it has read counts as loaded.
 2. Its unload waits behind the loads of other partitions, because one thread does all loads and
    unloads. Until the unload the broker answers for groups whose last records it has not read.
 
-Only the first load in a leader epoch (the number of the partition's leadership) counts: a second
-load without leadership has no excuse. The corpus (schedules that the tests play) shows the case in
-`coordinator_that_lost_its_log_while_it_loaded_it`.
+Only the first load in a leader epoch (the number of the partition's leadership) has this excuse. A
+second load without leadership is an error. In the corpus (schedules that the tests play),
+`coordinator_that_lost_its_log_while_it_loaded_it` shows the case.
 """
 
 from protocol.trace import TraceKind, TraceRow

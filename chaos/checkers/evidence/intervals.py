@@ -1,7 +1,7 @@
 """IntervalSet: a set of offsets, stored as intervals.
 
-A run processes millions of records. Most ranges of offsets begin where the range before ended, so
-that a few intervals hold all of them.
+A run processes millions of records. Most ranges of offsets begin where the range before ended, so a
+few intervals hold all of them.
 """
 
 from bisect import bisect_left, bisect_right
@@ -51,9 +51,9 @@ class IntervalSet:
         if ends and ends[-1] == start:  # the case of nearly every call
             ends[-1] = end
             return
-        # The intervals with the indices `first` to `last - 1` overlap or touch the new one: they
-        # end at its start or later, and start at its end or earlier. The joined interval replaces
-        # them; if there are none, it is inserted at `first`.
+        # The intervals with the indices `first` to `last - 1` overlap or touch the new one, because
+        # they end at `start` or later, and start at `end` or earlier. The joined interval replaces
+        # them. If there are none, it is inserted at `first`.
         first = bisect_left(ends, start)
         last = bisect_right(self._starts, end)
         if first < last:

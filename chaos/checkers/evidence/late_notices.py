@@ -1,4 +1,4 @@
-"""Check that brokers ignore loads and unloads of an older leadership than they know.
+"""Check that brokers ignore late notices: those about an older leadership than they know.
 
 The leader of a partition of `__consumer_offsets` coordinates the groups stored there. The
 controller notifies a broker of each leadership that the broker gains or loses. The broker then
@@ -10,7 +10,7 @@ KAFKA-10614).
 
 Three cases are no violation:
 - a second unload, because it drops nothing more;
-- the first notice of a new incarnation (life of the process), because it knows no epoch yet;
+- the first notice to a new incarnation (life of the process), because it knows no epoch yet;
 - an unload without an epoch, because it is about a deleted replica.
 """
 

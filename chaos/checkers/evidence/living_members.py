@@ -1,7 +1,7 @@
 """Living consumers of groups, and the state that each has reported last.
 
-A consumer is absent while it is dead. A late member (which the run starts at a time of its plan) is
-also absent until the run starts it. An incarnation is one life of a process.
+A consumer is absent while it is dead, and present otherwise. A late member (which the run starts at
+a time of its plan) is absent until the run starts it. An incarnation is one life of a process.
 """
 
 from chaos.checkers.context import CheckContext, detail_of

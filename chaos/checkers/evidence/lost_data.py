@@ -2,7 +2,7 @@
 
 Kafka promises that acknowledged data survives while one in-sync replica survives (Kafka's
 documentation, Replication). The allowed loss has these steps:
-1. A broker's machine loses power, or its disk is emptied. The broker lacks data from now on, but
+1. A broker's machine loses power, or its disk is emptied. From then on the broker lacks data, but
    the controller does not know it.
 2. The broker's session ends. The controller removes the broker from the ISR (the in-sync replicas)
    of each partition, except where it is the only member.
@@ -38,7 +38,7 @@ class _Replicas:
     """The controller's view of a partition."""
 
     in_sync: tuple[str, ...] = ()
-    # brokers that are in sync although they lack data -> the row of the cause
+    # broker that counts as in sync although it lacks data -> the row of the cause
     damaged: dict[str, TraceRow] = field(default_factory=dict)
 
 
@@ -93,7 +93,7 @@ class LostData:
         if row.kind != TraceKind.LEADER_ELECTED or row.peer not in replicas.damaged:
             return
         if replicas.in_sync != (row.peer,):
-            # Another in-sync replica had all data, so Kafka allows no loss. That the controller
-            # elected the damaged one is its error.
+            # Another in-sync replica had all data, so Kafka allows no loss. It is an error of the
+            # controller that it elected the damaged one.
             return
         self._losses.setdefault(partition, []).append(row)

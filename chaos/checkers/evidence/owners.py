@@ -67,7 +67,7 @@ class Owners:
                     self._of.setdefault((group, partition), {})[owner] = row
             case TraceKind.PARTITIONS_REVOKED | TraceKind.PARTITIONS_LOST:
                 self.ended = self._end(owner)
-            case _:  # a start, a kill or a stop: no earlier process of the node lives
+            case _:  # a start, a kill or a stop: earlier processes of the node have ended
                 node = row.peer or row.node
                 ended_processes = [owner for owner in self._owned if owner[0] == node]
                 self.ended = [ended for owner in ended_processes for ended in self._end(owner)]

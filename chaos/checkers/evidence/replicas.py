@@ -1,16 +1,17 @@
 """Leaders, in-sync replicas (ISR) and replicas of all partitions, as the controller decided them.
 
-The trace has no row with the replicas of a partition. So they are derived: they are all brokers
-that were ever in the partition's ISR. No broker is missing, because the first ISR of a partition
+The trace has no row with the replicas of a partition. So all brokers that were ever in the
+partition's ISR count as its replicas. No broker is missing, because the first ISR of a partition
 has all its replicas, in the order of the assignment, with the preferred leader first.
 
-The fault `leadership_move` has the controller put another replica first, and then elect it. No row
-shows the new order, and it stays if the election fails. So from the fault on, several replicas may
-be the preferred leader, until the controller elects one of them for being it.
+The fault `leadership_move` makes the controller put another replica first, and then elect it. No
+row shows the new order, and the order stays even if the election fails. So from the fault on,
+several replicas may be the preferred leader, until the controller elects one of them as the
+preferred leader.
 
 The controller fences a broker that it counts as dead, and unfences it when it is back. Only an
-unfenced broker may lead, and only while it is not stopping. A controller that was paused may fence
-and unfence a stopping broker: it handles heartbeats that the broker sent before its shutdown.
+unfenced broker may lead, and only while it is not stopping. A controller that was paused may still
+unfence a stopping broker, because it handles heartbeats that the broker sent before its shutdown.
 """
 
 from collections.abc import Mapping
@@ -47,8 +48,8 @@ class SeenPartition:
     """The controller's last decision about a partition.
 
     - `leader`: "" if the partition has no leader. UNKNOWN_LEADER counts as a leader.
-    - `replicas`: in the last order that is known for certain.
-    - `moved_to`: replicas that faults have tried to put first since then.
+    - `replicas`: the replicas, in the last order that is known for certain.
+    - `moved_to`: replicas that a `leadership_move` tried to put first since that order.
     - `row`: the last row about the partition.
     """
 
@@ -65,7 +66,7 @@ class SeenPartition:
 
     @property
     def possibly_preferred(self) -> tuple[str, ...]:
-        """The replicas of which one is the preferred leader."""
+        """The replicas one of which is the preferred leader."""
         return (self.preferred, *self.moved_to)
 
 

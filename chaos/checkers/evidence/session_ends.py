@@ -1,11 +1,11 @@
 """Sessions of members at their coordinators: finds sessions that should have ended.
 
 A session is the time of `session.timeout.ms` in which the coordinator must hear from a member. The
-coordinator restarts it with each request of the member (SESSION_RESTARTED), when it loads the group
-into memory (GROUP_LOADED), and when the group enters its next state, because then the waiting
-members get their answers. If the time passes without another request, the coordinator removes the
-member (MEMBER_REMOVED), because the member died, was cut off or hangs (section 5.4 of
-docs/kafka/BEHAVIOUR.md; Kafka `completeAndScheduleNextHeartbeatExpiration`).
+coordinator restarts it in three cases: with each request of the member (SESSION_RESTARTED); when it
+loads the group into memory (GROUP_LOADED); and when the group enters its next state, because then
+the waiting members get their answers. If the time passes without another request, the coordinator
+removes the member (MEMBER_REMOVED). (Section 5.4 of docs/kafka/BEHAVIOUR.md; Kafka
+`completeAndScheduleNextHeartbeatExpiration`.)
 
 Sessions are judged only while the group is Stable (no rebalance is in progress), for two reasons.
 In other states a member may be parked: it waits for the answer to its JoinGroup or SyncGroup, and
@@ -15,8 +15,8 @@ of its own.
 An accepted commit restarts the session, too. If a coordinator stores commits of a member
 (COMMIT_STORED), an OffsetCommit must have restarted the member's session.
 
-A member must be removed within a limit, counted from the last of these rows. The limit is the sum
-of
+A member must be removed within a limit. The time counts from the last row that restarted its
+session. The limit is the sum of
 - the length of the member's session;
 - the same length again if the member's last request was a JoinGroup or SyncGroup: the answer to a
   static member (one with a configured `group.instance.id`) may wait for an append, also in a Stable
@@ -87,8 +87,8 @@ _LEAVE_TIMERS_ALONE = frozenset(
 )
 """Faults that delay no living broker's clock or disk.
 
-A fault that is missing here counts as one that delays them. So a new kind of fault, until it is
-added here, hides violations, but never causes a false finding.
+Any other fault counts as one that delays them. So a new kind of fault that is not in this list may
+hide violations, but never causes a false finding.
 """
 
 Key = tuple[str, str, str]
@@ -121,8 +121,8 @@ class SessionEnds:
         self._coordinators = coordinators
         self._faults = faults
         self._sessions: dict[tuple[str, str], dict[str, Session]] = {}  # (broker, group) -> members
-        # Heap of (time, key) of the sessions' ends. When a session ends later than its entry says,
-        # the entry stays until its time comes, and then gets the new time.
+        # Heap of (time, key) of the sessions' ends. If the end of a session moves to a later time,
+        # its entry keeps the old time. When the old time comes, the entry gets the new one.
         self._due: list[tuple[int, Key]] = []
         self._paused: dict[str, None] = {}  # paused brokers
         self._committing: dict[Key, None] = {}  # sessions that an OffsetCommit has restarted

@@ -1,17 +1,17 @@
 """Consumers that know only brokers which are lost for good, as in Kafka 3.9.
 
-A client forgets its bootstrap servers with the first answer to its request Metadata, and asks only
-the brokers of the last answer. An answer lists only unfenced brokers (the controller fences a
-broker that it counts as dead). So a client can be stranded in these steps:
+With the first answer to its request Metadata, a client forgets its bootstrap servers. From then on
+it asks only the brokers of the last answer. An answer lists only unfenced brokers (the controller
+fences a broker that it counts as dead). So a client can be stranded in these steps:
 1. Some brokers are fenced. An answer lists only the other brokers.
 2. The listed brokers are lost, and none of them starts again.
 3. The fenced brokers come back. The client never hears of them.
 Kafka 3.8 added a way back, which is the default since 4.0: the setting
 `metadata.recovery.strategy` (KIP-899).
 
-The trace has no row of the brokers that a client knows. Its lookups of the coordinator show that it
-is stranded, if all of them fail: because no known broker can be reached, or because the broker that
-the client asked is down.
+The trace has no row of the brokers that a client knows. But the trace shows the client's lookups of
+the coordinator. A stranded client's lookups all fail: no known broker can be reached, or the broker
+that the client asked is down.
 """
 
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ STRANDING_KINDS = frozenset(
 )
 """Kinds of rows that StrandedClients must see."""
 STRANDED = "knows only brokers that are lost for good"
-"""Name of the excuse that a client cannot find the cluster again."""
+"""Name of the excuse for clients that cannot find the cluster again."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class StrandedClients:
         self._failures: dict[str, _Failures] = {}  # by consumer
 
     def lost_brokers(self, consumer: str, *, since_us: int, until_us: int) -> frozenset[str]:
-        """Return the only brokers that a stranded consumer knows; empty for another consumer.
+        """Return the brokers that a stranded consumer knows; empty if it is not stranded.
 
         A consumer is stranded if all its lookups failed from `since_us` to `until_us`, and the
         brokers that it knows are down now. Units: microseconds of the run.

@@ -37,9 +37,9 @@ DISTURBING_KINDS = frozenset(
 
 @dataclass(slots=True)
 class _Group:
-    """State of a group."""
+    """Members of a group, and its last disturbance."""
 
-    coordinators: tuple[str, ...]  # partitions that its coordinators need
+    coordinators: tuple[str, ...]  # partitions that the group's coordinators need
     # The two dicts are used as ordered sets: only the keys matter.
     alive: dict[str, None] = field(default_factory=dict)  # members whose processes live
     stopped: dict[str, None] = field(default_factory=dict)  # members of `alive` that are paused

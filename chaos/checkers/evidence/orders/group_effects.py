@@ -2,8 +2,8 @@
 
 An order is about one topic of the group or about all of its topics. The order's row does not say
 which. A coordinator may refuse the order for a topic that a member reads, and carry it out for
-another topic. An order counts as carried out if it was not refused for at least one topic or
-member. Then it must have its effect:
+another topic. An order counts as carried out if the coordinator accepted it for at least one topic
+or member. Then it must have its effect:
 
 - `reset_offsets` commits an offset for each partition of its topics, without a member.
 - `delete_offsets` removes the offsets of at least one topic. Of each topic it removes all or none.
@@ -43,8 +43,8 @@ EFFECT_KINDS = frozenset(
 class _Effects:
     """Changes of one group since an order about it.
 
-    - `stored_before`: partitions of which the coordinator had an offset when the order was given.
-    - `members_before`: the members that the coordinator had then; None if they are not known.
+    - `stored_before`: partitions for which the coordinator had an offset when the order was given.
+    - `members_before`: the group's members when the order was given; None if they are not known.
     - `committed`: partitions for which an administrator's commit was stored since the order.
     - `removed`: partitions whose offset was removed since the order, each with the cause.
     """
@@ -71,7 +71,7 @@ class GroupEffects:
     def begin(
         self, group: str, fault: str, coordinator: str | None, members: Iterable[str] | None
     ) -> None:
-        """Follow the effects of an order about `group` from now on, and of no other order."""
+        """Follow the effects of an order about `group` from now on, and forget earlier orders."""
         stored = self._stored.get(coordinator or "", {}).get(group, ())
         self._order = _Effects(
             group=group,
@@ -111,12 +111,11 @@ class GroupEffects:
                 pass
 
     def find_missing(self, *, is_undisturbed: bool) -> str | None:
-        """Return a sentence about a missing effect of the order, None if each is there.
+        """Return a sentence about a missing effect of the order; None if no effect is missing.
 
         The caller makes sure that the order was carried out. `is_undisturbed`: nothing was broken,
-        and the order's group had one coordinator all the time. If it is False, a replaced
-        coordinator may have carried out the order, or the order may have been refused for some of
-        its partitions.
+        and the group's coordinator did not change. If it is False, a replaced coordinator may have
+        carried out the order, or the order may have been refused for some of its partitions.
         """
         order = self._order
         known = None if order is None else self._groups.get(order.group)

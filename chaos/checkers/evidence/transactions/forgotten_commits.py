@@ -70,7 +70,7 @@ class ForgottenCommits:
         self._times.setdefault((group, member), []).append((from_us, to_us))
 
     def has_forgotten(self, group: str, member: str | None, sent_us: int, answered_us: int) -> bool:
-        """Return True if the group forgot a commit that was in progress during this time.
+        """Return True if the group forgot commits between `sent_us` and `answered_us`.
 
         A group that was loaded in the meantime does not know the members of its transactional
         commits. So an entry without a member counts for all members.

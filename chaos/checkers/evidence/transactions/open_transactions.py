@@ -104,8 +104,8 @@ class OpenTransactions:
             self._open.pop(transactional_id, None)
             return
         known = self._open.get(transactional_id)
-        # A transaction to which a partition is added has another row with the state Ongoing. The
-        # first row stays, because it has the time since which the transaction is in the state.
+        # When a partition is added to a transaction, another row with the state Ongoing comes. The
+        # first row is kept, because it shows since when the transaction is in this state.
         if known is None or known.state != state:
             self._set_open(transactional_id, state, row)
 

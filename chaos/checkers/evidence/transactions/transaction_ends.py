@@ -2,18 +2,19 @@
 
 If the decision is to commit, the group must count the transaction's offsets. If the decision is to
 abort, the group must forget them. The decision is a TRANSACTION_STATE row of the transaction
-coordinator. The end in the group is a TRANSACTION_COMPLETED row of the group's coordinator, which
-gets the transaction's marker (the record that ends the transaction in a partition) later. Sometimes
+coordinator. The group's coordinator gets the transaction's marker (the record that ends the
+transaction in a partition) later. Its row TRANSACTION_COMPLETED is the end in the group. Sometimes
 the marker arrives after the next decision for the same producer. So any decision since the
-transaction's first offset in the group may match its end. If only a decision fits that is later
-than the transaction's own, the end may still be a late one (see the last list below).
+transaction's first offset in the group may match its end. If no decision matches, or only one that
+is later than the transaction's own, the end may still be a late one (see the last list below).
 
 An end is not judged in three cases:
 - No decision is known. The transaction coordinator may have died after its decision and before its
   row, and a coordinator that loads this decision writes no such row.
-- The marker may belong to another transaction, because the decision was carried out everywhere
-  before. (A group that a coordinator has loaded together with the marker has no row of the end.)
-- The log of transactions lost its last in-sync replica with its data (`lost_data`), and has only an
+- The marker may belong to another transaction, because the decision on this one had been carried
+  out everywhere before. (If a coordinator loads a group together with the marker, no row shows the
+  end.)
+- The log of transactions lost data with its last in-sync replica (`lost_data`), and has only an
   older decision now.
 
 As in Kafka, the end of the producer's previous transaction may come late (`forgotten_commits`), and
@@ -23,16 +24,16 @@ then end the present transaction, too. An end is taken for such a late end if al
 2. The previous transaction has not ended in the group before.
 3. The group's coordinator has completed a load since that decision.
 
-The late end of an aborted transaction may also find offsets of both transactions, its own and the
-next one, and remove them together. Then condition 3 is enough: the end shows its own decision.
+The late end of an aborted transaction may find offsets of its own transaction and of the next one,
+and remove them together. Then condition 3 is enough, because the end shows its own decision.
 
-The late end of a committed transaction may count no offset. It then found the next transaction's
-offset of the same partition, whose append was in progress, and removed it. That offset had replaced
-those of the ended transactions, which are forgotten, too.
+The late end of a committed transaction may count no offset. In this case it found an offset of the
+next transaction in the same partition, whose append was in progress, and removed it. That offset
+had replaced the offsets of the ended transactions, so these are forgotten, too.
 
-A transaction coordinator may load the decision of one that died, perhaps before the row of the
-decision. It then writes the markers (again) and completes the transaction. So for a late end, this
-load counts as a decision of the transaction, too.
+A transaction coordinator may load the decision of a coordinator that died, perhaps before it wrote
+the row of the decision. The new coordinator then writes the markers (again) and completes the
+transaction. So for a late end, this load counts as a decision of the transaction, too.
 """
 
 from collections import deque
@@ -63,7 +64,7 @@ _CARRIED_OUT = ("CompleteCommit", "CompleteAbort")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongEnd:
-    """A group acted against the decision, or a producer id does not identify the transaction.
+    """A group acted against the decision, or two transactional ids got one producer id.
 
     `evidence` has the rows of the decisions and of the end, or the rows with the producer id.
     """
@@ -74,7 +75,7 @@ class WrongEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Markers:
-    """Markers that a transaction coordinator writes: after its decision, or after it loaded one.
+    """Markers that a transaction coordinator writes after it made or loaded a decision.
 
     - `since_us`: time of the decision, or of the load.
     - `state`: the decision, PrepareCommit or PrepareAbort.
@@ -89,13 +90,14 @@ class _End:
     """The end of a transaction in a group.
 
     - `row`: the TRANSACTION_COMPLETED.
-    - `pending`: the rows of the producer's offsets that it ended, the oldest first.
+    - `pending`: the rows of the producer's offsets that this end ended, the oldest first.
     - `ended_us`: time of the previous end of the same producer in the group; -1 without one.
     - `loaded_us`: time of the broker's last load of a partition before the end; -1 without one.
     - `is_over`: True if the transaction of `since` had been carried out before. Then the end may
       belong to another transaction.
-    - `is_replaced`: True if the end came behind a load and counted none of these offsets, although
-      it commits, and if an append was in progress, whose offset can have replaced them.
+    - `is_replaced`: True if an append was in progress whose offset can have replaced the pending
+      ones. It is True only if the end came behind a load, and counted no offset although it
+      commits.
     """
 
     row: TraceRow
@@ -108,14 +110,14 @@ class _End:
 
     @property
     def since(self) -> TraceRow:
-        """The row of the first of these offsets."""
+        """The row of the first pending offset."""
         return self.pending[0]
 
 
 class TransactionEnds:
     """Follows the decisions for each producer, and checks every end in a group.
 
-    Units: `clock_error_us` limits the difference between the clocks of two nodes. The caller keeps
+    `clock_error_us` is the largest difference between the clocks of two nodes. The caller keeps
     `lost_data` up to date.
     """
 
@@ -137,10 +139,10 @@ class TransactionEnds:
         # producer id -> the first TRANSACTION_STATE with it
         self._given: dict[int, TraceRow] = {}
         self.late: list[tuple[TraceRow, TraceRow]] = []
-        """Late ends: pairs of the first offset that a late end ended by mistake, and the end."""
+        """Pairs: the first offset that a late end ended by mistake, and the late end."""
         self.emptied: list[tuple[TraceRow, TraceRow]] = []
-        """Offsets that were being appended when an end came behind a load and removed them, each
-        with this end."""
+        """Pairs: an offset whose append was in progress when an end behind a load removed it, and
+        this end."""
         # (group, producer id) -> an end that came behind a load, and the appends in progress then
         self._behind_load: dict[tuple[str, int], tuple[TraceRow, frozenset[int | None]]] = {}
         # (broker, incarnation) -> append ids of the appends in progress
@@ -249,7 +251,7 @@ class TransactionEnds:
         self._markers.setdefault(producer_id, deque(maxlen=MAX_KEPT_DECISIONS)).append(markers)
 
     def _has_ended_in_the_log(self, known: TraceRow, row: TraceRow, producer_id: int) -> bool:
-        """Return True if another coordinator than that of `row` had `known`, which has ended since.
+        """Return True if `known` was at another coordinator than `row`, and has ended since.
 
         The coordinator of `row` has loaded the group together with the marker, so no row shows the
         end.
@@ -310,9 +312,9 @@ class TransactionEnds:
             detail = detail_of(end.row)
             is_commit = detail["committed"] or detail["offsets"] > 0
             wanted = _COMMIT if is_commit else _ABORT
-            # The end may be that of the previous transaction, unless the decision of its own
-            # transaction fits. A still later decision that fits does not rule this out. A late end
-            # may also come before its own transaction is decided.
+            # Unless the decision of the present transaction fits, the end may be that of the
+            # previous transaction. Even if a later decision fits, it may be. A late end may also
+            # come before the present transaction is decided.
             own = self._own_decision(end, decided, wanted)
             if own is None and self._is_late_end_of_previous(end, wanted):
                 self.late.append((end.since, end.row))
@@ -350,7 +352,7 @@ class TransactionEnds:
         return None
 
     def _note_removed_with(self, end: _End, own: TraceRow) -> None:
-        """Note the next transaction, if the end of an aborted one came late and removed it, too.
+        """Note offsets of the next transaction, if the late end of an aborted one removed them.
 
         `own` is the decision to abort. Offsets that came after it belong to the next transaction.
         """
