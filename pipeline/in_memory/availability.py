@@ -143,8 +143,7 @@ def _coordinator_gap(trace: Trace, failover: Failover, tenures: list[TableRow]) 
     spans = sorted((tenure["start_us"], tenure["end_us"]) for tenure in tenures)
     if not spans or spans[0][0] > failover.fault_us:
         return None
-    # Tenures can overlap (two coordinators at a time). A gap begins when all earlier ones have
-    # ended.
+    # Two coordinators can be active at a time. So a gap begins when all earlier tenures have ended.
     gaps = []
     covered_until_us = spans[0][1]
     for start_us, end_us in spans[1:]:
@@ -153,7 +152,7 @@ def _coordinator_gap(trace: Trace, failover: Failover, tenures: list[TableRow]) 
         covered_until_us = max(covered_until_us, end_us)
     # No tenure follows: `covered_until_us` is now the latest end of all tenures.
     if covered_until_us < trace.end_us and covered_until_us < failover.until_us:
-        # This gap lasts to the end of the run, so it is the longest.
+        # This gap lasts to the end of the run, so it counts as the longest.
         return _Gap(before_us=covered_until_us, after_us=None)
     after_fault = [
         gap
@@ -173,8 +172,8 @@ _COMMIT_APIS = frozenset({"OffsetCommit", "AddOffsetsToTxn", "TxnOffsetCommit"})
 def _commit_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
     """Return the gaps between acknowledged commits, by group and consumer.
 
-    A consumer's open gap, after its last acknowledged commit, has a `missed_us` if the consumer
-    still requested a commit, if a commit failed, or if it marked the coordinator unknown.
+    The open gap follows a consumer's last acknowledged commit. It has a `missed_us` if the consumer
+    then requested another commit, a commit failed, or the consumer marked its coordinator unknown.
     """
     # By group and consumer: the time of each acknowledged commit -> the broker that acknowledged.
     commits: dict[tuple[str, str], dict[int, str | None]] = {}

@@ -33,12 +33,12 @@ _GROUP_APIS = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFet
 _LOOKUPS = (TraceKind.COORDINATOR_FOUND, TraceKind.COORDINATOR_LOOKUP_FAILED)
 """Kinds of rows that end a lookup, the search for the group's coordinator (FindCoordinator)."""
 _MEMBERSHIP = tuple(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECORDS_CONSUMED)
-"""Kinds of rows that a consumer writes only while it is a member, with its current member id. A
-consumer may have fetched consumed records when it had another member id.
+"""Kinds of rows that a consumer writes only while it is a member, with its current member id.
+RECORDS_CONSUMED is left out: the consumer may have fetched these records under another member id.
 """
 _WITH_MEMBER_ID = (*_LOOKUPS, TraceKind.COORDINATOR_UNKNOWN, *_MEMBERSHIP)
-"""Kinds of rows with the current member id; a consumer can write the first of them before it is a
-member.
+"""Kinds of rows with the current member id. A consumer can write those that are not in _MEMBERSHIP
+before it is a member.
 """
 
 

@@ -57,10 +57,10 @@ def _find_tenures(trace: Trace) -> list[TableRow]:
     tenures = []
     kinds = (TraceKind.LOAD_COMPLETED, TraceKind.UNLOAD_COMPLETED)
     for (broker, incarnation), rows in trace.lives(*kinds):
-        for place, row in enumerate(rows):
+        for index, row in enumerate(rows):
             if row.kind != TraceKind.LOAD_COMPLETED or not is_offsets_partition(row):
                 continue
-            end_us, reason = _end(trace, row, rows[place + 1 :])
+            end_us, reason = _end(trace, row, rows[index + 1 :])
             tenures.append(
                 {
                     "partition": row.partition,

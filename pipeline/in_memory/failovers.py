@@ -63,9 +63,9 @@ def failovers_of(trace: Trace) -> list[Failover]:
             group in fault["groups"] or move is not None
             for fault, move in zip(faults, moves, strict=True)
         ]
-        for place, (fault, move) in enumerate(zip(faults, moves, strict=True)):
+        for index, (fault, move) in enumerate(zip(faults, moves, strict=True)):
             fault_us = fault["injected_us"]
-            later_faults = zip(faults[place + 1 :], affected[place + 1 :], strict=True)
+            later_faults = zip(faults[index + 1 :], affected[index + 1 :], strict=True)
             later_faults_us = [
                 other["injected_us"]
                 for other, other_affects_group in later_faults
@@ -89,7 +89,7 @@ def failovers_of(trace: Trace) -> list[Failover]:
                     fault=fault["fault"],
                     group=group,
                     partition=partition,
-                    affected=affected[place],
+                    affected=affected[index],
                     move=move,
                     old_leader=old_leader,
                     new_leader=new_leader,

@@ -19,12 +19,12 @@ def faults_of(trace: Trace) -> list[TableRow]:
         key=lambda row: (row.time_us, row.cause),
     )
     table = []
-    for place, row in enumerate(hits):
+    for index, row in enumerate(hits):
         detail = detail_of(row)
         in_force = _first_of(trace, TraceKind.FAULT_IN_FORCE, row)
         healed = _first_of(trace, TraceKind.FAULT_HEALED, row)
         nodes = detail.get("nodes") or ([row.peer] if row.peer else [])
-        is_last = place == len(hits) - 1
+        is_last = index == len(hits) - 1
         table.append(
             {
                 "fault": row.cause,
@@ -36,7 +36,7 @@ def faults_of(trace: Trace) -> list[TableRow]:
                 "in_force_until_us": detail_of(healed).get("in_force_until_us") if healed else None,
                 "healed_us": healed.time_us if healed else None,
                 # Effects after the next fault count as effects of that fault.
-                "until_us": trace.end_us if is_last else hits[place + 1].time_us,
+                "until_us": trace.end_us if is_last else hits[index + 1].time_us,
                 "groups": detail.get("groups", []),
                 "partitions": detail.get("partitions", []),
                 "nodes": nodes,

@@ -29,7 +29,7 @@ _SENT_AWAY = (
     RemovalCause.SYNC_DEADLINE,
 )
 """Removals that the coordinator decides by itself, because a member seems to be gone."""
-_Place = tuple[str, str]
+_GroupAndPartition = tuple[str, str]
 """Group and data partition."""
 
 
@@ -37,8 +37,8 @@ _Place = tuple[str, str]
 class _Level:
     """The lag of a partition from the moment `at_us` on.
 
-    At this moment either a member ended its work on a batch, which `begun_us` is the beginning of,
-    or a batch was produced: then `begun_us` is None.
+    At this moment, a batch was produced, or a member ended its work on a batch. `begun_us` is when
+    this work began; None if a batch was produced.
     """
 
     at_us: int
@@ -50,25 +50,25 @@ class _Level:
 def felt_partitions_of(trace: Trace) -> list[TableRow]:
     """Return the times without service, the lag and the repeats of each partition per group."""
     start_us, owners, levels = _start_us(trace), _owners(trace), _levels(trace)
-    repeated: dict[_Place, int] = {}  # number of records that were processed again
+    repeated: dict[_GroupAndPartition, int] = {}  # number of records that were processed again
     for row in processing_of(trace):
-        place = (row["group"], row["partition"])
-        repeated[place] = repeated.get(place, 0) + row["repeated"]
+        key = (row["group"], row["partition"])
+        repeated[key] = repeated.get(key, 0) + row["repeated"]
     injections_us = [fault["injected_us"] for fault in faults_of(trace)]
     # Faults before the steady state do not count. Without a fault, all time counts as after it.
     first_fault_us = min((at_us for at_us in injections_us if at_us >= start_us), default=start_us)
     return [
         {
-            "group": place[0],
-            "partition": place[1],
+            "group": key[0],
+            "partition": key[1],
             "from_us": start_us,
             "to_us": trace.end_us,
-            "unowned_us": _unowned_us(trace, owners.get(place, [])),
-            "waited_us": _waited_us(trace, levels.get(place, [])),
-            "repeated": repeated.get(place, 0),
-            **_peak(levels.get(place, []), start_us, first_fault_us, trace.end_us),
+            "unowned_us": _unowned_us(trace, owners.get(key, [])),
+            "waited_us": _waited_us(trace, levels.get(key, [])),
+            "repeated": repeated.get(key, 0),
+            **_peak(levels.get(key, []), start_us, first_fault_us, trace.end_us),
         }
-        for place in sorted({*owners, *repeated})
+        for key in sorted({*owners, *repeated})
     ]
 
 
@@ -86,8 +86,8 @@ def felt_groups_of(trace: Trace) -> list[TableRow]:
         # The successive owners of each partition of the group.
         histories = [
             _successive_owners(trace, rows)
-            for place, rows in _owners(trace).items()
-            if place[0] == group
+            for key, rows in _owners(trace).items()
+            if key[0] == group
         ]
         table.append(
             {
@@ -116,12 +116,12 @@ def _start_us(trace: Trace) -> int:
 
 
 @once_per_trace
-def _owners(trace: Trace) -> dict[_Place, list[TableRow]]:
+def _owners(trace: Trace) -> dict[_GroupAndPartition, list[TableRow]]:
     """Return the rows of the table `ownership` by group and partition, in time order."""
-    by_place: dict[_Place, list[TableRow]] = {}
+    by_key: dict[_GroupAndPartition, list[TableRow]] = {}
     for row in sorted(ownership_of(trace), key=lambda row: (row["from_us"], row["consumer"])):
-        by_place.setdefault((row["group"], row["partition"]), []).append(row)
-    return by_place
+        by_key.setdefault((row["group"], row["partition"]), []).append(row)
+    return by_key
 
 
 def _unowned_us(trace: Trace, owners: Sequence[TableRow]) -> int | None:
@@ -141,19 +141,19 @@ def _unowned_us(trace: Trace, owners: Sequence[TableRow]) -> int | None:
     return unowned_us + max(0, trace.end_us - owned_until_us)
 
 
-def _levels(trace: Trace) -> dict[_Place, list[_Level]]:
+def _levels(trace: Trace) -> dict[_GroupAndPartition, list[_Level]]:
     """Return the lag after each batch that was produced or processed.
 
     The lag counts acknowledged records above the last record that the group processed. Each level
     lasts until the next one.
     """
-    consumed: dict[_Place, list[TraceRow]] = {}
+    consumed: dict[_GroupAndPartition, list[TraceRow]] = {}
     for row in trace.of(TraceKind.RECORDS_CONSUMED):
         consumed.setdefault((str(row.group), str(row.partition)), []).append(row)
 
     # A partition without a processed batch has a lag, too, if it had an owner.
-    for place in _owners(trace):
-        consumed.setdefault(place, [])
+    for key in _owners(trace):
+        consumed.setdefault(key, [])
     # A step is the production or the processing of a batch, as a tuple of four:
     # - its time;
     # - True if the batch was processed, False if it was produced;
@@ -166,15 +166,15 @@ def _levels(trace: Trace) -> dict[_Place, list[_Level]]:
         step = (row.time_us, False, next_offset, None)
         produced.setdefault(str(row.partition), []).append(step)
 
-    levels_by_place = {}
-    for place, rows in consumed.items():
+    levels_by_key = {}
+    for key, rows in consumed.items():
         processed = [
             (row.time_us, True, int(detail_of(row)["last"]) + 1, begun_us(row)) for row in rows
         ]
         produced_until, processed_until = 0, 0
         levels = []
         for at_us, is_processed, next_offset, work_began_us in sorted(
-            [*produced.get(place[1], []), *processed]
+            [*produced.get(key[1], []), *processed]
         ):
             if is_processed:
                 processed_until = max(processed_until, next_offset)
@@ -182,8 +182,8 @@ def _levels(trace: Trace) -> dict[_Place, list[_Level]]:
                 produced_until = max(produced_until, next_offset)
             lag = max(0, produced_until - processed_until)
             levels.append(_Level(at_us=at_us, lag=lag, begun_us=work_began_us))
-        levels_by_place[place] = levels
-    return levels_by_place
+        levels_by_key[key] = levels
+    return levels_by_key
 
 
 def _waited_us(trace: Trace, levels: Sequence[_Level]) -> int:
@@ -232,7 +232,7 @@ def _peak(levels: Sequence[_Level], start_us: int, first_fault_us: int, end_us: 
     after = [level for level in levels if first_fault_us <= level.at_us <= end_us]
     peak = max((level.lag for level in after), default=0)
     peak_us: int | None = None
-    over_us: int | None = 0  # 0: the peak was not above the usual lag; None: it stayed above
+    over_us: int | None = 0  # 0: the lag was never above the usual lag; None: it stayed above
     if peak > usual:
         peak_us = min(level.at_us for level in after if level.lag == peak)
         usual_again = [

@@ -54,7 +54,7 @@ class _Exchange:
 
     - `sent`, `ended`: the client's rows about the request, and about its answer or failure. None if
       the trace lacks the row, or if no answer came.
-    - `place`: index among the exchanges with the same client, server, API and correlation id (the
+    - `index`: index among the exchanges with the same client, server, API and correlation id (the
       client's number of the request).
     - `named`: for a FindCoordinator, the coordinator that the answer named.
     """
@@ -63,7 +63,7 @@ class _Exchange:
     server: str
     api: str
     correlation_id: int | None
-    place: int
+    index: int
     sent: TraceRow | None = None
     received_us: int | None = None
     answered_us: int | None = None
@@ -166,7 +166,7 @@ class _Pairing:
         """Add an exchange that begins with `row`, and return it."""
         request = (client, server, str(row.api), row.correlation_id)
         same_request = self._by_request.setdefault(request, [])
-        same_request.append(_Exchange(*request, place=len(same_request)))
+        same_request.append(_Exchange(*request, index=len(same_request)))
         return same_request[-1]
 
     def _take_ends(self) -> None:
@@ -254,7 +254,7 @@ class _Row:
             first.api,
             # An exchange without a correlation id comes before those with one.
             -1 if first.correlation_id is None else first.correlation_id,
-            first.place,
+            first.index,
         )
 
 
@@ -267,7 +267,7 @@ def _collapse(exchanges: Sequence[_Exchange], injected_us: int) -> list[_Row]:
 
     def order(exchange: _Exchange) -> tuple[tuple[str, str, str, str], int, int, int]:
         begin_us, correlation_id = exchange.begin_us or 0, exchange.correlation_id or 0
-        return exchange.route, begin_us, correlation_id, exchange.place
+        return exchange.route, begin_us, correlation_id, exchange.index
 
     rows: list[_Row] = []
     in_order = sorted(exchanges, key=order)
@@ -292,7 +292,7 @@ def _keep_most_interesting(rows: list[_Row]) -> list[TableRow]:
     first of its kind has precedence over all others. After this, rows of clients with many such
     first rows have precedence.
     """
-    kinds_so_far: dict[tuple[object, ...], None] = {}
+    kinds_so_far: set[tuple[object, ...]] = set()
     firsts_by_client: dict[str, int] = {}
     is_first: list[bool] = []
     in_order = sorted(rows, key=lambda row: row.order)
@@ -300,7 +300,7 @@ def _keep_most_interesting(rows: list[_Row]) -> list[TableRow]:
         client, server, api, group = row.exchanges[0].route
         kind = (api, server, group, row.common[0])
         is_first.append(kind not in kinds_so_far)
-        kinds_so_far[kind] = None
+        kinds_so_far.add(kind)
         firsts_by_client[client] = firsts_by_client.get(client, 0) + is_first[-1]  # True is 1
 
     def rank(item: tuple[_Row, bool]) -> tuple[object, ...]:

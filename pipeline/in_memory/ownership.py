@@ -107,12 +107,12 @@ def _intervals(rows: Sequence[TraceRow]) -> list[TableRow]:
 
 def _give_up(
     open_intervals: dict[tuple[str, str], TableRow],
-    place: tuple[str, str],
+    group_and_partition: tuple[str, str],
     at_us: int,
     ended_by: str,
 ) -> None:
-    """End the open interval of `place`, a group and a partition; do nothing if none is open."""
-    owned = open_intervals.pop(place, None)
+    """End the open interval of a group's partition; do nothing if none is open."""
+    owned = open_intervals.pop(group_and_partition, None)
     if owned is not None:
         owned["to_us"], owned["ended_by"] = at_us, ended_by
 

@@ -5,8 +5,8 @@ members send JoinGroup. Then a new generation begins; the generation is the numb
 rebalance. Then, in the sync phase, the members ask for their partitions. The rebalance is complete
 when the coordinator has stored the new assignment.
 
-RebalanceLog reads the rows one by one: the run can still be in progress, or be a replay up to some
-moment. It assigns rows to rebalances by these rules:
+RebalanceLog reads the rows one by one, because the run can still be in progress. It assigns rows to
+rebalances by these rules:
 
 1. A rebalance belongs to the coordinator that began it.
 2. The coordinator's later rows about the group belong to this rebalance until the next one begins.
@@ -46,7 +46,7 @@ KINDS = frozenset(
 )
 """Kinds of rows from which rebalances are computed."""
 _ENDS = ("Empty", "Dead")
-"""States of a group in which no rebalance goes on."""
+"""States of a group without members, which end its rebalance early."""
 
 Life = tuple[str, int, str]  # node, incarnation, group
 

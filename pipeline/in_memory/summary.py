@@ -159,7 +159,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:  # Any: what the column holds
         return []
     # The index of a missing value is None. A None at the end of the list stands for this value.
     texts = [*array.dictionary.to_pylist(), None]
-    return [texts[-1 if place is None else place] for place in array.indices.to_pylist()]
+    return [texts[-1 if index is None else index] for index in array.indices.to_pylist()]
 
 
 def _separate_bad_rows(rows_of_cells: Sequence[tuple[Any, ...]]) -> RunRows:

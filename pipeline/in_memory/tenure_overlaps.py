@@ -32,14 +32,18 @@ def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
     }
     faults = faults_of(trace)
     table = []
-    for place, older in enumerate(tenures):
-        for newer in tenures[place + 1 :]:
+    for index, older in enumerate(tenures):
+        for newer in tenures[index + 1 :]:
             shared = _span(older).shared_with(_span(newer))
             if shared is None or older["partition"] != newer["partition"]:
                 continue
             partition = older["partition"]
             # `trace.groups()` maps each group to its offsets partition.
-            groups = [group for group, home in trace.groups().items() if home == partition]
+            groups = [
+                group
+                for group, offsets_partition in trace.groups().items()
+                if offsets_partition == partition
+            ]
             broker = older["broker"]
             row = {
                 "partition": partition,

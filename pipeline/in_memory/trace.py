@@ -1,8 +1,8 @@
 """The trace for the tables in memory: ordered rows, the run's end, deaths, pauses and cuts.
 
 The trace of a run is its recorded rows of events. The functions in this folder compute tables
-without Spark, for the summary of a run: by loops over sorted rows, as docs/TABLES.md defines them.
-They share no code with the Spark tables, so that tests which compare both find a mistake in either.
+without Spark, by loops over sorted rows. docs/TABLES.md defines the tables. The functions share no
+code with the Spark tables, so that tests which compare both find a mistake in either.
 
 An incarnation (also called a life) of a node is the time from one start of its process to its end;
 `seq` numbers the rows of an incarnation. A cut is a time in which a fault of the network separates
@@ -60,7 +60,7 @@ class Death:
 
     - `by`: `stopped` (in an orderly way) or `killed`; for a start, always `killed`.
     - `before_incarnation`: for a start, the number of the new incarnation; all earlier ones are
-      dead. For an end, None: its row does not name the incarnation. It is the one that lived at
+      dead. None for an end: its row does not name the incarnation, so it is the one that lived at
       `at_us`.
     """
 
@@ -88,9 +88,9 @@ class Trace:
 
     def __init__(self, rows: Sequence[TraceRow]) -> None:
         self.rows = sorted(rows, key=_by_clock)
-        self._places: dict[str, list[int]] = {}  # kind -> indexes of its rows in `rows`
-        for place, row in enumerate(self.rows):
-            self._places.setdefault(row.kind, []).append(place)
+        self._indexes: dict[str, list[int]] = {}  # kind -> indexes of its rows in `rows`
+        for index, row in enumerate(self.rows):
+            self._indexes.setdefault(row.kind, []).append(index)
         stages = self.of(TraceKind.RUN_STAGE)
         stops = [row.time_us for row in stages if _stage(row) == "stopping"]
         # A run that broke off has no stage `stopping`: it ends with its last row.
@@ -106,10 +106,10 @@ class Trace:
 
     def of(self, *kinds: TraceKind) -> list[TraceRow]:
         """Return the rows of some kinds, by time."""
-        places = [place for kind in kinds for place in self._places.get(kind.value, [])]
+        indexes = [index for kind in kinds for index in self._indexes.get(kind.value, [])]
         if len(kinds) > 1:
-            places.sort()
-        return [self.rows[place] for place in places]
+            indexes.sort()
+        return [self.rows[index] for index in indexes]
 
     def lives(self, *kinds: TraceKind) -> Iterator[tuple[tuple[str, int], list[TraceRow]]]:
         """Yield each node and incarnation, with its rows of the given kinds, by `seq`."""

@@ -38,7 +38,7 @@ def exchanges(events: DataFrame) -> DataFrame:
     """
     kinds = (TraceKind.REQUEST_SENT, TraceKind.RESPONSE_RECEIVED, TraceKind.REQUEST_FAILED)
     sent = F.when(F.col("kind") == TraceKind.REQUEST_SENT.value, F.col("time_us"))
-    # `cause` is the purpose of the connection: two nodes may have several.
+    # `cause` is the purpose of the connection: two nodes may have several connections.
     request = ("run", "node", "incarnation", "peer", "cause", "api", "correlation_id")
     # For each row, the rows with the same key up to this row; the last REQUEST_SENT among them is
     # the request.

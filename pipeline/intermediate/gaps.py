@@ -22,7 +22,9 @@ from pipeline.intermediate.repeats import begun_us
 from protocol.api import Api
 from protocol.trace import TraceKind
 
-_ASKING = [key.label for key in (Api.OFFSET_COMMIT, Api.ADD_OFFSETS_TO_TXN, Api.TXN_OFFSET_COMMIT)]
+_COMMIT_APIS = [
+    key.label for key in (Api.OFFSET_COMMIT, Api.ADD_OFFSETS_TO_TXN, Api.TXN_OFFSET_COMMIT)
+]
 """Requests with which a member begins to commit offsets, alone or in a transaction."""
 
 
@@ -49,34 +51,34 @@ def commit_gaps(events: DataFrame) -> DataFrame:
         .agg(F.max("peer").alias("peer"))
     )
     by_time = Window.partitionBy(*key).orderBy("before_us")
-    # A request counts only if it is one of _ASKING; every row of the other two kinds counts.
-    asked_for = (F.col("kind") != TraceKind.REQUEST_SENT.value) | F.col("api").isin(_ASKING)
-    asked = (
+    # A request counts only if it is one of _COMMIT_APIS; every row of the other two kinds counts.
+    is_attempt = (F.col("kind") != TraceKind.REQUEST_SENT.value) | F.col("api").isin(_COMMIT_APIS)
+    attempts = (
         of_kind(
             events,
             TraceKind.REQUEST_SENT,
             TraceKind.COMMIT_FAILED,
             TraceKind.COORDINATOR_UNKNOWN,
         )
-        .where(asked_for)
-        .select("run", "group", consumer, F.col("time_us").alias("asked_us"))
+        .where(is_attempt)
+        .select("run", "group", consumer, F.col("time_us").alias("attempted_us"))
     )
 
-    # `asked_us`: time of the first of these rows after a member's last commit.
+    # Of the attempts after a consumer's last commit, only the first one matters.
     last = acknowledged.groupBy(*key).agg(F.max("before_us").alias("last_us"))
-    in_vain = (
-        asked.join(last, list(key))
-        .where(F.col("asked_us") > F.col("last_us"))
+    first_attempts = (
+        attempts.join(last, list(key))
+        .where(F.col("attempted_us") > F.col("last_us"))
         .groupBy(*key)
-        .agg(F.min("asked_us").alias("asked_us"))
+        .agg(F.min("attempted_us").alias("attempted_us"))
     )
     after = F.lead("before_us").over(by_time)
-    return acknowledged.join(in_vain, list(key), "left").select(
+    return acknowledged.join(first_attempts, list(key), "left").select(
         *key,
         "before_us",
         after.alias("after_us"),
         F.lead("peer").over(by_time).alias("after_peer"),
-        F.when(after.isNull(), F.col("asked_us")).alias("pending_us"),
+        F.when(after.isNull(), F.col("attempted_us")).alias("pending_us"),
     )
 
 

@@ -108,7 +108,7 @@ def _pauses(events: DataFrame) -> DataFrame:
 
 
 def _cuts(faults: DataFrame) -> DataFrame:
-    """One row per link fault that silences, and node that it cuts off.
+    """One row per node and link fault that cuts the node off.
 
     The fault separates the nodes of its two sides, `from` and `to`, from each other. By convention
     only the nodes of `from`, the side that the experiment names first, count as cut off.

@@ -146,7 +146,7 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
         .drop("run_end_us")
     )
     key = [*_PARTITION, "from_us", "ends_us"]
-    both = (
+    common_offsets = (
         _processed(pairs, repeats, "first")
         .join(
             _processed(pairs, repeats, "second"),
@@ -161,7 +161,7 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
                 "second_consumer": F.col("second.consumer"),
             }
         )
-        .join(both, [*key, "first_consumer", "second_consumer"], "left")
+        .join(common_offsets, [*key, "first_consumer", "second_consumer"], "left")
         .select(*key, "to_us", "first", "second", "offset")
     )
 

@@ -70,8 +70,8 @@ def by_server() -> Column:
 def is_listed() -> Column:
     """Return whether a row of MESSAGE_KINDS is about coordination or control."""
     # The node to which the request went: a server wrote its row itself, a client names the server.
-    asked = F.when(by_server(), F.col("node")).otherwise(F.col("peer"))
-    asks_controller = (F.col("api") == Api.FETCH.label) & asked.startswith(_CONTROLLERS)
+    server = F.when(by_server(), F.col("node")).otherwise(F.col("peer"))
+    asks_controller = (F.col("api") == Api.FETCH.label) & server.startswith(_CONTROLLERS)
     return F.col("api").isin(list(LISTED_APIS)) | asks_controller
 
 
@@ -102,5 +102,5 @@ def _is_any_of(kinds: tuple[TraceKind, ...]) -> Column:
 
 
 def _certainly(condition: Column) -> Column:
-    """Return `condition`, but false instead of null (null: a column that it reads is null)."""
+    """Return `condition`, with false instead of null. It is null if it reads a column that is."""
     return F.coalesce(condition, F.lit(False))

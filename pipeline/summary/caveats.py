@@ -1,10 +1,13 @@
-"""Caveats of a PASS: times with two owners or none, and repeated records, that no promise forbids.
+"""Caveats of a PASS: what users of a group noticed although the run kept all its promises.
 
-A promise is a property of Kafka that the checks of a run verify; PASS is the verdict of a run that
-kept all its promises. `caveats_of` reads only the summary of a run, so terminal, report, `list` and
-JSON show the same caveats. A felt figure is one that users of a group notice; a spread is its
-distribution over the partitions of a group. MARK (" *") follows a figure if a machine was away by
-accident in the figure's time.
+A promise is a property of Kafka that the checks of a run verify. PASS is the verdict of a run that
+kept all its promises. No promise forbids that a partition has two owners or none for a while, or
+that records are processed again. `caveats_of` reads only the summary of a run, so terminal, report,
+`list` and JSON show the same caveats.
+
+A felt figure is one that users of a group notice. A spread is its distribution over the partitions
+of a group. A machine is away by accident if it is lost or silent without a planned fault. MARK
+(" *") follows a figure if a machine was away by accident in the figure's time.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +26,7 @@ _REPEATED = "records processed again"
 def caveats_of(summary: RunSummary | None) -> tuple[str, ...]:
     """Return the caveats of a run; each is a clause.
 
-    There are three kinds of caveats. Each names only the group in which it was worst:
+    A caveat names only the group in which it was worst. There are three kinds:
 
     - partitions had two owners at the same time, for at least FELT_US;
     - partitions had no owner, for at least FELT_US;

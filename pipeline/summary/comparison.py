@@ -62,8 +62,8 @@ class ComparisonRow:
     - `group`: the heading under which the row stands (not a consumer group): a chain of phases
       (`broker`, `client`), `gap`, `outcome`, `felt` or `run`.
     - `cells`: one for each column; None if the column lacks the figure.
-    - `differs`: True if the columns differ notably. A row about a fault leaves columns without the
-      fault out of this comparison.
+    - `differs`: True if the columns differ notably. In a row about a fault, only the columns with
+      this fault count.
     """
 
     fault: str | None
@@ -143,15 +143,15 @@ def compare_runs(
             "one each is needed"
         )
 
-    places_by_title: dict[str, list[int]] = {}
-    for place, title in enumerate(titles):
-        places_by_title.setdefault(title, []).append(place)
+    indexes_by_title: dict[str, list[int]] = {}
+    for index, title in enumerate(titles):
+        indexes_by_title.setdefault(title, []).append(index)
     columns = tuple(
-        Column(title=title, runs=tuple(summaries[place].run for place in places))
-        for title, places in places_by_title.items()
+        Column(title=title, runs=tuple(summaries[index].run for index in indexes))
+        for title, indexes in indexes_by_title.items()
     )
 
-    table = _Table(summaries, tuple(map(tuple, places_by_title.values())), in_full)
+    table = _Table(summaries, tuple(map(tuple, indexes_by_title.values())), in_full)
     all_rows = (*table.fault_rows(), *table.run_rows(given_verdicts))
     rows_with_values = tuple(row for row in all_rows if any(row.cells))
     return Comparison(columns=columns, rows=rows_with_values)
@@ -169,7 +169,7 @@ def _titles(summaries: Sequence[RunSummary]) -> list[str]:
 class _Table:
     """Builds the rows of a comparison.
 
-    - `places`: for each column, the indexes of its runs in `summaries`.
+    - `indexes`: for each column, the indexes of its runs in `summaries`.
     - `in_full`: see `compare_runs`.
 
     The parameter `faults` of some methods holds the matched faults of one row: a sequence for each
@@ -177,7 +177,7 @@ class _Table:
     """
 
     summaries: Sequence[RunSummary]
-    places: tuple[tuple[int, ...], ...]
+    indexes: tuple[tuple[int, ...], ...]
     in_full: bool
 
     def fault_rows(self) -> Iterator[ComparisonRow]:
@@ -202,8 +202,8 @@ class _Table:
         """
         cells_with_fault = [
             cell
-            for cell, places in zip(row.cells, self.places, strict=True)
-            if any(has_fault[place] for place in places)
+            for cell, indexes in zip(row.cells, self.indexes, strict=True)
+            if any(has_fault[index] for index in indexes)
         ]
         return replace(row, differs=differs(cells_with_fault, row.unit))
 
@@ -211,9 +211,9 @@ class _Table:
         self, name: str, measure: Measure, faults: Sequence[Sequence[FaultSummary]]
     ) -> Iterator[ComparisonRow]:
         """Yield the rows of one measure, one for each statistic (percentile or maximum)."""
-        # `is_about`: True if the measure says something about the fault. With `if_zero`, a measure
-        # that is 0 for all subjects says something, too. A full comparison shows such a 0 if the
-        # measure has another value in another run.
+        # `is_about` leaves out a measure that says nothing about the fault, often because it is 0
+        # for all subjects. `if_zero` keeps such zeros: a full comparison needs them beside a run
+        # in which the measure says something.
         is_shown = any(fault.is_about(measure) for of_run in faults for fault in of_run)
         if_zero = self.in_full and is_shown
         # For each run, the measure's distributions: one for each of the run's matched faults.
@@ -264,12 +264,12 @@ class _Table:
             (
                 "two coordinators at once",
                 [_coordinators_us(run) for run in runs],
-                [any(both.disturbed for both in run.coordinators) for run in runs],
+                [any(pair.disturbed for pair in run.coordinators) for run in runs],
             ),
             (
                 "two owners at once",
                 [_owners_us(run) for run in runs],
-                [any(both.disturbed for both in run.owners) for run in runs],
+                [any(pair.disturbed for pair in run.owners) for run in runs],
             ),
         )
         for name, values, disturbed in lengths:
@@ -320,7 +320,7 @@ class _Table:
                     disturbed=disturbed,
                 )
 
-            # Partitions for which the time did not end before the run did.
+            # `missing` counts partitions whose time had not ended when the run ended.
             missing = [None if spread is None else spread.missing for spread in spreads]
             if measure.is_time and any(missing):
                 never = f"{measure.name}: never"
@@ -349,13 +349,13 @@ class _Table:
         accident in the time of the figure.
         """
         cells = tuple(
-            cell_of([values[place] for place in places], unit, _bound(places, bounds))
-            for places in self.places
+            cell_of([values[index] for index in indexes], unit, _bound(indexes, bounds))
+            for indexes in self.indexes
         )
         if disturbed is not None:
             cells = tuple(
-                marked(cell) if any(disturbed[place] for place in places) else cell
-                for cell, places in zip(cells, self.places, strict=True)
+                marked(cell) if any(disturbed[index] for index in indexes) else cell
+                for cell, indexes in zip(cells, self.indexes, strict=True)
             )
         return ComparisonRow(
             fault=fault,
@@ -369,7 +369,9 @@ class _Table:
 
     def _text_row(self, name: str, values: Sequence[str | None]) -> ComparisonRow:
         """Return a row of texts. Columns differ if the first words of their texts differ."""
-        cells = tuple(text_cell_of([values[place] for place in places]) for places in self.places)
+        cells = tuple(
+            text_cell_of([values[index] for index in indexes]) for indexes in self.indexes
+        )
         texts = {None if cell is None else cell.text.split(" ")[0] for cell in cells}
         return ComparisonRow(
             fault=None,
@@ -391,26 +393,26 @@ def _never_for_zero(row: ComparisonRow) -> ComparisonRow:
     return replace(row, cells=cells)
 
 
-def _bound(places: Sequence[int], bounds: Sequence[int] | None) -> int:
+def _bound(indexes: Sequence[int], bounds: Sequence[int] | None) -> int:
     """Return the largest error of the clocks over the runs of one column."""
-    return 0 if bounds is None else max(bounds[place] for place in places)
+    return 0 if bounds is None else max(bounds[index] for index in indexes)
 
 
 def _matched_faults(
     summaries: Sequence[RunSummary],
 ) -> dict[str, tuple[tuple[FaultSummary, ...], ...]]:
-    """Return the faults of the runs that match one another, by name.
+    """Return the faults that are compared with one another, by the name of their rows (`crash 2`).
 
     Faults are matched by kind and order. If no two runs have a kind in common, they are matched by
-    order alone. An entry has a tuple for each run: the run's one matched fault, or nothing. Only if
-    some run has more than MAX_FAULTS_OF_A_KIND faults of a kind, the tuples hold all faults of that
-    kind.
+    order alone. An entry has a tuple for each run. It holds the run's matched fault, or it is empty
+    if the run has none. If some run has more than MAX_FAULTS_OF_A_KIND faults of a kind, the tuples
+    hold all faults of that kind.
     """
     by_kind: dict[str, list[list[FaultSummary]]] = {}  # for each kind, the faults of each run
-    for place, summary in enumerate(summaries):
+    for index, summary in enumerate(summaries):
         for fault in summary.faults:
             runs = by_kind.setdefault(fault.kind or "fault", [[] for _ in summaries])
-            runs[place].append(fault)
+            runs[index].append(fault)
     # No kind occurs in two runs if each kind has exactly one run with faults.
     if len(summaries) > 1 and all(sum(map(bool, runs)) == 1 for runs in by_kind.values()):
         by_kind = {"fault": [list(summary.faults) for summary in summaries]}
@@ -488,7 +490,7 @@ def _if_complete(runs: Sequence[RunSummary], values: Sequence[int]) -> list[int 
 
 def _coordinators_us(run: RunSummary) -> int | None:
     """Return the longest time with two coordinators; None for a run without events."""
-    longest = max((both.to_us - both.from_us for both in run.coordinators), default=0)
+    longest = max((pair.to_us - pair.from_us for pair in run.coordinators), default=0)
     return longest if run.events else None
 
 
@@ -497,5 +499,5 @@ def _owners_us(run: RunSummary) -> int | None:
 
     A time shorter than the error of the clocks is not certain, and does not count.
     """
-    lengths = [both.longest_us for both in run.owners if both.longest_us >= run.clock_error_us]
+    lengths = [pair.longest_us for pair in run.owners if pair.longest_us >= run.clock_error_us]
     return max(lengths, default=0) if run.events else None

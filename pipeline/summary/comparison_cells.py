@@ -77,7 +77,7 @@ def _even_choice(values: Sequence[int]) -> tuple[int, ...]:
     if len(values) <= MAX_VALUES:
         return tuple(values)
     last = len(values) - 1
-    return tuple(values[place * last // (MAX_VALUES - 1)] for place in range(MAX_VALUES))
+    return tuple(values[step * last // (MAX_VALUES - 1)] for step in range(MAX_VALUES))
 
 
 def marked(cell: Cell | None) -> Cell | None:
@@ -152,5 +152,5 @@ def differs(cells: Sequence[Cell | None], unit: Unit) -> bool:
         return False
     if unit == "us" and high - low < max(NOTABLE_US, *(cell.bound_us for cell in known)):
         return False
-    # Then some two ranges must not overlap: one begins above the end of another.
+    # Then two of the ranges must not overlap: one begins above the end of the other.
     return max(cell.low or 0 for cell in known) > min(cell.high or 0 for cell in known)

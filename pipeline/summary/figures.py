@@ -63,7 +63,7 @@ class Measure:
 
 
 def _measure(
-    place: tuple[Chain, str],
+    chain_and_table: tuple[Chain, str],
     name: str,
     column: str,
     *,
@@ -71,8 +71,8 @@ def _measure(
     is_time: bool = True,
     across_nodes: bool = False,
 ) -> Measure:
-    """Return a measure; `place` is its chain and the table that holds its column."""
-    chain, table = place
+    """Return a measure; `chain_and_table` is its chain and the table that holds its column."""
+    chain, table = chain_and_table
     return Measure(
         chain=chain,
         name=name,
@@ -87,7 +87,7 @@ def _measure(
 _BROKER: tuple[Chain, str] = ("broker", "broker_phases")
 _CLIENT: tuple[Chain, str] = ("client", "client_phases")
 _GAP: tuple[Chain, str] = ("gap", "availability")
-"""Places of measures: the chain, and the table with its columns."""
+"""The chains, each with the table that holds the columns of its measures."""
 
 MEASURES: tuple[Measure, ...] = (
     _measure(_BROKER, "detect", "detect_us", across_nodes=True),
@@ -111,7 +111,7 @@ MEASURES: tuple[Measure, ...] = (
     _measure(_GAP, "processing gap", "gap_us", subject_kind="partition", across_nodes=True),
     _measure(_GAP, "no coordinator", "gap_us", subject_kind="group", across_nodes=True),
 )
-"""All measures of a fault, in the order in which they are shown."""
+"""All measures of a fault, in the order in which they are shown. `tables` defines the columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,10 +338,10 @@ def find_worst(summary: RunSummary, measure: str) -> Worst | None:
 
 
 def same_gaps(faults: Sequence[FaultSummary], measure: str) -> dict[str, str]:
-    """Return, by fault, the earlier fault that shows the same longest gap; leave out other faults.
+    """Return, for each fault that shows the longest gap of an earlier fault, that earlier fault.
 
-    One long gap can lie after two faults. Two gaps of the same length in microseconds are taken for
-    the same gap.
+    One long gap can lie after two faults, and both then show it. Two gaps with the same length in
+    microseconds count as the same gap.
     """
     first_fault_by_length: dict[int, str] = {}
     earlier_by_fault = {}

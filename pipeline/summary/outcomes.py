@@ -143,7 +143,11 @@ class Owners:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupProcessing:
-    """How often a group processed a record, and how often it had processed that record before."""
+    """How many records a group processed.
+
+    - `records`: all processed records. A record that was processed twice counts twice.
+    - `repeated`: those of `records` that the group had processed before.
+    """
 
     group: str
     records: int
@@ -208,7 +212,10 @@ def _by_stem(names: Iterable[str]) -> dict[str, list[int]]:
 
 
 def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
-    """Return the first and last number of each range of consecutive numbers; they are sorted."""
+    """Return the first and last number of each range of consecutive numbers.
+
+    `numbers` are sorted.
+    """
     ranges: list[tuple[int, int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][1] + 1:

@@ -1,10 +1,11 @@
 """The aggregates of tables that `summary` reads, computed with Spark.
 
 An aggregate is a table of few rows over all runs. Only these rows reach the driver (the Python
-process of the analysis). A run with more events has no more of these rows, only one with more
-faults or groups. `trace_aggregates` computes the same aggregates from a trace in memory. A member
-notices a fault when it gives its coordinator up. The lineage of an owner of a partition is the
-coordinator that assigned the partition, with its leader epoch (the number of its leadership).
+process of the analysis). Their number grows with the faults and groups of a run, not with its
+events. `trace_aggregates` computes the same aggregates from a trace in memory.
+
+A member notices a fault when it gives its coordinator up. The lineage of an owner of a partition is
+the coordinator that assigned the partition, with its leader epoch (the number of its leadership).
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -54,11 +55,11 @@ def _moved_partitions(broker_phases: DataFrame) -> DataFrame:
 
 
 def _member_counts(client_phases: DataFrame) -> DataFrame:
-    """One row per run, fault, cause by which members noticed it, and number of timeouts before.
+    """One row per run, fault, `noticed_by` and `timeouts`.
 
-    `timeouts`: how many commits of a member had timed out when it noticed the fault.
-
-    Nulls: `noticed_by` if no cause is known; `timeouts` of members that kept their coordinator.
+    - `noticed_by`: the cause by which members noticed the fault; null if no cause is known.
+    - `timeouts`: how many commits of a member had timed out when it noticed the fault; null for
+      members that kept their coordinator.
     """
     # Unknown ids and generations are null: the comparison is null, and `count_if` leaves it out.
     kept_id = F.col("member_id") == F.col("member_id_after")
@@ -83,8 +84,8 @@ def _rebalances_by_kind(rebalances: DataFrame) -> DataFrame:
     count_of_kind = F.count("*").over(Window.partitionBy(*kind))
     return (
         rebalances.where(F.col("fault").isNotNull())
-        # `separate` groups the rows of a kind further: few rebalances by their starts, so that each
-        # has a row of its own; for many it is null, so they share one row.
+        # `separate` divides a kind with few rebalances: each start has a row of its own. In a kind
+        # with many rebalances it is null, so all of them share one row.
         .withColumn("separate", F.when(count_of_kind <= ONE_BY_ONE_MAX, F.col("started_us")))
         .groupBy(*kind, "separate")
         .agg(
@@ -112,7 +113,7 @@ def _coordinator_pairs(tenure_overlaps: DataFrame) -> DataFrame:
 def _owner_sets(ownership_overlaps: DataFrame) -> DataFrame:
     """One row per run, group, fault and pair of lineages.
 
-    It sums up the times in which members of the two lineages owned the same partitions.
+    A row sums up the times in which members of the two lineages owned the same partitions.
     """
     # For booleans, `max` is "any": some partition still had two owners when the run ended.
     is_open = F.max(F.col("to_us").isNull())

@@ -33,7 +33,7 @@ from pipeline.summary.outcome_summary import (
 )
 from pipeline.summary.outcomes import Coordinators, Owners, Rebalances
 
-P = TypeVar("P", Coordinators, Owners)
+_Pair = TypeVar("_Pair", Coordinators, Owners)
 
 
 def summarize_runs(
@@ -79,7 +79,7 @@ def summarize_runs(
     )
 
 
-def _marked(pairs: Sequence[P], disturbances: Sequence[Disturbance]) -> tuple[P, ...]:
+def _marked(pairs: Sequence[_Pair], disturbances: Sequence[Disturbance]) -> tuple[_Pair, ...]:
     """Return pairs of coordinators or of owners; those of a disturbed time are marked."""
     return tuple(
         replace(pair, disturbed=is_disturbed(disturbances, pair.from_us, pair.to_us))

@@ -65,7 +65,7 @@ def write_summary(summary: RunSummary) -> None:
 
 
 def read_summary(directory: Path) -> RunSummary | None:
-    """Return the summary of the run in `directory`; None without one of TABLES_VERSION.
+    """Return the summary of the run in `directory`; None if there is none of TABLES_VERSION.
 
     The summary's `directory` is the argument, not the stored one: a run can have been moved.
     """
@@ -107,7 +107,7 @@ def drop_summary(directory: Path) -> None:
 
 
 def _made_from(directory: Path) -> _MadeFrom | None:
-    """Return version and sources of the tables; None without tables of TABLES_VERSION."""
+    """Return version and sources of the tables; None if they do not have TABLES_VERSION."""
     try:
         content = summary_path(directory).read_bytes()
         made_from = msgspec.json.decode(content, type=_Stamped).made_from
