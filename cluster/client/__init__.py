@@ -2,7 +2,7 @@
 
 Reading order: `net` (connections, metadata, retries, the coordinator's discovery), `consumer`,
 `record_work`, `producer`, `admin`; beside them `zookeeper_consumer` (Kafka's old consumer).
-Callbacks handle the answers, as Kafka's client handles them inside poll. Only a few coroutines wait
-for answers: the application, the heartbeats, a lookup, an administrator's calls, and the threads of
-`zookeeper_consumer`.
+Callbacks handle the answers to requests, as in Kafka's client. Only a few coroutines wait for
+answers: the application, the heartbeats, the lookup of a coordinator, an administrator's calls, and
+the threads of `zookeeper_consumer`.
 """

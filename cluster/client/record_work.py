@@ -9,8 +9,7 @@ from cluster.host.host import Host
 class RecordWork:
     """The processing time of one member's records.
 
-    A record takes `process_us`, plus a random time of up to `spread_us`, which is drawn for each
-    record.
+    Each record takes `process_us`, plus a random time of up to `spread_us`.
 
     Units: microseconds.
     """
@@ -26,7 +25,7 @@ class RecordWork:
         return self._process_us + self._spread_us > 0
 
     def draw_us(self, records: int) -> int:
-        """Return the time that `records` records take together; each one's time is drawn."""
+        """Return the time that a number of records takes; the random part is drawn for each."""
         work_us = self._process_us * records
         if self._rng is not None:
             work_us += sum(self._rng.randint(0, self._spread_us) for _ in range(records))

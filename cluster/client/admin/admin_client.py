@@ -1,14 +1,14 @@
 """The administrator's client: groups, offsets, topics and elections, by Kafka's operations.
 
-A request about a group goes to the group's coordinator, as the brokers name it. It is repeated
-while that coordinator is loading (reading the group from its log) or unknown; any other error is
-the answer. A request for the list of groups goes to every live broker, because each knows only its
-own groups. Requests for log offsets go to each partition's leader. Elections, reassignments and
-deletions of topics go to the controllers.
+A request about a group goes to the coordinator that the brokers name. It is repeated while the
+coordinator is loading (reading the group from its log) or unknown; any other error is the answer. A
+request for the list of groups goes to every live broker, because each knows only its own groups.
+Requests for log offsets go to each partition's leader. Elections, reassignments and deletions of
+topics go to the controllers.
 
-The AdminDriver sends and repeats the requests. An Ask describes to the driver one request about
-several keys (groups, partitions or brokers), and reads the outcome of each key from the answer. A
-Lookup describes how the broker of each key is found.
+The AdminDriver sends and repeats the requests. An Ask describes one request about several keys
+(groups, partitions or brokers), and how to read the outcome of each key from the answer. A Lookup
+describes how to find the broker of each key.
 
 DEVIATION: a group that two brokers claim is listed twice; Kafka's AdminClient keeps one.
 DEVIATION: if the broker that was asked does not know a topic, this is the final answer; Kafka's
@@ -131,8 +131,8 @@ class AdminClient:
     Units: `timeout_ms` is for all requests together; None means `default.api.timeout.ms` (60 s).
     A ClientError in a result belongs to one group, topic or partition. It is a GaveUp if the
     time was over, otherwise the error that the broker answered.
-    `broker`: the broker for all requests about groups, without a lookup. With it, a coordinator
-    that has been replaced, and does not know it yet, can be asked for its state.
+    `broker`: if given, all requests about groups go to this broker, without a lookup. So a former
+    coordinator that does not know yet that it was replaced can be asked for its state.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class AdminClient:
     ) -> GroupListings:
         """Return the groups of every live broker, or of the one broker; empty filters select all.
 
-        A broker that is loading is asked again. If the time is over first, its last list counts.
+        A broker that is loading is asked again. If the time ends first, its last list is used.
         Raises: TimeoutError if no broker names the live brokers.
         """
         groups_by_broker: dict[BrokerId, tuple[ListedGroup, ...]] = {}
@@ -170,7 +170,7 @@ class AdminClient:
         def take_list(
             response: ListGroupsResponse, broker: BrokerId, keys: tuple[BrokerId, ...]
         ) -> Mapping[BrokerId, ClientError | None]:
-            # Also the list of a broker that loads: it has the groups that are loaded so far.
+            # The list of a broker that is loading has the groups that are loaded so far.
             groups_by_broker[broker] = response.groups
             return dict.fromkeys(keys, failure(response.error_code))
 
@@ -237,8 +237,9 @@ class AdminClient:
         request = LeaveGroupRequest(
             group_id=group_id,
             members=tuple(
-                # A static member is named by its instance id alone. With its member id, a member
-                # that was replaced since the description would be refused (FENCED_INSTANCE_ID).
+                # A static member is named by its instance id alone. Another consumer may have taken
+                # over the instance id since the description. Then a request with the old member id
+                # would be refused (FENCED_INSTANCE_ID).
                 MemberIdentity(
                     member_id="" if member.group_instance_id else member.member_id,
                     group_instance_id=member.group_instance_id,
@@ -273,7 +274,7 @@ class AdminClient:
     ) -> dict[TopicPartition, ErrorCode]:
         """Commit offsets for a group without members, and return the error code of each.
 
-        Effects: traces an ADMIN_COMMIT for each offset, also if no answer came.
+        Effects: traces an ADMIN_COMMIT for each offset, even if no answer came.
         Raises: ClientError if the whole group was refused, or no answer came.
         """
         request = OffsetCommitRequest(

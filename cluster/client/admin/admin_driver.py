@@ -1,13 +1,13 @@
 """An administrator's requests, each retried as Kafka's AdminClient does.
 
 A request that any broker can answer goes to the least loaded one. A request for the controllers
-goes to one of them directly (KIP-919, `bootstrap.controllers`). If this one answers NOT_CONTROLLER,
-or not at all, the next one is tried.
+goes directly to one of them (KIP-919, `bootstrap.controllers`). If this controller answers
+NOT_CONTROLLER or does not answer, the next controller is tried.
 
 A request about several keys (groups, partitions, brokers) goes to the broker of each key:
 1. A key whose broker is unknown is looked up.
 2. Keys of one broker share a request.
-3. Each key is retried on its own, so a group whose coordinator is loading delays no other group.
+3. Each key is retried by itself, so a group whose coordinator is loading delays no other group.
 4. An error that means "not here" sends the key back to step 1.
 The caller supplies the meaning of a request, and which of its errors are retriable.
 Source: Kafka KafkaAdminClient, ControllerNodeProvider, AdminApiDriver, AdminApiLookupStrategy,
@@ -58,7 +58,7 @@ _NOT_HERE = frozenset(
 
 
 class GaveUp(ClientError):
-    """The time was over before a final answer. `name` is the name of the last error."""
+    """The time limit came before a final answer. `name` is the name of the last error."""
 
     def __init__(self, name: str, *, waited_us: int) -> None:
         super().__init__(name, retriable=True)
@@ -90,8 +90,8 @@ class Ask(Generic[K, V, A]):
     response_type: type[A]
     outcomes: Callable[[A, BrokerId, tuple[K, ...]], Mapping[K, V | ClientError]]
     on_silence: Callable[[BrokerId, str], None] | None = None
-    """Called with the broker and an error if no answer came, so that the request may have been
-    carried out."""
+    """Called with the broker and an error if no answer came. The broker may have carried out the
+    request."""
 
 
 class AdminDriver:
@@ -170,10 +170,10 @@ class AdminDriver:
         *,
         waits: bool = False,
     ) -> dict[K, V | ClientError]:
-        """Return the outcome of each key, in their order; GaveUp for keys not answered in time.
+        """Return the outcome of each key, in the order of `keys`; GaveUp if the time was too short.
 
         keys: each with its broker, None if the broker must be looked up.
-        lookup: None if every key has a broker and must be sent to no other.
+        lookup: None if every key has a broker, and no other broker may be asked about it.
         waits: the answer comes only when a log record is replicated, so a request may take all the
             time that is left, up to `request.timeout.ms`.
         Raises: SimulationError for a key with neither broker nor lookup.
@@ -193,7 +193,7 @@ class AdminDriver:
         timeout_us: int,
         on_answer: Callable[[RequestFuture[A]], None] | None = None,
     ) -> RequestFuture[A]:
-        """Send a request; its end sets `wakeup`. It times out with the act's time at the latest."""
+        """Send a request; its end sets `wakeup`. It times out at `deadline_us` at the latest."""
         future = self.network.send(
             node.name,
             node.purpose,
@@ -288,8 +288,8 @@ class _KeyedRequest(Generic[K, V, A, F]):
             await self._driver.wakeup.wait(self._next_due_us())
 
         if self._ask.on_silence is not None:
-            # Report requests still in flight at the end of the time. Keys of one broker share a
-            # request, so each broker is reported once; a key in a lookup has no broker.
+            # Report requests that are still in flight. Keys of one broker share a request, so each
+            # broker is reported once. A key whose lookup is in flight has no broker.
             asked = [each.broker for each in self._keys.values() if each.is_asked]
             for broker in dict.fromkeys(each for each in asked if each is not None):
                 self._ask.on_silence(broker, TIMED_OUT)
@@ -412,7 +412,7 @@ class _KeyedRequest(Generic[K, V, A, F]):
         return min([self._driver.deadline_us, *waiting])
 
     def _outcome(self, progress: _Progress[V]) -> V | ClientError:
-        """Return the outcome of a key; GaveUp with the last error if the time was over."""
+        """Return the outcome of a key; GaveUp with the last error if there is none."""
         if progress.is_done:
             return progress.outcome  # type: ignore[return-value]  # _finish has set it
         name = TIMED_OUT if progress.error is None else progress.error.name

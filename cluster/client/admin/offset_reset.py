@@ -1,8 +1,8 @@
 """Plans of offset resets: the new committed offsets that `reset-offsets` shows before it acts.
 
 Pure functions. The caller reads the offsets and commits the planned ones. As in Kafka's tool, an
-offset outside the log is replaced by the nearer end of the log. `asked_for` keeps the original
-offset, so that the change can be reported.
+offset outside the log is replaced by the nearer end of the log. `PlannedOffset.asked_for` keeps the
+original offset, so that the change can be reported.
 Source: Kafka ConsumerGroupCommand.prepareOffsetsToReset, checkOffsetsRange.
 """
 
@@ -81,8 +81,8 @@ def plan_reset(
 ) -> tuple[PlannedOffset, ...]:
     """Return the planned offset of each partition in `bounds`, in their order.
 
-    `committed` lacks the partitions without a committed offset.
-    Raises: CannotShift with all partitions from which a shift cannot count.
+    `committed` has no entry for a partition without a committed offset.
+    Raises: CannotShift with all partitions that have none, if `target` is a ShiftBy.
     """
     if isinstance(target, ShiftBy):
         missing = [partition for partition in bounds if partition not in committed]

@@ -1,9 +1,10 @@
 """Administrative operations of a run, in the form that `Runtime.ask_as_admin` takes.
 
 Each operation is a function of the administrator's host and the cluster, and opens connections of
-its own. The plan of a run (the list of its faults) contains some of the operations as faults: an
-order. The checks of a run need the committed offsets at its end. They are read as a consumer reads
-them: from the coordinator that the brokers name, and only stable offsets (of no open transaction).
+its own. Some operations are orders: they occur as faults in the plan of a run (the list of its
+faults). The checks of a run need the committed offsets at its end. These are read as a consumer
+reads them: from the coordinator that the brokers name, and only if no open transaction contains
+them.
 """
 
 from collections import Counter
@@ -28,8 +29,8 @@ from protocol.ids import UNKNOWN_MEMBER, BrokerId, GroupId, Offset, TopicPartiti
 from protocol.messages.admin import ElectionType
 
 GROUP_ORDER_TIMEOUT_MS = 2_000
-"""Limit of the retries of an order about a group. It is short, because the plan's next faults wait
-for the order's end."""
+"""Time limit of an order about a group. It is short, because the plan's next faults wait for the
+order's end."""
 
 NOT_IN_RESPONSE = "NOT_IN_RESPONSE"
 """The answer to an order lacks a partition that the order named. Source: Kafka
@@ -48,7 +49,8 @@ class TopicDeletionFailed(Exception):
     `error` is the name of the first topic's error.
     """
 
-    # The default lets pickle restore the exception, which comes from another process on Ray.
+    # On Ray the exception comes from another process. pickle restores it by a call with the message
+    # only, so `error` needs a default.
     def __init__(self, message: str, error: str = "") -> None:
         super().__init__(message)
         self.error = error
@@ -85,7 +87,7 @@ async def fetch_committed_offsets(
 
     Retries as clients do, for `default.api.timeout.ms` (60 s). Partitions without an offset are
     left out. Effects: opens connections and closes them; traces OFFSETS_FETCHED for each partition
-    of the answer, with -1 for one of `partitions` that has no offset.
+    of the answer, with offset -1 for a partition without an offset.
     Raises: TimeoutError after 60 s without a definite answer; ClientError that no retry can help.
     """
     config = ConsumerConfig()
@@ -185,9 +187,9 @@ async def move_leader(
             raise ElectionFailed(
                 f"{partition}: broker {broker} has no replica, {list(replicas)} have"
             )
-        # The reassignment is sent even if the answer has `broker` first already. Otherwise: (1) the
-        # broker that answered has not applied the last reassignment yet; (2) the controller has
-        # applied it, and elects the first replica of that reassignment instead.
+        # The reassignment is sent even if the answer has `broker` first already. The broker that
+        # answered may not have applied the last reassignment yet. The controller has, and would
+        # elect the first replica of that reassignment instead.
         others = (other for other in replicas if other != broker)
         await _reassign(admin, partition, (broker, *others))
         await _elect_preferred(admin, (partition,))
@@ -270,8 +272,8 @@ async def delete_offsets(
 ) -> dict[str, str]:
     """Delete the group's committed offsets of some topics. Raises: as remove_members.
 
-    With `unknown_partitions` the order also names one partition of each topic that does not exist.
-    The result has such a partition only if its answer is not UNKNOWN_TOPIC_OR_PARTITION.
+    With `unknown_partitions` the order also names, for each topic, one partition that does not
+    exist. The result has this partition only if its answer is not UNKNOWN_TOPIC_OR_PARTITION.
     """
     with _group_order(host, cluster, group_id) as admin:
         partitions = await _partitions_of(admin, topics)

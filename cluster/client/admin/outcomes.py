@@ -3,8 +3,7 @@
 An error is retriable if Kafka's AdminClient retries it for the same request. `keys` are the groups
 or partitions that one request is about. Each function returns a value or a ClientError for each
 key. If the key is a single group, the value holds the results of all its partitions or members. A
-parameter with an underscore is unused: AdminClient calls all functions for groups with the same
-arguments.
+parameter with an underscore is unused: AdminDriver calls all functions of an Ask alike.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +39,7 @@ _RETRIED = frozenset(
 )
 """Errors after which every request about a group is repeated."""
 _RETRIED_COMMITS = _RETRIED | {ErrorCode.REBALANCE_IN_PROGRESS}
-"""Errors after which a commit is repeated: also that of a group that is rebalancing."""
+"""Errors after which a commit is repeated. REBALANCE_IN_PROGRESS: the group is rebalancing."""
 _RETRIED_PARTITIONS = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -100,7 +99,7 @@ def coordinators(
     response: FindCoordinatorResponse, keys: tuple[str, ...]
 ) -> Mapping[str, BrokerId | ClientError]:
     """Return the coordinator of each group."""
-    # The error of a group that the answer does not mention.
+    # Error of a group that is missing in the answer.
     missing = ClientError(ErrorCode.UNKNOWN_SERVER_ERROR.name, retriable=False)
     found: dict[str, BrokerId | ClientError] = dict.fromkeys(keys, missing)
     for each in response.coordinators:
@@ -131,7 +130,7 @@ def described_groups(
     response: DescribeGroupsResponse, broker: BrokerId, _keys: tuple[str, ...]
 ) -> Mapping[str, GroupDescription | ClientError]:
     """Return the description of each group by its coordinator."""
-    # `failure` is None without an error; an exception is never false.
+    # `failure` returns None for success. A ClientError is always true, so `or` selects it.
     return {
         group.group_id: failure(group.error_code) or _description(group, broker)
         for group in response.groups

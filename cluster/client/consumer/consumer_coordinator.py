@@ -1,11 +1,11 @@
 """The group's part of each poll: discover, rejoin, revoke and assign, commit automatically.
 
-Owns the application's side of a rebalance: partitions are revoked and assigned only inside poll.
-`GroupSubscriber` also does the leader's work: it computes the assignment of every member.
+Partitions are revoked and assigned here, and only inside poll. If the member is the group's leader,
+`GroupSubscriber` computes the assignment of every member.
 
-- Rebalance: every member sends JoinGroup, then SyncGroup, and gets new partitions. A generation is
-  its number, with the member's id. A member is in one from the answer to its JoinGroup until it
-  leaves or is removed. A reset makes the member forget its generation.
+- Rebalance: every member sends JoinGroup, then SyncGroup, and gets new partitions.
+- Generation: the number of a rebalance, with the member's id. A member enters a generation with the
+  answer to its JoinGroup. A reset makes the member forget its generation.
 - `membership` sends JoinGroup and SyncGroup. `membership.join` is one future for both; its value is
   the bytes of the assignment.
 - Eager protocol: a member releases all its partitions before it joins a rebalance.
@@ -111,8 +111,8 @@ class GroupSubscriber:
         # Called immediately, or by `metadata_updated` if a partition count is not known yet.
         def compute() -> None:
             counts = self.assignment_snapshot = self._counts(topics)
-            # A static leader that came back: the group keeps its assignment. The snapshot is
-            # stored all the same, so that this leader detects later changes of the counts.
+            # The leader is a static member that has restarted, so the group keeps its assignment.
+            # The snapshot is still needed: with it, the leader detects later changes of the counts.
             if response.skip_assignment:
                 assign(())
                 return
@@ -150,7 +150,7 @@ class GroupSubscriber:
 
 
 class ConsumerCoordinator:
-    """One consumer's membership, as its poll handles it."""
+    """The group's part of one consumer's poll."""
 
     def __init__(
         self,
@@ -196,8 +196,8 @@ class ConsumerCoordinator:
         if not membership.rejoin_needed_or_pending and self._subscriber.metadata_changed():
             membership.request_rejoin("cached metadata has changed")
         if membership.rejoin_needed_or_pending and not await self._join_if_needed():
-            # False: a join in flight sets the wakeup when it ends. True: a failed join is no longer
-            # in flight, and nothing would wake poll for its retry.
+            # A join in flight sets the wakeup when it ends. Nothing wakes poll for the retry of a
+            # failed join, so poll must run again soon.
             join = membership.join
             return join is None or join.is_done
         if self._auto_commit is not None:
@@ -233,7 +233,7 @@ class ConsumerCoordinator:
             if join.error is None:
                 self._join_completed(join.value)
                 # Normally this ends the loop. An assignment that does not fit, or a reset during
-                # the join, has requested a rejoin: begin again.
+                # the join, requests a rejoin: the loop begins again.
                 continue
             error = join.error
             membership.join_failed(error)
@@ -247,8 +247,8 @@ class ConsumerCoordinator:
     async def _join_prepare(self) -> None:
         """Commit and release all partitions before JoinGroup: the eager protocol."""
         if self._auto_commit is not None:
-            # `max.poll.interval.ms`, because it is also the rebalance timeout: for this long the
-            # coordinator waits for the JoinGroup.
+            # `max.poll.interval.ms` is also the rebalance timeout: the time for which the
+            # coordinator waits for this member's JoinGroup.
             deadline_us = self._host.now_us() + self._config.max_poll_interval_ms * MS
             try:
                 await self._commits.commit_sync(self._subscription.consumed(), deadline_us)
@@ -258,12 +258,15 @@ class ConsumerCoordinator:
         self._subscriber.assignment_snapshot = None
 
     async def release_partitions(self) -> None:
-        """Revoke or lose all partitions. Source: Kafka onJoinPrepare, onLeavePrepare."""
+        """Give up all partitions: they are lost if the member has no generation, else revoked.
+
+        Source: Kafka onJoinPrepare, onLeavePrepare.
+        """
         partitions = tuple(self._subscription.assigned)
         if not partitions:
             return
         if self._membership.member.has_generation:
-            # The listener is application code: it counts against max.poll.interval.ms.
+            # The listener is application code, so its time counts against max.poll.interval.ms.
             self._heartbeat.poll_left()
             await self._listener.on_partitions_revoked()
             self._heartbeat.poll_entered()

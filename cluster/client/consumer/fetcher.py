@@ -84,8 +84,8 @@ class Fetcher:
     ) -> None:
         """Create a fetcher that has sent nothing.
 
-        `wakeup` is set after each answer; `on_out_of_range` is called with a partition whose
-        position the leader does not have.
+        `wakeup` is set after each answer. `on_out_of_range` is called with a partition if the
+        leader's log does not have the partition's position.
         """
         self._host = host
         self._config = config
@@ -112,7 +112,7 @@ class Fetcher:
         """
         by_leader: dict[NodeName, list[tuple[AssignedPartition, FetchPartition]]] = {}
         held_until_us: int | None = None
-        # By leader: one check per call is enough, however many partitions the leader has.
+        # Whether each leader can be sent to; checked once per call, not once per partition.
         available: dict[NodeName, bool] = {}
         for partition, state in self._subscription.assigned.items():
             position = state.position
@@ -200,7 +200,7 @@ class Fetcher:
         node: NodeName,
         asked: dict[TopicPartition, tuple[AssignedPartition, int]],
     ) -> None:
-        """Process the answer to a Fetch. `asked`: each partition with its fetched offset."""
+        """Process the answer to a Fetch. `asked`: each partition, with the offset in the Fetch."""
         del self._in_flight[node]
         if answer.error is not None or answer.value.error_code is not ErrorCode.NONE:
             # Only an error code needs a backoff here: after a disconnect the network client itself
@@ -233,8 +233,8 @@ class Fetcher:
                 if data.records:
                     self._keep(state, position, data.records)
             case ErrorCode.OFFSET_OUT_OF_RANGE if state.partition in self._completed:
-                # The former leader answers late; the new leader has already answered the same
-                # offset with records. So the offset is in range, and the position stays.
+                # A former leader answers late. The new leader has already returned records from the
+                # same offset, so the offset is in range, and the position stays.
                 # Source: FetchCollector.handleInitializeErrors compares the offset with the
                 # position after it has returned the records that came before.
                 pass
@@ -242,8 +242,8 @@ class Fetcher:
                 self._on_out_of_range(state)
             case _:
                 # NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH and similar:
-                # the leader has changed. The answer may name the new one; otherwise an update of
-                # the metadata does.
+                # the leader has changed. If the answer does not name the new leader, an update of
+                # the metadata will.
                 if data.leader_id != NO_BROKER:
                     leader = LeaderAndEpoch(
                         leader=BrokerId(data.leader_id), leader_epoch=LeaderEpoch(data.leader_epoch)

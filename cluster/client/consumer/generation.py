@@ -46,7 +46,7 @@ VALID_PREVIOUS_STATES: dict[MemberState, tuple[MemberState, ...]] = {
 class Generation(NamedTuple):
     """Identity by which a member proves in which rebalance it took part.
 
-    Without one, `generation_id` is -1, `member_id` "" and `protocol_name` None.
+    The default values mean that the member is in no generation and has no id.
     """
 
     generation_id: GenerationId = NO_GENERATION
@@ -126,7 +126,7 @@ class ConsumerMember:
         self._transition_to(MemberState.STABLE, _ASSIGNED)
 
     def take_member_id(self, member_id: MemberId) -> None:
-        """Keep the id that the coordinator assigned for the next JoinGroup."""
+        """Store the id that the coordinator has assigned; the next JoinGroup carries it."""
         self.generation = Generation(member_id=member_id)
 
     def reset(self, reason: StateReason, *, reset_member_id: bool) -> None:

@@ -3,8 +3,8 @@
 Connects the parts of a consumer, and runs one poll in Kafka's order: the group's work, positions,
 fetches. An application of Kafka calls poll again and again; each call ends after `poll_timeout_ms`
 if nothing happens. Here one call of poll waits until something happens, which saves events in
-virtual time (the run's simulated clock). The wakeup ends this wait: every event sets it. A lookup
-asks a broker for the group's coordinator.
+virtual time (the run's simulated clock). Every event sets the wakeup, which ends this wait. A
+lookup asks a broker for the group's coordinator.
 Source: Kafka ClassicKafkaConsumer, ConsumerNetworkClient.poll.
 """
 
@@ -141,9 +141,9 @@ class GroupConsumer:
         )
 
     def _make_commits(self, transaction_timeout_ms: int | None) -> Commits:
-        """Return the object that commits: in transactions of a new producer, if a timeout is given.
+        """Return the object that commits: by OffsetCommit, or in transactions of a new producer.
 
-        Otherwise by OffsetCommit.
+        `transaction_timeout_ms` is None for OffsetCommit.
         """
         host, config = self._host, self._config
         backoff = retry_backoff(host, config)
@@ -187,12 +187,12 @@ class GroupConsumer:
 
         An application poll is one of the repeated polls that an application of Kafka would make.
 
-        deadline_us: end of this application poll. A lookup lasts at most until then; so does the
-            wait, if something must be tried again soon. Otherwise poll waits until one of the next
-            two times.
+        deadline_us: end of the current application poll. A lookup lasts at most until then. If
+            something must be tried again soon, the whole poll ends then. Otherwise poll waits
+            until one of the next two times.
         idle_until_us: returns the time at which the application wants control; None: never.
         poll_ends_us: returns the end of the first application poll that ends at a given time or
-            later. It serves a partition that a backoff holds back: poll returns at the end of the
+            later. Poll uses it when a backoff holds a partition back: it returns at the end of the
             application poll in which the partition can be fetched again.
 
         Raises: ClientError for the application.
@@ -259,7 +259,8 @@ class GroupConsumer:
             must_poll_soon = await self._coordinator.poll(deadline_us)
             # `update` stands on the left side, because `or` may skip the right side.
             must_poll_soon = await self._positions.update(deadline_us) or must_poll_soon
-            # Collect first, and then send: partitions that are empty now are in the next Fetch.
+            # Collect first, and then send: the Fetch asks only for partitions whose records have
+            # been collected.
             records = self._fetcher.collect(self._config.max_poll_records)
             held_until_us = self._fetcher.send_fetches()
             if records or host.now_us() >= deadline_us:
@@ -273,7 +274,7 @@ class GroupConsumer:
                     until_us = _earlier(until_us, poll_ends_us(held_until_us))
             await self.wakeup.wait(until_us)
             if until_us is not None and host.now_us() >= until_us:
-                # Records may have arrived in the last moment.
+                # Records may have arrived at this very time.
                 return self._fetcher.collect(self._config.max_poll_records)
 
     def _idle_until_us(self, application_us: int | None) -> int | None:

@@ -3,7 +3,8 @@
 Kafka uses a thread that checks every `retry.backoff.ms`. Here a task sleeps until the next action
 is due or something has changed. A lookup asks a broker for the group's coordinator. A generation is
 the number of a group's rebalance; members name it in their requests. The session timeout limits the
-silence of the coordinator, the poll interval the time between two polls of the application.
+time without an answer of the coordinator. The poll interval limits the time between two polls of
+the application.
 
 States of a member: UNJOINED before its first JoinGroup and after a reset or LeaveGroup;
 PREPARING_REBALANCE while its JoinGroup is in flight; COMPLETING_REBALANCE while its SyncGroup is in
@@ -67,7 +68,7 @@ class Heartbeat:
         """Time at which the application left poll; None while it is inside poll."""
 
     def enable(self) -> None:
-        """Begin to send heartbeats: a generation was entered."""
+        """Begin to send heartbeats: the member has entered a generation."""
         now_us = self._host.now_us()
         self._is_enabled = True
         self._failures = 0
@@ -147,12 +148,12 @@ class Heartbeat:
         return due_us if poll_deadline_us is None else min(due_us, poll_deadline_us)
 
     def _look_up(self) -> None:
-        """Begin a lookup, or join the one in flight; abandon it if the last call had it, too.
+        """Begin a lookup, or join the one in flight; abandon it if the last call waited for it too.
 
         The node that was asked may be silent. Once its lookup is abandoned, the next lookup goes to
         a node with fewer requests in flight. Kafka's thread abandons any lookup that it finds in
-        flight. This task checks earlier than the thread, so it gives a lookup the time until one
-        more call.
+        flight. This task checks earlier than Kafka's thread. So it abandons a lookup only at the
+        second call that finds it in flight.
         """
         lookup = self._discovery.lookup()
         if lookup is not self._awaited_lookup:
@@ -195,8 +196,8 @@ class Heartbeat:
                 self._discovery.mark_unknown(code.name)
                 self._failed()
             case ErrorCode.REBALANCE_IN_PROGRESS:
-                # A member that is rebalancing itself learns nothing new. In both cases the
-                # coordinator has answered, which restarts the session.
+                # A member that is rebalancing already learns nothing new. In any state the answer
+                # restarts the session timeout.
                 if member.state is MemberState.STABLE:
                     membership.request_rejoin("group is already rebalancing")
                 self._received()

@@ -1,9 +1,9 @@
 """Joining and leaving the group: JoinGroup, SyncGroup, LeaveGroup, and each of their errors.
 
 A rebalance gives a group's members new partitions: each member sends JoinGroup, then SyncGroup. The
-generation is its number. This module owns the need to rejoin, and the join in flight: one JoinGroup
-and the SyncGroup after it. The value of a join is the member's assignment, as bytes. A `Subscriber`
-computes assignments.
+generation is its number. This module knows whether the member must rejoin. It owns the join in
+flight: one JoinGroup and the SyncGroup after it. The value of a join is the member's assignment, as
+bytes. A `Subscriber` computes assignments.
 
 Handlers run when an answer arrives, even while the application is busy. Work that needs the
 application (revoke, assign) waits for its next poll.
@@ -50,8 +50,10 @@ from protocol.messages.group import (
 PROTOCOL_TYPE = "consumer"
 
 JOIN_GROUP_EXTRA_MS = 5_000
-"""Time for the network. The coordinator may park (not answer) a JoinGroup for the rebalance
-timeout."""
+"""Time for the network, added to the rebalance timeout.
+
+The coordinator may park (not answer) a JoinGroup for the whole rebalance timeout.
+"""
 
 REASON_BYTES_MAX = 255
 """Length to which the reason in JoinGroup and LeaveGroup is cut. Source: JoinGroupRequest."""
@@ -109,12 +111,12 @@ class Membership:
     ) -> None:
         """Create a membership that needs to join.
 
-        on_joined: called when a generation was entered, so that heartbeats begin.
+        on_joined: called when the member has entered a generation, so that heartbeats begin.
         on_rejoin_needed: called when the application's next poll has work.
         """
         self.member = member
         self.rejoin_needed = True
-        """True from the beginning and from each request for a rejoin, until a join succeeds."""
+        """True before the first join, and from each request for a rejoin until a join succeeds."""
         self.needs_join_prepare = True
         """True if partitions must be revoked before the next JoinGroup."""
         self._config = config

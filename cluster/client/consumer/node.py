@@ -1,7 +1,7 @@
 """The consumer node: an application that polls, processes, and commits what it has processed.
 
-The application behaves as the one with which Kafka was measured (docs/kafka, MEASURED_FAILOVER
-set-up). A turn is one cycle of the application:
+The application behaves as the application with which Kafka was measured (docs/kafka,
+MEASURED_FAILOVER set-up). A turn is one cycle of the application:
 1. It polls with `poll_timeout_ms`.
 2. It processes the records, `process_us` each. (If the time has a spread, it is drawn for each
    record.)
@@ -53,8 +53,7 @@ class ConsumerNode:
         self._start_us = costs.consumer_start_us if host.simulates_costs else 0
         self._start_jitter_us = costs.consumer_start_jitter_us if host.simulates_costs else 0
         self._poll_timeout_us = max(1, spec.poll_timeout_ms) * MS
-        # Beginning of the present poll, as an application of Kafka would poll. `_turn` moves it on
-        # by the polls that were not simulated.
+        # Time at which an application of Kafka would have begun its present poll.
         self._poll_began_us = 0
         self._commit_due_us = 0
         self._is_committing = False
@@ -126,7 +125,7 @@ class ConsumerNode:
 
     async def _turn(self) -> None:
         """Poll once, process the records, and commit if a commit is due."""
-        # The first argument is the end of the present poll, as an application of Kafka would poll.
+        # The first argument is the time at which Kafka's present poll would end.
         records = await self._consumer.poll(
             self._poll_began_us + self._poll_timeout_us, self._idle_until_us, self._poll_ends_us
         )
@@ -189,7 +188,7 @@ class ConsumerNode:
         """
         if self._is_closing:
             return self._host.now_us()
-        # A commit in flight sets the wakeup at its end. Without positions there is none to come.
+        # A commit in flight sets the wakeup at its end. Without positions no commit follows.
         if (
             self._spec.commit_interval_ms is None
             or self._is_committing
@@ -200,7 +199,7 @@ class ConsumerNode:
 
     def _poll_ends_us(self, at_us: int) -> int:
         """Return the end of the first poll that ends at `at_us` or later."""
-        # At least 1: even for a time that is over, the result is the end of one whole poll.
+        # At least 1: if `at_us` is over, the result is the end of the present poll.
         wait_us = max(1, at_us - self._poll_began_us)
         polls = -(-wait_us // self._poll_timeout_us)  # division, rounded up
         return self._poll_began_us + polls * self._poll_timeout_us

@@ -4,8 +4,8 @@ A commit stores, for each partition, the offset from which the group continues. 
 the caller chooses the offsets. Each outcome is traced once per partition. An attempt that never
 left the client is traced as COMMIT_FAILED, too.
 
-- Generation: the number of a group's rebalance, with the member's id. `sent` is the one that a
-  request carried; the member's own may have changed since.
+- Generation: the number of a group's rebalance, with the member's id. `sent` is the
+  generation that a request carried; the member may have another one by now.
 - Position: an offset, and the leader epoch (number of the partition's leadership) of the record
   before it.
 - Lookup: asks a broker for the coordinator of the group.
@@ -228,8 +228,8 @@ class OffsetCommits:
                 )
                 return CommitFailedError(code.name)
             case ErrorCode.FENCED_INSTANCE_ID:
-                # Another consumer has this instance id now. That ends the application, unless the
-                # error is about a generation that the member has left.
+                # Another consumer uses this instance id now. This error ends the application,
+                # unless the error is about a generation that the member has left.
                 if member.generation == sent:
                     return error_from_code(code)
                 return RebalanceInProgressError() if is_preparing else CommitFailedError(code.name)
@@ -286,7 +286,7 @@ class OffsetCommits:
 class AutoCommit:
     """`enable.auto.commit`: commits the records of earlier polls every `auto.commit.interval.ms`.
 
-    `consumed` returns the positions behind the records that the application has got.
+    `consumed` returns the positions after the last records that the application has got.
     Source: Kafka ConsumerCoordinator.maybeAutoCommitOffsetsAsync.
     """
 
@@ -310,7 +310,7 @@ class AutoCommit:
         self.due_us = self._host.now_us() + self._interval_us
 
     def commit_if_due(self) -> None:
-        """Commit asynchronously if due; after a retriable failure, again after a short backoff."""
+        """Commit asynchronously if due. A retriable failure makes the next commit due earlier."""
         now_us = self._host.now_us()
         if now_us < self.due_us:
             return

@@ -1,4 +1,4 @@
-"""First positions of assigned partitions: the committed offset, else by `auto.offset.reset`.
+"""First positions of assigned partitions: the committed offset, or `auto.offset.reset`.
 
 Owns the OffsetFetch and ListOffsets requests of the current assignment. Answers for an earlier
 assignment are dropped.
@@ -80,7 +80,7 @@ class Positions:
         )
         # The partitions of the OffsetFetch in flight, and its future; None if none is in flight.
         self._pending: tuple[_Partitions, RequestFuture[CommittedOffsets]] | None = None
-        # Leaders that have not yet answered a ListOffsets: an ordered set.
+        # Leaders with a ListOffsets in flight: an ordered set.
         self._resets_in_flight: dict[NodeName, None] = {}
 
     async def update(self, deadline_us: int) -> bool:
@@ -99,11 +99,11 @@ class Positions:
             except ClientError as error:
                 if not error.retriable:
                     raise
-                return True  # the deadline came first: the next poll tries again
+                return True  # the deadline has passed: the next poll tries again
         return self._reset_positions()
 
     def request_reset(self, state: AssignedPartition) -> None:
-        """Drop a position that the leader does not have, so that it is reset."""
+        """Reset a position that the leader's log does not have."""
         state.position = None
         state.needs_reset = True
         state.retry_at_us = 0
@@ -119,8 +119,8 @@ class Positions:
             raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         wanted = {state.partition: state for state in self._subscription.initializing()}
         pending = self._pending
-        # Assigned partitions are compared by identity, and each assignment creates new ones. So a
-        # request from before a rebalance is never equal, and its answer is never used.
+        # AssignedPartition objects are compared by identity, and each assignment creates new ones.
+        # So a request from before a rebalance never equals `wanted`, and its answer is not used.
         if pending is None or pending[0] != wanted:
             fetch = self._fetches.fetch(tuple(wanted))
             fetch.add_listener(lambda _fetch: self._wakeup.set())
@@ -210,7 +210,7 @@ class Positions:
                         entry_by_partition[TopicPartition(topic.name, entry.partition_index)] = (
                             entry
                         )
-        # As in Kafka the backoff does not grow with each failure: always its first step (0).
+        # As in Kafka, the backoff does not grow with each failure, so its argument is always 0.
         retry_at_us = self._host.now_us() + self._backoff.delay_us(0)
         for partition, state in partitions.items():
             if not self._subscription.is_current(state) or not state.needs_reset:

@@ -1,8 +1,8 @@
 """A consumer's assigned partitions, and its position in each.
 
-Owns positions: the module `positions` sets the first position of a partition, `fetcher` advances
-it. Each assignment creates new partition objects. The answer to a request from before a rebalance
-refers to an old object, and is dropped.
+The module `positions` sets the first position of a partition; `fetcher` advances the position. Each
+assignment creates new partition objects. The answer to a request from before a rebalance refers to
+an old object, and is dropped.
 Source: Kafka SubscriptionState.
 """
 
@@ -26,9 +26,10 @@ class Position:
 class AssignedPartition:
     """One partition while it is assigned.
 
-    `position` is None until it is known. It is the committed offset, or, with `needs_reset`, an end
-    of the log that `auto.offset.reset` names. Before the time `retry_at_us` the partition is
-    neither fetched nor reset.
+    `position` is None until it is known. The first position is the committed offset. If
+    `needs_reset` is True, the beginning or the end of the log is used instead, as
+    `auto.offset.reset` says. Before the time `retry_at_us` the partition is neither fetched nor
+    reset.
     """
 
     partition: TopicPartition
@@ -53,7 +54,7 @@ class Subscription:
         return self.assigned.get(state.partition) is state
 
     def consumed(self) -> dict[TopicPartition, Position]:
-        """Return every known position: the offsets of a commit without arguments."""
+        """Return every known position. Kafka's commit without arguments commits these."""
         return {
             partition: state.position
             for partition, state in self.assigned.items()
@@ -73,7 +74,7 @@ class Subscription:
         return tuple(state for state in self.assigned.values() if state.needs_reset)
 
     def has_all_positions(self) -> bool:
-        """Return True if every assigned partition can be fetched."""
+        """Return True if every assigned partition has a position."""
         for state in self.assigned.values():  # noqa: SIM110  # hot: a generator costs more
             if state.position is None:
                 return False

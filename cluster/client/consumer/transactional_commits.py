@@ -1,10 +1,10 @@
 """Commits in transactions: the same interface as `offset_commits`.
 
-The offsets of a transaction count together, once it commits. A producer has one transaction at a
+All offsets of a transaction become valid when it commits. A producer has one transaction at a
 time. While one runs, `commit_sync` waits and `commit_async` fails. Each outcome is traced once per
 partition, when the transaction has ended. A generation is the number of the group's rebalance, with
-the member's id. `sent` is the one that the transaction carries; the member's own may have changed
-since.
+the member's id. `sent` is the generation that the transaction carries; the member may have another
+one by now.
 """
 
 from cluster.client.consumer.generation import Generation, MemberState
@@ -78,7 +78,7 @@ class TransactionalCommits:
     async def commit_sync(self, offsets: Offsets, deadline_us: int) -> None:
         """Commit in a transaction, after a running one has ended; wait until `deadline_us`.
 
-        Raises: ClientError with the reason; TIMED_OUT if the transaction goes on at the deadline.
+        Raises: ClientError with the reason; TIMED_OUT if no outcome is known by the deadline.
         """
         while self._running is not None:
             if not await self._wakeup.wait_for(self._running, deadline_us):

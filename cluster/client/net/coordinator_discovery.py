@@ -86,7 +86,7 @@ class CoordinatorDiscovery:
         self._coordinator: CoordinatorNode | None = None
         self._lookup: RequestFuture[None] | None = None
         self._found = 0  # number of discoveries so far
-        # True if the last lookup failed, and the next one must wait for newer metadata.
+        # True if the last lookup failed: the next lookup must wait for newer metadata.
         self._metadata_wanted = False
 
     def believed_coordinator(self) -> CoordinatorNode | None:
@@ -211,10 +211,10 @@ class CoordinatorDiscovery:
         if not await self._wakeup.wait_for(lookup, deadline_us):
             raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if lookup.error is not None:
-            # The asked broker may be stale: before the next lookup, learn of other brokers.
+            # The broker's metadata may be stale: before the next lookup, learn of other brokers.
             self._metadata_wanted = True
             raise lookup.error
-        # The lookup named a broker, but the connection to it may be held back or refused by now.
+        # The lookup named a broker, but the connection to it may be refused or held back by now.
         if self.coordinator() is None:
             raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 

@@ -40,7 +40,7 @@ from protocol.messages.discovery import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndEpoch:
-    """A partition's last known leader, NO_BROKER if it has none, and the leader's epoch."""
+    """A partition's last known leader (NO_BROKER: it has none), and the leader's epoch."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
@@ -86,8 +86,8 @@ class Metadata:
         self._update_wanted = False
         self._is_asking = False
         self._failures = 0  # requests without a usable answer since the last good one
-        # Number of answers since the last one that changed the cache. Each answer from the second
-        # on lengthens the backoff.
+        # Number of answers since one last changed the cache. From the second such answer on, each
+        # lengthens the backoff.
         self._equal_answers = 0
         # End of the backoff: no request is sent before.
         self._allowed_at_us = 0
@@ -150,7 +150,7 @@ class Metadata:
         if self._network is None or not self._update_wanted:
             return
         node = self._network.least_loaded_node()
-        if node is None:  # every node is held back, for about this time
+        if node is None:  # every node is held back, for about the reconnect backoff
             self._schedule(self._reconnect_backoff_us)
             return
         self._is_asking = True
@@ -169,7 +169,7 @@ class Metadata:
         if self._network is None:
             return
         now_us = self._host.now_us()
-        # Kafka ignores an update without brokers: it comes from a broker without metadata yet.
+        # Kafka ignores an answer without brokers: it comes from a broker that has no metadata yet.
         if future.error is not None or not future.value.brokers:
             self._allowed_at_us = now_us + self._backoff.delay_us(self._failures)
             self._failures += 1

@@ -48,11 +48,11 @@ class KnownNode(NamedTuple):
 class _ConnectionState:
     """State of one (node, purpose) over all its connections. Times are on the host's clock.
 
-    failures: ends of connections since the last opening; sets the backoff.
-    setup_failures: attempts since the last opening that did not open; sets the setup timeout.
+    failures: number of ended connections since one last opened; sets the backoff.
+    setup_failures: failed attempts since a connection last opened; sets the setup timeout.
     retry_at_us: end of the backoff.
     last_attempt_us: time of the last attempt to connect, -1 before the first.
-    was_open: the current connection has opened, and this was noted.
+    was_open: True once `_note_open` has seen that the current connection is open.
     """
 
     connection: Connection | None = None
@@ -113,8 +113,8 @@ class NetworkClient:
     ) -> RequestFuture[R]:
         """Send `request` to `node`, connecting first if needed.
 
-        Fails with DISCONNECTED or TIMED_OUT. If the node is held back, the request fails in the
-        next event, so that this method returns first.
+        The future fails with DISCONNECTED or TIMED_OUT. If the node is held back, the future fails
+        only after this method has returned.
         Raises (later, in the host): SimulationError if the answer is of another type.
         """
         future: RequestFuture[R] = RequestFuture()
@@ -233,7 +233,7 @@ class NetworkClient:
     def _open_or_reuse(
         self, node: NodeName, purpose: str, state: _ConnectionState
     ) -> Connection | None:
-        """Return the connection, opened if there is none; None if the node is held back."""
+        """Return the connection; open one if there is none. None if the node is held back."""
         if state.connection is not None:
             return state.connection
         now_us = self._host.now_us()

@@ -22,7 +22,7 @@ MS = 1_000
 
 _JITTER_PERCENT = 20
 _EXPONENT_MAX = 62
-"""Most doublings of a wait: more than any setting allows."""
+"""Largest number of doublings of a wait. No setting allows more."""
 
 
 class ExponentialBackoff:

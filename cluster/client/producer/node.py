@@ -1,14 +1,14 @@
 """The producer node: numbered records at a fixed rate, spread round robin over the partitions.
 
 Owns batches from their first record to their acknowledgement. Each partition has a queue of
-batches, and at most one batch in flight, so that retries keep the order. To drain the queues is to
-send the first batch of each queue, if it is ready. MS is the number of microseconds in one
-millisecond: the node's times are in microseconds, Kafka's settings in milliseconds.
+batches, and at most one batch in flight, so that retries keep the order. To drain the queues means
+to send the first batch of each queue, if it is ready. Times are in microseconds, Kafka's settings
+in milliseconds; MS is the number of microseconds in one millisecond.
 
 Without enable.idempotence a batch that is sent again after a lost answer may be in the log twice.
-With it, a batch has an identity, by which the partition's leader recognises it: producer id,
-producer epoch (which the producer raises when its numbering begins anew), and the sequence number
-of its first record.
+With enable.idempotence, each batch has an identity, by which the partition's leader recognises the
+batch: the producer id, the producer epoch, and the sequence number of the first record. The
+producer raises its epoch when its sequence numbers begin anew.
 Source: Kafka RecordAccumulator, Sender.
 DEVIATION: with acks=0 the producer waits for an answer and ignores its error; Kafka's broker sends
 no answer.
@@ -111,7 +111,7 @@ class ProducerNode:
             self._host.spawn(self._run(), name="application")
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Stop now: report the shutdown as done. The host then ends the node, and its tasks.
+        """Report the shutdown as done. The host then ends the node and its tasks.
 
         Unsent batches are lost, as in an application that does not call `close`.
         """
@@ -133,7 +133,7 @@ class ProducerNode:
             partitions = self._metadata.partition_count(self._spec.topic)
             if not partitions or self._buffered >= BUFFERED_RECORDS_MAX:
                 await self._wakeup.wait(None)
-                due_us = self._host.now_us()  # records that the wait has delayed are left out
+                due_us = self._host.now_us()  # no records are made up for the time of the wait
                 continue
             self._append(TopicPartition(self._spec.topic, number % partitions), number)
             number += 1
@@ -201,7 +201,7 @@ class ProducerNode:
                 continue
             leader = self._metadata.leader(partition).leader
             if leader == NO_BROKER:
-                # An update of the metadata drains again. If none comes, the batch must expire.
+                # An update of the metadata drains again. If none comes, the batch expires.
                 self._metadata.request_update()
                 self._drain_at(batch.expires_at_us)
                 continue
@@ -260,8 +260,8 @@ class ProducerNode:
                 self._identity.begin(answer.value.producer_id, answer.value.producer_epoch)
             self._drain()
             return
-        # Any error is retried. The usual one is COORDINATOR_LOAD_IN_PROGRESS: the broker answers it
-        # until the controller has given the broker a block of ids.
+        # Any error is retried. The usual one is COORDINATOR_LOAD_IN_PROGRESS: a broker answers
+        # it until the controller has given the broker a block of ids.
         self._drain_at(self._host.now_us() + self._backoff.delay_us(self._id_failures))
         self._id_failures += 1
 
@@ -359,8 +359,8 @@ class ProducerNode:
     def _give_up(self, batch: _Batch, error: str) -> None:
         """Drop a batch, and trace the failure."""
         if self._identity is not None and batch.identity is not None:
-            # The batch was sent, so the log may have it or not. If the log lacks it, the leader
-            # would refuse the next sequence number as a gap. In a new epoch, numbers begin at 0.
+            # The batch was sent, but the log may lack it. Then the leader would refuse the next
+            # sequence number because of the gap. In a new epoch, the numbers begin at 0.
             self._identity.raise_epoch()
         self._buffered -= len(batch.records)
         self._host.trace(
@@ -373,6 +373,6 @@ class ProducerNode:
         )
 
     def _metadata_updated(self) -> None:
-        """Continue `_run`, which may wait for the topic, and batches that wait for a leader."""
+        """Wake `_run`, which may wait for the topic; send batches that waited for a leader."""
         self._wakeup.set()
         self._drain()

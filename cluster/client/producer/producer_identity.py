@@ -1,10 +1,10 @@
 """ProducerIdentity: the id, epoch and sequence numbers of an idempotent producer.
 
 Brokers recognise the duplicates of an idempotent producer by its id, its epoch and the sequence
-numbers of its batches. The class does no I/O: the producer's node requests the id and sends the
-batches. A batch gets its sequence number when it is first sent, and keeps it in every retry. If the
-producer gives up a batch, the log may have it or not. The producer then raises its epoch, and
-numbers later batches from 0 (KIP-360).
+numbers of its batches. This class does no I/O: ProducerNode requests the id and sends the batches.
+A batch gets its sequence number when it is first sent, and keeps it in every retry. If the producer
+gives up a batch, the log may have it or not. The producer then raises its epoch, and numbers later
+batches from 0 (KIP-360).
 Source: Kafka `TransactionManager`, `TxnPartitionMap`.
 """
 

@@ -5,12 +5,13 @@ contains the results and the offsets of the consumed records. The members of thi
 results, so a transaction contains offsets only.
 
 Two coordinators take part. The transaction coordinator begins and ends transactions. The group's
-coordinator stores the offsets; it is found with the consumer's own discovery. Owns the producer's
-id and epoch, and the name of the transaction coordinator. Must not know the state of the group: the
-caller passes the group's id, generation and offsets to each commit (KIP-447).
+coordinator stores the offsets; the consumer's own discovery finds it. This class owns the
+producer's id and epoch, and the name of the transaction coordinator. It must not know the state of
+the group: the caller passes the group's id, generation and offsets to each commit (KIP-447).
 Source: Kafka `KafkaProducer.sendOffsetsToTransaction`, `TransactionManager`; KIP-98, KIP-447.
-DEVIATION: Kafka's producer must be closed once another one has its transactional id (it is fenced).
-This class then gets a new producer id, as if the application had restarted its producer.
+DEVIATION: a producer is fenced once another producer uses its transactional id. Kafka's producer
+must then be closed. This class gets a new producer id, as if the application had restarted its
+producer.
 """
 
 from collections.abc import Awaitable, Callable
@@ -61,11 +62,12 @@ R = TypeVar("R", bound=AnyResponse)
 T = TypeVar("T")
 
 TRANSACTION_ABORTED = "TRANSACTION_ABORTED"
-"""The transaction was aborted, or its producer fenced: its offsets never count."""
+"""The transaction was aborted, or its producer fenced; its offsets do not become valid."""
 CLOSED = "PRODUCER_CLOSED"
 """The consumer closed its producer before the request succeeded."""
 FOREVER_US = 1 << 62
-"""Deadline of requests that end a transaction: none. No other transaction can begin before."""
+"""Stands for "no deadline". Requests that end a transaction are repeated without a limit, because
+no other transaction can begin before."""
 
 _FENCED = frozenset(
     {
@@ -184,7 +186,7 @@ class TransactionalProducer:
             self._drop_producer_id()
             raise TransactionAborted(error.name) from error
         except ClientError as error:
-            # Even if no abort can be sent, the transaction never commits: nobody asked for that,
+            # Even if no abort can be sent, the transaction never commits: no commit was requested,
             # and the coordinator aborts it after its timeout.
             await self._abort()
             raise TransactionAborted(error.name) from error
@@ -193,9 +195,9 @@ class TransactionalProducer:
             # So the request is repeated without a deadline.
             await self._retry(FOREVER_US, lambda: self._end(is_commit=True))
         except ProducerFencedError as error:
-            # Another producer's InitProducerId has fenced this one, and aborted this transaction.
-            # Only if the decision to commit was in the log already, the transaction commits. The
-            # error does not tell the two cases apart; as in Kafka it is reported as a failure.
+            # Another producer's InitProducerId has fenced this producer. It has aborted this
+            # transaction, unless the decision to commit was in the log already. The error does not
+            # tell the two cases apart; as in Kafka it is reported as a failure.
             self._drop_producer_id()
             raise TransactionAborted(error.name) from error
         except ClientError as error:  # after `close`, or an error that no retry can help
@@ -239,7 +241,7 @@ class TransactionalProducer:
     ) -> NodeName:
         """Send the offsets to the group's coordinator (TxnOffsetCommit); return its name.
 
-        They stay pending until the transaction ends.
+        The offsets stay pending until the transaction ends.
         """
         node = self._discovery.coordinator()
         if node is None:
@@ -311,8 +313,8 @@ class TransactionalProducer:
     async def _ask(self, request: AnyRequest, response_type: type[R]) -> R:
         """Send a request to the transaction coordinator.
 
-        Looks the coordinator up first if it is unknown, or if its connection ended and must not be
-        opened again yet: it may have moved.
+        Looks the coordinator up first if it is unknown, or if its connection is held back: the
+        coordinator may have moved.
         """
         node = self._coordinator
         if node is None or self._network.is_unavailable(node, TRANSACTIONAL_PRODUCER):
@@ -334,7 +336,7 @@ class TransactionalProducer:
 
     async def _find_coordinator(self) -> NodeName:
         """Return the coordinator of the transactional id. Raises: ClientError."""
-        # A node with its purpose: the connection that the client uses for lookups.
+        # `asked` names the node, and the purpose of the connection to it.
         asked = self._network.least_loaded_node()
         if asked is None:
             raise ClientError(NO_BROKER_AVAILABLE, retriable=True)
@@ -379,7 +381,7 @@ class TransactionalProducer:
     async def _wait_for(self, future: RequestFuture[T]) -> T:
         """Wait for the outcome of a request, without a limit: each request has a timeout.
 
-        `close` wakes the loop, but the wait goes on: only the next attempt of `_retry` fails.
+        `close` wakes the loop, but does not end the wait. The next attempt of `_retry` fails.
         """
         future.add_listener(lambda _future: self._wakeup.set())
         while not future.is_done:

@@ -1,9 +1,9 @@
 """The assignment, as each consumer computes it alone from what it has read.
 
 Pure functions of one consumer's view: what the consumer has read of its group. Consumers with
-different views compute assignments that do not fit together. A consumer reads a topic with one or
-more streams. Each stream is a thread with an id, and partitions are assigned to threads. Ids such
-as ZK-51 name rules in the document below.
+different views compute assignments that contradict each other. A consumer reads a topic with one
+or more streams. Each stream is a thread with an id, and partitions are assigned to threads. Ids
+such as ZK-51 name rules in the document below.
 Source: Kafka 1.1 `RangeAssignor`, `RoundRobinAssignor`; rules ZK-51 to ZK-54 of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
@@ -20,8 +20,8 @@ _HASH_BITS = 32
 class GroupView:
     """Facts that one consumer has read of its group, which may change between two reads (ZK-42).
 
-    `streams` has, by consumer id and topic, a member's number of streams. `partitions` has
-    the partitions of each topic that any member reads.
+    streams: number of streams, by consumer id and topic.
+    partitions: partitions of each topic that any member reads.
     """
 
     streams: Mapping[str, Mapping[str, int]]

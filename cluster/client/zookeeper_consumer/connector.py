@@ -1,9 +1,9 @@
 """The high-level consumer on ZooKeeper: registration, listeners, the watcher's thread, commits.
 
-A connector begins with a new session (a client's relation to ZooKeeper, which ends if it is silent
-for too long) and ends with the shutdown. Listeners, which ZooKeeper notifies of changes, only set a
-flag. One thread, the watcher executor, rebalances if the flag is set. So any number of
-notifications during a rebalance cause only one further rebalance (ZK-30).
+A connector opens a ZooKeeper session and lives until the shutdown. ZooKeeper ends a session if the
+client is silent for too long. Listeners, which ZooKeeper notifies of changes, only set a flag. One
+thread, the watcher executor, rebalances if the flag is set. So any number of notifications during a
+rebalance cause only one further rebalance (ZK-30).
 
 - Rebalance: the consumer releases its partitions, reads the group, computes its share and claims
   it.
@@ -111,8 +111,8 @@ class ZooKeeperConsumerConnector:
     async def start(self) -> None:
         """Register, subscribe, and rebalance for the first time (ZK-36).
 
-        Raises: ConsumerRebalanceFailedException. After that the registration, the watches and the
-        executor remain until the shutdown, so other members still count this consumer (ZK-37).
+        Raises: ConsumerRebalanceFailedException. The registration, the watches and the executor
+        then remain until the shutdown, so other members still count this consumer (ZK-37).
         """
         await self._zk.exists("/")  # returns once a session is open
         if self._spec.config.auto_commit_enable:
@@ -125,8 +125,8 @@ class ZooKeeperConsumerConnector:
         if self._start_us:
             await self._host.sleep(self._start_us)
 
-        # Subscribe first, and then rebalance: a change after the rebalance has read the group is
-        # then noticed.
+        # Subscribe before the rebalance: otherwise, a change between the reads of the rebalance and
+        # the subscription would not be noticed.
         self._zk.on_new_session = self._new_session
         await self._zk.subscribe_child_changes(self.member.paths.ids, self._changed)
         for topic in self._topics:
@@ -164,7 +164,8 @@ class ZooKeeperConsumerConnector:
         except KeeperException as error:
             if error.code is not KeeperError.NodeExists:
                 raise
-            # The create may be a retry after a lost answer: then this session owns the znode.
+            # ZkClient repeats the create after a lost answer. If the first one had succeeded, this
+            # session owns the znode.
             stat = (await self._zk.read(path)).stat
             if stat is None or stat.ephemeral_owner != self._zk.session_id:
                 raise
@@ -183,14 +184,14 @@ class ZooKeeperConsumerConnector:
     # -- listeners and the watcher's thread ------------------------------------------------------
 
     async def _changed(self, _path: str) -> None:
-        """Have the watcher executor rebalance; several calls can share one rebalance (ZK-30)."""
+        """Make the watcher executor rebalance; several calls may cause one rebalance (ZK-30)."""
         self._watcher_triggered = True
         self._watcher_wakeup.set()
 
     async def _topics_changed(self, _path: str) -> None:
         """Rebalance in the event thread if the filter allows other topics than before.
 
-        Not in the watcher's thread: the event thread is the one that calls the listeners.
+        The event thread is the thread that calls the listeners.
         Source: Kafka 1.1 `WildcardStreamsHandler.handleTopicEvent`.
         """
         topic_filter = self._spec.topic_filter
@@ -220,7 +221,8 @@ class ZooKeeperConsumerConnector:
             # 1. The rebalance reads the group.
             # 2. The group changes; the listener sets the flag.
             # 3. The rebalance ends and clears the flag: the change causes no rebalance.
-            # The price: a change between the clearing and step 1 causes a needless rebalance.
+            # With Kafka's order, a change between the clearing and step 1 causes a needless
+            # rebalance.
             self._watcher_triggered = False
             try:
                 await self.rebalancer.synced_rebalance("running")
@@ -229,7 +231,7 @@ class ZooKeeperConsumerConnector:
                 self._host.log(f"error during syncedRebalance: {error}")
 
     async def _watch_brokers_if_none(self) -> None:
-        """Watch the brokers' znodes if a rebalance has found no broker; otherwise never (ZK-40)."""
+        """Watch the brokers' znodes once a rebalance has found no broker (ZK-40)."""
         if self.rebalancer.finds_no_broker and not self._watches_brokers:
             self._watches_brokers = True
             await self._zk.subscribe_child_changes(BROKER_IDS, self._changed)

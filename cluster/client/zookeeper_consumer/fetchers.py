@@ -54,7 +54,7 @@ class FetcherManager:
         self._run: _FetchRun | None = None
 
     def start(self, infos: Sequence[PartitionTopicInfo]) -> None:
-        """Begin to fetch `infos`: the leader finder looks for their leaders first."""
+        """Begin to fetch the partitions of `infos`. The leader finder first finds their leaders."""
         self._run = _FetchRun(self._member, infos)
 
     async def stop(self) -> None:
@@ -80,7 +80,7 @@ class _FetchRun:
         member.host.spawn(self._find_leaders(), name="leader-finder-thread")
 
     def has_no_leader(self, info: PartitionTopicInfo) -> None:
-        """Have the leader finder look for a partition's leader again."""
+        """Return a partition to the leader finder, which looks for the leader again."""
         self._no_leader[info.partition] = info
         self._found.set()
 
@@ -142,7 +142,7 @@ class _FetchRun:
         return {}
 
     def _fetcher(self, broker: BrokerId) -> "_Fetcher":
-        """Return the fetcher of a broker, started if there is none."""
+        """Return the fetcher of a broker; start one if there is none."""
         fetcher = self._fetchers.get(broker)
         if fetcher is None:
             fetcher = self._fetchers[broker] = _Fetcher(self, broker)
@@ -171,12 +171,11 @@ class _Fetcher:
         self._added.set()
 
     def interrupt(self) -> None:
-        """Have the fetcher give up its open request, and end.
+        """Make the fetcher give up its open request, and end.
 
-        If the fetcher waited for the answer instead, its member's rebalance would be late by a
-        random time of up to fetch.wait.max.ms. With eight members, claims of partitions would then
-        conflict whenever a member joins; with Kafka's consumer, only one of three measured joins
-        had a conflict.
+        If the fetcher waited for the answer, its member's rebalance would be late by a random time
+        of up to fetch.wait.max.ms. Then, with eight members, claims of partitions would conflict
+        at every join. With Kafka's consumer, only one of three measured joins had a conflict.
         """
         self._interrupt.set()
         self._added.set()

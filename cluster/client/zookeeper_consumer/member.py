@@ -1,4 +1,4 @@
-"""One consumer on ZooKeeper: its id and settings, its trace events, and reads that parts share.
+"""One consumer on ZooKeeper: its id, settings and trace events, and a read that modules share.
 
 A connector is one life of Kafka's old consumer, with a ZooKeeper session of its own. Ids such as
 ZK-25 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
@@ -21,7 +21,7 @@ _UUID_BITS = 32
 
 
 class ZooKeeperMember:
-    """One consumer of a group, for one life of its connector: a restart gets a new id."""
+    """One consumer of a group, for one life of its connector. The next life has a new id."""
 
     def __init__(self, host: Host, spec: ZooKeeperConsumerSpec, zk: ZkClient) -> None:
         self.host = host

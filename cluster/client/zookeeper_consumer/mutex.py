@@ -1,4 +1,4 @@
-"""A lock within one process, in place of a Java object's monitor; first come, first served."""
+"""A lock within one process, in place of a Java object's monitor. Waiters get it in order."""
 
 from asyncio import Future
 from collections import deque

@@ -1,8 +1,7 @@
 """The node of a consumer on ZooKeeper: its connector, and an application with a stream per topic.
 
 A connector is one life of Kafka's high-level consumer, with a ZooKeeper session of its own. It puts
-chunks (ranges of records of one partition) into the queue of each stream. The application reads its
-records from the streams.
+chunks (ranges of records of one partition) into the queue of each stream.
 
 The application processes the records of its streams; it commits nothing itself. If a connector
 cannot start, the application closes it and starts another one. The programs with which the old
@@ -36,7 +35,7 @@ class ZooKeeperConsumerNode:
     def __init__(self, host: Host, cluster: ClusterSpec, spec: ZooKeeperConsumerSpec) -> None:
         self._host = host
         self._spec = spec
-        # Where time is simulated, the duration of the start is, too. On Ray, nodes are real
+        # The duration of the start is simulated only where time is. On Ray, nodes are real
         # processes, and a start takes its real time.
         self._start_us = cluster.costs.zookeeper_consumer_start_us if host.simulates_costs else 0
         self._work = RecordWork(host, spec.process_us, spec.process_spread_us)

@@ -1,9 +1,9 @@
 """The channel to the broker that stores a group's offsets in Kafka: its offset manager.
 
 Later versions of Kafka call this broker the group's coordinator. It is looked up on first use, and
-again after each failure of the channel. A commit carries generation -1 and no member id, as from a
-client outside any group. So the broker cannot check whether the consumer owns the partitions (rule
-ZK-63 of docs/kafka/ZOOKEEPER_CONSUMER.md).
+again after each failure of the channel. A commit carries generation -1 and no member id, like the
+commit of a client outside any group. So the broker cannot check whether the consumer owns the
+partitions (rule ZK-63 of docs/kafka/ZOOKEEPER_CONSUMER.md).
 Source: Kafka 1.1 `ClientUtils.channelToOffsetManager`, `ZookeeperConsumerConnector.fetchOffsets`.
 """
 
@@ -103,7 +103,7 @@ class OffsetManagerChannel:
             await self._back_off()
 
     async def _connected(self) -> BrokerChannel:
-        """Return the channel to the offset manager, looking for it until it is found."""
+        """Return the channel to the offset manager; look for the manager until it is found."""
         while self._channel is None:
             brokers = await self._member.read_brokers()
             self._member.host.rng.shuffle(brokers)
@@ -117,7 +117,7 @@ class OffsetManagerChannel:
         return self._channel
 
     async def _ask_for_manager(self, broker: BrokerId) -> BrokerId | None:
-        """Ask a broker for the group's offset manager; None if it does not answer or know."""
+        """Return the offset manager that a broker names; None if the broker names none."""
         channel = BrokerChannel(self._member.host, broker, self._timeout_us)
         answer = await channel.ask(
             FindCoordinatorRequest(coordinator_keys=(self._member.spec.group_id,)),

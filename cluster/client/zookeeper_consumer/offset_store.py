@@ -21,7 +21,7 @@ from protocol.trace import TraceKind
 
 
 class OffsetStore:
-    """Commits and fetches of one connector; commits exclude each other."""
+    """Commits and fetches of one connector. Commits run one after the other."""
 
     def __init__(
         self, member: ZooKeeperMember, offset_manager: OffsetManagerChannel | None
@@ -32,8 +32,7 @@ class OffsetStore:
         self._member = member
         self._offset_manager = offset_manager
         self._lock = Mutex(member.host)
-        # Last value of each partition's offset znode that this connector wrote or read: only a
-        # changed offset is written.
+        # Value that this connector last wrote to or read from each partition's offset znode.
         self._checkpointed: dict[TopicPartition, int] = {}
 
     async def commit(self, offsets: Mapping[TopicPartition, int], *, retries: int) -> None:

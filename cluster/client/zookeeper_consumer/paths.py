@@ -15,8 +15,8 @@ from cluster.zookeeper.bootstrap import BROKER_TOPICS, CONSUMERS
 from protocol.ids import TopicPartition
 
 STATIC, WHITE_LIST, BLACK_LIST = "static", "white_list", "black_list"
-"""Values of a registration's `pattern`. The subscription has topics (static), or a regular
-expression: of the topics to read (white list), or of the topics to leave out (black list)."""
+"""Values of a registration's `pattern`: the subscription names topics (static), or has a regular
+expression for the topics to read (white list) or for the topics to leave out (black list)."""
 
 
 class GroupPaths:

@@ -1,8 +1,8 @@
 """The rebalance of one consumer: attempts, each a sequence of single ZooKeeper operations.
 
-The coordinator of newer groups does not exist here: each consumer computes its share of the
-partitions by itself, from what it reads in ZooKeeper. Owns the registry (the partitions that the
-consumer believes to own) and the steps R0 to R11 of an attempt: release all partitions, read the
+There is no group coordinator here: each consumer computes its share of the partitions by itself,
+from what it reads in ZooKeeper. This module owns the registry (the partitions that the consumer
+believes it owns) and the steps R0 to R11 of an attempt: release all partitions, read the
 view (members and topics), compute the share, read the offsets, claim the share. After a conflict
 the claims are deleted again. Nothing makes an attempt atomic: other consumers may act between any
 two operations.
@@ -135,7 +135,7 @@ class Rebalancer:
     async def commit(self, *, retries: int) -> None:
         """Commit the present consumed offset of each partition in the registry.
 
-        Left out is a partition whose consumed offset is below 0: no record of it was read, and no
+        A partition whose consumed offset is below 0 is left out: no record of it was read, and no
         offset was stored before.
         """
         consumed = {
@@ -218,7 +218,7 @@ class Rebalancer:
         return True
 
     async def _release(self) -> None:
-        """Delete each owner znode of the registry, even if another consumer created it since.
+        """Delete the owner znode of each partition in the registry, whoever created the znode.
 
         Rules: ZK-08, ZK-74.
         """
@@ -280,7 +280,7 @@ class Rebalancer:
                         partition=partition,
                         offset=zk.last_zxid,
                     )
-                    continue  # as in Kafka, the remaining partitions are claimed all the same
+                    continue  # as in Kafka, claim the remaining partitions too
             created.append(partition)
         if not self._conflicts:
             return True

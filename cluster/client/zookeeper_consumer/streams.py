@@ -3,8 +3,8 @@
 A stream is a thread of the application that processes records; fetchers put chunks (ranges of
 records of one partition) into its queue. The module holds the records that were fetched and not yet
 processed (ZK-34), and two offsets of each partition: the next to fetch, and the next to process.
-The offset to process moves before the application gets the record (ZK-35). Ids such as ZK-34 name
-rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+The offset to process advances before the application gets the record (ZK-35). Ids such as ZK-34
+name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: Kafka 1.1 `PartitionTopicInfo`, `FetchedDataChunk`, `ConsumerIterator`.
 """
 
@@ -62,7 +62,7 @@ class ChunkQueue:
         """Chunk that the stream works on; None if there is none, or if it was cleared."""
 
     async def put(self, chunk: Chunk, interrupt: "Interrupt") -> bool:
-        """Wait for room and add a chunk; False if the fetcher was interrupted meanwhile."""
+        """Wait for room and add a chunk; return False if the fetcher was interrupted meanwhile."""
         # Several fetchers may wait for one queue, so each waits with a wakeup of its own. An
         # interrupt sets the same wakeup, so that it ends this wait, too.
         while len(self._chunks) >= self._capacity and not interrupt.is_set:
@@ -77,7 +77,7 @@ class ChunkQueue:
         return True
 
     async def take(self) -> Chunk | None:
-        """Wait for a chunk; None once the connector is shut down."""
+        """Wait for a chunk and return it; None once the connector is shut down."""
         while not self._chunks and not self._is_closed:
             await self._filled.wait(None)
         if self._is_closed:
