@@ -2,9 +2,12 @@
 
 A seed draws an experiment from a space (a file with values to choose from). A lineage is a tuple of
 seeds: the first draws a plan of faults, and each later one mutates the plan. BROKEN is the result
-of a run that failed and has no verdict. An item is what a worker gets: a seed or a lineage.
-Data flow: (Space, items) -> PlayedRun of each item, as bytes. The result of a function depends only
-on its arguments. So it does not matter in which process, or in which batch, a seed is played.
+of a run in which the lab itself failed, so that it has no verdict. A worker gets items; an item is
+a seed or a lineage.
+Data flow: (Space, items) -> PlayedRun of each item, as bytes.
+
+The result of a function depends only on its arguments. So it does not matter in which process, or
+in which batch, a seed is played.
 """
 
 import msgspec
@@ -37,9 +40,9 @@ class OtherCode(Exception):
 def check_code(expected: str) -> None:
     """Check that this process has the same code as the search.
 
-    A worker that starts after an edit of the code would give other runs. A recheck (a second play
-    of a seed, whose result must be the same) would then fail, as if the simulation were not
-    deterministic.
+    If the code is edited during the search, a worker that starts later gives other runs. A recheck
+    (a second play of a seed, whose result must be the same) would then fail, as if the simulation
+    were not deterministic.
     Raises: OtherCode.
     """
     if code_version() != expected:
@@ -66,8 +69,8 @@ def play_seeds(space: Space, items: Items) -> bytes:
 def play_seed(space: Space, item: Item) -> PlayedRun:
     """Play one seed; the run is BROKEN if the seed cannot even be drawn."""
     lineage = (item,) if isinstance(item, int) else item
-    # The run's own seed is the last of its lineage. The lineage is kept only for a mutated seed;
-    # () means that the seed was drawn.
+    # The run's own seed is the last of its lineage. PlayedRun has a lineage only for a mutated
+    # seed; () means that the plan was drawn.
     seed, kept = lineage[-1], lineage if len(lineage) > 1 else ()
     try:
         grown = grow(space, lineage)

@@ -1,10 +1,10 @@
 """A limit on the CPU time of one explored run, so that an endless run does not block its worker.
 
-In virtual time (the run's own simulated clock) the event loop itself detects an instant that never
-ends. The limit here is for two kinds of endless runs that the loop cannot detect: a step may never
-return, or the virtual time may hardly advance. The limit is far above the need of any other run. It
-does not stop compiled code that never calls the interpreter, because Python runs signal handlers
-only in the interpreter.
+In virtual time (the run's own simulated clock) the event loop itself detects that the time never
+advances. The limit here is for two kinds of endless runs that the loop cannot detect: a step may
+never return, or the virtual time may hardly advance. The limit is far above the need of any other
+run. It does not stop compiled code that never calls the interpreter, because Python runs signal
+handlers only in the interpreter.
 """
 
 import signal
@@ -28,11 +28,12 @@ class RunNeverEnds(BaseException):
 
 @contextmanager
 def limited_cpu(limit_s: float = CPU_LIMIT_S) -> Iterator[None]:
-    """Raise RunNeverEnds in the enclosed code once the process has used `limit_s` more of CPU.
+    """Raise RunNeverEnds in the enclosed code after `limit_s` of CPU time.
 
-    After that the exception is raised again every CPU second. The first one may be raised inside an
-    asyncio task, which stores it instead of passing it on to the enclosed code. Outside the main
-    thread there is no limit, because Python runs signal handlers only in the main thread.
+    The exception is then raised again after every further CPU second, because the first one may be
+    raised inside an asyncio task, which stores it instead of passing it on to the enclosed code.
+    Outside the main thread there is no limit, because Python runs signal handlers only in the main
+    thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

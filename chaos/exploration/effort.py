@@ -1,9 +1,9 @@
-"""Effort of a run: counts of work that is no violation, but a regression if it grows.
+"""Effort of a run: counts of work that is allowed, but is a regression if it grows.
 
 Examples are a rebalance (members rejoin, and get new partitions), a generation (one numbered
 rebalance) that no member could use, and a failed commit. Each of them is allowed now and then. If a
-change of the code makes one more frequent, something is wrong. So each explored run counts them,
-and the results of a search contain the distribution of each count over the runs of all seeds.
+change of the code makes one of them more frequent, something is wrong. So each explored run counts
+them, and the results of a search contain the distribution of each count over all runs.
 """
 
 from protocol.trace import TraceKind, TraceRow

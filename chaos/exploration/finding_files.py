@@ -1,8 +1,8 @@
 """A finding's file: the drawn schedule that shows the finding, as an experiment to replay.
 
 A finding is a violation that a checker reports. A FindingGroup has all findings of one kind in a
-search, and one run as their example. A lineage is the seeds that made a run's plan of faults: the
-first drew the plan, each later one mutated it.
+search, and the run that serves as their example. A lineage is the seeds that made a run's plan of
+faults: the first drew the plan, each later one mutated it.
 Data flow: FindingGroup -> seed drawn again -> experiment_text -> findings/<check>-<n>.yaml.
 """
 

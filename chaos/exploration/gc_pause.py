@@ -1,7 +1,7 @@
 """Pauses of Python's cyclic garbage collector while runs are played.
 
 The collector frees objects that refer to each other in a cycle. Each collection scans many living
-objects, which costs much time. Frozen objects are not scanned.
+objects, which takes much time. The collector does not scan frozen objects (`gc.freeze`).
 """
 
 import gc
@@ -27,12 +27,12 @@ def collecting_afterwards() -> Iterator[None]:
     """Collect no cycles while the enclosed code runs, and then all cycles that it has left.
 
     Objects that exist before the call are frozen during the call, so that the collection does not
-    scan them. A scan of all modules of the process would take about a tenth of a run's time, to
-    free the few thousand objects that the run leaves. Without a collection memory does not run
-    short, because a run takes at most a minute.
+    scan them. A scan of all modules of the process would take about a tenth of a run's time, only
+    to free the few thousand objects that the run leaves. The enclosed code may run without
+    collections, because a run takes at most a minute and so does not fill the memory.
     """
     if not gc.isenabled() or gc.get_freeze_count() > 0:
-        # A caller has disabled the collector, or this call is nested in another one.
+        # A caller has disabled the collector, perhaps by an enclosing call of this function.
         yield
         return
     gc.freeze()
@@ -70,7 +70,7 @@ def collecting_seldom() -> Iterator[None]:
 def collecting_between_runs() -> Iterator[Callable[[], None]]:
     """Collect the cycles of several runs together, during the enclosed code and at its end.
 
-    Yields: a function to call after each run. It collects once LEFT_MAX objects are left, which
+    Yields: a function to call after each run. It collects when LEFT_MAX objects are left, which
     bounds the memory of a batch.
     """
     with collecting_afterwards():

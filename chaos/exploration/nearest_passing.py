@@ -61,7 +61,7 @@ def _neighbours(experiment: Experiment, failed: PlayedRun) -> Iterator[Neighbour
     for fault in latest_first[:NEIGHBOURS]:
         rest = tuple(other for other in plan if other is not fault)
         yield Neighbour(change=f"without {fault.fault_id}", seed=failed.seed, plan=rest)
-    # One fault alone was left out above, so begin with two.
+    # The loop above left out one fault at a time, so begin with two.
     for count in range(2, len(latest_first) + 1):
         left_out = latest_first[:count]
         rest = tuple(fault for fault in plan if fault not in left_out)

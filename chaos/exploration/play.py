@@ -33,11 +33,11 @@ from results_schema.results import Results, RunOutcome
 INVARIANTS_EVERY = 500
 """Number of events between two checks of the nodes' invariants.
 
-It gives about sixty checks in a run, which take 3 % of its time. Other checks come in addition:
-between nodes, of logs and of answers (`replica_checks`, `controller_checks`, `metrics_checks`).
+It gives about sixty checks in a run, which take 3 % of its time. Other modules check more in
+addition: `replica_checks`, `controller_checks` and `metrics_checks`.
 """
 INVARIANTS_DENSELY = 25
-"""The same number for a run with dense checks (`batches.DENSE_CHECKS_EVERY`)."""
+"""This number of events in a run with dense checks (`batches.DENSE_CHECKS_EVERY`)."""
 
 
 class PlayResult(StrEnum):
@@ -68,8 +68,8 @@ class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
     - `marks`: sorted names of coverage marks, the rare situations that occurred.
     - `requests`: the numbers of requests that reached a live node, by API.
     - `events`: the number of callbacks of the loop (frames, timers, steps of tasks).
-    - `excused`: numbers of cases in which an exception allowed that a promise did not hold, by
-      check and excuse ("liveness: all members are dead").
+    - `excused`: numbers of permitted exceptions from a promise, by check and excuse ("liveness: all
+      members are dead").
     - `effort`: the counts of `effort.Effort`.
     - `lineage`: the seeds from a drawn plan to this mutated one; empty if this plan was drawn.
     - `digest`: a hash over the trace's rows, without rows of messages.
@@ -162,9 +162,9 @@ def _play(
         stop_when=None
         if stop_at is None
         else lambda finding: signature_of(finding).claims_as(stop_at),
-        # The verification at the end reads the committed offsets. A run that only looks for a
-        # finding of Liveness omits the verification: it says nothing about liveness, and takes a
-        # minute for each group whose coordinator does not answer.
+        # The verification at the end reads the committed offsets. It says nothing about liveness,
+        # and takes a minute for each group whose coordinator does not answer. So a run that only
+        # looks for a finding of Liveness omits it.
         verifies=stop_at is None or stop_at.check != Liveness.name,
     )
     results = run.execute()

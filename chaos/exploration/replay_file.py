@@ -1,4 +1,4 @@
-"""Replay files: experiment files with a stamp, which has the seed, result and digest of one run.
+"""Replay files: experiment files with a stamp. A stamp has the seed, result and digest of one run.
 
 The digest is a hash over the rows of the run's trace. The trail has a few digits of it at steps of
 time, to show when a repeated run begins to differ.

@@ -1,9 +1,9 @@
 """Results of an exploration: the content of its results.json, and its exit code.
 
-A Tally has the running totals of a search. Findings (violations that checkers report) with equal
-checker, claim and story form a group. A claim is a finding's sentence without names and numbers, a
-story the kinds of its rows. An excuse is a permitted exception from a promise. A recheck is a
-second play of a seed, whose result must be equal.
+A Tally has the running totals of a search. A finding is a violation that a checker reports. Its
+claim is its sentence without names and numbers; its story is the kinds of its rows. Findings with
+equal checker, claim and story form a group. An excuse is a permitted exception from a promise. A
+recheck is a second play of a seed, whose result must be equal.
 
 The verdict is about the cluster. Runs in which the lab itself failed, and seeds with two different
 results, do not influence the verdict. They lead to the exit code of an internal error.
@@ -28,7 +28,7 @@ COMMAND = "python -m coordlab"
 
 
 class FoundGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding, with every run that showed it.
+    """A group of equal findings, with every run that had one. One run is the example.
 
     - `claim`: `summary` without names and numbers.
     - `story`: the kinds of rows of its evidence.
@@ -115,11 +115,11 @@ class ExplorationResults(msgspec.Struct, frozen=True, kw_only=True):
     - `runs`: numbers of runs by result.
     - `excused`: numbers of runs by check and excuse.
     - `effort`: counts of work, by the name of the count.
-    - `lost`: seeds that were given up because each worker that played them died, with the reason.
+    - `lost`: seed that was given up because each worker that played it died -> the reason.
     - `lineages`: each mutated seed that occurs in these results, in the form that `replay` takes.
     - `virtual_us`: the sum over the runs' own clocks.
     - `busy_s`: processor time over all sessions.
-    - `elapsed_s`, `runs_per_minute`: those of the last session alone.
+    - `elapsed_s`, `runs_per_minute`: figures of the last session alone.
     """
 
     outcome: RunOutcome
@@ -164,7 +164,7 @@ def results_of(
     """Return the results of an exploration in `path`.
 
     - `may_be_unknown`: beginnings of reasons for which a run may be UNKNOWN (SpaceDefinition).
-    - `guidance`: that of the search; None if no seed could be mutated.
+    - `guidance`: the search's Guidance; None if the search mutates no seed.
     """
     unknown = _reasons(tally.unknown, may_be_unknown)
     verdict = _verdict(tally, unknown)
@@ -314,7 +314,7 @@ def _reasons(
 
 def _effort_of(runs: Counter[int]) -> EffortOfRuns:
     """Return the distribution of a count; `runs` has the number of runs for each value."""
-    values = sorted(runs.elements())  # each value as often as runs had it
+    values = sorted(runs.elements())  # one value for each run
     return EffortOfRuns(
         p50=values[(len(values) - 1) // 2],
         p90=values[(len(values) - 1) * 9 // 10],

@@ -73,7 +73,7 @@ class Tally:
 
     - `done`: the keys are the seeds that were played or lost, in this order.
     - `results`: result -> number of played runs.
-    - `unknown`, `broken`: reason (with N for each number) -> seeds.
+    - `unknown`, `broken`: reason, with N in place of each number -> seeds.
     - `lost`: seed that was given up because each worker that played it died -> the reason.
     - `excused`: excuse -> number of runs in which it applied.
     - `effort`: kind of effort -> value -> number of runs with this value.
@@ -104,7 +104,7 @@ class Tally:
         self.virtual_us = 0
         self.busy_s = 0.0
         self._numbers: Counter[str] = Counter()  # number of groups of each checker
-        self._chosen: dict[int, _Chosen] = {}  # by seed; a recheck compares with the first run
+        self._chosen: dict[int, _Chosen] = {}  # seed to play again -> its first run
 
     @property
     def runs(self) -> int:
@@ -123,7 +123,7 @@ class Tally:
                 self.busy_s += record.busy_s
                 changed: dict[Signature, FindingGroup] = {}
                 for run in record.runs:
-                    # Several runs may change the same group. It is returned only once.
+                    # Several runs may change the same group, so a dict collects the groups.
                     changed |= self._played(run, record.worker)
                 return list(changed.values())
             case PlayedAgain():
@@ -219,17 +219,17 @@ def is_chosen(seed: int, percent: float) -> bool:
     These seeds are evenly spread. The choice depends only on the seed, so that neither batches nor
     workers nor interruptions change it.
     """
-    # Of the first n seeds, n * percent // 100 are chosen. This one is chosen if it increases that
-    # number.
+    # Of the first n seeds, n * percent // 100 are chosen. So this seed is chosen if that number is
+    # larger with it than without it.
     return int((seed + 1) * percent // 100) > int(seed * percent // 100)
 
 
 def _add_reason(reasons: dict[str, list[int]], run: PlayedRun) -> None:
-    """Add a run's seed under its reasons, as one text without names and numbers."""
+    """Add a run's seed under its reasons, which are joined to one text without names and numbers."""
     reason = normalized("; ".join(run.reasons) or "no reason was given")
     reasons.setdefault(reason, []).append(run.seed)
 
 
 def _rank(run: PlayedRun, finding: PlayedFinding) -> tuple[int, int, int]:
-    """Return the order of runs as examples of a finding: the smallest is the best example."""
+    """Return a rank: of several runs with a finding, that of the best example is the smallest."""
     return (run.faults_hit + run.faults_missed, finding.time_us, run.seed)

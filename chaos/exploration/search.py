@@ -28,7 +28,7 @@ BATCH_S = 1.0
 MAX_BATCH = 500
 """Limit of the seeds in a batch."""
 MAX_BROKEN = 50
-"""A search ends when the lab itself has failed in this many runs, because it proves nothing."""
+"""A search ends when the lab itself has failed in so many runs: it would prove nothing."""
 
 
 class Stop(StrEnum):
@@ -119,13 +119,13 @@ class Search:
         self._runs_before = tally.runs
         self._seeds = self._seeds_to_play()
         self._next: int | None = next(self._seeds, None)  # first seed that no worker has yet
-        # Seeds that a worker has: for their first play, and for a recheck. Dicts serve as ordered
-        # sets.
+        # Seeds that each worker has: to play for the first time, and to recheck. Dicts serve as
+        # ordered sets.
         self._playing: dict[WorkerName, dict[int, None]] = {}
         self._replaying: dict[WorkerName, dict[int, None]] = {}
-        self._alone: list[int] = []  # seeds of a worker that died: each is played again, alone
+        self._alone: list[int] = []  # seeds of a worker that died; each becomes a batch of its own
         self._unfinished: list[int] = []  # seeds whose runs were interrupted
-        self._suspects: dict[int, None] = {}  # seeds with which a worker died: maybe the cause
+        self._suspects: dict[int, None] = {}  # seeds that may be the cause of a worker's death
         self._recheck_failed: dict[int, None] = {}  # seeds that are not given for a recheck again
         self._stop: Stop | None = None
 
@@ -139,8 +139,8 @@ class Search:
             self._observer(self.progress())
             if self._stop is Stop.INTERRUPTED:
                 return self._stop
-            # When there is a reason to stop, the search still waits for batches that workers have,
-            # and for rechecks.
+            # Even after a reason to stop, the search waits for batches that workers have, and for
+            # rechecks.
             if not self._give_work() and self._stop is not None:
                 return self._stop
             for event in self._workers.wait(POLL_S):
@@ -213,7 +213,7 @@ class Search:
     def _waiting_to_be_played_again(self) -> dict[int, str]:
         """Return the seeds to recheck that no worker has yet, each with its first worker."""
         if self._stop in {Stop.TIME_LIMIT, Stop.TOOL_FAILED}:
-            return {}  # rechecks are done only after COUNT and FINDINGS
+            return {}  # after other reasons than COUNT and FINDINGS nothing is rechecked
         given = {seed for seeds in self._replaying.values() for seed in seeds}
         return {
             seed: first
@@ -224,8 +224,9 @@ class Search:
     def _seeds_to_play_again(self, worker: WorkerName) -> tuple[int, ...]:
         """Return a batch of seeds for `worker` to recheck.
 
-        Another worker must have played them first: an error of one process could give the same
-        wrong result twice. Only if there is no other worker, `worker` also rechecks its own seeds.
+        The first play must be that of another worker, because an error of one process could give
+        the same wrong result twice. If there is no other worker, `worker` also rechecks its own
+        seeds.
         """
         waiting = self._waiting_to_be_played_again()
         seeds = [seed for seed, first in waiting.items() if first != worker]
@@ -262,8 +263,8 @@ class Search:
             seeds.append(self._next)
             self._next = next(self._seeds, None)
         if not seeds and self._next is not None and not any(self._playing.values()):
-            # The next seed waits for results, but no worker plays a seed. So results are missing
-            # because runs were interrupted. These are played now.
+            # The next seed waits for results, but no worker plays a seed. So the missing results
+            # are those of interrupted runs. The seeds of these runs are played now.
             seeds, self._unfinished = self._unfinished, []
         return tuple(seeds)
 
@@ -317,8 +318,8 @@ class Search:
         if self._stop_requested():
             return  # Ctrl-C ends workers, too
         if again:
-            # The seed's first run is known, so the seed is not lost. Its recheck is given up if the
-            # seed was alone in the batch, or was a suspect before. Otherwise it is tried once more.
+            # The first run of each seed is known, so no seed is lost. A recheck is given up if its
+            # seed was alone in the batch, or was a suspect before. Otherwise it is tried again.
             for seed in seeds:
                 if len(seeds) == 1 or seed in self._suspects:
                     self._recheck_failed[seed] = None

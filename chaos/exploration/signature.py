@@ -17,7 +17,7 @@ from results_schema.results import Finding
 MAX_STEPS = 12
 """Limit of the steps in a story.
 
-Findings of one kind have the same first steps. How many rows follow is chance.
+Findings of one kind have the same first steps. The number of later rows is chance.
 """
 
 _MEMBER_ID = re.compile(r"[\w.-]*\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
@@ -98,7 +98,7 @@ def _without_names(text: str, names: dict[str, str]) -> str:
     text = _MEMBER_ID.sub("MEMBER", text)
     text = _NODE.sub(lambda node: node[1].upper(), text)
     if names:
-        # The longest names come first, so that `orders-readers` is not read as `orders` and a rest.
+        # The longest names come first, so that in `orders-readers` not only `orders` is replaced.
         longest_first = sorted(names, key=lambda name: (-len(name), name))
         known = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, longest_first))})(?![\w.])")
         text = known.sub(lambda name: names[name[0]], text)
@@ -109,7 +109,7 @@ def _without_names(text: str, names: dict[str, str]) -> str:
 
 
 def _without_list_order(claim: str) -> str:
-    """Sort the list after a claim's colon, and remove repetitions, because both are chance."""
+    """Sort the list after a claim's colon without repetitions: its order and length are chance."""
     head, colon, tail = claim.partition(": ")
     parts = sorted(dict.fromkeys(tail.split("; ")))
     return head + colon + "; ".join(parts)

@@ -50,7 +50,7 @@ _STUB = {"version": 1, "name": "space", "question": "?", "expect": "?"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """A space that was read and checked. SpaceDefinition explains the other fields."""
+    """A space that was read and checked. SpaceDefinition explains the fields without a text."""
 
     name: str
     question: str
@@ -83,8 +83,8 @@ def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
 
     base = _with_stub(root.child("experiment"))
     problems = apply_overrides(base, overrides) or [
-        # A value without a line does not come from the file: an override has set it. The path of an
-        # override begins within the experiment, so the prefix `experiment.` is removed.
+        # A value without a line was set by an override. The path of an override begins within the
+        # experiment, so the prefix `experiment.` is removed.
         replace(base_problem, file="--var", path=base_problem.path.removeprefix("experiment."))
         if overrides and base_problem.line is None
         else base_problem
@@ -145,7 +145,7 @@ def _drawn_problems(override: str, base: Item, choices: Sequence[Choice]) -> lis
     key = override.partition("=")[0].strip()
     steps = resolve_path(key, base, Experiment)
     if isinstance(steps, Problem):
-        # `apply_overrides` has reported this problem.
+        # The path of the override is wrong, which `apply_overrides` has reported.
         return []
     # Places that draws write, each with its place in the space's file.
     drawn: list[tuple[str, Steps]] = [(f"experiment.{key}", (key,)) for key in KEYS_SET_BY_DRAW]
@@ -175,8 +175,8 @@ def _drawn_problems(override: str, base: Item, choices: Sequence[Choice]) -> lis
 def _is_always_kept(choice: Choice, place: Steps, steps: Steps, base: Item) -> bool:
     """Return True if a count at `place` keeps the item of `steps` in every draw.
 
-    Some options are counts (FirstOf): how many of the first items of a list or mapping are kept.
-    So as many first items as the smallest count are never removed, and an override may set their
+    Some options are counts (FirstOf): a draw keeps so many of the first items of a list or mapping.
+    The items before the smallest count are therefore in every draw, and an override may set their
     values.
     """
     counts = [

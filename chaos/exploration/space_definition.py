@@ -2,7 +2,8 @@
 
 Each seed draws an experiment from a space: its settings and its plan, which is the list of faults.
 The steady state is reached when every group is stable; healing undoes all faults at the end of a
-run. A coverage mark is the name of a situation; a run that was in it reached the mark.
+run. A coverage mark is the name of a rare situation. A run reaches the mark if the situation occurs
+in it.
 
 This module owns the vocabulary of space files. It must know neither YAML nor how anything is drawn.
 """
@@ -33,7 +34,7 @@ class FaultSpace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     patterns: dict[str, Weight] = {}
     """Patterns (named combinations of faults), each with its weight.
 
-    One draw chooses among all kinds and patterns, so that their weights are relative to each other.
+    One draw chooses among all kinds and patterns, so a weight counts relative to all others.
     """
     kept: Share = 0.7
     """Probability that a seed keeps a kind or a pattern; the seed never draws the others.
@@ -56,15 +57,18 @@ class FaultSpace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     Such a duration is the value of a drawn timeout, multiplied by one of `factors`.
     """
     factors: Annotated[tuple[Factor, ...], Meta(min_length=1)] = (0.3, 0.9, 1.1, 3)
-    """Factors for the durations near a timeout."""
+    """A duration near a timeout is the timeout multiplied by one of these factors."""
     longest: Duration = "30s"
-    """Longest duration of a fault, also of a duration near a timeout."""
+    """Longest duration of a fault. A longer duration near a timeout is reduced to it."""
     unhealed: Share = 0.0
-    """Share of the lasting faults that get no duration, and last until the run heals all faults."""
+    """Share of the faults that get no duration. Such a fault lasts until the run heals all faults.
+
+    Momentary faults, which have no duration in any case, do not count.
+    """
     empty_disks: Share = 0.0
-    """Share of the brokers that lose their disk when they are killed or lose power."""
+    """Share of the kills and power losses of a broker in which it loses its disk, too."""
     lost: Share = 0.0
-    """Share of the seeds in which a broker, some members, or both go and never come back.
+    """Share of the seeds in which a broker, some members, or both die and never restart.
 
     Every partition keeps enough in-sync replicas, and every group keeps a member.
     """
@@ -122,7 +126,7 @@ class SpaceDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     minimum: Minimum = Minimum()
     """Work that each run must do."""
     may_be_unknown: tuple[Annotated[str, Meta(min_length=1)], ...] = ()
-    """How the reasons begin for which a run may end UNKNOWN.
+    """Beginnings of the reasons for which a run may end UNKNOWN.
 
     `N` in the text stands for any number. A run that is UNKNOWN for another reason prevents the
     verdict PASS of the search.

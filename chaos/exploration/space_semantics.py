@@ -3,7 +3,7 @@
 A space is a base experiment, and choices: places in it, each with options, of which a seed draws
 one. The checks first put each option alone into the experiment, and then each pair of options of
 two choices. Pairs are enough, because nearly all errors in the settings of brokers and consumers
-are about two settings that do not fit each other. If three options do not fit each other, this is
+are about two settings that contradict each other. If three options contradict each other, this is
 found when a seed draws them, because `draw` checks its experiment.
 """
 

@@ -13,8 +13,8 @@ three types:
   see that each gives the same run again;
 - Lost: seeds that were given up.
 
-The line is appended when the batch is finished, so Ctrl-C or `kill -9` loses only unfinished
-batches. If the process dies while it writes, the last line is incomplete and is dropped.
+A line is appended when its batch is finished, so Ctrl-C or `kill -9` loses only unfinished batches.
+If the process dies while it writes, the last line is incomplete and is dropped.
 """
 
 import shutil
@@ -63,7 +63,7 @@ class ExplorationManifest(msgspec.Struct, frozen=True, kw_only=True):
     - `space_file`: the path of the file from which space.yaml was copied.
     - `count`: number of seeds; None: as many as the time allows.
     - `recheck_percent`: percentage of seeds that are played a second time.
-    - `mutated_percent`: percentage of seeds that mutate an earlier experiment.
+    - `mutated_percent`: percentage of seeds that mutate the plan of an earlier run.
     - `overrides`: the values of `--var`.
     - `code`: digest of the code that determines a run (`replay_stamp.code_version`).
     - `python`: minor version of Python.
@@ -214,7 +214,7 @@ def create_exploration(
     mutated_percent: float = 0.0,
     overrides: tuple[str, ...] = (),
 ) -> ExplorationStore:
-    """Create the directory of a new exploration, and let the link `latest` lead to it.
+    """Create the directory of a new exploration, and make the link `latest` point to it.
 
     `overrides` are those with which `space` was loaded.
 
@@ -263,7 +263,7 @@ def open_exploration(path: Path) -> ExplorationStore:
     """
     if not (path / "manifest.json").exists() and (path / LATEST).is_symlink():
         path = path / LATEST
-    # Use the directory's real name, because the link `latest` will lead elsewhere later.
+    # Use the directory's real name, because the link `latest` will point elsewhere later.
     if path.is_symlink():
         path = path.parent / path.readlink()
     file = path / "manifest.json"

@@ -1,10 +1,11 @@
 """The choices of a seed: places in an experiment's document, and the values to choose from.
 
-A space is a file from which each seed draws an experiment. It has a base experiment (its document,
-a tree of Items: values with their lines). Its sections `counts`, `settings` and `together` have
-choices: each has one or more dotted paths into the base, and options, of which a seed draws one. A
-path has at most one `*` (the star), which stands for every key or element at its step. The place of
-each path in the document is found once, when the space is read. So a draw only has to write values.
+A space is a file from which each seed draws an experiment. It has a base experiment, which is read
+as a document: a tree of Items, which are values with their lines. The sections `counts`, `settings`
+and `together` of the space have choices. A choice has one or more dotted paths into the document,
+and options, of which a seed draws one. A path has at most one `*` (the star), which stands for
+every key or element at its step. The place of each path in the document is found once, when the
+space is read. So a draw only has to write values.
 Data flow: SpaceDefinition -> `Choice`s -> changed document.
 """
 
@@ -58,8 +59,8 @@ class FirstOf:
 class Choice:
     """One choice of a seed. If its spots have a star, the seed chooses once for each key there.
 
-    - `options`: each is a tuple with one value for each spot, in the order of the spots. The value
-      None leaves the key out of the experiment.
+    - `options`: each is a tuple with one value for each spot, in the order of the spots. If a value
+      is None, the experiment does not get the last key of the spot's path.
     - `where`: the place of an option in the space's file, with `{}` for the option's index.
     """
 
@@ -158,8 +159,8 @@ def _choice_of_sets(
             return None
         spots.append(spot)
 
-    # All values of a set are written for the same key of the star. So the paths must be equal up to
-    # their star.
+    # A seed draws a set for each key of the star, and all paths of the set get this key. So the
+    # paths must be equal up to their star.
     star_places = {None if spot.star is None else spot.steps[: spot.star] for spot in spots}
     if len(star_places) > 1:
         problems.append(

@@ -6,8 +6,8 @@ target with that role, or None if the experiment has no such node. A role is, fo
 `coordinator-of` (the broker that coordinates a group) or `follower-of` (a replica of a partition
 that copies its leader). The ISR is the set of in-sync replicas of a partition.
 
-Faults that are drawn one by one coincide so closely only once in thousands of runs. Here the gap
-between two faults has any order of magnitude, from a round trip to a timeout.
+Faults that are drawn one by one come so close to each other only once in thousands of runs. Here
+the gap between two faults has any order of magnitude, from a round trip to a timeout.
 """
 
 from chaos.experiment.structs import FaultDefinition
@@ -16,7 +16,7 @@ from chaos.exploration.draw.response_losses import draw_response_loss, loss_in_a
 from cluster.host import connection_purposes
 from protocol.api import Api
 
-# A role or a fault that a tuple has twice is drawn twice as often.
+# A role or a fault that occurs twice in a tuple is drawn twice as often.
 _RESTARTED = ("coordinator-of", "coordinator-of", "follower-of", "broker", "member", "controller")
 _DISKLESS = ("member", "leader-member-of", "controller")  # roles without a disk to empty
 _ON_ONE_ROLE = ("coordinator-of", "coordinator-of", "leader-of", "follower-of", "member")
@@ -31,7 +31,7 @@ def quick_restart(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     """
     rng = draw.rng("restarts")
     role = rng.choice(_RESTARTED)
-    target = draw.target((role,)) or draw.coordinator()  # if the experiment lacks the role
+    target = draw.target((role,)) or draw.coordinator()  # the experiment may lack the role
     keeps_disk = target.startswith(_DISKLESS) or rng.random() < 0.7
     kind = "crash" if target.startswith(_DISKLESS) else rng.choice(("crash", "power_loss"))
     faults, after_ms = [], 0
@@ -90,7 +90,7 @@ def twice_on_one_role(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
 
 
 def static_restart_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
-    """Restart a member, a static one if there is any, while its group waits for the assignment.
+    """Restart a member while its group waits for the assignment; a static member if there is any.
 
     A static member has a `group.instance.id`, which keeps its place through a restart. The join
     phase is the first half of a rebalance: members send JoinGroup. Then they send SyncGroup, to get
@@ -108,8 +108,9 @@ def static_restart_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...
     group = rng.choice(static or several or list(groups))
     coordinator, total = f"coordinator-of({group})", groups[group].members
     delay_ms = rng.choice((500, 1_500, 4_000))
-    # Time until the join phase ends: a heartbeat interval, in which the last member learns of its
-    # removal, and the delay with which a coordinator begins the rebalance of an empty group.
+    # The time until the join phase ends is the sum of a heartbeat interval, in which the last
+    # member learns of its removal, and the delay with which a coordinator begins the rebalance of
+    # an empty group.
     joined_ms = (
         draw.around_ms("heartbeat.interval.ms", 1.0, group)
         + draw.experiment.cluster.config.group_initial_rebalance_delay_ms
@@ -135,7 +136,7 @@ def static_restart_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...
 
 
 def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
-    """Slow a follower of a coordinator to about the limit of the ISR, and change the ISR as well.
+    """Slow a coordinator's follower until it nearly leaves the ISR, or does, and make a change.
 
     A follower that lags for longer than `replica.lag.time.max.ms` leaves the ISR. During the lag
     one of these changes comes: another follower is cut off; the coordinator dies, moves once, or
@@ -143,7 +144,8 @@ def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     the ISR) is lost.
     """
     rng = draw.rng("lag")
-    # `draw.broker` may draw the coordinator itself. Then the fault finds no link, and hits nothing.
+    # `draw.broker` may draw the coordinator itself. Then there is no link, and the fault hits
+    # nothing.
     delay_ms = draw.around_ms("replica.lag.time.max.ms", rng.choice((0.1, 0.3, 0.6, 1.1)))
     lasts_ms = 1_000 + draw.length_ms()
     slow = draw.link_fault(
@@ -220,7 +222,7 @@ def fenced_while_it_serves(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
         "slow",
         broker,
         "controller",
-        lasts_ms=2 * lasts_ms,  # longer than the fencing
+        lasts_ms=2 * lasts_ms,  # longer than the broker is fenced
         args={
             "delay": f"{rng.choice((100, 500, 2_000))}ms",
             "purposes": [connection_purposes.METADATA],

@@ -23,11 +23,11 @@ from chaos.exploration.space import Space
 from cluster.host.randomness import stream
 
 OptionKey = tuple[str, str | int | None]
-"""A choice, by its `where`, and a key of its star (None without a star)."""
+"""The `where` of a choice, and a key of its star (None without a star)."""
 
 
 def draw(space: Space, seed: int) -> Experiment:
-    """Return the experiment of `seed` in `space`, equal in every process.
+    """Return the experiment of `seed` in `space`. It is the same in every process.
 
     Raises: ExperimentError if the experiment is invalid. This is rare: `load_space` has checked
     every option and every pair of options, so only a combination of three or more can be invalid.
@@ -64,7 +64,7 @@ def draw_cluster(
     The experiment is not checked. The origins map paths of the experiment to places in the space's
     file.
 
-    - `options`: for some choices, the index of the option that replaces the drawn one.
+    - `options`: by choice and key, the index of an option that is used instead of the drawn one.
     - `name_seed`: the number in the experiment's name; None: `seed`.
     """
     document = copy_of(space.base)
@@ -97,7 +97,7 @@ def _choose(
 
 
 def _place_of(path: str, taken: dict[str, str]) -> str:
-    """Return the place in the space's file of the value at an experiment's path."""
+    """Return the place in the space's file from which the value at an experiment's path comes."""
     # Drawn values that are, or contain, the value at `path`. The longest path is the nearest one.
     drawn_above = [drawn for drawn in taken if path.startswith(drawn)]
     return taken[max(drawn_above, key=len)] if drawn_above else f"experiment.{path}"

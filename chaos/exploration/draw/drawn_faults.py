@@ -1,6 +1,6 @@
 """The faults of one seed: beginning, kind, target and duration of each.
 
-A seed draws one fault after the other, until the window (the time in which faults may begin) is
+A seed makes one draw after the other, until the window (the time in which faults may begin) is
 full. Each draw gives a single fault or a pattern, which is a combination of faults (`patterns`). A
 FaultDraw is one such draw: its number, its time, and its random streams. Each purpose of each draw
 has a random stream of its own (`fault_draw`). So a smaller window, or another duration of one
@@ -60,8 +60,8 @@ TO_ZOOKEEPER = 0.4
 # For the fault `slow`: the delays, and the jitters (limits of an additional random delay).
 _DELAYS = ("2ms", "20ms", "200ms", "1s", "3s")
 _JITTERS = ("0s", "5ms", "500ms")
-# For the links between two kinds of nodes: the purposes of their connections, and the APIs of their
-# requests. A link fault may be limited to some of them.
+# Each constant is for the links between two kinds of nodes: the purposes of their connections, and
+# the APIs of their requests. A link fault may be limited to some purposes or APIs.
 _CONTROLLER_LINKS = (
     (
         connection_purposes.BROKER_HEARTBEAT,
@@ -114,7 +114,7 @@ def draw_faults(
     faults: list[FaultDefinition] = []
     index, at_ms = 0, 0
     while len(faults) < MAX_FAULTS:
-        # The gap to the fault before is drawn evenly from 1 ms to twice the mean gap.
+        # The gap since the last fault is drawn evenly from 1 ms to twice the mean gap.
         at_ms += stream(seed, "fault", index, "at").randrange(1, 2 * gap_ms + 1)
         if at_ms >= window_ms:
             break
@@ -136,9 +136,9 @@ def draw_one(draw: FaultDraw, weights: dict[str, int]) -> tuple[FaultDefinition,
 def _kept(space: FaultSpace, seed: int) -> dict[str, int]:
     """Return the faults and patterns that this seed keeps, with their weights.
 
-    A seed draws only from a part of the space's kinds, so that it draws each of these often. Each
-    name has its own random stream, so that a new name in the space does not change which other
-    names are kept. If no name is kept by chance, one is drawn.
+    A seed keeps only a part of the space's kinds, so that it draws each of these often. Each name
+    has its own random stream, so that a new name in the space does not change which other names are
+    kept. If by chance no name is kept, one name is drawn.
     """
     weights = {**space.kinds, **space.patterns}
     kept = {
@@ -146,7 +146,7 @@ def _kept(space: FaultSpace, seed: int) -> dict[str, int]:
         for name, weight in weights.items()
         if stream(seed, "kept", name).random() < space.kept
     }
-    # The second mapping, for an empty `kept`, has one drawn name with its weight.
+    # If `kept` is empty, the second mapping is returned: one drawn name with its weight.
     return kept or {(only := stream(seed, "kept").choice(list(weights))): weights[only]}
 
 
@@ -186,7 +186,7 @@ def _topic_deletion(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
 
 
 def _args(draw: FaultDraw, kind: FaultKind, target: str) -> dict[str, Any]:
-    """Draw the arguments of a fault with a target. Those that are not drawn have defaults."""
+    """Draw the arguments of a fault with a target. Arguments that are not drawn have defaults."""
     role, argument = split_target(target) or ("", "")
     if kind.args_type is DiskArgs and role in BROKER_TARGETS:
         return draw.disk()
@@ -203,7 +203,7 @@ def _args(draw: FaultDraw, kind: FaultKind, target: str) -> dict[str, Any]:
 
 
 def _offsets_args(draw: FaultDraw, kind: FaultKind, group: str) -> dict[str, Any]:
-    """Draw the arguments of an order about a group's offsets: a topic, and where a reset leads."""
+    """Draw the arguments of an order about a group's offsets: a topic, and a reset's new offset."""
     args: dict[str, Any] = {}
     if draw.chance("one topic", 0.3):
         args["topic"] = draw.rng("topic").choice(draw.experiment.groups[group].topics)
@@ -220,7 +220,7 @@ def _offsets_args(draw: FaultDraw, kind: FaultKind, group: str) -> dict[str, Any
 def _link_fault(draw: FaultDraw, kind: FaultKind) -> FaultDefinition:
     """Draw a fault of links: its ends, its duration and its arguments."""
     from_, to, links = _ends(draw)
-    # The two ends matter differently in a fault that affects only one direction.
+    # In a fault that affects only one direction, the order of the ends matters.
     if draw.chance("swapped", 0.5):
         from_, to = to, from_
     return FaultDefinition(
@@ -244,7 +244,7 @@ def _ends(draw: FaultDraw) -> tuple[str, str, _Links]:
         ends = _ends_at_zookeeper(draw)
         if ends is not None:
             return ends
-    # Some values are twice in their tuple below, so that they are drawn twice as often.
+    # A value that occurs twice in a tuple below is drawn twice as often.
     server = draw.target(BROKER_TARGETS, "from") or draw.coordinator()
     between = rng.choice(("controller", "brokers", "clients", "clients"))
     if between == "controller":
@@ -267,9 +267,9 @@ def _ends(draw: FaultDraw) -> tuple[str, str, _Links]:
 
 
 def _ends_at_zookeeper(draw: FaultDraw) -> tuple[str, str, _Links] | None:
-    """Draw two ends, of which one is a ZooKeeper server or all of them.
+    """Draw two ends, one of which is a ZooKeeper server or all ZooKeeper servers.
 
-    None: the draw has decided for a link between other nodes, which the caller draws.
+    Returns None if chance decides for a link between other nodes. The caller then draws this link.
     """
     rng = draw.rng("ensemble")
     drawn = rng.random()

@@ -1,9 +1,9 @@
 """Random streams, time slot and targets of one drawn fault.
 
-A random stream is a generator that the seed and some words determine. Each purpose of each fault
-has a stream of its own. So an additional draw for one purpose does not change the values drawn for
-another. A target is written as in an experiment file: a role, such as `leader-of`, and its argument
-in brackets.
+A random stream is a random number generator that is seeded with the seed and some words. Each
+purpose of each fault has a stream of its own. So an additional draw for one purpose does not change
+the values drawn for another. A target is written as in an experiment file: a role, such as
+`leader-of`, and its argument in brackets.
 """
 
 from collections.abc import Sequence
@@ -124,7 +124,7 @@ class FaultDraw:
         sizes = {name: topic.partitions for name, topic in self.experiment.topics.items()}
         internal = internal_topics(self.experiment)
         if TRANSACTION_STATE in internal:
-            # An internal topic is (number of partitions, replication factor).
+            # The value of an internal topic is (number of partitions, replication factor).
             sizes[TRANSACTION_STATE] = internal[TRANSACTION_STATE][0]
         offsets = internal[CONSUMER_OFFSETS][0]
         # In half of the draws, or always if there is no other topic.
@@ -155,7 +155,7 @@ class FaultDraw:
         if server is not None:
             known |= {"zookeeper": server, "zookeeper-leader": "zookeeper-leader"}
         if self.group() in zookeeper_groups(self.experiment):
-            # The fault's group has no coordinator. `coordinator` has drawn that of another group.
+            # The fault's group has no coordinator, so the drawn one is that of another group.
             del known["coordinator-of"]
         if self.replicas_of(partition) > 1:
             known["follower-of"] = f"follower-of({partition})"
@@ -173,7 +173,7 @@ class FaultDraw:
         return known
 
     def layout(self) -> MachineLayout | None:
-        """Return the nodes of each machine; None if the experiment has no machines."""
+        """Return the layout, the nodes of each machine; None if the experiment has no machines."""
         return machine_layout(self.experiment)
 
     def replicas_of(self, partition: str) -> int:
@@ -211,11 +211,11 @@ class FaultDraw:
         return min(longest_ms, rng.randrange(1 << exponent, 2 << exponent))
 
     def restart_ms(self, purpose: str = "restart") -> int:
-        """Draw the time from a kill to a quick restart: 100 ms to 3 s."""
+        """Draw the time from a kill to the restart, if the restart is quick: 100 ms to 3 s."""
         return self.rng(purpose).choice((100, 300, 1_000, 3_000))
 
     def disk(self, purpose: str = "disk") -> dict[str, Any]:
-        """Draw whether a killed broker loses its disk; return the arguments of its fault."""
+        """Draw whether a killed broker loses its disk; return this as arguments of the fault."""
         return {"disk": "empty"} if self.chance(purpose, self.space.empty_disks) else {}
 
     def duration(self) -> str | None:
@@ -224,7 +224,7 @@ class FaultDraw:
         return None if unhealed else length_text(self.length_ms())
 
     def moment(self, after_ms: int) -> str:
-        """Return the time `after_ms` after this fault's time, as text such as `2s`."""
+        """Return the time `after_ms` after `at_ms`, as text such as `2s`."""
         return length_text(self.at_ms + after_ms)
 
     def fault(
@@ -236,7 +236,7 @@ class FaultDraw:
         lasts_ms: int | None = None,
         args: dict[str, Any] | None = None,
     ) -> FaultDefinition:
-        """Return a fault of a target, `after_ms` after this fault's time."""
+        """Return a fault of a target that begins `after_ms` after `at_ms`."""
         return FaultDefinition(
             at=length_text(self.at_ms + after_ms),
             fault=kind,
@@ -256,7 +256,7 @@ class FaultDraw:
         one_way: bool = False,
         args: dict[str, Any] | None = None,
     ) -> FaultDefinition:
-        """Return a fault of the links between two ends, `after_ms` after this fault's time."""
+        """Return a fault of the links between two ends that begins `after_ms` after `at_ms`."""
         return FaultDefinition(
             at=length_text(self.at_ms + after_ms),
             fault=kind,

@@ -27,7 +27,7 @@ def draw_losses(
         targets.append(f"broker({rng.randrange(experiment.cluster.brokers)})")
     if lost_roles != "a broker":
         for group_id, group in experiment.groups.items():
-            # From 0 to all members but one; 0 for a group that starts without members.
+            # At least one member must stay. A group that starts without members loses none.
             lost_count = rng.randrange(max(1, group.members))
             targets += [
                 f"member({group_id}, {index})"
@@ -43,7 +43,7 @@ def draw_losses(
 def may_lose_a_broker(experiment: Experiment) -> bool:
     """Return True if every partition has enough in-sync replicas without one of its brokers."""
     config = experiment.cluster.config
-    # For each topic: how many replicas it has beyond its min.insync.replicas.
+    # For each topic: its number of replicas minus its min.insync.replicas.
     spare = []
     for name, (_, replicas) in internal_topics(experiment).items():
         is_transaction_state = name == TRANSACTION_STATE

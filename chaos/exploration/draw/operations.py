@@ -1,11 +1,11 @@
 """Operations: drawn rollouts and scalings of a group.
 
 A rollout replaces each member of a group by a successor, as a deploy does. Its surge is the number
-of successors that may run in addition to all members, in spare places (nodes that only operations
-start). A scaling changes the number of members. A coordinator removes a member that is silent for
-the session timeout. Start-up times are drawn around this timeout, because a successor that joins
-while its predecessor's session lasts has other effects than a later one. All times are short enough
-for the operation to end within the run.
+of successors that may run in addition to all members. They run in spare places (nodes that only
+operations start). A scaling changes the number of members. A coordinator removes a member that is
+silent for the session timeout. Start-up times are drawn around this timeout, because a successor
+that joins before its predecessor's session ends has other effects than a later one. All times are
+so short that the operation ends within the run.
 """
 
 from random import Random
@@ -36,7 +36,7 @@ BATCHES = 0.3
 STARTED = 0.3
 """Share of rollouts that go on when a successor has started, without waiting for its join."""
 PARTIAL = 0.2
-"""Share of rollouts with a partition (an index): members below it keep the old version."""
+"""Share of rollouts with a partition, as in a StatefulSet: members below it are not replaced."""
 BROKEN = 0.15
 """Share of rollouts in which, from some successor on, the new version does not start."""
 _DEADLINES_MS = (3_000, 10_000)
@@ -87,7 +87,7 @@ def _rollout(draw: FaultDraw) -> dict[str, Any]:
     group = draw.experiment.groups[draw.group()]
     surge = rng.randint(0, group.spare_members)
     args: dict[str, Any] = {
-        # 0 is allowed only with a surge: otherwise no member could be replaced.
+        # 0 is drawn only with a surge, because without one no member could be replaced.
         "max_unavailable": rng.choice((1, 1, 2, "50%", "100%", 0) if surge else (1, 1, 2, "100%")),
         "start_up": _start_up(draw, rng),
     }
@@ -96,7 +96,7 @@ def _rollout(draw: FaultDraw) -> dict[str, Any]:
     if rng.random() < BATCHES:
         args["in_batches"] = True
     if rng.random() < PARTIAL:
-        # As in a StatefulSet: members with a lower number keep the old version.
+        # As in a StatefulSet, members with a lower number than the partition are not replaced.
         args["partition"] = rng.randrange(group.members_total)
     if rng.random() < STARTED:
         args["ready"] = "started"

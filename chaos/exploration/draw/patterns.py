@@ -1,4 +1,4 @@
-"""Patterns: combinations of faults that independently drawn faults would form only rarely.
+"""Patterns: combinations of faults that would come together only rarely if drawn one by one.
 
 A new pattern is one function and one entry in `PATTERNS`. `draw.rng(purpose)` is the random stream
 of one purpose; `draw.length_ms`, `draw.coordinator` and others draw from such streams. Names end in
@@ -47,8 +47,8 @@ class Pattern:
     draw: Callable[[FaultDraw], Faults]
 
 
-# Each function below draws the faults of the pattern of the same name. The meaning of a pattern is
-# its `doc` in PATTERNS. A docstring here only adds to that.
+# Each function below draws the faults of the pattern of the same name. `doc` in PATTERNS says what
+# the pattern is. A docstring here only adds to that.
 
 
 def _isolated_coordinator(draw: FaultDraw) -> Faults:
@@ -59,7 +59,7 @@ def _isolated_coordinator(draw: FaultDraw) -> Faults:
 
 
 def _coordinator_without_controller(draw: FaultDraw) -> Faults:
-    # "hears" is an old name of this choice. It stays, because a stream with another name would
+    # "hears" is an old name of this choice. It is kept, because a stream with another name would
     # change the plans of all seeds.
     cuts_to_coordinator = draw.chance("hears", 0.5)
     ends = (
@@ -71,7 +71,7 @@ def _coordinator_without_controller(draw: FaultDraw) -> Faults:
 
 
 def _coordinator_without_clients(draw: FaultDraw) -> Faults:
-    # The move comes after half of another drawn length, so mostly before the cut ends.
+    # The move comes after half of a second drawn length, so mostly before the cut ends.
     return (
         draw.link_fault("cut", draw.coordinator(), "clients", lasts_ms=draw.length_ms()),
         draw.fault("leadership_move", draw.coordinator(), after_ms=draw.length_ms("move") // 2),
@@ -124,11 +124,12 @@ def _paused_past_a_timeout(draw: FaultDraw) -> Faults:
 
 
 def _next_coordinator_too(draw: FaultDraw) -> Faults:
-    """Hit the coordinator, and then its successor at about the time of its earliest election."""
+    """Hit the coordinator, and hit its successor at about the earliest time of its election."""
     later_ms = draw.around_ms("broker.session.timeout.ms", draw.rng("later").choice((1.0, 1.2)))
     kind = draw.rng("kind").choice(("crash", "pause"))
     lasts_ms = draw.length_ms()
-    # Both targets are the same role: the second fault hits the broker that has the role then.
+    # Both faults have the same role as target. The second one hits the broker that has the role by
+    # then.
     return tuple(
         draw.fault(kind, draw.coordinator(), after_ms=place * later_ms, lasts_ms=lasts_ms)
         for place in range(2)
@@ -151,7 +152,7 @@ def _move_during_rebalance(draw: FaultDraw) -> Faults:
     if member is None:
         return (draw.fault("leadership_move", draw.coordinator()),)
     down_ms = draw.length_ms()
-    # The group rebalances when the member restarts, or earlier when the member's session ends.
+    # The group rebalances when the member restarts, or when its session ends, whichever is first.
     after_ms = down_ms + rng.choice((5, 30, 150, 1_000))
     if rng.random() < 0.5:
         after_ms = draw.around_ms("session.timeout.ms", rng.choice((0.95, 1.0, 1.05)))
@@ -207,9 +208,9 @@ def _orders_for_an_empty_group(draw: FaultDraw) -> Faults:
 def _expired_group(draw: FaultDraw) -> Faults:
     """Keep all members down until the group's offsets have expired, and a little longer.
 
-    The time until the expiry begins when the sessions of all members have ended; a new coordinator
-    that loads the group may delay this. If offsets are kept for more than a minute, they do not
-    expire within the run. Then an administrator acts instead.
+    The retention time begins when the sessions of all members have ended. A new coordinator that
+    loads the group may delay this. If offsets are kept for more than a minute, they do not expire
+    within the run. Then the members stay down while an administrator acts.
     """
     config = draw.experiment.cluster.config
     group = draw.group()
@@ -230,8 +231,8 @@ def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
     """Pause a member during a rebalance, and resume it before its own session ends.
 
     The pause is a little longer than `max.poll.interval.ms`, the time for which a rebalance waits
-    for members. The crash of another member causes the rebalance. It begins when the crashed
-    member's session ends (static members), or when the member restarts (other members).
+    for members. The crash of another member causes the rebalance. If the crashed member is static,
+    the rebalance begins when its session ends, otherwise when it restarts.
 
     Groups with a third member are preferred, because their rebalance completes during the pause.
     Among these, static groups are preferred, and among those, groups that commit in transactions.
@@ -249,9 +250,9 @@ def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
     sleeps_ms = draw.around_ms("max.poll.interval.ms", rng.choice((1.02, 1.1)), group)
     asleep_ms, down_ms = 0, rng.choice((50, 300))
     if groups[group].config.group_instance_id is not None:
-        # The session of the killed member began with its last heartbeat, at most one heartbeat
-        # interval before the crash. So it ends between `session_ms - heartbeat_ms` and `session_ms`
-        # after the crash.
+        # The session of the crashed member began with its last heartbeat, at most one heartbeat
+        # interval before the crash. So the session ends between `session_ms - heartbeat_ms` and
+        # `session_ms` after the crash.
         session_ms = draw.around_ms("session.timeout.ms", 1.0, group)
         heartbeat_ms = draw.around_ms("heartbeat.interval.ms", 1.0, group)
         sleeps_ms += heartbeat_ms
@@ -263,7 +264,7 @@ def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
 
 
 def _two_halves(draw: FaultDraw) -> Faults:
-    """Partition the network: some brokers on one side, all others and the controller opposite."""
+    """Split the network: some brokers on one side, all others and the controller on the other."""
     rng = draw.rng("halves")
     brokers = [f"broker({broker})" for broker in draw.broker_ids]
     minority = rng.sample(brokers, rng.randint(1, max(1, len(brokers) // 2)))

@@ -1,9 +1,9 @@
 """Drawn losses of responses: the APIs, the errors, and the two ends of the link.
 
-A loss has the API (kind of request) whose responses are lost, and perhaps the errors that these
-responses must have. `draw.rng(purpose)` is a random stream of the draw. Nearly all drawn responses
-belong to requests that change the server's state. If such a response is lost, the client's retry
-meets the effect of its first attempt.
+A loss has the API (kind of request) whose responses are lost. If it also has errors, only responses
+with these errors are lost. `draw.rng(purpose)` is a random stream of the draw. Nearly all drawn
+responses belong to requests that change the server's state. If such a response is lost, the
+client's retry meets the effect of its first attempt.
 """
 
 from typing import Any
@@ -16,8 +16,8 @@ from protocol.errors import ErrorCode
 _NONE = ErrorCode.NONE.name
 _MEMBER_ID_REQUIRED = ErrorCode.MEMBER_ID_REQUIRED.name
 _Response = tuple[Api, tuple[str, ...]]
-"""An API, and the errors of the responses that are lost; without errors all its responses are."""
-# A response that a tuple has twice is drawn twice as often.
+"""An API, and the errors of the responses that are lost; without errors all responses are lost."""
+# A response that occurs twice in a tuple is drawn twice as often.
 _OF_A_REBALANCE: tuple[_Response, ...] = (
     (Api.JOIN_GROUP, (_MEMBER_ID_REQUIRED,)),
     (Api.JOIN_GROUP, (_NONE,)),
@@ -56,7 +56,7 @@ _REBALANCE_MS = 10_000
 def draw_response_loss(draw: FaultDraw) -> FaultDefinition:
     """Return the loss of a response between clients, brokers and the controller."""
     rng = draw.rng("response")
-    # The second tuple has the weights of the three words.
+    # The second tuple has the weight of each word.
     between = rng.choices(("members", "controller", "brokers"), (5, 3, 1))[0]
     if between == "controller":
         return _loss(draw, rng.choice(_OF_THE_CONTROLLER), "brokers", "controller")

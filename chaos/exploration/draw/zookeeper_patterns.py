@@ -5,8 +5,8 @@ ZooKeeper servers) keeps a session for each member, which ends if the member is 
 
 A pattern draws several faults together; `after_ms` counts from the pattern's time.
 `draw.rng(purpose)` is a random stream, `draw.around_ms(timeout, factor, group)` a multiple of a
-timeout of the group. A value that a tuple of choices has twice is drawn twice as often. If there is
-no group on ZooKeeper, a pattern has no faults. Most patterns also restart a member of the group at
+timeout of the group. A value that occurs twice in a tuple is drawn twice as often. If there is no
+group on ZooKeeper, a pattern has no faults. Most patterns also restart a member of the group at
 about the same time, because most races need a change of the group's members. Ids in brackets
 (ZK-58) are those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
@@ -87,7 +87,7 @@ def slow_then_cut(draw: FaultDraw) -> Faults:
     )
     change = _change_of_members(draw, 500)
     if rng.random() < 0.3:
-        return (slow, *change)  # three in ten draws have only the delay
+        return (slow, *change)  # in three of ten draws there is no cut
     factor = rng.choice((0.5, 1.5, 3.0))
     cut = draw.link_fault(
         "cut",

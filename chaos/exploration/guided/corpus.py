@@ -23,8 +23,8 @@ RARE_MARK_SHARE = 0.1
 RAREST_MARKS = 10
 """Number of marks for which parents are chosen: the rarest of those below RARE_MARK_SHARE.
 
-In some spaces no mark is very rare, so the share is large. In others many marks are below it, so
-the number is small.
+RARE_MARK_SHARE is large because in some spaces no mark is very rare. In other spaces many marks are
+below it, so this number is small.
 """
 RAREST_PAIRS = 100
 """Number of pairs of marks for which parents are chosen: the rarest by `Coverage.rare_pairs`."""
@@ -73,7 +73,7 @@ class Corpus:
             plans = self._plans.setdefault(reached, [])
             if len(plans) < PLANS_EACH:
                 plans.append(run)
-            # All places are taken. A smaller plan replaces the largest one.
+            # The mark or pair has PLANS_EACH plans already. A smaller plan replaces the largest.
             elif run.faults < (largest := max(plans, key=_size)).faults:
                 plans[plans.index(largest)] = run
 
@@ -99,7 +99,7 @@ class Corpus:
         if not marks and not pairs:
             return None
         rng = stream(seed, "parent")
-        # A mark is drawn as often as a pair, although there are many more rare pairs.
+        # Marks are drawn as often as pairs, although there are many more rare pairs.
         for_a_mark = bool(marks) and (not pairs or rng.random() < 0.5)
         reached: str | Pair = rng.choice(marks) if for_a_mark else rng.choice(pairs)
         return rng.choice(self._plans[reached]).lineage

@@ -17,7 +17,7 @@ RARE_SHARE = 0.01
 def rare_at_most(runs: int, share: float = RARE_SHARE) -> int:
     """Return the largest number of runs, out of `runs`, that may reach a rare mark or pair.
 
-    The number is at least 1: in a small search, too, a mark that a single run reached is rare.
+    The number is at least 1. So even in a small search, a mark that a single run reached is rare.
     """
     return max(1, int(runs * share))
 
@@ -35,7 +35,7 @@ class Coverage:
 
     def take(self, marks: tuple[str, ...], *, mutated: bool) -> None:
         """Count a run. `marks` are sorted."""
-        pairs = tuple(combinations(marks, 2))  # each in the order of names, since marks are sorted
+        pairs = tuple(combinations(marks, 2))  # since marks are sorted, each is a Pair
         self.runs += 1
         self.marks.update(marks)
         self.pairs.update(pairs)
@@ -53,8 +53,9 @@ class Coverage:
     def rare_pairs(self) -> list[Pair]:
         """Return the rare pairs of two marks that are not rare themselves, rarest first.
 
-        The order is by a quotient: the pair's count, divided by the count to expect if its marks
-        were independent. So a pair that is rare only because its marks are not frequent comes last.
+        The order is by a quotient: the pair's count, divided by the count that would be expected if
+        its marks were independent. So a pair that is rare only because its marks are not frequent
+        comes last.
         """
         most = rare_at_most(self.runs)
         rare = [

@@ -19,7 +19,7 @@ from chaos.exploration.space import Space
 class Genome:
     """Definition of an experiment and of the seed of its run.
 
-    - `seed`: draws an option for each choice of the space that is not in `options`.
+    - `seed`: draws the option of each choice of the space that is not in `options`.
     - `options`: choice -> index of its option.
     - `network_seed`: the seed of the run, which determines the latencies of its network.
     """

@@ -4,9 +4,9 @@ A mutated seed changes the plan (the faults) of an earlier run, its parent, whic
 situation. A lineage is the seeds that made a plan: the first drew it, each later one mutated it.
 The corpus keeps the plans that are worth a mutation.
 
-Seeds come in blocks. The corpus of the blocks up to N - 2 has the parents for block N. So workers
-can begin block N while others still play block N - 1. The choice depends only on whole blocks,
-never on which runs happen to be finished.
+Seeds are divided into blocks. The parents for block N come from the blocks up to N - 2. So workers
+can begin block N while others still play block N - 1. The choice depends only on whole blocks, not
+on the order in which runs end.
 """
 
 from chaos.exploration.guided.corpus import Corpus, RunSeen
@@ -19,17 +19,17 @@ from cluster.host.randomness import stream
 BLOCK = 100
 """Number of seeds in a block.
 
-Many workers need large blocks, so that none has to wait. A short search needs small blocks, so that
-mutations begin early.
+With many workers, blocks must be large, so that no worker has to wait. In a short search, blocks
+must be small, so that mutations begin early.
 """
 LAG = 2
-"""Distance from a block to the last block that its parents may come from."""
+"""Number of blocks from a block back to the newest block from which its parents may come."""
 
 
 class Guidance:
     """Chooses the seeds to mutate in one exploration, which begins with `first_seed`.
 
-    `share` is the share of mutated runs, 0 to 1, once there are plans to mutate.
+    `share` is the share of mutated runs, 0 to 1, as soon as there are plans to mutate.
     """
 
     def __init__(self, share: float, first_seed: int = 0, *, block: int = BLOCK) -> None:
@@ -39,8 +39,8 @@ class Guidance:
         self._runs: dict[int, RunSeen | None] = {}  # by seed; None: the seed was lost
         self._unfinished: dict[int, int] = {}  # block -> number of unfinished seeds; missing: all
         self._corpus = Corpus()
-        self._blocks_in_corpus = 0  # the corpus has the runs of this many first blocks
-        self._blocks_chosen = 0  # the seeds of this many first blocks have their lineages
+        self._blocks_in_corpus = 0  # number of blocks whose runs are in the corpus
+        self._blocks_chosen = 0  # number of blocks whose seeds have their lineages
         self._lineages: dict[int, Lineage] = {}  # of mutated seeds only
 
     def take(self, record: ExplorationRecord) -> None:
@@ -92,7 +92,7 @@ class Guidance:
     def _finish_seed(self, seed: int, run: RunSeen | None) -> None:
         """Note the result of a seed; None if it was lost."""
         if seed in self._runs:
-            return  # `_unfinished` must count a seed once
+            return  # `_unfinished` must count a seed only once
         self._runs[seed] = run
         block = self._block_of(seed)
         self._unfinished[block] = self._unfinished.get(block, self._block) - 1

@@ -2,8 +2,8 @@
 
 A genome is a plan (the list of faults), the options of settings that replace drawn options, and
 the seed of the network. A mark is a rare situation that a run reached. A mutant is a changed
-genome. Most of its plan stays, so that its run probably reaches the rare marks of the parent again,
-and perhaps new marks after that. All draws come from the mutant's own seed.
+genome. It keeps most of the plan of its parent. So its run probably reaches the parent's rare marks
+again, and perhaps new marks after that. All draws come from the mutant's own seed.
 Data flow: (Space, Genome, seed) -> Genome.
 """
 
@@ -23,7 +23,10 @@ from chaos.faults.processes import NodeLoss
 from cluster.host.randomness import stream
 
 ATTEMPTS = 8
-"""Mutations tried until one is valid; after that the parent is played with another network seed."""
+"""Number of mutations to try until one is valid.
+
+If none is, the parent is played with another network seed.
+"""
 STEPS = (1, 1, 2, 3, 5)
 """Numbers of changes in one mutation, of which a mutant draws one."""
 SAME_NETWORK = 0.5
@@ -36,7 +39,7 @@ MOST_SHIFTED_MS = 5_000
 MOST_APART_MS = 3_000
 """Longest gap between a moved or added fault, and the fault near which it was put."""
 _FIRST_ADDED = 1_000
-"""Index of the first fault that a mutation draws, above all indexes of a plan's own faults."""
+"""Index of the first FaultDraw of a mutation; the draws of a drawn plan have smaller indexes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +87,13 @@ def mutate(space: Space, parent: Genome, seed: int) -> Genome:
                 space=space,
                 experiment=experiment_of(space, genome, seed),
                 seed=seed,
-                # Ten numbers for each attempt, which has at most five steps.
+                # Each attempt has ten numbers of its own, and at most five steps.
                 number=attempt * len(STEPS) * 2 + number,
                 rng=rng,
             )
             genome = rng.choices(_CHANGES, _WEIGHTS)[0](step, genome)
-        # The genome may equal its parent: there was nothing to change, or the changes undid each
-        # other.
+        # A genome that equals its parent is no mutant: there was nothing to change, or the changes
+        # undid each other.
         if genome != parent and can_be_run(experiment_of(space, genome, seed)):
             return genome
     return replace(parent, network_seed=seed)
@@ -168,8 +171,8 @@ def _add(step: _Step, genome: Genome) -> Genome:
 def _set(step: _Step, genome: Genome) -> Genome:
     """Draw the option of one choice again, unless the plan loses nodes for good.
 
-    The draw of such losses has checked that the cluster can do without the lost nodes. With other
-    settings the cluster perhaps cannot.
+    The draw of such losses has checked that the cluster can do without the lost nodes. With another
+    option this may no longer be true.
     """
     if any(fault.fault == NodeLoss.name for fault in genome.faults):
         return genome

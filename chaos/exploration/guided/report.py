@@ -4,7 +4,8 @@
   runs so far reached it (`coverage.RARE_SHARE`).
 - Pair: two marks in one run. A pair can be rare although neither of its marks is.
 - A search draws the plan of a seed, or mutates the plan of an earlier run with a rare mark or pair.
-- Lineage: the seeds from a drawn plan, over the plans mutated from it, to a run's own seed.
+- Lineage: the seeds that made a run's plan. The first drew a plan, each later one mutated it, and
+  the last is the run's own seed.
 - Corpus: the plans that may be mutated, and the number of runs that reached each mark (its
   `coverage`).
 """
@@ -22,7 +23,7 @@ MAX_PAIRS = 50
 
 
 class RareMark(msgspec.Struct, frozen=True, kw_only=True):
-    """A mark that few runs reached: the number of all these runs, and of the mutated ones."""
+    """A mark that few runs reached. `runs` counts these runs, `mutated_runs` the mutated ones."""
 
     mark: str
     runs: int
@@ -42,8 +43,8 @@ class GuidedSearch(msgspec.Struct, frozen=True, kw_only=True):
 
     - `parents`: number of plans that were mutated.
     - `plans`: number of plans that could be mutated next.
-    - `pairs_reached`: number of all reached pairs of marks.
-    - `rare_pairs_in_all`: number of the rare ones among these pairs.
+    - `pairs_reached`: number of reached pairs of marks.
+    - `rare_pairs_in_all`: number of rare pairs; `rare_pairs` lists at most MAX_PAIRS of them.
 
     The next figures compare the two kinds of runs. Only runs from the first mutated seed on count,
     because before that there were no mutated runs to compare with:
@@ -72,8 +73,8 @@ class GuidedSearch(msgspec.Struct, frozen=True, kw_only=True):
 
 def guided_search(guidance: Guidance) -> GuidedSearch:
     """Return the figures of an exploration's runs."""
-    # In the search, runs ended in any order. `guidance.runs` sorts them by seed, and a new corpus
-    # takes them in this order, so that the figures do not depend on the speed of workers.
+    # In the search, runs ended in any order. `guidance.runs` sorts them by seed. A new corpus takes
+    # them in this order, so that the figures do not depend on the speed of workers.
     runs = guidance.runs()
     corpus = Corpus()
 

@@ -1,10 +1,10 @@
 """Coverage marks of administrators' orders about groups, and their consequences.
 
 A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it,
-which needs no name, as the mark's condition. The condition gets a row of these kinds, and the state
-of the cluster as seen before the row. The keys of `seen.transactions` are (group, producer id) of
-transactions that still have offsets of the group. A generation is the number of a group's
-rebalance.
+which needs no name, as the mark's condition. The condition gets a row of one of these kinds, and
+the state of the cluster as seen before the row. The keys of `seen.transactions` are the pairs
+(group, producer id) of open transactions with offsets of the group. A generation is the number of a
+group's rebalance.
 """
 
 from chaos.checkers.evidence.commit_registers import GIVEN_UP_BY_THE_CLIENT

@@ -4,9 +4,10 @@ A coverage mark is a rare situation that a run can reach; a search counts the ma
 reached. A mark's condition gets two arguments: the cluster as seen so far in the trace, which no
 condition here needs, and the next row of the trace. The column `error` has an error's name.
 
-Terms in the table below: a static member has a configured `group.instance.id`; the join phase is
-the first half of a rebalance, in which members send JoinGroup; to load or unload means that a
-broker reads the groups of an offsets partition into memory, or drops them.
+Terms in the table below:
+- A static member has a configured `group.instance.id`.
+- The join phase is the first half of a rebalance, in which members send JoinGroup.
+- A broker that loads an offsets partition reads its groups into memory; an unload drops them.
 """
 
 from chaos.exploration.marks.base import Condition, MarkList
@@ -107,7 +108,8 @@ _LOST_RESPONSES = (
 )
 """Responses (API, error) whose loss leaves state behind that affects the retry.
 
-The mark of each needs two columns of RESPONSE_LOST: `api` and `error`."""
+The mark of each needs two columns of RESPONSE_LOST: `api` and `error`.
+"""
 
 COLUMN_VALUES = MarkList()
 

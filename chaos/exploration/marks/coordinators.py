@@ -5,7 +5,7 @@ A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers th
 state of the cluster as the trace has shown it before the row. It returns True if the row shows the
 situation. A function that decides by the row alone begins with `del seen`.
 
-- The leader of a partition of `__consumer_offsets` (an offsets partition) is the coordinator of the
+- An offsets partition is a partition of `__consumer_offsets`. Its leader is the coordinator of the
   groups stored there. It loads the groups into memory when it becomes leader. It unloads (drops)
   them when another broker becomes leader.
 - The leader epoch is the number of a partition's leadership; each election increases it.
@@ -34,7 +34,7 @@ from protocol.causes import GroupStateCause, IgnoredCause, RemovalCause
 from protocol.trace import TraceKind, TraceRow
 
 LONG_WAIT_US = 1_000_000
-"""A load counts as late if it has waited at least so long for earlier tasks of its broker."""
+"""A load that has waited at least so long for earlier tasks of its broker counts as late."""
 SOON_AFTER_A_LOAD_US = 1_000_000
 """Within this time, most members have not noticed yet that their coordinator has changed."""
 
@@ -53,7 +53,7 @@ mark = COORDINATORS.add
 
 # -- leadership moves -----------------------------------------------------------------------------
 # In a LEADER_ELECTED row, `peer` is the new leader, or "" if there is none. `seen.election` returns
-# the row of the election before it.
+# the row of the partition's previous election.
 
 
 @mark(
@@ -107,8 +107,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     if elections is None or len(elections) < MAX_KEPT_ELECTIONS:
         return False
     # `seen` keeps three elections (MAX_KEPT_ELECTIONS), and this row is the fourth. Four elections
-    # are three moves if each elects another leader than the one before. The first move is the
-    # second election, and the time counts from it.
+    # are three moves if each elects another leader than the one before. The second election is the
+    # first move, so the time counts from it.
     leaders = [*(election.peer for election in elections), row.peer]
     all_moved = all(leader != next_leader for leader, next_leader in pairwise(leaders))
     first_move = elections[1]
@@ -121,8 +121,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.LEADER_ELECTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # elections[-1], the last one before this row, elected another broker. elections[-2] elected the
-    # broker that this row elects again.
+    # elections[-1], the last one before this row, elected another broker than this row. But
+    # elections[-2] elected the same broker as this row.
     elections = seen.elections.get(row.partition or "")
     return (
         elections is not None
@@ -310,8 +310,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.APPEND_COMPLETED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # `attempts` has the appends that began at a deposed leader. The `correlation_id` identifies an
-    # append. SUCCEEDED has the values that `error` has if the append did not fail.
+    # `attempts` has the appends that began at a deposed leader. `correlation_id` identifies an
+    # append of a process. SUCCEEDED has the values of `error` that mean success.
     attempt = (row.node, row.incarnation, row.correlation_id or 0)
     return row.error not in SUCCEEDED and attempt in seen.attempts
 
@@ -322,7 +322,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.REBALANCE_STARTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # `believes` has the leader epoch in which a broker itself believes that it leads.
+    # `believes` has the leader epoch in which the broker believes that it leads.
     partition = seen.partition_of(row.group)
     return seen.is_deposed(row.node, partition, seen.believes.get((row.node, partition)))
 

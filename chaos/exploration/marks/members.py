@@ -1,10 +1,10 @@
 """Coverage marks of members: missed rebalances, errors after a pause, two owners.
 
 A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it,
-which needs no name, as the mark's condition. The condition gets a row of these kinds, and the state
-of the cluster as seen before the row. In `seen`, `nodes` maps member ids to consumers, and `killed`
-and `paused` have nodes. Rows about a killed or paused node come from the driver (the process that
-conducts the run), and `row.peer` is the node.
+which needs no name, as the mark's condition. The condition gets a row of one of these kinds, and
+the state of the cluster as seen before the row. In `seen`, `nodes` maps member ids to consumers,
+and `killed` and `paused` have nodes. The driver (the process that conducts the run) writes the rows
+about a killed or paused node, and `row.peer` is the node.
 
 A coordinator removes a member that is silent for its session timeout: the member expires. A
 generation is the number of a group's rebalance; its leader is the member that computes the
@@ -18,7 +18,7 @@ from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 
 JUST_WOKE_US = 5_000_000
-"""An error that comes within this time after a pause counts as a consequence of the pause."""
+"""Errors within this time after a pause count as consequences of the pause."""
 JOINING = ("PREPARING_REBALANCE", "COMPLETING_REBALANCE")
 """States of a consumer between its JoinGroup and its assignment."""
 COMMIT_ERRORS = (
@@ -136,8 +136,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     elections = seen.elections.get(seen.partition_of(row.group))
     if elections is None:
         return False
-    # `elections` has the newest elections, at most three. Two None are put in front, so that the
-    # pattern `*older, before, newest` also matches if there are fewer than two.
+    # `elections` has the newest elections, at most three. Two None come first, so that the pattern
+    # `*older, before, newest` also matches if there are fewer than two elections.
     *older, before, newest = [None, None, *(election.peer for election in elections)]
     return row.peer in older and row.peer not in (before, newest)
 

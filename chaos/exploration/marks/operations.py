@@ -1,11 +1,11 @@
 """Marks of operations: events in a group while a rollout or scaling replaces its members.
 
 A mark is a rare situation of a run. A rollout replaces all members of a group by successors, a
-scaling changes their number; both are operations, and are injected as faults. Only spaces that draw
-operations reach these marks (`registry.expected_marks`). `@mark(name, meaning, *kinds)` registers
-the function below it, which needs no name, as the mark's condition. The condition gets a row of
-these kinds, and the state of the cluster as seen before the row. `seen.operations` has the
-operations that have not ended. A static member has a configured `group.instance.id`.
+scaling changes their number. Both are operations, and are injected as faults. Only runs of spaces
+that draw operations reach these marks (`registry.expected_marks`). `@mark(name, meaning, *kinds)`
+registers the function below it, which needs no name, as the mark's condition. The condition gets a
+row of one of these kinds, and the state of the cluster as seen before the row. `seen.operations`
+has the operations that have not ended. A static member has a configured `group.instance.id`.
 """
 
 from chaos.exploration.marks.base import MarkList

@@ -2,12 +2,13 @@
 
 A mark is a rare situation of a run, with a condition that detects it in the trace (the run's rows,
 one for each event). A search without findings proves little about marks that it never reached. A
-suite is the checkers of the run, which share their facts (Evidence) with the marks. The marks are
-in `coordinators`, `servers`, `members`, `administrators`, `transactions`, `operations` and
-`zookeeper`. Marks that a row shows by the value of one or two columns are in `column_values`. A
-condition depends on the next row, and on the state that `seen_cluster` keeps of all rows before. To
-add a mark, write a function with `@mark` in the module of its subject, or an entry of
-`column_values`.
+suite is the checkers of the run, which share their facts (Evidence) with the marks. A condition
+depends on the next row, and on the state that `seen_cluster` keeps of all rows before it.
+
+The marks are in `coordinators`, `servers`, `members`, `administrators`, `transactions`,
+`operations` and `zookeeper`. Marks that a row shows by the value of one or two columns are in
+`column_values`. To add a mark, write a function with `@mark` in the module of its subject, or an
+entry in `column_values`.
 """
 
 from collections.abc import Collection
@@ -49,7 +50,7 @@ def expected_marks(reached: Collection[str]) -> dict[str, str]:
     The marks of an optional set are expected only if one of them is in `reached`, which shows that
     the space has operations, or groups on ZooKeeper.
     """
-    # The names in each optional set of which no mark was reached.
+    # All names of each optional set that has no reached mark.
     not_in_space = {name for names in _OPTIONAL_SETS if names.isdisjoint(reached) for name in names}
     return {name: meaning for name, meaning in MARKS.items() if name not in not_in_space}
 
@@ -57,7 +58,7 @@ def expected_marks(reached: Collection[str]) -> dict[str, str]:
 class CoverageMarks:
     """Detects the situations of `MARKS` in one run.
 
-    `evidence` is that of a suite. The suite must update it with each row, after the marks have
+    `evidence` belongs to a suite. The suite must update it with each row, after the marks have
     checked the row. If it is None, the marks keep evidence of their own.
     """
 

@@ -1,8 +1,8 @@
 """The state of the cluster according to a run's rows, for the coverage marks.
 
 A mark is a rare situation of a run. Its condition is checked with a row before the row is added to
-this state. Facts that checkers use, too, are in their evidence. Four attributes here refer to parts
-of it: `coordinators`, `presence`, `owners`, `zookeeper_tree`. Only partitions of
+this state. Facts that checkers use, too, are in the checkers' evidence. Four attributes here refer
+to parts of the evidence: `coordinators`, `presence`, `owners`, `zookeeper_tree`. Only partitions of
 `__consumer_offsets` (offsets partitions) are followed. This module judges nothing.
 
 The leader of an offsets partition is the coordinator of the groups stored there. A deposed leader
@@ -30,7 +30,7 @@ SUCCEEDED = (None, "NONE")
 INDEFINITE = ("REQUEST_TIMED_OUT", "TIMED_OUT", "DISCONNECTED")
 """Errors of a commit that leave open whether the commit was stored."""
 DECIDED = ("PrepareCommit", "PrepareAbort")
-"""States of a transaction with a decided outcome, but without all its markers.
+"""States of a transaction whose outcome is decided, but whose markers are not all written.
 
 A marker is the record that ends a transaction in a partition.
 """
@@ -188,8 +188,8 @@ class SeenCluster:
     def is_deposed(self, node: str, partition: str | None, epoch: int | None) -> bool:
         """Return True if the newest election is later than `epoch` and did not elect `node`.
 
-        It is True also if the election has found no leader. It is False if `epoch` is None, because
-        then `node` led in no epoch.
+        An election without a leader counts, too. If `epoch` is None, `node` led in no epoch, and
+        the result is False.
         """
         newest = self.election(partition)
         return (

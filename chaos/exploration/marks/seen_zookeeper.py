@@ -16,7 +16,7 @@ class SeenZooKeeper:
     """The state after the rows so far. `updates` has the method to call with the next row.
 
     A mark's condition reads these attributes. The first four have one row for each node:
-    - `connected`, `expired`: row of the client's last SyncConnected, and of its last Expired;
+    - `connected`, `expired`: row of the client's last state SyncConnected, and of its last Expired;
     - `views`: row of the last view, the members from which an attempt computed its assignment;
     - `ended`: row of the last end of an attempt.
 
@@ -28,7 +28,7 @@ class SeenZooKeeper:
     - `led_epoch`: newest epoch in which there was a leader, None before the first;
     - `states`: server -> True if it serves (it follows or leads).
 
-    A consumer's rows of an earlier incarnation are dropped when it starts anew.
+    When a consumer starts anew, the rows of its earlier incarnation are dropped.
     """
 
     def __init__(self) -> None:

@@ -1,11 +1,11 @@
 """Coverage marks of brokers, logs and controllers: fenced brokers, truncated logs, lost leaders.
 
 A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it
-(which needs no name) as the mark's condition. The condition gets a row of these kinds, and the
-state of the cluster as seen before the row. `seen.is_out(node)` is True for a killed, stopped or
-paused node. `row.peer` is the node that was fenced, killed or paused; in a row of an election it is
-the new leader ("" for none). `row.offset` is the end of the log in BECAME_LEADER, and the new end
-in LOG_TRUNCATED.
+(which needs no name) as the mark's condition. The condition gets a row of one of these kinds, and
+the state of the cluster as seen before the row. `seen.is_out(node)` is True for a killed, stopped
+or paused node. `row.peer` is the node that was fenced, killed or paused; in a row of an election it
+is the new leader ("" for none). `row.offset` is the end of the log in BECAME_LEADER, and the new
+end in LOG_TRUNCATED.
 
 The controller fences a broker that it counts as dead. The ISR is the in-sync replicas of a
 partition. The high watermark is the offset below which every in-sync replica has the records; only

@@ -1,11 +1,11 @@
 """Coverage marks of transactions: the coordinators that end them, and their waiting offsets.
 
 A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it,
-which needs no name, as the mark's condition. The condition gets a row of these kinds, and the state
-of the cluster as seen before the row. `seen.transactions` maps (group, producer id) of an open
-transaction to the group coordinator that took its offsets last. A transaction coordinator first
-decides the outcome of a transaction (commit or abort). Then it writes markers, the records that end
-the transaction in each of its partitions.
+which needs no name, as the mark's condition. The condition gets a row of one of these kinds, and
+the state of the cluster as seen before the row. `seen.transactions` maps (group, producer id) of an
+open transaction to the group coordinator that took its offsets last. A transaction coordinator
+first decides the outcome of a transaction (commit or abort). Then it writes markers, the records
+that end the transaction in each of its partitions.
 """
 
 from chaos.exploration.marks.base import MarkList

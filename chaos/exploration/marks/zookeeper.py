@@ -2,8 +2,8 @@
 
 Ids in brackets (ZK-37) are those of the rules in that file. A mark is a rare situation of a run.
 `@mark(name, meaning, *kinds)` registers the function below it as the mark's condition. The
-condition gets a row of these kinds, and the state of the cluster as seen before the row. State that
-only these marks need is in `seen.on_zookeeper`.
+condition gets a row of one of these kinds, and the state of the cluster as seen before the row.
+State that only these marks need is in `seen.on_zookeeper`.
 
 The ensemble is the ZooKeeper servers. A client has a session with it, which ends if the client is
 silent. An attempt is one try of a consumer to own its share of the partitions: it reads the group's
@@ -20,13 +20,13 @@ from protocol.trace import TraceKind, TraceRow
 ON_ZOOKEEPER = MarkList()
 mark = ON_ZOOKEEPER.add
 LATE_US = 100_000
-"""A watch that fires later than this after the first server applied the change counts as late."""
+"""If a watch fires later than this after the first server applied the change, it is late."""
 APART_US = 3_000_000
 """Two different views within this time count as views of the same change."""
 AT_ONCE_US = 50_000
 """An event within this time after a reconnection counts as a consequence of the reconnection."""
 SESSIONLESS_US = 1_000_000
-"""Processing counts as "without a session" if the session ended longer ago than this."""
+"""If a session ended longer ago than this, processing counts as "without a session"."""
 
 
 @mark(
@@ -71,7 +71,7 @@ def _views_apart(seen: SeenCluster, row: TraceRow) -> bool:
         and view.group == row.group
         and row.time_us - view.time_us < APART_US
         and detail_of(view)["members"] != members
-        # The earlier view shows a state that is as new, or newer. So this row's view was outdated.
+        # The other node's view came earlier, but is as new or newer. So this row's is outdated.
         and (view.offset or 0) >= (row.offset or 0)
         for node, view in seen.on_zookeeper.views.items()
     )
@@ -117,7 +117,7 @@ def _anothers_node_deleted(seen: SeenCluster, row: TraceRow) -> bool:
     detail = detail_of(row)
     if detail["op"] != "delete" or (row.offset or 0) <= seen.zookeeper_tree.last_zxid:
         return False
-    # Only the first row of a transaction counts, because after it the tree has the change.
+    # Only the first row of a transaction counts: at later rows the znode is gone from the tree.
     znode = seen.zookeeper_tree.now(detail["path"])
     return znode is not None and znode.session not in (None, detail["session"])
 

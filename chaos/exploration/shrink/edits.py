@@ -1,10 +1,9 @@
 """Edits of an experiment for shrinking: pure functions that return a changed experiment.
 
 Shrinking looks for smaller and smaller experiments that still fail. A candidate is an experiment
-that it tries. This module has three things: the rules that keep a smaller experiment valid (a
-reference to a removed node, group or topic is removed, too), the check of a candidate's warnings,
-and the size of an experiment. It must know neither runs (`shrink`) nor the order of edits
-(`passes`).
+that it tries. This module also has the rules that keep a smaller experiment valid (a reference to a
+removed node, group or topic is removed, too), the check of a candidate's warnings, and the size of
+an experiment. It must know neither runs (`shrink`) nor the order of edits (`passes`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -94,8 +93,8 @@ def is_sound(candidate: Experiment, original: Experiment) -> bool:
     """Return True if `candidate` is valid and has no warning that `original` lacks.
 
     With some settings (one replica, acks=1), Kafka itself may lose acknowledged data. The failure
-    of such an experiment would show no bug. There are warnings about these settings. So a candidate
-    must not have more kinds of warnings about the cluster and its clients than the original.
+    of such an experiment would show no bug. The loader warns of these settings. So a candidate must
+    not have a kind of warning about the cluster and its clients that the original lacks.
     """
     return (
         _has_shape(candidate)
@@ -107,7 +106,7 @@ def is_sound(candidate: Experiment, original: Experiment) -> bool:
 def _has_shape(experiment: Experiment) -> bool:
     """Return True if an experiment file can contain the experiment.
 
-    It cannot if, for example, an edit has removed the last item of a list that needs at least one.
+    For example, it cannot if an edit has removed the last item of a list that needs at least one.
     """
     try:
         msgspec.convert(msgspec.to_builtins(experiment), Experiment)
@@ -118,7 +117,8 @@ def _has_shape(experiment: Experiment) -> bool:
 
 def _warning_kinds(experiment: Experiment) -> set[str]:
     """Return the kinds of warnings about the cluster and its clients."""
-    # A kind is a message up to its first value (in backticks) or reason (after a colon).
+    # A kind is the beginning of a message: up to its first value (in backticks) or reason (after a
+    # colon).
     return {
         problem.message.split("`", maxsplit=1)[0].split(":", maxsplit=1)[0]
         for problem in warnings(experiment)

@@ -1,11 +1,11 @@
 """The passes of shrinking, and their order.
 
 A pass is a generator. It yields a candidate (a smaller experiment). The shrinker plays the
-candidate, and sends True to the pass if it still fails. The pass then continues from that smaller
-experiment. An edit is a function that makes a candidate from an experiment and a value. `fewer`
-tries to leave out items of a list, `least` looks for the smallest value that still fails, and
-`least_with_room` adds a reserve to this value. Large steps come first: a candidate without half of
-the plan (the list of faults) costs one run, just as a candidate without a single fault.
+candidate, and sends True to the pass if the candidate still fails. The pass then continues from
+that smaller experiment. An edit is a function that makes a candidate from an experiment and a
+value. `fewer` tries to leave out items of a list, `least` looks for the smallest value that still
+fails, and `least_with_room` adds a reserve to this value. Large steps come first, because each
+candidate costs one run, whether it lacks half of the plan (the list of faults) or a single fault.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -50,9 +50,9 @@ T = TypeVar("T")
 FIRST_AT_US = 1_000_000
 """Earliest beginning of a plan: one second after the steady state."""
 MANY_FAULTS = 24
-"""Length of a plan above which large parts are left out first."""
+"""In a plan with more faults, large parts are left out first."""
 PARTS = 8
-"""A plan that is longer is divided into this many parts, and whole parts are left out."""
+"""A plan of more than MANY_FAULTS is divided into this many parts; a part is left out at once."""
 ROUND_US = (1_000_000, 500_000, 100_000)
 """Steps to which times are rounded, coarsest first."""
 
@@ -128,7 +128,7 @@ def _fewer_groups(current: Experiment) -> Steps:
 def _fewer_members_of_many(current: Experiment) -> Steps:
     """Leave out members before single faults, if the plan is still long.
 
-    If the plan is shorter, the passes over single faults cost few runs, so members can come later.
+    If the plan is short, the pass over single faults costs few runs, so members can come later.
     """
     if len(current.faults) > 2 * PARTS:
         yield from _fewer_members(current)
@@ -174,7 +174,7 @@ def _with_offsets_partitions(current: Experiment, count: int) -> Experiment:
 
 
 def _by_role(current: Experiment) -> Steps:
-    """Target the coordinator of a group instead of a broker by its number."""
+    """Replace a broker's number in a fault's target by the coordinator of a group."""
     for index, fault in enumerate(current.faults):
         for group_id in current.groups:
             aimed = _aimed_at(fault, f"coordinator-of({group_id})")
@@ -239,7 +239,7 @@ def _gap_before(first: int, later: Sequence[int]) -> Callable[[Experiment, int],
 
 
 def _shorter(current: Experiment) -> Steps:
-    """Shorten durations, and the time after the faults, to the minimum plus some reserve."""
+    """Shorten durations, and the time after the faults, to the minimum plus a reserve."""
     for index, fault in enumerate(current.faults):
         if fault.duration is not None:
             edit = fault_field(index, "duration", duration_of)
@@ -339,7 +339,7 @@ def _only(args: dict[str, T]) -> Callable[[Sequence[str]], dict[str, T]]:
 
 
 _GENTLER = {"node_loss": ("crash",), "power_loss": ("crash",), "lost_disk": ("power_loss", "crash")}
-"""Kinds of faults, each with the kinds that do less to a node."""
+"""Kinds of faults, each with the gentler kinds, which do less to a node."""
 
 
 def _gentler(fault: FaultDefinition, experiment: Experiment) -> Iterator[FaultDefinition]:
@@ -412,10 +412,10 @@ STRUCTURE = (
 )
 """Passes that leave parts out.
 
-Groups and producers come first, and members before the many single faults, because these passes
-cost few runs and make all later runs shorter. They come again when the plan is smaller, because
-then fewer faults have groups and members as targets. The shrinker does not run the same candidate
-twice, so the repetition costs little.
+Groups and producers come before faults, and so do members if there are many faults, because these
+passes cost few runs and make all later runs shorter. They come again when the plan is smaller,
+because then fewer faults have groups and members as targets. The shrinker does not run the same
+candidate twice, so the repetition costs little.
 """
 
 

@@ -129,8 +129,8 @@ def _unusual(struct: msgspec.Struct, place: Place) -> Iterator[Place]:
     for field in fields_of(type(struct)):
         value = getattr(struct, field.name)
         # A required field has no default. A field with a struct, or with the list of the late
-        # members' structs, is no setting of its own: `structs_in` yields these structs, so that
-        # their fields are handled there.
+        # members' structs, is no setting. `structs_in` yields these structs themselves, so their
+        # fields are handled as settings.
         if field.required or field.name == "late_members" or isinstance(value, msgspec.Struct):
             continue
         if not field.is_default(value):

@@ -6,13 +6,13 @@ candidates of one kind: those of STRUCTURE leave out a part, those of `wording` 
 
 A finding is a violation that a checker reports. A candidate fails "in the same way" if it has a
 finding of the same checker with the same claim (the finding's sentence without names and numbers).
-The finding's story (the kinds of its rows) may differ, and the trace always does. A smaller plan
-may fail only with another network seed. Then the search continues with that seed.
+The finding's story (the kinds of its rows) may differ, and the trace always differs. A smaller plan
+may fail only with another network seed. Then the shrinker continues with that seed.
 
 The shrinker has no clock of its own and draws no random numbers. So equal input gives equal
 results, unless time runs out.
 Data flow: (Experiment, seed, Signature) -> a pass yields a candidate -> `play` runs it -> the pass
-is sent whether it fails -> ... -> Shrunk.
+gets the result (it fails, or not) -> ... -> Shrunk.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,20 +34,21 @@ A plan without one of its parts may fail in a race only with another seed.
 FEW_SEEDS = 4
 """Number of other network seeds with which each plan with one fault less is tried.
 
-This comes once, at the end of the passes of STRUCTURE in the first round.
+These plans are tried once, at the end of the passes of STRUCTURE in the first round.
 """
 SHIFTS_US = (350_000, 750_000, 1_100_000, 1_600_000)
 """Delays of the whole plan. If a plan fails with a delay, its simplified form must, too.
 
-In virtual time (the run's own simulated clock) all heartbeats have the same phase in each run when
-the steady state is reached. On a real cluster the phase differs from run to run, so a plan must not
-depend on it. Each delay has a network seed of its own.
+A delay shifts the plan against the heartbeats. In virtual time (the run's own simulated clock) all
+heartbeats have the same phase in each run when the steady state is reached. On a real cluster the
+phase differs from run to run, so a plan must not depend on it. Each delay has a network seed of its
+own.
 """
 SHORTER_WAITS = ("20s", "40s")
-"""Liveness timeouts to try instead of a longer one.
+"""Liveness timeouts to try instead of the experiment's own, if that is longer.
 
 The liveness timeout is the time that a run waits for its groups after all faults were healed. If a
-group never recovers, this time takes most of the run's cost. The result is confirmed with the full
+group never recovers, this wait is most of the run's cost. The result is confirmed with the full
 timeout.
 """
 MAX_RUNS = 600
@@ -118,7 +119,7 @@ class Shrinker:
 
     - `now_s`: any clock in seconds.
     - `deadline_s`: the time of this clock at which the shrinking ends with the best schedule so
-      far. A KeyboardInterrupt also ends it so.
+      far. A KeyboardInterrupt ends it in the same way.
     - `last_s`: the time of this clock at which `robustness` ends.
     - `stop_requested`: called before each run; True ends the shrinking.
     - `base`: the experiment of the space from which the schedule was drawn, if it is known.
@@ -143,7 +144,7 @@ class Shrinker:
         self._max_runs = max_runs
         self._stop_requested = stop_requested
         self._progress = progress
-        self._base = base  # its settings count as usual ones
+        self._base = base  # settings that equal those of `base` need not be reset
         self._runs = 0
         self._activity = ""
         self._tried: dict[bytes, int] = {}  # candidate that did not fail -> number of seeds tried
@@ -184,8 +185,8 @@ class Shrinker:
             end = enough.end
         except KeyboardInterrupt:
             end = ShrinkEnd.INTERRUPTED
-        # After a regular end the last pass has confirmed the best schedule, and this call changes
-        # nothing.
+        # After a regular end this call changes nothing, because the last pass has confirmed the
+        # best schedule.
         self._return_to_confirmed(may_run=end is not ShrinkEnd.INTERRUPTED)
 
         return Shrunk(
@@ -223,8 +224,8 @@ class Shrinker:
         """Leave out parts, then simplify, until a round changes nothing.
 
         The first round tries each candidate only with the present seed. It has many candidates, and
-        most bugs do not depend on a race, so more seeds would cost more than they find. Only the
-        faults that remain at its end are tried with a few more seeds.
+        most bugs do not depend on a race, so more seeds would cost more than they find. Only at its
+        end, the plans without one of the remaining faults are tried with a few more seeds.
         """
         simplifications = wording(self._base)
         for number in range(MAX_ROUNDS):
@@ -328,7 +329,7 @@ class Shrinker:
             if finding is None:
                 continue
             if not self._fails_as_required(candidate):
-                break  # other seeds cannot help: the requirement does not depend on `seed`
+                break  # other seeds would not help, because the requirement does not depend on them
             self._best, self._seed, self._finding = candidate, seed, finding
             return True
         self._tried[key] = seeds

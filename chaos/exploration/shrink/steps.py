@@ -1,6 +1,6 @@
 """Building blocks of shrink passes: leave out some of several items, find the least value.
 
-A building block is a generator. It yields a candidate (a smaller experiment). Its caller plays the
+A building block is a generator that yields candidates (smaller experiments). Its caller plays each
 candidate, and sends True if the candidate still fails. At its end the block returns the smallest
 failing experiment. An `Edit` makes a candidate: it changes one place of an experiment.
 """
@@ -33,7 +33,7 @@ shorter time would have the same effect as no time.
 def fewer(
     current: Experiment, items: Sequence[T], edit: Edit[tuple[T, ...]], *, at_once: int = 1
 ) -> Reduction:
-    """Leave out all of `items`, then halves, quarters ... down to `at_once` of them at a time."""
+    """Try to leave out all `items`, then halves, quarters ... down to `at_once` items at a time."""
     # Invariant: `current` has the items `needed`, and fails. Items from `start` on are not tried
     # yet in this round.
     needed = tuple(items)
@@ -47,8 +47,8 @@ def fewer(
                 needed, current, left_out = remaining, candidate, True
             else:
                 start += size
-        # The last size is repeated as long as items are left out: an item that was needed together
-        # with others may be unnecessary when these are gone.
+        # The last size is repeated as long as items are left out, because an item that was needed
+        # together with others may be unnecessary when these are gone.
         if not (size == at_once and left_out):
             size //= 2
     return current
@@ -62,7 +62,7 @@ def least(current: Experiment, values: Sequence[int], edit: Edit[int]) -> Reduct
     fails with larger values, too.
     """
     # With the values before index `low` the experiment does not fail. With the value at `high` it
-    # does; if `high` is the length, the present value is meant.
+    # fails. If `high` is `len(values)`, it stands for the present value.
     low, high = 0, len(values)
     best, position = current, 0
     while low < high:
@@ -79,8 +79,8 @@ def least_with_room(current: Experiment, time_us: int, edit: Edit[int]) -> Reduc
     """Find the shortest time that still fails; return 1.5 times that time, if that fails, too.
 
     The reserve is for a real cluster, where a time that just suffices in virtual time would often
-    be too short. `time_us` is the present time. A shorter time is tried only if it is below
-    `time_us` even with its reserve. Otherwise a second shrinking would change the time again.
+    be too short. `time_us` is the present time. A shorter time is tried only if the time with its
+    reserve is below `time_us`. Otherwise a second shrinking would change the time again.
     """
     durations = tuple(duration for duration in LADDER_US if room_for(duration) < time_us)
     shortest = yield from least(current, durations, edit)
