@@ -225,7 +225,7 @@ def is_chosen(seed: int, percent: float) -> bool:
 
 
 def _add_reason(reasons: dict[str, list[int]], run: PlayedRun) -> None:
-    """Add a run's seed under its reasons, which are joined to one text without names and numbers."""
+    """Add a run's seed under its reasons: one text without names and numbers."""
     reason = normalized("; ".join(run.reasons) or "no reason was given")
     reasons.setdefault(reason, []).append(run.seed)
 
