@@ -66,9 +66,11 @@ def message_diagrams(run: ReportInput) -> Section | None:
     drawn = messages.lanes(run)
     if not drawn:
         return None
-    more = messages.left_out(run)
+    left_out = messages.left_out(run)
     more_text = (
-        f" {more:,} later faults have no diagram; tables/messages has theirs." if more else ""
+        f" {left_out:,} later faults have no diagram; tables/messages has theirs."
+        if left_out
+        else ""
     )
     return Section(
         id="messages",
@@ -116,13 +118,13 @@ def report_html(
 
     Raises: NotAnalysed if a table is missing.
     """
-    made = [section for make in sections if (section := make(run)) is not None]
+    shown = [section for section_of in sections if (section := section_of(run)) is not None]
     first_screen = headline(run)
     return render(
         Page(
             title=f"{run.facts.manifest.experiment}: {first_screen.verdict} - coordlab",
             headline=first_screen,
-            sections=made,
+            sections=shown,
             end_s=run.end_us / 1_000_000,
             marks=time_marks(run),
         )

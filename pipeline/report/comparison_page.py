@@ -186,8 +186,8 @@ def _chart(comparison: Comparison) -> Chart | None:
 def _table(fault: str | None, rows: Sequence[ComparisonRow], comparison: Comparison) -> TextTable:
     """Return the figures after one fault as a table; with `fault` None, those of whole runs."""
     texts = [
-        number(partial(_text_of, place), _heading(column.title))
-        for place, column in enumerate(comparison.columns)
+        number(partial(_text_of, index), _heading(column.title))
+        for index, column in enumerate(comparison.columns)
     ]
     return text_table(
         (Column(_named_figure, "figure"), *texts, Column(_whose, "per")),
@@ -201,9 +201,9 @@ def _named_figure(row: ComparisonRow) -> str:
     return f"{_DIFFERS if row.differs else ''}{row.label}"
 
 
-def _text_of(place: int, row: ComparisonRow) -> Cell:
-    """Return the text of a figure in the column number `place`, from 0."""
-    return row.texts[place]
+def _text_of(index: int, row: ComparisonRow) -> Cell:
+    """Return the text of a figure in the column number `index`, from 0."""
+    return row.texts[index]
 
 
 def _whose(row: ComparisonRow) -> str:

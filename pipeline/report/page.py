@@ -26,7 +26,7 @@ class TimeMark:
     """A fault on the overview of the time axis. Units: seconds.
 
     - `to_s`: end of the fault; None for a momentary fault, such as an election.
-    - `is_by_accident`: True if no fault of the plan was the cause, but a machine was away.
+    - `is_by_accident`: True if a machine was away without a fault of the plan.
     """
 
     label: str

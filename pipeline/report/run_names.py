@@ -41,17 +41,17 @@ def column_names(runs: Sequence[RunFacts]) -> tuple[str, ...]:
     """Return a name for each run: its experiment, runtime and settings, as far as they differ.
 
     Up to MAX_COLUMNS runs get different names, with the seed, the start time or the run's own name
-    if need be. Of more runs, those with the same settings get the same name, and so share a column.
+    if need be. If there are more runs, those with the same settings share a name, and so a column.
     """
     several_experiments = len({run.manifest.experiment for run in runs}) > 1
     several_runtimes = len({run.manifest.runtime for run in runs}) > 1
     settings = _settings_by_run(runs)
 
     names = []
-    for place, run in enumerate(runs):
+    for index, run in enumerate(runs):
         parts = [run.manifest.experiment] if several_experiments else []
         parts += [run.manifest.runtime] if several_runtimes else []
-        parts += settings[place]
+        parts += settings[index]
         names.append(", ".join(parts) or run.manifest.experiment)
     if len(runs) > MAX_COLUMNS or len(set(names)) == len(names):
         return tuple(names)
@@ -79,11 +79,11 @@ def _settings_by_run(runs: Sequence[RunFacts]) -> list[list[str]]:
     """Return the settings in each run's name: those in which runs of its experiment differ."""
     named: list[list[str]] = [[] for _ in runs]
     for experiment in dict.fromkeys(run.manifest.experiment for run in runs):
-        places = [place for place, run in enumerate(runs) if run.manifest.experiment == experiment]
-        differing = settings_that_differ([runs[place] for place in places])
+        indexes = [index for index, run in enumerate(runs) if run.manifest.experiment == experiment]
+        differing = settings_that_differ([runs[index] for index in indexes])
         for short_name, values in list(_shortest_names(differing))[:_MAX_SETTINGS]:
-            for place, value in zip(places, values, strict=True):
-                named[place].append(f"{short_name} {'not set' if value is None else value}")
+            for index, value in zip(indexes, values, strict=True):
+                named[index].append(f"{short_name} {'not set' if value is None else value}")
     return named
 
 

@@ -18,7 +18,7 @@ from pipeline.intermediate.gaps import commit_gaps, coordinator_holes, processin
 
 _COLUMNS = ("run", "fault", "subject_kind", "group", "subject", "before_us", "after_us")
 """Columns of the gap that is chosen for a fault and a subject; the last two are its ends."""
-_BETWEEN = "struct<before_us: bigint, after_us: bigint>"
+_ENDS_TYPE = "struct<before_us: bigint, after_us: bigint>"
 """Type of a struct with both ends of a gap."""
 
 
@@ -93,14 +93,17 @@ def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFram
         ),
     )
     ends_at_later = F.col("moved") & at_later
-    in_vain = F.col("after_us").isNull() & F.col("pending_us").isNotNull()
-    open_end = F.col("moved") & in_vain
+    missed_until_end = F.col("after_us").isNull() & F.col("pending_us").isNotNull()
+    is_open_after_move = F.col("moved") & missed_until_end
     longest = ~F.col("moved") & _around_the_fault()
-    # If the coordinator moved, the first gap that ends at a later coordinator counts, or else the
-    # open gap. If it did not move, both are null, and the longest gap counts.
-    first = F.min_by(_between(), F.when(ends_at_later, F.col("after_us")))
+    # If the coordinator moved, the first gap that ends at a later coordinator counts, and without
+    # such a gap the open one. If the coordinator did not move, these two are null, and the longest
+    # gap counts.
+    first = F.min_by(_ends_of_gap(), F.when(ends_at_later, F.col("after_us")))
     picked = F.coalesce(
-        first, F.max(F.when(open_end, _between())), F.max_by(_between(), _length(longest))
+        first,
+        F.max(F.when(is_open_after_move, _ends_of_gap())),
+        F.max_by(_ends_of_gap(), _length(longest)),
     )
     return _picked(gaps_per_fault, picked, "member")
 
@@ -108,7 +111,9 @@ def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFram
 def _processing(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFrame:
     """Return one row per fault, group and data partition, with its gap between batches."""
     gaps_per_fault = _gaps_per_fault(gaps, failovers, runs)
-    return _picked(gaps_per_fault, F.max_by(_between(), _length(_around_the_fault())), "partition")
+    return _picked(
+        gaps_per_fault, F.max_by(_ends_of_gap(), _length(_around_the_fault())), "partition"
+    )
 
 
 def _coordination(holes: DataFrame, failovers: DataFrame, tenures: DataFrame) -> DataFrame:
@@ -123,16 +128,16 @@ def _coordination(holes: DataFrame, failovers: DataFrame, tenures: DataFrame) ->
     # A time without a coordinator that never ended ranks as the longest of all: 2**62 is greater
     # than any time.
     length = F.coalesce(F.col("after_us") - F.col("before_us"), F.lit(2**62))
-    longest = F.max_by(_between(), F.when(in_window, _earliest(length)))
+    longest = F.max_by(_ends_of_gap(), F.when(in_window, _earliest(length)))
     # If a coordinator was always active, the gap has length 0 and lies at the fault.
-    unbroken = F.struct(F.col("fault_us").alias("before_us"), F.col("fault_us").alias("after_us"))
+    no_gap = F.struct(F.col("fault_us").alias("before_us"), F.col("fault_us").alias("after_us"))
     return (
         failovers.join(first, ["run", "partition"])
         .where(F.col("first_us") <= F.col("fault_us"))
         .join(holes, ["run", "partition"], "left")
         .groupBy("run", "fault", "group", "fault_us")
         .agg(longest.alias("longest"))
-        .withColumn("gap", F.coalesce("longest", unbroken))
+        .withColumn("gap", F.coalesce("longest", no_gap))
         .withColumns({"subject_kind": F.lit("group"), "subject": F.col("group")})
         .select(*_COLUMNS[:-2], "gap.before_us", "gap.after_us")
     )
@@ -180,9 +185,9 @@ def _earliest(length: Column) -> Column:
     return F.struct(length.alias("length_us"), (-F.col("before_us")).alias("earlier"))
 
 
-def _between() -> Column:
+def _ends_of_gap() -> Column:
     """Return both ends of a gap as one value, so that an aggregation picks them together."""
-    return F.struct("before_us", "after_us").cast(_BETWEEN)
+    return F.struct("before_us", "after_us").cast(_ENDS_TYPE)
 
 
 def _picked(gaps_per_fault: DataFrame, picked: Column, subject_kind: str) -> DataFrame:

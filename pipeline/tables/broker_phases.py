@@ -44,12 +44,12 @@ def broker_phases(events: DataFrame, faults: DataFrame, groups: DataFrame) -> Da
     """
     decided = _decided(_elections(events), faults)
     steps = _steps_of_new_leaders(events)
-    on_it = groups.groupBy("run", "partition").agg(
+    groups_of_partition = groups.groupBy("run", "partition").agg(
         F.sort_array(F.collect_list("group")).alias("groups")
     )
     return (
         decided.join(steps, ["run", "partition", "leader_epoch", "new_leader"], "left")
-        .join(on_it, ["run", "partition"], "left")
+        .join(groups_of_partition, ["run", "partition"], "left")
         .select(
             "run",
             "fault",
@@ -107,8 +107,8 @@ def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
             F.col("partitions").alias("hit"),
         )
     )
-    # A fault can cause later elections of the partitions and leaders that it hit. The latest one
-    # counts.
+    # A fault can cause later elections of the partitions and leaders that it hit. If several faults
+    # can have caused an election, the latest fault counts.
     hit_partition = F.array_contains("hit", F.col("partition"))
     hit_leader = F.coalesce(F.array_contains("nodes", F.col("old_leader")), F.lit(False))
     possible_cause = (F.col("fault_us") <= F.col("decided_us")) & (hit_partition | hit_leader)

@@ -159,10 +159,10 @@ def _signals(events: DataFrame) -> DataFrame:
     """
     # Of all requests, only JoinGroup and SyncGroup are kept: `join_us` and `sync_us` begin with
     # them.
-    asked = F.col("kind") == TraceKind.REQUEST_SENT.value
-    timed = F.col("api").isin(_TIMED_APIS)
+    is_request = F.col("kind") == TraceKind.REQUEST_SENT.value
+    is_timed = F.col("api").isin(_TIMED_APIS)
     written = of_kind(events, *_SIGNAL_KINDS, TraceKind.REQUEST_SENT).where(
-        F.col("group").isNotNull() & (~asked | timed)
+        F.col("group").isNotNull() & (~is_request | is_timed)
     )
     from_events = written.select(
         "run",
@@ -170,9 +170,9 @@ def _signals(events: DataFrame) -> DataFrame:
         "node",
         "kind",
         "peer",
-        F.when(~asked, F.nullif("member", F.lit(""))).alias("member"),
-        F.when(~asked, F.col("generation")).alias("generation"),
-        F.when(asked, F.col("api")).alias("api"),
+        F.when(~is_request, F.nullif("member", F.lit(""))).alias("member"),
+        F.when(~is_request, F.col("generation")).alias("generation"),
+        F.when(is_request, F.col("api")).alias("api"),
         F.lit(None).cast("string").alias("error"),
         "cause",
         F.lit(None).cast("long").alias("sent_us"),
@@ -289,7 +289,7 @@ def _from_old() -> Column:
 
 
 def _is_wait_for_old() -> Column:
-    """Return whether a row ends a request to the old coordinator that waited across the fault.
+    """Return whether a row ends, after the fault, a wait for an answer of the old coordinator.
 
     Only the APIs in _ANSWERED_AT_ONCE count.
     """
@@ -317,7 +317,7 @@ def _moved_away() -> Column:
 
 
 def _latest(column: str, *, before: bool) -> Column:
-    """Return the latest known value of a column before the fault, or the latest one after it.
+    """Return the latest known value of a column: before the fault, or, if not `before`, after it.
 
     Generation -1 counts as unknown: Kafka uses it before a member's first generation.
     """

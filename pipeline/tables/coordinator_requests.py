@@ -42,7 +42,7 @@ def coordinator_requests(all_events: DataFrame) -> DataFrame:
             F.col("node").alias("consumer"),
             "incarnation",
             "api",
-            # Round down to the beginning of the step.
+            # Round down to the beginning of the tenth of a second.
             (F.col("time_us") - F.col("time_us") % STEP_US).alias("from_us"),
         )
         .agg(F.count("*").alias("requests"))

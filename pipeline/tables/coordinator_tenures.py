@@ -6,7 +6,8 @@
   unloads the partition, it drops the groups.
 - A leader epoch is the number of a partition's leadership.
 - An incarnation is one life of a broker's process, counted from 0.
-- Impaired means paused, or cut off from others by a fault of the network.
+- An impairment is a pause of the broker, or a time in which a fault of the network cut it off from
+  others.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -64,9 +65,10 @@ def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFr
         .groupBy(*_KEY)
         .agg(F.sum(F.greatest(shared, F.lit(0))).alias("overlap_us"))
     )
-    lasting = spans.withColumns({"from_us": F.col("start_us"), "to_us": F.col("end_us")})
+    # `impaired_us` expects these names of the two columns.
+    intervals = spans.withColumns({"from_us": F.col("start_us"), "to_us": F.col("end_us")})
     return (
-        impaired_us(lasting, impairments, node="broker")
+        impaired_us(intervals, impairments, node="broker")
         .join(overlaps, list(_KEY), "left")
         .join(_acknowledged(events), list(_KEY), "left")
         .select(

@@ -27,7 +27,7 @@ _SENT_AWAY = (
     RemovalCause.SYNC_DEADLINE,
 )
 """Reasons for which the coordinator removes a member that seems to be gone."""
-_PLACE = ("run", "group", "partition")
+_PARTITION = ("run", "group", "partition")
 """Columns that name a data partition in one group."""
 
 
@@ -58,21 +58,21 @@ def felt_partitions(
     exceeded `lag_usual`; `lag_over_us` if the lag did not come down to `lag_usual` before the end.
     """
     measured = _measured(runs, faults)
-    places = (
-        ownership.select(*_PLACE)
-        .unionByName(processing.select(*_PLACE))
+    partitions = (
+        ownership.select(*_PARTITION)
+        .unionByName(processing.select(*_PARTITION))
         .distinct()
         .join(F.broadcast(measured), "run")
     )
-    repeated = processing.groupBy(*_PLACE).agg(F.sum("repeated").alias("repeated"))
-    levels = _levels(events, places)
+    repeated = processing.groupBy(*_PARTITION).agg(F.sum("repeated").alias("repeated"))
+    levels = _levels(events, partitions)
     return (
-        places.join(_unowned(ownership, measured), list(_PLACE), "left")
-        .join(_waited(levels), list(_PLACE), "left")
-        .join(repeated, list(_PLACE), "left")
-        .join(_peaks(levels), list(_PLACE), "left")
+        partitions.join(_unowned(ownership, measured), list(_PARTITION), "left")
+        .join(_waited(levels), list(_PARTITION), "left")
+        .join(repeated, list(_PARTITION), "left")
+        .join(_peaks(levels), list(_PARTITION), "left")
         .select(
-            *_PLACE,
+            *_PARTITION,
             F.col("start_us").alias("from_us"),
             F.col("end_us").alias("to_us"),
             "unowned_us",
@@ -162,11 +162,11 @@ def _measured(runs: DataFrame, faults: DataFrame) -> DataFrame:
 
 def _unowned(ownership: DataFrame, measured: DataFrame) -> DataFrame:
     """One row per partition that had an owner: the time between owners and after the last one."""
-    in_order = Window.partitionBy(*_PLACE).orderBy("from_us")
+    in_order = Window.partitionBy(*_PARTITION).orderBy("from_us")
     rows_before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     ends_us = F.coalesce("to_us", "end_us")  # an owner without an end owns until the run ends
     spans = ownership.join(F.broadcast(measured), "run").withColumn("ends_us", ends_us)
-    first_us = F.min("from_us").over(Window.partitionBy(*_PLACE))
+    first_us = F.min("from_us").over(Window.partitionBy(*_PARTITION))
     # `hole_us`, in each row: the time without an owner before the row's interval. It begins when
     # all intervals before it have ended, but not before the measured time or the first owner.
     reached_us = F.greatest("start_us", first_us, F.max("ends_us").over(rows_before))
@@ -176,16 +176,16 @@ def _unowned(ownership: DataFrame, measured: DataFrame) -> DataFrame:
     tail_us = F.greatest(F.max("end_us") - last_us, F.lit(0))
     return (
         spans.withColumn("hole_us", hole_us)
-        .groupBy(*_PLACE)
+        .groupBy(*_PARTITION)
         .agg((F.sum("hole_us") + tail_us).alias("unowned_us"))
     )
 
 
-def _levels(events: DataFrame, places: DataFrame) -> DataFrame:
+def _levels(events: DataFrame, partitions: DataFrame) -> DataFrame:
     """One row per partition and batch that was produced or processed: the lag after the batch.
 
     Columns:
-    - those of `places`; `at_us`;
+    - those of `partitions`; `at_us`;
     - `processed`: true for a processed batch, false for a produced one;
     - `begun_us`: when work on a processed batch began; null for a produced one;
     - `lag`: acknowledged records above the last one that the group processed;
@@ -202,20 +202,20 @@ def _levels(events: DataFrame, places: DataFrame) -> DataFrame:
         (F.coalesce("offset", F.lit(0)) + F.coalesce(count, F.lit(1))).alias("ends"),
     )
     consumed = batches(events).select(
-        *_PLACE,
+        *_PARTITION,
         "at_us",
         "begun_us",
         F.lit(True).alias("processed"),
         (F.col("last") + 1).alias("ends"),
     )
     steps = (
-        produced.join(places.select(*_PLACE), ["run", "partition"])
+        produced.join(partitions.select(*_PARTITION), ["run", "partition"])
         .unionByName(consumed)
-        .join(places, list(_PLACE))
+        .join(partitions, list(_PARTITION))
     )
     # Of batches at the same moment, produced ones come first: false sorts before true.
     so_far = (
-        Window.partitionBy(*_PLACE)
+        Window.partitionBy(*_PARTITION)
         .orderBy("at_us", "processed", "ends")
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
@@ -236,7 +236,7 @@ def _waited(levels: DataFrame) -> DataFrame:
     """
     # Rows with equal `nth` lie between the ends of two processed batches. The first of them with a
     # lag above 0 begins a wait, so each `nth` has at most one wait.
-    batch = [*_PLACE, "nth"]
+    batch = [*_PARTITION, "nth"]
     waits = levels.groupBy(*batch, "start_us", "end_us").agg(
         F.min(F.when(F.col("lag") > 0, F.col("at_us"))).alias("from_us"),
         F.min("begun_us").alias("begun_us"),
@@ -244,14 +244,14 @@ def _waited(levels: DataFrame) -> DataFrame:
     # A wait ends with the earliest beginning of work on any later batch. The next batch alone is
     # not enough: if two members own the partition at the same time, the one that finishes later can
     # have begun earlier.
-    later = Window.partitionBy(*_PLACE).orderBy("nth").rowsBetween(1, Window.unboundedFollowing)
+    later = Window.partitionBy(*_PARTITION).orderBy("nth").rowsBetween(1, Window.unboundedFollowing)
     to_us = F.coalesce(F.min("begun_us").over(later), F.col("end_us"))
     # Only the part in the measured time counts.
     length_us = F.least(to_us, F.col("end_us")) - F.greatest("from_us", "start_us")
     return (
         waits.withColumn("length_us", length_us)
         .where(F.col("from_us").isNotNull())
-        .groupBy(*_PLACE)
+        .groupBy(*_PARTITION)
         .agg(
             F.sum(F.when(F.col("length_us") >= WAIT_US, F.col("length_us"))).alias("waited_us"),
         )
@@ -268,13 +268,13 @@ def _peaks(levels: DataFrame) -> DataFrame:
     # `lag` first, then `negated_us`.
     peak = F.max(F.when(after_fault, F.struct("lag", (-at_us).alias("negated_us"))))
     peaks = (
-        levels.groupBy(*_PLACE)
+        levels.groupBy(*_PARTITION)
         .agg(
             F.coalesce(F.max(F.when(before_fault, F.col("lag"))), F.lit(0)).alias("lag_usual"),
             peak.alias("peak"),
         )
         .select(
-            *_PLACE,
+            *_PARTITION,
             "lag_usual",
             F.col("peak.lag").alias("lag_peak"),
             F.when(F.col("peak.lag") > F.col("lag_usual"), -F.col("peak.negated_us")).alias(
@@ -284,12 +284,12 @@ def _peaks(levels: DataFrame) -> DataFrame:
     )
     is_after_peak = after_fault & (at_us > F.col("lag_peak_us"))
     usual_again = (
-        levels.join(peaks, list(_PLACE))
+        levels.join(peaks, list(_PARTITION))
         .where(is_after_peak & (F.col("lag") <= F.col("lag_usual")))
-        .groupBy(*_PLACE)
+        .groupBy(*_PARTITION)
         .agg(F.min("at_us").alias("usual_again_us"))
     )
-    return peaks.join(usual_again, list(_PLACE), "left")
+    return peaks.join(usual_again, list(_PARTITION), "left")
 
 
 def _owner_changes(ownership: DataFrame, measured: DataFrame) -> DataFrame:
@@ -297,7 +297,7 @@ def _owner_changes(ownership: DataFrame, measured: DataFrame) -> DataFrame:
 
     Successive intervals of one member count as one owner.
     """
-    in_order = Window.partitionBy(*_PLACE).orderBy("from_us", "consumer")
+    in_order = Window.partitionBy(*_PARTITION).orderBy("from_us", "consumer")
     in_measured_time = F.col("to_us").isNull() | (F.col("to_us") >= F.col("start_us"))
     previous_consumer = F.lag("consumer").over(in_order)
     # The first interval has no previous one; `coalesce` makes the null false.
@@ -306,7 +306,7 @@ def _owner_changes(ownership: DataFrame, measured: DataFrame) -> DataFrame:
         ownership.join(measured, "run")
         .where(in_measured_time)
         .withColumn("is_same_owner", is_same_owner)
-        .groupBy(*_PLACE)
+        .groupBy(*_PARTITION)
         .agg(
             F.count_if(~F.col("is_same_owner")).alias("successive_owners"),
             F.count_distinct("consumer").alias("owners"),

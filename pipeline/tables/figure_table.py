@@ -66,17 +66,17 @@ def figures(
         "is_time",
         "samples",
         "missing",
-        *(_percentile(at).alias(f"p{percent}") for at, percent in enumerate(PERCENTS)),
+        *(_percentile(index).alias(f"p{percent}") for index, percent in enumerate(PERCENTS)),
         "max",
         "from_us",
         "to_us",
     )
 
 
-def _percentile(at: int) -> Column:
+def _percentile(index: int) -> Column:
     """Return the percentile at an index of PERCENTS; null if there are too few samples."""
-    enough = F.col("samples") >= samples_needed(PERCENTS[at])
-    return F.when(enough, F.col("percentiles")[at])
+    enough = F.col("samples") >= samples_needed(PERCENTS[index])
+    return F.when(enough, F.col("percentiles")[index])
 
 
 def _long(inputs: dict[str, DataFrame]) -> DataFrame:

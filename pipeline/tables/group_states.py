@@ -92,18 +92,20 @@ def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
     that a GROUP_LOADED or GENERATION_STARTED lists.
     """
     details = detail("state", "to", "members", of=(GroupLoadedDetail, TransitionDetail))
-    homes = F.broadcast(groups.select("run", "group", F.col("partition").alias("home")))
+    partitions_of_groups = F.broadcast(
+        groups.select("run", "group", F.col("partition").alias("group_partition"))
+    )
     listed = F.when(
         _is(TraceKind.GROUP_LOADED) | _is(TraceKind.GENERATION_STARTED), F.size("details.members")
     )
     return (
         of_kind(events, *_GROUP_KINDS, *_PARTITION_KINDS)
         .withColumn("details", details)
-        .join(homes, ["run", "group"], "left")
+        .join(partitions_of_groups, ["run", "group"], "left")
         .select(
             *_GROUP,
             # Rows about members and GROUP_STATE name no partition: take that of their group.
-            F.coalesce("home", "partition").alias("partition"),
+            F.coalesce("group_partition", "partition").alias("partition"),
             "seq",
             "time_us",
             "kind",

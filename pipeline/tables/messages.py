@@ -108,13 +108,13 @@ def _windows(
     faults: DataFrame, broker_phases: DataFrame, client_phases: DataFrame, rebalances: DataFrame
 ) -> DataFrame:
     """One row per fault: the bounds of the time in which its messages are listed."""
-    # `due_us`: the time of the last effect of a fault.
+    # `last_effect_us`: the time of the last effect of a fault.
     last_effects = (
         broker_phases.select(*_FAULT, F.col("active_us").alias("at_us"))
         .unionByName(client_phases.select(*_FAULT, F.col("accepted_us").alias("at_us")))
         .unionByName(rebalances.select(*_FAULT, F.col("stable_us").alias("at_us")))
         .groupBy(*_FAULT)
-        .agg(F.max("at_us").alias("due_us"))
+        .agg(F.max("at_us").alias("last_effect_us"))
     )
     injected_us = F.col("injected_us")
     return faults.join(F.broadcast(last_effects), list(_FAULT), "left").select(
@@ -122,7 +122,7 @@ def _windows(
         "injected_us",
         (injected_us - BEFORE_US).alias("from_us"),
         F.least(
-            F.greatest(injected_us + AT_LEAST_US, F.col("due_us") + AFTER_US),
+            F.greatest(injected_us + AT_LEAST_US, F.col("last_effect_us") + AFTER_US),
             injected_us + AT_MOST_US,
             "until_us",
         ).alias("to_us"),
@@ -244,8 +244,8 @@ def _collapse_equal(exchanges: DataFrame) -> DataFrame:
     # `equal` holds what must be equal within one row of the table. `new` is 1 for the exchange with
     # which a row of the table begins; the sum of `new` numbers the rows.
     equal = F.struct("outcome", "member", "named", F.col("begin_us") < F.col("injected_us"))
-    alone = F.col("api").isin(_TURNING_POINTS) & (F.col("outcome") == "NONE")
-    new = (alone | ~equal.eqNullSafe(F.lag(equal).over(in_order))).cast("int")
+    has_own_row = F.col("api").isin(_TURNING_POINTS) & (F.col("outcome") == "NONE")
+    new = (has_own_row | ~equal.eqNullSafe(F.lag(equal).over(in_order))).cast("int")
     first = F.min(
         F.struct(
             "begin_us",

@@ -60,8 +60,8 @@ def ownership(
     - `coordinator` if no row of the member names it;
     - `leader_epoch` if no tenure of the coordinator is known at `from_us`.
     """
-    lineage = _lineage(spans, groups, tenures)
-    return impaired_us(lineage, impairments, node="consumer").select(
+    with_epoch = _with_epoch(spans, groups, tenures)
+    return impaired_us(with_epoch, impairments, node="consumer").select(
         "run",
         "group",
         "partition",
@@ -274,7 +274,7 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
     )
 
 
-def _lineage(intervals: DataFrame, groups: DataFrame, tenures: DataFrame) -> DataFrame:
+def _with_epoch(intervals: DataFrame, groups: DataFrame, tenures: DataFrame) -> DataFrame:
     """Add `leader_epoch`: the epoch of the tenure in which the coordinator gave the assignment."""
     served = groups.select("run", "group", F.col("partition").alias("offsets_partition")).join(
         tenures.select(

@@ -18,7 +18,7 @@ def ownership_overlaps(both: DataFrame, faults: DataFrame) -> DataFrame:
     Columns:
     - `run`, `group`, `partition`;
     - `from_us`, `to_us` in microseconds on the run's clock;
-    - `length_us`: the length of the overlap; up to the run's end if both members still owned then;
+    - `length_us`: the length of the overlap; up to the run's end if it still lasted then;
     - `first_consumer`, `first_member`, `first_generation`, `first_coordinator`, `first_epoch`: the
       member whose interval began first, and the coordinator that had assigned it the partition;
     - `second_consumer`, `second_member`, `second_generation`, `second_coordinator`, `second_epoch`:
@@ -28,7 +28,7 @@ def ownership_overlaps(both: DataFrame, faults: DataFrame) -> DataFrame:
     - `healed_us`: the last healing of a fault before the overlap ended, or else the first healing
       after that, in microseconds on the run's clock.
 
-    Nulls: `to_us` if both members still owned when the run ended; coordinators and epochs as in
+    Nulls: `to_us` if the overlap still lasted when the run ended; coordinators and epochs as in
     `ownership`; `fault` if none came before; `healed_us` if no fault was healed.
     """
     pair = ("run", "group", "partition", "from_us", "ends_us", "to_us", "first", "second")

@@ -67,7 +67,7 @@ def rebalances(
     started = _started(steps).join(_changes(steps, names), list(_REBALANCE), "left")
     joined_us, stable_us = F.col("joined.time_us"), F.col("stable.time_us")
     is_not_stored = F.col("restarted.cause") == RebalanceCause.ASSIGNMENT_NOT_STORED.value
-    reason = detail("client_reason", of=RebalanceStartedDetail)
+    started_detail = detail("client_reason", of=RebalanceStartedDetail)
     none = F.array().cast("array<string>")
     return (
         with_latest_fault(_with_epoch(started, groups, tenures), faults, "time_us")
@@ -83,7 +83,7 @@ def rebalances(
             "member",
             F.coalesce("consumer", F.nullif("member", F.lit(""))).alias("consumer"),
             F.col("cause_text").alias("cause"),
-            reason.getField("client_reason").alias("client_reason"),
+            started_detail.getField("client_reason").alias("client_reason"),
             F.coalesce("removed", none).alias("removed"),
             F.coalesce("removed_because", none).alias("removed_because"),
             F.coalesce("added", none).alias("added"),
@@ -167,15 +167,15 @@ def _changes(steps: DataFrame, names: DataFrame) -> DataFrame:
     # A static member (one with a configured `group.instance.id`) that restarted has a new id but
     # stays the same member. That is no change.
     is_replacement = F.col("cause").eqNullSafe(F.lit(RemovalCause.STATIC_MEMBER_REPLACED.value))
-    who = F.coalesce("consumer", "member")
+    consumer_or_id = F.coalesce("consumer", "member")
     return (
         steps.where((removed | added) & ~is_replacement)
         .join(F.broadcast(names), ["run", "group", "member"], "left")
         .groupBy(*_REBALANCE)
         .agg(
-            F.sort_array(F.collect_set(F.when(removed, who))).alias("removed"),
+            F.sort_array(F.collect_set(F.when(removed, consumer_or_id))).alias("removed"),
             F.sort_array(F.collect_set(F.when(removed, F.col("cause")))).alias("removed_because"),
-            F.sort_array(F.collect_set(F.when(added, who))).alias("added"),
+            F.sort_array(F.collect_set(F.when(added, consumer_or_id))).alias("added"),
         )
     )
 

@@ -2,7 +2,7 @@
 
 A tenure is the time in which a broker is the active coordinator of an offsets partition (a
 partition of `__consumer_offsets`) and of the groups in it. It belongs to one leader epoch, the
-number of the partition's leadership. Two coordinators of one group are a split brain.
+number of the partition's leadership.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -62,13 +62,13 @@ def tenure_overlaps(
     older, newer = _side(tenures, "older"), _side(tenures, "newer")
     older_key = F.struct("older_epoch", "older_start_us", "older_broker", "older_incarnation")
     newer_key = F.struct("newer_epoch", "newer_start_us", "newer_broker", "newer_incarnation")
-    both = (
+    overlaps = (
         older.join(newer, ["run", "partition"])
         .withColumn("from_us", F.greatest("older_start_us", "newer_start_us"))
         .withColumn("to_us", F.least("older_end_us", "newer_end_us"))
         .where((older_key < newer_key) & (F.col("from_us") < F.col("to_us")))
     )
-    impaired = impaired_us(both, impairments, node="older_broker")
+    impaired = impaired_us(overlaps, impairments, node="older_broker")
     groups_on_partition = groups.groupBy("run", "partition").agg(
         F.sort_array(F.collect_list("group")).alias("groups")
     )
@@ -77,7 +77,7 @@ def tenure_overlaps(
     )
     answers = _answers(events).join(groups.select("run", "group", "partition"), ["run", "group"])
     return (
-        impaired.join(_answered_in_overlap(both, answers), list(_OVERLAP), "left")
+        impaired.join(_answered_in_overlap(overlaps, answers), list(_OVERLAP), "left")
         .join(groups_on_partition, ["run", "partition"], "left")
         .join(faults_that_moved, ["run", "partition", "newer_epoch"], "left")
         .select(

@@ -42,13 +42,13 @@ def verdicts(documents: DataFrame) -> DataFrame:
         _parsed(RESULTS, _RESULTS_SCHEMA).alias("results"),
     )
     return by_run.select(
-        "run", "manifest", "results.verdict", F.explode_outer("results.checks").alias("one")
+        "run", "manifest", "results.verdict", F.explode_outer("results.checks").alias("report")
     ).select(
         "run",
-        "one.check",
-        "one.outcome",
-        F.col("one.findings_total").alias("findings"),
-        "one.note",
+        "report.check",
+        "report.outcome",
+        F.col("report.findings_total").alias("findings"),
+        "report.note",
         "verdict",
         "manifest.runtime",
         "manifest.seed",

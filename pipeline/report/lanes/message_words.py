@@ -58,7 +58,7 @@ def jumps(run: ReportInput, fault: JournalEntry, *, lane: str) -> Markup:
 
 
 def _turns(run: ReportInput, fault: JournalEntry) -> Iterator[tuple[str, int, int | None]]:
-    """Yield each moment as a text, its begin, and its end (None if the moment has no length)."""
+    """Yield each turn: its text, its beginning, and its end (None if it has no length)."""
     if fault.injected_at_us is not None:
         yield "the fault", fault.injected_at_us, None
     yield from _change_of_coordinator(run, fault)

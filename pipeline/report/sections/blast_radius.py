@@ -24,8 +24,8 @@ from pipeline.summary.outcomes import CommitErrors, in_number_order, listed
 from pipeline.summary.story import counted, errors_text
 
 MAX_IN_FULL = 6
-"""Up to this number, each fault has tables of its own. If there are more, one table has a row for
-each fault."""
+"""Up to this number of faults, each has tables of its own. If there are more, one table has a row
+for each fault."""
 MAX_LINES = 300
 """Most rows of the table that has one row for each fault."""
 MAX_ROWS = 100

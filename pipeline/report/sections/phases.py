@@ -46,8 +46,8 @@ from pipeline.summary.story import (
 )
 
 MAX_IN_FULL = 3
-"""Up to this number, each fault has charts of its own. If there are more, they share the charts,
-which show the fault that the reader picks."""
+"""Up to this number of faults, each has charts of its own. More faults share the charts, which show
+the fault that the reader picks."""
 MAX_PICKED = 60
 """Most faults that the reader can pick, to keep the page small; `_pickable` chooses them."""
 TITLES: dict[Chain, str] = {chain: as_title(text) for chain, text in CHAIN_HEADINGS.items()}
@@ -162,8 +162,8 @@ def figures_table(fault: FaultSummary, chain: Chain) -> TextTable:
     """
     rows = fault.rows(chain)
     # Cell 0 of a row is the measure's name, which HEADER lacks: so its cells count from 1.
-    filled = [place for place, _ in enumerate(HEADER, 1) if any(row[place] for row in rows)]
-    columns = [number(itemgetter(place), HEADER[place - 1]) for place in filled]
+    filled = [index for index, _ in enumerate(HEADER, 1) if any(row[index] for row in rows)]
+    columns = [number(itemgetter(index), HEADER[index - 1]) for index in filled]
     return text_table((Column(itemgetter(0)), *columns), rows, folded="The figures")
 
 

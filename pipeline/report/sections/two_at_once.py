@@ -91,7 +91,7 @@ def _tables(run: ReportInput) -> OverlapTables:
 def _partitions(episode: Episode, tables: OverlapTables) -> TextTable:
     """Return the table of an episode's overlaps, by partition and time."""
     names = in_number_order({row["partition"] for row in episode.rows})
-    order = {name: at for at, name in enumerate(names)}
+    order = {name: index for index, name in enumerate(names)}
     rows = sorted(episode.rows, key=lambda row: (order[row["partition"]], row["from_us"]))
     prefix = common_prefix((*episode.members("first"), *episode.members("second")))
     more = len(rows) - MAX_PARTITIONS
@@ -130,9 +130,9 @@ def _owned_text(row: Row, tables: OverlapTables, side: str) -> str | None:
 
 def _coordinator_parts(run: ReportInput) -> Iterator[Part]:
     """Yield a paragraph for each pair of coordinators that served a group at the same time."""
-    for both in run.summary.coordinators[:MAX_EPISODES]:
-        statement = coordinators_statement(both)
-        yield Paragraph(html=render_line("two_at_once", "coordinators", statement, both))
+    for pair in run.summary.coordinators[:MAX_EPISODES]:
+        statement = coordinators_statement(pair)
+        yield Paragraph(html=render_line("two_at_once", "coordinators", statement, pair))
     if (more := len(run.summary.coordinators) - MAX_EPISODES) > 0:
         yield Paragraph(
             html=render_line("two_at_once", "more", more, "coordinators", "tenure_overlaps")

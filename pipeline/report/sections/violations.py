@@ -58,7 +58,8 @@ class EvidenceRow:
 class FindingFacts:
     """One finding with the rows that led to it, and the rows that prove it.
 
-    `opened` is True if the finding is unfolded; `shown` rows of its proof then are, too.
+    `opened` is True if the page shows the finding unfolded. Of its proof, the page then shows the
+    first `shown` rows.
     """
 
     finding: Finding
@@ -86,10 +87,10 @@ def violations_section(run: ReportInput) -> Section | None:
 def _check(run: ReportInput, check: CheckReport) -> Iterator[Part]:
     """Yield a violated promise and its findings; the first few are open."""
     yield Paragraph(html=render_line("promises", "violated", check_facts(run, check)))
-    for place, finding in enumerate(check.findings):
+    for index, finding in enumerate(check.findings):
         facts = FindingFacts(
             finding=finding,
-            opened=place < MAX_OPEN,
+            opened=index < MAX_OPEN,
             led_to=tuple(_evidence_row(step) for step in finding.led_to),
             proof=tuple(_evidence_row(step) for step in finding.evidence),
         )

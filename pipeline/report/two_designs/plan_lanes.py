@@ -70,7 +70,8 @@ def pairs_of(costs: Sequence[Cost]) -> list[CostPair]:
         corresponding = [
             other
             for other in with_coordinator
-            if other.change.kind == cost.change.kind and _place(other) == _place(cost)
+            if other.change.kind == cost.change.kind
+            and _index_in_kind(other) == _index_in_kind(cost)
         ]
         same_run = [other for other in corresponding if other.side.facts is cost.side.facts]
         same_size = [
@@ -82,8 +83,8 @@ def pairs_of(costs: Sequence[Cost]) -> list[CostPair]:
     return pairs
 
 
-def _place(cost: Cost) -> int:
-    """Return the place of a cost's change among the group's changes of its kind."""
+def _index_in_kind(cost: Cost) -> int:
+    """Return the index of a cost's change among the group's changes of its kind."""
     of_kind = [change for change in cost.side.changes if change.kind == cost.change.kind]
     return of_kind.index(cost.change)
 
@@ -105,11 +106,11 @@ def plan_charts(pairs: Sequence[CostPair]) -> list[Chart]:
     }
 
     charts = []
-    for place, (design, about) in enumerate(_ABOUT.items()):
+    for index, (design, about) in enumerate(_ABOUT.items()):
         rows: list[Row] = []
         lanes = 1
         for option, pair in zip(options, shown, strict=True):
-            change_rows, change_lanes = _lane_rows(pair[place], pair)
+            change_rows, change_lanes = _lane_rows(pair[index], pair)
             rows += [{**row, _PICKED: option} for row in change_rows]
             lanes = max(lanes, change_lanes)
         charts.append(
@@ -175,10 +176,10 @@ def _lane_rows(cost: Cost, pair: CostPair) -> tuple[list[Row], int]:
     side, at_us = cost.side, cost.change.at_us
     members = _shown_members(cost)
     rows: list[Row] = [{"mark": "span", "lane": 0.0, "from": -_BEFORE_S, "to": to_s}]
-    marks = _views(cost) if side.design == "zookeeper" else _assignments(cost)
+    marks = _attempt_marks(cost) if side.design == "zookeeper" else _assignment_marks(cost)
 
-    for place, consumer in enumerate(members):
-        lane = place * _ROW_HEIGHT + _ROW_HEIGHT / 2
+    for index, consumer in enumerate(members):
+        lane = index * _ROW_HEIGHT + _ROW_HEIGHT / 2
         common = {"lane": lane, "top": lane - 7, "bottom": lane + 7}  # a bar is 14 pixels high
         rows.append({**common, "mark": "name", "text": consumer.removeprefix("consumer-")})
         for row in (*_empty_bars(cost, consumer), *marks):
@@ -266,7 +267,7 @@ def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
             owned_until_us = to_us if owned_until_us is None else max(owned_until_us, to_us)
 
 
-def _views(cost: Cost) -> list[Row]:
+def _attempt_marks(cost: Cost) -> list[Row]:
     """Return the marks of attempts: a bar, a disc for the view, a cross if the member gave up."""
     # Sorted by the time of the view: views get their colours in this order.
     rows = sorted(
@@ -319,7 +320,7 @@ def _views(cost: Cost) -> list[Row]:
     return marks
 
 
-def _assignments(cost: Cost) -> list[Row]:
+def _assignment_marks(cost: Cost) -> list[Row]:
     """Return the marks of assignments: a disc for each member and generation."""
     marks: list[Row] = []
     # The time at which each member got its first partition of a generation.
@@ -332,14 +333,14 @@ def _assignments(cost: Cost) -> list[Row]:
     generations = sorted({generation for generation, _ in starts})
     for (generation, consumer), at_us in sorted(starts.items()):
         size = sum(other == generation for other, _ in starts)
-        place = generations.index(generation)
+        index = generations.index(generation)
         marks.append(
             {
                 "consumer": consumer,
                 "mark": "disc",
                 "from_us": at_us,
                 "to_us": at_us,
-                "fill": SERIES[place % len(SERIES)],
+                "fill": SERIES[index % len(SERIES)],
                 "ring": PAPER,
                 "text": str(size),
                 "says": f"{consumer}: its assignment of generation {generation}",

@@ -94,8 +94,8 @@ def zookeeper_attempts(events: DataFrame) -> DataFrame:
 def _numbered(events: DataFrame) -> DataFrame:
     """Return the rows of consumers, each with the number of the last attempt that began.
 
-    The column `is_within` is True for the rows of the attempt, up to its end and with it. There,
-    more attempts have started up to the row than have ended before it.
+    The column `is_within` is True for the rows of the attempt, its end included. Up to such a row,
+    more attempts have started than have ended before the row.
     """
     in_order = Window.partitionBy(*_LIFE).orderBy("seq")
     starts = F.when(_is(TraceKind.ZOOKEEPER_ATTEMPT_STARTED), True)

@@ -37,7 +37,7 @@ def offset_rewinds(
     ZooKeeper made it to Kafka.
     """
     commits = _in_kafka(events, member_names).unionByName(_in_zookeeper(events, zookeeper_txns))
-    in_order = Window.partitionBy("run", "group", "partition", "store").orderBy("place")
+    in_order = Window.partitionBy("run", "group", "partition", "store").orderBy("commit_order")
     return (
         commits.withColumn("offset_before", F.lag("offset_after").over(in_order))
         .where(F.col("offset_after") < F.col("offset_before"))
@@ -70,7 +70,7 @@ def _in_kafka(events: DataFrame, member_names: DataFrame) -> DataFrame:
             "group",
             "partition",
             F.lit("kafka").alias("store"),
-            F.struct("time_us", "node", "incarnation", "seq").alias("place"),
+            F.struct("time_us", "node", "incarnation", "seq").alias("commit_order"),
             F.col("time_us").alias("at_us"),
             "consumer",
             F.col("offset").alias("offset_after"),
@@ -101,7 +101,7 @@ def _in_zookeeper(events: DataFrame, txns: DataFrame) -> DataFrame:
                 F.lit("").alias("node"),
                 F.lit(0).alias("incarnation"),
                 F.lit(0).cast("bigint").alias("seq"),
-            ).alias("place"),
+            ).alias("commit_order"),
             F.col("applied_us").alias("at_us"),
             "consumer",
             F.col("data").cast("bigint").alias("offset_after"),
