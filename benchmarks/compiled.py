@@ -48,11 +48,11 @@ def run() -> tuple[Measurement, ...]:
         name: [60 * SEEDS_A_ROUND / seconds for seconds in rounds]
         for name, rounds in took_s.items()
     }
-    # The first of the others (`place` 0) is the interpreted code of this checkout, the second is
+    # The first of the others (`index` 0) is the interpreted code of this checkout, the second is
     # that of the other checkout. Only the second has a goal.
     return tuple(
-        _measurement(per_minute["compiled"], other, name, judged=base is not None and place == 1)
-        for place, (name, other) in enumerate(list(per_minute.items())[1:])
+        _measurement(per_minute["compiled"], other, name, judged=base is not None and index == 1)
+        for index, (name, other) in enumerate(list(per_minute.items())[1:])
     )
 
 

@@ -34,7 +34,8 @@ def run() -> tuple[Measurement, ...]:
     for turn in range(ROUNDS):
         seeds = range(turn * SEEDS_A_ROUND, (turn + 1) * SEEDS_A_ROUND)
         # The order alternates, so that neither code always has the warmer processor.
-        for is_this in (True, False) if turn % 2 else (False, True):
+        order = (True, False) if turn % 2 else (False, True)
+        for is_this in order:
             if is_this:
                 this_took_s.append(this_player.seconds(items(seeds, is_guided=True)))
             else:

@@ -9,7 +9,7 @@ A chain is a series of phases after a fault; a line of the picture is one subjec
   which the new coordinator accepted them.
 
 The picture has the median subject of each chain, and the slowest one. A path is the phases of one
-subject: `steps` has the name, begin and end of each.
+subject: `steps` has the name, beginning and end of each.
 
 The linear axis shows which phase took the time. The other charts of the section are strips, on a
 logarithmic axis. There every phase is visible, but a long phase looks as short as the others.
@@ -112,7 +112,7 @@ def _line(name: str, short: str, path: Path, top: int) -> list[dict[str, Any]]:
         "top": top,
         "bottom": top + _HEADER_HEIGHT,
     }
-    # A step is (name, begin, end); `longest` is the name of the longest step.
+    # A step is (name, beginning, end); `longest` is the name of the longest step.
     longest = max(path.steps, key=lambda step: step[2] - step[1])[0]
     end_us = path.steps[-1][2]
     return [

@@ -22,7 +22,7 @@ from pipeline.summary.story import counted
 ROW_HEIGHT = 64
 """Pixels of one strip: its name and figures above, its picture below."""
 MAX_DOTS = 60
-"""Up to this number, each subject has a dot; more subjects are counted in bars."""
+"""Up to this number of subjects, each has a dot; more subjects are counted in bars."""
 _DOT_BINS, _BAR_BINS = 48, 100
 """Numbers of parts into which the axis is cut. Dots of one part are stacked; a bar counts the
 subjects of one part."""
@@ -105,8 +105,8 @@ def strip_rows(strips: Sequence[Strip], axis: LogAxis, **common: str) -> list[di
     `max`), and `y` is in pixels from the top. `common` are columns that every row gets.
     """
     rows: list[dict[str, Any]] = []
-    for place, strip in enumerate(strips):
-        top = place * ROW_HEIGHT
+    for index, strip in enumerate(strips):
+        top = index * ROW_HEIGHT
         rows += [{**row, **common} for row in _rows_of(strip, axis, top)]
     return rows
 
@@ -180,18 +180,18 @@ def _dots(
     """Yield a dot for each value; dots in one part of the axis are stacked around the line."""
     for stacked in _divide_into_bins(values, axis, bound_us, _DOT_BINS).values():
         step = min(_DOT_STEP, _SPREAD / max(1, len(stacked) // 2))
-        for place, (subject, value) in enumerate(stacked):
+        for index, (subject, value) in enumerate(stacked):
             yield {
                 "mark": "dot",
                 "from": _drawn_at_us(value, bound_us),
-                "y": round(centre + _off_centre(place) * step, 1),
+                "y": round(centre + _off_centre(index) * step, 1),
                 "says": f"{subject}: {duration_text(value, bound_us=bound_us)}",
             }
 
 
-def _off_centre(place: int) -> int:
+def _off_centre(index: int) -> int:
     """Return the steps from the line to a dot of a stack: 0, 1, -1, 2 for the dots 0, 1, 2, 3."""
-    return (place + 1) // 2 * (1 if place % 2 else -1)
+    return (index + 1) // 2 * (1 if index % 2 else -1)
 
 
 def _bars(
@@ -200,17 +200,17 @@ def _bars(
     """Yield a bar for each part of the axis with values; its height shows their number."""
     bins = _divide_into_bins(values, axis, bound_us, _BAR_BINS)
     most = max(len(in_part) for in_part in bins.values())
-    for place, in_part in bins.items():
+    for index, in_part in bins.items():
         half = max(1.0, _SPREAD * len(in_part) / most)
         # The values of a part are sorted: the first is the shortest, the last the longest.
         shortest, longest = (
-            duration_text(in_part[index][1], bound_us=bound_us) for index in (0, -1)
+            duration_text(value, bound_us=bound_us) for _, value in (in_part[0], in_part[-1])
         )
         between = shortest if shortest == longest else f"{shortest} to {longest}"
         yield {
             "mark": "bar",
-            "from": axis.value(place / _BAR_BINS),
-            "to": axis.value((place + 1) / _BAR_BINS),
+            "from": axis.value(index / _BAR_BINS),
+            "to": axis.value((index + 1) / _BAR_BINS),
             "y": round(centre - half, 1),
             "y2": round(centre + half, 1),
             "says": f"{counted(len(in_part), subject)}: {between}",
@@ -227,8 +227,8 @@ def _divide_into_bins(
     bins: dict[int, list[tuple[str, int]]] = {}
     # The greatest value can lie at the axis's end; `min` puts it into the last part.
     for subject, value in values:
-        place = min(number - 1, int(axis.place(_drawn_at_us(value, bound_us)) * number))
-        bins.setdefault(place, []).append((subject, value))
+        index = min(number - 1, int(axis.place(_drawn_at_us(value, bound_us)) * number))
+        bins.setdefault(index, []).append((subject, value))
     return bins
 
 

@@ -221,7 +221,7 @@ def _tenure_datum(tenure: Row, row: str, load: Row | None) -> Datum:
 
 
 def _stalls(tenure: Row) -> list[tuple[int, int, str]]:
-    """Return the times in which a tenure's broker was paused or cut off: begin, end, and a text."""
+    """Return the times in which a tenure's broker was paused or cut off: start, end, and a text."""
     return [
         (
             tenure[f"{how}_from_us"],

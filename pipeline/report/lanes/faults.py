@@ -24,7 +24,7 @@ from pipeline.summary.figures import duration_text
 from results_schema.journal import JournalEntry
 
 MAX_ROWS = 30
-"""Up to this number, each fault has a row. If there are more, faults of one kind share rows."""
+"""Up to this number of faults, each has a row. If there are more, those of one kind share rows."""
 MAX_FAULTS = 400
 """Most faults in the lane: the first ones."""
 _RUN_ROW = "the run"

@@ -76,7 +76,7 @@ class Diagram:
     These keys are in every datum, beside those of `_message_cells`:
 
     - `r`, `q`: name of a node; for a message, name of the other node
-    - `a`, `b`: begin and end in seconds
+    - `a`, `b`: beginning and end in seconds
 
     The fields:
 
@@ -336,7 +336,7 @@ def _set_rows(repeats: Sequence[Datum]) -> None:
 
 
 def _span_us(datum: Datum) -> tuple[int, int]:
-    """Return begin and end of a bar in microseconds."""
+    """Return beginning and end of a bar in microseconds."""
     return round(float(datum["a"] or 0) * 1_000_000), round(float(datum["b"] or 0) * 1_000_000)
 
 

@@ -271,5 +271,5 @@ def _table(run: ReportInput) -> TextTable:
 def _by_number(rows: Sequence[Row]) -> list[Row]:
     """Return rows in the order of their partitions' numbers, then of time."""
     names = in_number_order({row["partition"] for row in rows})
-    place_of = {name: place for place, name in enumerate(names)}
-    return sorted(rows, key=lambda row: (place_of[row["partition"]], row["from_us"]))
+    index_of = {name: index for index, name in enumerate(names)}
+    return sorted(rows, key=lambda row: (index_of[row["partition"]], row["from_us"]))

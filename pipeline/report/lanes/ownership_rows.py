@@ -169,7 +169,7 @@ def number_rows(
     - `o`: the order of the row.
     - `h`: the number of the partition's chunk, from 1.
     - `t`: 1 if the partition is in `remarkable`, else 0.
-    - `q`: the partition's place among the partitions of its member, from 0. The chart shows only
+    - `q`: the partition's index among the partitions of its member, from 0. The chart shows only
       the first partitions of a member that owned very many.
     """
     order = {name: index for index, name in enumerate(names)}
@@ -177,15 +177,15 @@ def number_rows(
         partition.name: index for index, chunk in enumerate(chunks, 1) for partition in chunk
     }
 
-    places: dict[Cell, dict[Cell, int]] = {}
+    indexes_by_member: dict[Cell, dict[Cell, int]] = {}
     every_datum = (*data["owners"], *data["twice"])
     for datum in sorted(every_datum, key=lambda datum: order[str(datum["r"])]):
         name = str(datum.pop("u"))
-        place_of = places.setdefault(datum["m"], {})
+        index_of = indexes_by_member.setdefault(datum["m"], {})
         datum["o"] = order[str(datum["r"])]
         datum["h"] = chunk_of[name]
         datum["t"] = int(name in remarkable)
-        datum["q"] = place_of.setdefault(name, len(place_of))
+        datum["q"] = index_of.setdefault(name, len(index_of))
 
 
 def owners_over_time(run: ReportInput, partitions: Sequence[Owned]) -> Steps:

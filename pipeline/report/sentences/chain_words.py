@@ -26,13 +26,13 @@ BROKER_STEPS = (
     ("load wait", "applied_us", "load_started_us"),
     ("load", "load_started_us", "active_us"),
 )
-"""Phases of the broker chain, with the columns of `broker_phases` for their begin and end."""
+"""Phases of the broker chain, with the columns of `broker_phases` for their beginning and end."""
 CLIENT_STEPS = (
     ("notice", "fault_us", "unknown_us"),
     ("rediscover", "unknown_us", "named_us"),
     ("accept", "named_us", "accepted_us"),
 )
-"""Phases of the client chain, with the columns of `client_phases` for their begin and end. Join and
+"""Phases of the client chain, with the columns of `client_phases` for their beginning and end. Join and
 sync, if a member needs them, happen within these phases.
 """
 _NEARLY_ALL = 0.8
@@ -56,7 +56,7 @@ _SILENT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """The phases of one subject, in order: name, begin and end of each.
+    """The phases of one subject, in order: name, beginning and end of each.
 
     Units: microseconds of the run's clock. Only phases with known ends are included.
     """
@@ -211,7 +211,7 @@ _BROKER = (
     ("load wait", "the new leader applied it", "its load task starts: a broker runs one at a time"),
     ("load", "the load task starts", "the coordinator is active: groups and offsets are read"),
 )
-"""Measures of the broker chain: name, begin, end."""
+"""Measures of the broker chain: name, beginning, end."""
 _CLIENT = (
     ("notice", "fault injected", "the member marks its coordinator unknown"),
     ("rediscover", "coordinator unknown", "FindCoordinator names the newest coordinator"),
@@ -234,7 +234,7 @@ _CLIENT = (
         "heartbeats that the old one still answered with success",
     ),
 )
-"""Measures of the client chain: name, begin, and the end or what is counted."""
+"""Measures of the client chain: name, beginning, and the end or what is counted."""
 _GAPS = (
     ("commit gap", "a member's acknowledged commit", "its next one: the longest around the fault"),
     (
@@ -248,7 +248,7 @@ _GAPS = (
         "its next active one; 0: there was always one",
     ),
 )
-"""Measures of times without service: name, begin, end."""
+"""Measures of times without service: name, beginning, end."""
 
 
 def definitions() -> TextTable:
