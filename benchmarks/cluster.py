@@ -144,7 +144,7 @@ def shared_folder() -> str:
 
 
 def has_process(number: int, pattern: str) -> bool:
-    """Return True if a process on a machine matches; False even if the machine is gone."""
+    """Return True if a process on a machine matches; False also if the machine is gone."""
     command = on(number, "pgrep", "-f", pattern)
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 

@@ -1,6 +1,6 @@
 """The effort of explored runs, compared with recorded effort: growth is a regression.
 
-Effort is the work of a run, in counts: rebalances, truncations of logs and others, and requests by
+Effort is the work of a run, in counts, such as rebalances, truncations of logs, and requests by
 API. Seeds 0 to 99 of explorations/standard.yaml are played. This file is a space: each seed draws a
 cluster and its faults from the file. A seed has the same plan as in the recorded run, so the two
 runs of a seed are compared. A count has grown if both of these hold:

@@ -40,7 +40,7 @@ ACTOR_REQUESTS = 2_000
 the link."""
 CONNECTIONS = 64
 IN_FLIGHT = 512
-"""Requests in flight: on the link, spread over CONNECTIONS, or as actor calls."""
+"""Requests, or actor calls, in flight. Requests over the link are spread over CONNECTIONS."""
 GOAL_RATE, GOAL_ROUND_TRIP = 20, 0.25
 """Goals: the least ratio of the rates, and the largest ratio of the round trips."""
 TIMEOUT_US = 60_000_000  # so long that no request here times out

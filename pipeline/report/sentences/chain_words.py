@@ -32,8 +32,8 @@ CLIENT_STEPS = (
     ("rediscover", "unknown_us", "named_us"),
     ("accept", "named_us", "accepted_us"),
 )
-"""Phases of the client chain, with the columns of `client_phases` for their beginning and end. Join and
-sync, if a member needs them, happen within these phases.
+"""Phases of the client chain, with the columns of `client_phases` for their beginning and end. If a
+member needs join and sync, they happen within these phases.
 """
 _NEARLY_ALL = 0.8
 """A phase with at least this share of the whole time is named alone, without the second longest."""
