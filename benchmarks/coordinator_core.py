@@ -227,10 +227,10 @@ def requests_per_second() -> list[Measurement]:
             "commit",
             [
                 _request(
-                    offset_commit({("orders", place % PARTITIONS): number}, member, generation)
+                    offset_commit({("orders", index % PARTITIONS): number}, member, generation)
                 )
                 for number in range(COMMITS)
-                for place, member in enumerate(ids)
+                for index, member in enumerate(ids)
             ],
         )
         _check(core, ids, generation)
@@ -301,14 +301,14 @@ def commit_records(number: int, *, groups: int, partitions: int) -> list[Record]
     return [
         Record(
             encode_offset_commit_key(
-                f"group-{place % groups}", TopicPartition("orders", place // groups % partitions)
+                f"group-{index % groups}", TopicPartition("orders", index // groups % partitions)
             ),
             encode_offset_commit_value(
-                OffsetCommitValue(offset=place, commit_timestamp_ms=NOW_US // 1_000)
+                OffsetCommitValue(offset=index, commit_timestamp_ms=NOW_US // 1_000)
             ),
             NOW_US // 1_000,
         )
-        for place in range(number)
+        for index in range(number)
     ]
 
 

@@ -125,7 +125,7 @@ def search_absent(
 
 
 def _kept(progress: Path, bugs: Mapping[str, PlantedBug], space: Space) -> Absence:
-    """Return the results in the file; an Absence without seeds if they are of other code or bugs."""
+    """Return the results in the file; an Absence without seeds if code or bugs have changed."""
     begun = Absence(space=space.name, bugs=tuple(bugs), code=fingerprint(), commit=commit())
     if not progress.exists():
         return begun

@@ -123,8 +123,8 @@ def draw_sample(
     head = SampleHead(sample=number, seed=seed, per_package=count, commit=current_commit())
     mutants: list[SampledMutant] = []
     for package in (_package(root, name) for name in packages):
-        # The function `sample` draws from the same mutants as `package.mutants` has. So each drawn
-        # mutant has an index there.
+        # The function `sample` draws from the mutants that are in `package.mutants`, too. So each
+        # drawn mutant has an index there.
         for drawn in sample(root / package.name, count, seed):
             index = package.mutants.index(drawn)
             same_lines = _with_lines(package, _scope_and_lines(drawn))
