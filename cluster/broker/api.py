@@ -1,9 +1,9 @@
 """BrokerApi: passes each request of a client or of another broker to the part that answers it.
 
 Owns the checks of Kafka's API layer, which come before the coordinator's own checks. The host is
-the broker's only way to the outside. It delivers requests. It takes the answer to a request
-(`reply`) immediately or later. An envelope is a request with its version, client id and listener.
-The cache is the broker's copy of the metadata. A static member is a group member with a configured
+the broker's only way to the outside: it delivers requests, and its `reply` takes the answers, at
+once or later. An envelope is a request with its version, client id and listener. The cache is the
+broker's copy of the metadata. A static member is a group member with a configured
 `group.instance.id`.
 Source: Kafka `KafkaApis`; docs/kafka, BEHAVIOUR 2.0.
 """
@@ -216,8 +216,8 @@ class BrokerApi:
     def check_invariants(self) -> None:
         """Check that each unanswered request waits in the part that will answer it.
 
-        Requests of APIs without such a part are answered as soon as they come. Those of groups are
-        checked by GroupCoordination.
+        Other requests are answered as soon as they come. GroupCoordination checks the requests
+        about groups.
         Raises: InvariantViolation.
         """
         check_unanswered(

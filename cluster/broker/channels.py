@@ -1,8 +1,8 @@
-"""A broker's identity, and its connections to other nodes; a connection that ended is replaced.
+"""A broker's identity, and its connections to other nodes.
 
 A purpose is the use of a connection, such as heartbeats: each purpose has its own connection. An
 incarnation is one life of the broker, from a start to its end. A broker epoch is the number of a
-broker's registration, which the controller gives it. The host opens the connections.
+broker's registration, which the controller gives it. A connection that has ended is replaced.
 Source: Kafka `BrokerToControllerChannelManager`, `InterBrokerSendThread`.
 """
 

@@ -3,7 +3,7 @@
 A node is one server or client of the cluster. Its Host is all that it may touch: clock, randomness,
 timers, connections, storage, trace. An incarnation is one life of a node; each restart begins a new
 one, counted from 0. A ControllerChannel is a connection to the controller for one purpose (use). A
-fenced broker is one that the controller lets lead no partition, because its heartbeats stopped.
+fenced broker may lead no partition: it has just registered, or its heartbeats have stopped.
 """
 
 import uuid
@@ -155,13 +155,13 @@ class BrokerNode:
         """Recover the disk, register with the controller, and pull metadata."""
         host = self._host
         report_recoveries(host)
-        # Only in the first incarnation: later ones find their records on the disk.
+        # Later incarnations find the preloaded records on the disk.
         if host.incarnation == 0:
             preload(host.storage, self._identity.broker_id, self._cluster)
         self._replicas.start()
         self._tasks.start()
         if any(topic.name == TRANSACTION_STATE for topic in self._cluster.topics):
-            # Without this topic there are no transactions, and the periodic timers would only cost.
+            # Without this topic there are no transactions, so their periodic timers are not needed.
             self._transactions.start()
             host.spawn(self._transaction_tasks.run(), name="transaction-tasks")
         host.spawn(self._metadata.run(), name="metadata-fetcher")
@@ -174,15 +174,15 @@ class BrokerNode:
 
         A group is unloaded when its partition's leadership moves. `on_done` is called when the
         controller lets this broker stop, or after CONTROLLED_SHUTDOWN_TIMEOUT_US without an answer.
-        Then partitions that this broker still leads lose their leader with the process.
+        In the second case, partitions that this broker still leads lose their leader.
         Raises: SimulationError if it was called before. Source: Kafka BrokerServer.shutdown.
         """
         if self._on_stopped is not None:
             raise SimulationError(f"{self._host.name} is shutting down already")
         self._on_stopped = on_done
         self._host.log("controlled shutdown begins")
-        # This comes before the heartbeat that asks for the shutdown: from that heartbeat on, the
-        # controller removes this broker from ISRs, and the replicas must expect it.
+        # This must come before the heartbeat that asks for the shutdown: after that heartbeat, the
+        # controller removes this broker from the ISRs, and the replicas must expect the removal.
         self._replicas.begin_controlled_shutdown()
         self._shutdown_limit = self._host.after(
             CONTROLLED_SHUTDOWN_TIMEOUT_US, self._give_up_controlled_shutdown

@@ -1,8 +1,9 @@
 """DescribeConfigs: the settings of topics and of this broker, with the source of each value.
 
 A synonym is Kafka's word for a place that gives a setting a value: the topic, the broker's
-configuration, or the default. The first synonym is in force. A field is the attribute of
-TopicConfig or BrokerConfig that holds a setting; `kafka_name` returns the setting's name.
+configuration, or the default. The first synonym in a setting's list is in force. A field is the
+attribute of TopicConfig or BrokerConfig that holds a setting; `kafka_name` returns the setting's
+name.
 Source: Kafka `ConfigHelper.describeConfigs`.
 DEVIATION: only settings that exist here are described; integers are LONG, whatever their width in
 Kafka.
@@ -38,7 +39,7 @@ BROKER_SETTING_OF: dict[str, str] = {
     "flush_messages": "log_flush_interval_messages",
     "flush_ms": "log_flush_interval_ms",
 }
-"""By field of TopicConfig: the field of BrokerConfig that is in force if a topic has no value."""
+"""Field of TopicConfig: field of BrokerConfig that is in force if the topic sets no value."""
 
 
 def describe_configs(
@@ -163,7 +164,7 @@ def _setting(
 
 
 def _type_of(text: str | None) -> int:
-    """Return the ConfigType that a value's spelling suggests; None stands for an unset integer."""
+    """Return the ConfigType of a value, judged by its text; None stands for an unset integer."""
     if text is None or text.lstrip("-").isdecimal():
         return LONG
     if text in ("true", "false"):

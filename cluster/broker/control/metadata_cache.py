@@ -1,7 +1,7 @@
 """A broker's copy of the metadata, and the answers that it gives from the copy.
 
-The controller records every change of the cluster in the metadata log. The image is the state to
-which the records add up: the brokers, and the topics with each partition's registration (leader,
+The controller records every change of the cluster in the metadata log. The image is the state that
+results from these records: the brokers, and the topics with each partition's registration (leader,
 replicas, in-sync replicas). A delta is a sequence of further records. The copy may be behind the
 controller. Even then the broker answers Metadata and FindCoordinator from its copy, so clients may
 get stale answers. A fenced broker is one whose heartbeats to the controller have stopped.
@@ -43,8 +43,8 @@ from protocol.topic_names import topic_name_problem
 SHARE_SINCE_VERSION = 6
 """First version of FindCoordinator that knows the coordinator of share groups."""
 BATCHES_SINCE_VERSION = 4
-"""First version of FindCoordinator with several keys. From it on, answers have error codes without
-messages."""
+"""First version of FindCoordinator with several keys. Its answers, and those of later
+versions, have error codes without messages."""
 ERROR_MESSAGES = {
     ErrorCode.NONE: "NONE",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
@@ -123,9 +123,9 @@ class MetadataCache:
     def metadata(self, request: MetadataRequest, listener_name: str = "") -> MetadataResponse:
         """Answer Metadata: live brokers and the requested topics.
 
-        `listener_name` is the listener at which the request arrived. It is "" for a request of a
-        node of this lab, which is no real Kafka client. Each broker in the answer has its address
-        at this listener. As in Kafka, a broker without this listener is left out.
+        `listener_name` is the listener at which the request arrived; "" if a node of this project
+        sent it, and not a real Kafka client. The answer has each broker's address at this
+        listener. As in Kafka, a broker without this listener is left out.
         """
         topics = self.image.topics if request.topics is None else request.topics
         brokers = tuple(

@@ -1,8 +1,7 @@
 """Fetching of the metadata log from the controller, and publication of its changes.
 
-A delta is the records of one answer. A fetch is a long poll: the controller holds it until it has
-new records. So a delta arrives as soon as the controller has decided it, and the next fetch follows
-immediately. A delta takes effect in two steps:
+A fetch is a long poll: the controller answers it when there are new records. A delta is the records
+of one answer. It takes effect in two steps:
 1. It is applied to the cache, the broker's copy of the metadata. This takes no time.
 2. It is published: applied to the replicas and the coordinators of this broker. In virtual time
    (the run's simulated clock) this takes the modelled time of `cluster.costs`.
@@ -34,10 +33,10 @@ BACKOFF_US_MAX = 1_000_000
 class MetadataFetcher:
     """Keeps the metadata cache up to date and calls `publish` with changed partitions.
 
-    Nothing is published before `publish_first` is called. At that moment the broker has caught up
-    with its own registration. The image before may be older: in it, the broker's previous
-    incarnation (its life before the restart) may still lead partitions, and a restarted broker must
-    not act on this. Kafka, too, installs its publishers only then.
+    Nothing is published before `publish_first` is called, when the broker has caught up with its
+    own registration. In an older image, the broker's previous incarnation (its life before the
+    restart) may still lead partitions; a restarted broker must not act on this. Kafka, too,
+    installs its publishers only then.
     """
 
     def __init__(
@@ -141,8 +140,8 @@ class MetadataFetcher:
     def _apply(self, batches: tuple[RecordBatch, ...]) -> None:
         """Apply fetched records to the cache, and note the partitions that they change."""
         for batch in batches:
-            # The first batch may begin before the fetch offset; its first records are known then.
-            # `skip` is their number. For the other batches it is 0.
+            # The first batch may begin before the fetch offset. Then `skip` is the number of its
+            # records that are known already. For the other batches `skip` is 0.
             skip = self._cache.image.end_offset - batch.base_offset
             records = [decode_metadata_record(r) for r in decode_records(batch.records)[skip:]]
             for partition in self._cache.apply(records):

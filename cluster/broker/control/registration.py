@@ -40,7 +40,7 @@ STARTING_INTERVAL_US = 10_000
 SHUTDOWN_INTERVAL_US = 50_000
 """Interval between the first two heartbeats of a controlled shutdown."""
 RESEND_BACKOFF_US = 100_000
-"""Wait before the second attempt of a request; doubles with each further attempt."""
+"""Wait before the second attempt of a request. The wait doubles with each further attempt."""
 
 
 class BrokerState(Enum):
@@ -88,13 +88,13 @@ class BrokerHeartbeats:
         self._on_caught_up = on_caught_up
         self._on_shut_down: Callable[[], None] = lambda: None
         self._next_at_once = False
-        """True if a controlled shutdown began while a heartbeat was in flight: then there is no
-        pause after this heartbeat."""
+        """True from the beginning of a controlled shutdown until its first heartbeat: there is no pause
+        before this heartbeat."""
         self._pausing: Future[None] | None = None
         """Resolved at the end of the current pause; None or resolved between two pauses."""
         self._interval_us = config.broker_heartbeat_interval_ms * 1_000
-        # A request that hangs, and the wait after it, must not use up the session (KAFKA-14392). So
-        # each may take half of the session timeout.
+        # A request without an answer and the wait after it must not last longer than a session
+        # (KAFKA-14392). So each of the two may take half of the session timeout.
         self._timeout_us = config.broker_session_timeout_ms * 1_000 // 2
         self._backoff_max_us = config.broker_session_timeout_ms * 1_000 // 2
 
@@ -110,7 +110,7 @@ class BrokerHeartbeats:
         while not (await self._beat()).is_caught_up:
             await self._pause(STARTING_INTERVAL_US)
         await self._on_caught_up()
-        if self.state is BrokerState.STARTING:  # else a shutdown has begun meanwhile
+        if self.state is BrokerState.STARTING:  # otherwise a shutdown has begun meanwhile
             self.state = BrokerState.RECOVERY
 
         is_first = True  # until a heartbeat of a controlled shutdown is answered
@@ -221,8 +221,8 @@ class BrokerHeartbeats:
 
     async def _pause(self, delay_us: int) -> None:
         """Wait for `delay_us`; a controlled shutdown that begins ends the wait."""
-        # A shutdown that begins during a heartbeat finds no pause to end, and sets the flag. Then
-        # the pause after this heartbeat is skipped.
+        # A shutdown that begins during a heartbeat finds no pause to end, so it sets the flag: the
+        # pause after this heartbeat is skipped.
         if self._next_at_once:
             return
         pausing = self._pausing = self._host.create_future()

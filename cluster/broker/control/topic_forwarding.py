@@ -1,4 +1,6 @@
-"""Forwarding of CreateTopics and DeleteTopics: any broker may get them, the controller answers.
+"""Forwarding of CreateTopics and DeleteTopics: clients send them to any broker.
+
+The broker sends them on to the controller, and passes its answer to the client.
 
 Source: Kafka `ForwardingManager`, `AutoTopicCreationManager`.
 DEVIATION: the request itself is sent. Kafka wraps it into an Envelope, which names the client for
@@ -60,8 +62,7 @@ class TopicForwarding:
         self._channel = channel
         self._config = config
         self._in_creation: dict[str, None] = {}
-        """Topics that this broker itself has asked the controller to create, until the answer: an
-        ordered set."""
+        """Topics whose creation this broker has requested, until the answer: an ordered set."""
         self._waiting: set[RequestId] = set()
 
     def waiting(self) -> frozenset[RequestId]:

@@ -2,7 +2,7 @@
 
 Owns the session and the znode (node of ZooKeeper's tree) `/brokers/ids/[b]`. The znode is
 ephemeral: it is deleted with its session, so the broker creates it again in each new session. No
-other part of the broker uses ZooKeeper: the controller keeps its own registrations.
+other part of the broker uses ZooKeeper: the broker's main registration is with the controller.
 Source: Kafka 1.1 `KafkaHealthcheck`, `ZkUtils.registerBrokerInZk`; docs/kafka, ZK-40.
 DEVIATION: a broker whose earlier session still has the znode waits for that session's end. In
 Kafka such a broker ends with an error, and its process manager starts it again.
@@ -48,7 +48,7 @@ class ZooKeeperRegistration:
             self._zk.close(on_closed)
 
     async def _register(self) -> None:
-        """Create the znode; a znode of the broker's earlier session must vanish first."""
+        """Create the znode; first wait until the znode of an earlier session is deleted."""
         zk = self._zk
         while zk is not None and not self._is_closed:
             try:

@@ -1,8 +1,8 @@
 """Appends with acks=all that wait for the high watermark: Kafka's produce purgatory.
 
 The high watermark is the offset below which every in-sync replica has the records. An append is
-acknowledged when it has reached the end of the append's batch. A purgatory is Kafka's list of
-operations that wait.
+acknowledged when the high watermark has reached the end of the append's batch. A purgatory is
+Kafka's list of operations that wait.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from protocol.ids import TopicPartition
 
 
 class DelayedAppend:
-    """One waiting append. `required_offset`: the offset after its batch.
+    """One waiting append. `required_offset` is the offset after its batch.
 
     `is_done` is True once `on_completed` was called, or is about to be.
     """
@@ -46,9 +46,9 @@ class DelayedAppends:
         """
         delayed = DelayedAppend(partition, required_offset, on_completed)
         waiting = self._waiting.setdefault(partition.topic_partition, deque())
-        # Waits are sorted by offset, and mostly the new one is the last. The exception is a batch
-        # that its producer sends again: it waits for the offset of its first append, and appends
-        # with higher offsets may be waiting already.
+        # The waiting appends are sorted by offset, and mostly the new one is the last. The
+        # exception is a batch that its producer sends again: it waits for the offset of its first
+        # append, so appends with higher offsets may be waiting already.
         place = len(waiting)
         while place and waiting[place - 1].required_offset > required_offset:
             place -= 1

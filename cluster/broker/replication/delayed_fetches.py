@@ -77,7 +77,7 @@ class DelayedFetches:
     def check_invariants(self) -> None:
         """Check that `_watchers` has exactly the parked Fetches of consumers.
 
-        Each parked Fetch is found by all its partitions; no partition leads to an answered Fetch.
+        `_watchers` must have each parked Fetch at all its partitions, and no answered Fetch.
         Raises: InvariantViolation.
         """
         watched = {(request_id, key) for key, ids in self._watchers.items() for request_id in ids}

@@ -3,9 +3,9 @@
 This is the busiest code of a broker: after every append followers request all partitions that they
 follow. A partition is quiet for a follower if it has not changed since the follower read it to its
 end; quiet partitions are not read again (`quiet_fetches`). A partition that is not quiet is called
-stirred. A Fetch also shows its follower's progress: from the Fetch's time and position the leader
-decides whether the follower is in sync. To count a Fetch is to record this. A diverging epoch in an
-answer tells the follower to truncate its log.
+stirred. From the time and the position of a Fetch the leader decides whether the follower is in
+sync; to count a Fetch means to record them. A diverging epoch in an answer tells the follower to
+truncate its log.
 Source: Kafka `ReplicaManager.readFromLog`.
 """
 
@@ -30,7 +30,7 @@ PartitionKey = tuple[str, int]
 
 
 class FetchRead(NamedTuple):
-    """An answer to a Fetch. `is_complete`: it is sent immediately, not after max_wait_ms."""
+    """An answer to a Fetch. If `is_complete` is False, the Fetch may wait for more bytes."""
 
     response: FetchResponse
     is_complete: bool
@@ -85,8 +85,8 @@ class FetchReader:
                 answers = quiet.answers.copy()
                 indices = sorted(quiet.stirred)
 
-            # The ways to an answer are tried from the cheapest to the most expensive: the answer of
-            # the first read, an empty answer, a read of the log.
+            # An answer comes from the cheapest source that has it: the answer of the first read, an
+            # empty answer, a read of the log.
             before = () if previous is None else previous.responses[topic_index].partitions
             for index in indices:
                 position = topic.partitions[index]

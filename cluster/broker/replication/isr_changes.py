@@ -47,10 +47,10 @@ class IsrChanges:
         self._sent: dict[TopicPartition, tuple[Partition, IsrProposal]] = {}
         """Proposals of the request in flight."""
         self._refused: dict[TopicPartition, IsrProposal] = {}
-        """By partition: the last proposal that the controller has answered, accepted or refused.
+        """By partition: the last proposal that the controller has answered.
 
-        An accepted proposal is over. A refused one is still the partition's `isr_in_flight`, until
-        newer metadata decides.
+        The name holds for refused proposals: only they stay the partition's `isr_in_flight`, until
+        newer metadata decides. Accepted proposals are here, too, but have no effect.
         """
         self._is_busy = False
         """True while a request is in flight, and during the pause after a failed one."""

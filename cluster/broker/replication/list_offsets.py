@@ -1,8 +1,8 @@
 """ListOffsets: an offset of a log, mainly for consumers without a committed offset.
 
-A request asks for one of three: the first offset, the end as consumers see it (the high watermark,
-below which every in-sync replica has the records), or the first record since a time in
-milliseconds.
+A request asks for the first offset, for the end as consumers see it, or for the first record since
+a time in milliseconds. The end is the high watermark: the offset below which every in-sync replica
+has the records.
 
 Source: Kafka `Partition.fetchOffsetForTimestamp`.
 """
@@ -102,7 +102,7 @@ def _check(partition: Partition, asked: ListOffsetsPartition) -> ErrorCode:
         asked.timestamp == LATEST_TIMESTAMP
         and partition.log.high_watermark < partition.leader_epoch_start_offset
     ):
-        # A new leader's high watermark may be below records that the former leader acknowledged. It
-        # is no valid end until it has reached the start of the new leader epoch.
+        # A new leader's high watermark may be below records that the former leader acknowledged. So
+        # it is no valid end before it has reached the start of the new leader epoch.
         return ErrorCode.LEADER_NOT_AVAILABLE
     return ErrorCode.NONE

@@ -1,14 +1,14 @@
-"""LogCleaner: compacts a broker's logs, always the log with the largest dirty share next.
+"""LogCleaner: compacts a broker's logs, beginning with the log that has the largest dirty share.
 
-To compact (clean) a log is to remove each record whose key has a newer record. The dirty part of a
-log is the part that no cleaning has read yet. Only Kafka's internal topics are compacted. Each
+To compact (clean) a log means to remove each record whose key has a newer record. The dirty part of
+a log is the part that no cleaning has read yet. Only Kafka's internal topics are compacted. Each
 broker cleans its own replicas, whether it leads them or not. Cleaning takes no virtual time (time
 on the run's simulated clock), because in Kafka a separate thread does it. A cleaning reads in
 turns, and lets the broker's other tasks run between two turns.
 Source: Kafka `LogCleaner`, `LogCleanerManager` (log.cleaner.threads 1, no throttle).
 DEVIATION: data topics are not compacted, whatever their cleanup.policy is, because the checkers
-need all their records. If a log lost its end, what is left of its clean part stays clean; Kafka
-begins again at the active segment, or at the log's start.
+need all their records. If a log was truncated, the rest of its clean part stays clean; Kafka begins
+again at the active segment, or at the log's start.
 """
 
 from collections.abc import Callable, Iterable
@@ -59,7 +59,7 @@ class LogCleaner:
     def start(self, logs: Iterable[PartitionLog]) -> None:
         """Read the checkpoint with the ends of the last cleanings, and start the periodic check.
 
-        `logs` are those that the disk has. A log may have lost its end since its last cleaning.
+        `logs` are the logs on the disk. A log may have lost its end since its last cleaning.
         """
         content = self._host.storage.read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
         if content is not None:
@@ -71,10 +71,10 @@ class LogCleaner:
             self._host.after(first_us, self._look)
 
     def end_moved_back(self, log: PartitionLog) -> None:
-        """Note that `log` lost its end: records that are appended there later are dirty.
+        """Note that `log` lost its end: records that are appended later are dirty.
 
-        The checkpoint is written at once. A later look could not tell, once the log has grown
-        beyond the old offset again.
+        This must be noted at once: after the log has grown beyond the old offset again, nothing
+        shows that it had lost its end.
         Source: Kafka `LogManager.truncateTo`, `LogCleanerManager.maybeTruncateCheckpoint`.
         """
         name = log.topic_partition
@@ -179,7 +179,7 @@ class LogCleaner:
             await self._host.sleep(0)  # lets other tasks run
         if name not in self._segments:
             return  # the topic was deleted while the cleaning slept
-        del self._segments[name]  # they describe the log as it is before the cleaning
+        del self._segments[name]  # they describe the log before the cleaning
         result = compaction.apply()  # None if the log was truncated since the cleaning began
         if result is None:
             self._host.log(f"cleaning of {name} was given up: its log was cut")

@@ -66,8 +66,8 @@ class LogFlusher:
         self._started_at_us = self._host.now_us()
         if self._config.log_flush_scheduler_interval_ms < LONG_MAX:  # LONG_MAX means never
             self._host.after(INITIAL_TASK_DELAY_MS * 1_000, self._flush_dirty_logs)
-        # A virtual host may draw a shorter first delay: a real kernel's timer is at any phase when
-        # a broker starts.
+        # A virtual host may draw a shorter first delay: when a real broker starts, the kernel's
+        # timer may be about to fire.
         first_us = self._host.first_tick_us("write-back", self._write_back_us)
         self._host.after(first_us, self._write_back)
 
@@ -112,7 +112,7 @@ class LogFlusher:
         )
 
     def _last_flush(self, log: PartitionLog, now_us: int) -> _LastFlush:
-        """Return the last flush of `log`, brought up to date. Opening a log counts, as in Kafka.
+        """Return the last flush of `log`. As in Kafka, the opening of a log counts as a flush.
 
         If the log has flushed itself (by the number of records), the time of that flush is not
         known. The time of the check that sees the flush counts instead.
@@ -146,8 +146,8 @@ class LogFlusher:
                 self._dirty.pop(name, None)
                 continue
             dirty = self._dirty.get(name)
-            # The log has become dirty since the last check, or a flush has moved the mark: its time
-            # begins anew.
+            # The log has become dirty since the last check, or a flush has moved its mark: the time
+            # of `_Dirty` begins anew.
             if dirty is None or dirty.flushed_length != flushed_length:
                 self._dirty[name] = _Dirty(flushed_length=flushed_length, since_us=now_us)
             elif now_us - dirty.since_us >= self._model.write_back_ms * 1_000:

@@ -1,4 +1,4 @@
-"""QuietFetches: keep a follower's last Fetch, so that the next one reads only changed partitions.
+"""QuietFetches: keeps each follower's last Fetch, so that only changed partitions are read again.
 
 After every append a follower requests all partitions that it follows, although only one of them has
 new records. So the leader remembers the position and the answer of each partition, as Kafka does in
@@ -11,10 +11,11 @@ partition is quiet if
 
 A partition that is not quiet is called stirred.
 
-To count a Fetch is to record its time for a partition: the time of a follower's last Fetch decides
-whether the follower is in sync. The time is part of the FollowerState, which holds everything that
-the leader of a partition knows of a follower. All quiet partitions of a topic share one time, so
-that one assignment counts a Fetch for all of them. A stirred partition has a time of its own.
+To count a Fetch means to record its time for a partition: from the time of a follower's last Fetch
+the leader decides whether the follower is in sync. The time is part of the FollowerState, which
+holds everything that the leader of a partition knows of a follower. All quiet partitions of a topic
+share one time, so that one assignment counts a Fetch for all of them. A stirred partition has a
+time of its own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -50,7 +51,7 @@ class QuietTopic:
         self._shared = SharedFetchTime()
         """Time of the last Fetch, for all quiet partitions."""
         self._whole: FetchableTopicResponse | None = None
-        """The answer of `whole_answer`, None once a partition was stirred or made quiet."""
+        """Last result of `whole_answer`; None if a partition was stirred or made quiet since."""
 
     def ask(self, topic: FetchTopic) -> bool:
         """Take the positions of the next Fetch, and stir the partitions whose position differs.
@@ -111,7 +112,10 @@ class QuietTopic:
                 follower.count_alone()
 
     def whole_answer(self) -> FetchableTopicResponse:
-        """Return the answer if all partitions are quiet: one object until a partition changes."""
+        """Return the answer for all partitions, which must be quiet.
+
+        It is the same object until a partition changes.
+        """
         if self._whole is None:
             self._whole = FetchableTopicResponse(
                 topic=self.topic.topic, partitions=tuple(self.answers)
@@ -122,8 +126,8 @@ class QuietTopic:
 class QuietFetches:
     """The QuietTopics of all followers of a broker, by topic and follower.
 
-    `eligible` has the registered epoch of each broker. If a Fetch is from before the follower's
-    last restart, all its partitions are read.
+    `eligible` has the registered epoch of each broker. It shows whether a Fetch was sent before the
+    follower's last restart; then all partitions of the Fetch are read.
     """
 
     def __init__(self, eligible: Mapping[BrokerId, BrokerEpoch]) -> None:

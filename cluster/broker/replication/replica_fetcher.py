@@ -4,11 +4,11 @@ Each coroutine has one source broker. In a loop it sends one Fetch for all parti
 broker follows from there, and passes the answers to the Partitions. A Fetch is a long poll: the
 source holds it until there are records, or a time has passed.
 
-- Position: the part of a request that is about one partition, mainly fetch offset and leader epoch
-  (the number of the partition's leadership).
-- News: the answer for a partition has news if it has records, an error, a diverging epoch (the
-  follower must truncate its log) or another high watermark (below it, every in-sync replica has the
-  records).
+- Position: the part of a request about one partition, mainly fetch offset and leader epoch (the
+  number of the partition's leadership).
+- News: the answer for a partition has news if it has records, an error, a diverging epoch (so that
+  the follower must truncate its log) or a new high watermark (the offset below which every in-sync
+  replica has the records).
 Source: Kafka `ReplicaFetcherThread`, `AbstractFetcherThread`, `ReplicaFetcherManager`
 (num.replica.fetchers 1).
 DEVIATION: each request names all partitions; there are no fetch sessions.
@@ -35,8 +35,8 @@ from protocol.messages.log import (
 )
 
 _STOPS_FETCHING = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR)
-"""Errors of Partition.handle_fetch_response after which another Fetch in this leader epoch would
-fail, too."""
+"""Errors of Partition.handle_fetch_response after which every further Fetch in this leader epoch
+would fail."""
 
 FetchResultHandler = Callable[[Partition, FollowerFetchResult], None]
 
@@ -83,9 +83,9 @@ class ReplicaFetchers:
 class ReplicaFetcher:
     """Fetches from one broker. Ends only with the incarnation (the broker's life).
 
-    Without partitions it waits. Most partitions have no news in most answers. In virtual time
-    messages are passed by reference, so positions and answers that did not change are the same
-    objects as before. Both ends compare by identity first, and skip the unchanged ones.
+    Most partitions have no news in most answers. In virtual time messages are passed by reference,
+    so positions and answers that did not change are the same objects as before. Leader and follower
+    compare by identity first, and skip the unchanged objects.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ReplicaFetcher:
         self._timeout_us = config.replica_socket_timeout_ms * 1_000
         self._topics: dict[str, dict[int, Partition]] = {}
         self._positions: dict[str, FetchTopic] = {}
-        """By topic: its part of the request. Missing if a position of the topic has moved."""
+        """By topic: its part of the request. A topic is missing if one of its positions moved."""
         self._known: dict[str, dict[int, FetchPartition]] = {}
         """Positions that did not move, by topic and partition; the same objects are sent again."""
         self._seen: dict[str, tuple[PartitionData | None, ...]] = {}
@@ -227,7 +227,7 @@ class ReplicaFetcher:
         self._seen.pop(topic, None)
 
     def _end_delays(self) -> None:
-        """Request the partitions again whose pause after an error is over."""
+        """Request again the partitions whose pause after an error is over."""
         now_us = self._host.now_us()
         ended = [name for name, until_us in self._delayed_until_us.items() if until_us <= now_us]
         for name in ended:

@@ -2,11 +2,13 @@
 
 A partition has replicas on several brokers: one is the leader, the others follow it. The ISR is the
 set of replicas in sync with the leader. The high watermark is the offset below which all replicas
-in the ISR have the records. This module owns the Partitions and applies leadership to them. It also
-carries out the effects that they return. When a high watermark has moved, it completes appends and
-fetches. When a Partition proposes an ISR, it sends the proposal to the controller. A delayed append
-waits for its acknowledgement, a delayed fetch for more bytes. Both are completed at the end of an
-input (`complete_delayed`), never in its middle. Must not know groups.
+in the ISR have the records.
+
+This module owns the Partitions and makes them lead or follow. It carries out the effects that they
+return. When a high watermark has moved, it completes delayed appends and fetches. When a Partition
+proposes an ISR, it sends the proposal to the controller. A delayed append waits for its
+acknowledgement, a delayed fetch for more bytes. Both are completed only at the end of an input (a
+request, an answer or a timer), by `complete_delayed`. Must not know groups.
 Source: Kafka `ReplicaManager`.
 """
 
@@ -71,16 +73,16 @@ AppendCallback = Callable[[ErrorCode], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalLeadership:
-    """The partitions whose leadership a metadata delta changes on this broker: a new leader epoch.
+    """The partitions that this broker leads or follows in a new leader epoch.
 
-    A leader epoch is the number of a partition's leadership. A delta is a piece of the metadata
-    log.
+    The cause is a delta, a piece of the metadata log. A leader epoch is the number of a partition's
+    leadership.
     """
 
     became_leader: tuple[Partition, ...]
     became_follower: tuple[Partition, ...]
     deleted: tuple[TopicPartition, ...] = ()
-    """Partitions of deleted topics, also those of which this broker had no replica."""
+    """Partitions of deleted topics, including those of which this broker had no replica."""
 
 
 class ReplicaManager:
@@ -122,10 +124,10 @@ class ReplicaManager:
             host, self._partitions, interval_us=cluster.metrics_interval_us
         )
         self._grown: dict[TopicPartition, None] = {}
-        """Partitions whose logs grew since `complete_delayed` ran last: an ordered set."""
+        """Partitions whose logs grew since the last `complete_delayed`: an ordered set."""
         self._advanced: dict[TopicPartition, Partition] = {}
-        """Partitions whose high watermark, leader or ISR changed since `complete_delayed` ran
-        last."""
+        """Partitions whose high watermark, leader or ISR changed since the last
+        `complete_delayed`."""
         self._log_moved: Callable[[Partition], None] | None = None
         self._is_completing = False
         self._in_controlled_shutdown = False
@@ -343,7 +345,8 @@ class ReplicaManager:
             else:
                 self._fetchers.follow(partition)
         if change.is_new_leader_epoch:
-            # If this replica led, requests wait here. They are answered NOT_LEADER_OR_FOLLOWER.
+            # If this replica led before, requests may wait for it. `complete_delayed` answers them
+            # NOT_LEADER_OR_FOLLOWER.
             self._advanced[partition.topic_partition] = partition
             self._grown[partition.topic_partition] = None
         return change.is_new_leader_epoch
@@ -414,7 +417,10 @@ class ReplicaManager:
         producer_id: int,
         producer_epoch: int,
     ) -> AppendInfo:
-        """Append the end of a transaction; call `complete_delayed` once its wait is parked."""
+        """Append the end of a transaction.
+
+        The caller calls `await_acknowledgement`, and then `complete_delayed`.
+        """
         info = partition.append_marker(
             marker,
             producer_id=producer_id,
@@ -428,9 +434,9 @@ class ReplicaManager:
     def append_batch(
         self, partition: Partition, batch: RecordBatch, *, required_acks: int
     ) -> AppendInfo:
-        """Append a producer's batch; call `complete_delayed` once its wait is parked.
+        """Append a producer's batch; the caller then calls `complete_delayed`.
 
-        Before it waits for a duplicate, the caller must check `check_acknowledged`: if the first
+        Before the caller waits for a duplicate, it must call `check_acknowledged`: if the first
         append was acknowledged earlier, no later event would complete the wait.
         """
         info = partition.append_batch(
@@ -457,9 +463,9 @@ class ReplicaManager:
     def complete_delayed(self) -> None:
         """Complete the delayed appends and fetches that are ready, until none is.
 
-        Called at the end of an input: in its middle, an answer could show only a part of the
-        input's effects. A completion may lead to a further input, which calls this method again.
-        That inner call returns immediately, and the loop here does its work.
+        Called at the end of an input: earlier, an answer could show only a part of the input's
+        effects. A completion may cause a further input, which calls this method again. The inner
+        call returns immediately, because the loop of the outer call does its work.
         """
         if self._is_completing:
             return
@@ -507,8 +513,8 @@ class ReplicaManager:
             self._host.reply(request_id, read.response)
         else:
             self._fetches.park(request_id, request, read)
-        # The reply comes first, and has the high watermark from before this Fetch, as in Kafka. The
-        # Fetch may have moved the high watermark, which completes appends.
+        # The Fetch may have moved the high watermark, which completes appends. As in Kafka, the
+        # reply comes first, and has the high watermark from before the Fetch.
         self.complete_delayed()
 
     def waiting_fetches(self) -> frozenset[RequestId]:
@@ -522,7 +528,7 @@ class ReplicaManager:
             self._isr_changes.submit(partition, result.proposal)
 
     def _follower_fetched(self, partition: Partition, result: FollowerFetchResult) -> None:
-        """Trace the result of an answer that this broker got as a follower."""
+        """Take the effects of a Fetch's answer, which this broker got as a follower."""
         if result.truncated_to is not None:
             self._cleaner.end_moved_back(partition.log)
         self._trace(result.trace)

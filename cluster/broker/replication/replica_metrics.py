@@ -36,7 +36,7 @@ class ReplicaMetrics:
         self._sampler.start()
 
     def isr_changed(self, proposal: IsrProposal) -> None:
-        """Count an ISR that this broker has proposed as leader and that is in force now."""
+        """Count an ISR that this broker has proposed as leader and the controller has committed."""
         # As in Kafka, a proposal either removes replicas or adds one.
         meter = self._isr_shrinks if proposal.removed else self._isr_expands
         meter.mark(self._now_ms())

@@ -31,8 +31,8 @@ RETRY_US = 100_000
 
 Errors = dict[TopicPartition, ErrorCode]
 OnAnswered = Callable[[SendMarkers, Errors], None]
-"""Takes markers, and the errors of some of their partitions. For one SendMarkers it may be called
-several times, but it gets the error of each partition exactly once."""
+"""Takes markers, and the errors of some of their partitions. It may be called several times for one
+SendMarkers, but it gets the error of each partition exactly once."""
 
 
 class MarkerSender:

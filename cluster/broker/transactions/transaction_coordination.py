@@ -135,8 +135,8 @@ class TransactionCoordination:
     def _allocated(self, outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
         """Give the coordinator the block of ids, or report that there is none.
 
-        Both calls return no Result, so they need not wait in the queue. After a refusal the
-        coordinator requests a block again when the next client needs an id.
+        Both methods of the coordinator return no Result, so they need not wait in the queue. After
+        a refusal the coordinator requests a block again when the next client needs an id.
         """
         if isinstance(outcome, Disconnected | RequestTimedOut):
             self.coordinator.producer_ids_refused()

@@ -1,13 +1,13 @@
 """Verification that an offsets partition is part of a transaction (KIP-890).
 
 The group coordinator requests a verification before it appends a transaction's offsets, so that no
-late request appends to a transaction that has ended. If the log has an open transaction of the
-producer, the partition is part of the transaction, and no request is needed. Otherwise this broker
-asks the transaction coordinator.
+late request appends to a transaction that has ended. If the partition's log has an open transaction
+of the producer, the partition is part of it, and no request is needed. Otherwise this broker asks
+the transaction coordinator.
 
 The guard is a number that the log gives out for one verification. The later append carries the
-number. The log refuses the append if the transaction has ended meanwhile: its marker (the record
-that ends it) has made the guard invalid.
+number. The marker (the record that ends a transaction) makes the guard invalid. So the log refuses
+the append if the transaction has ended meanwhile.
 Source: Kafka `ReplicaManager.maybeStartTransactionVerificationForPartition`,
 `AddPartitionsToTxnManager`.
 """

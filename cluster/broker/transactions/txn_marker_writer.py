@@ -5,9 +5,9 @@ several markers, each for several partitions. It is answered when every marker i
 in-sync replicas have it) or has failed in each of its partitions.
 
 Markers in offsets partitions (those of `__consumer_offsets`) also concern the group coordinator,
-which gets them through its task queue. A load (reading the groups of an offsets partition into
-memory) can be before them in that queue. So, as in Kafka, the group coordinator can learn of the
-markers after the answer.
+which gets them through its task queue. They may have to wait in this queue behind a load (the
+reading of a partition's groups into memory). So, as in Kafka, the group coordinator may learn of
+markers after the request is answered.
 Source: Kafka `KafkaApis.handleWriteTxnMarkersRequest`.
 """
 
@@ -32,8 +32,8 @@ from protocol.messages.transaction import (
 from protocol.records.control import EndTransactionMarker
 
 OnCompleted = Callable[[int, tuple[int, ...], bool], None]
-"""A function of a marker that was written. Its arguments: the producer's id, the numbers of the
-offsets partitions that have the marker, and True if the marker commits (False if it aborts)."""
+"""Takes a marker that was written: the producer's id, the numbers of the offsets partitions that
+have the marker, and True if the marker commits (False if it aborts)."""
 
 
 class _Answer:
@@ -74,8 +74,8 @@ class TxnMarkerWriter:
             for name in _partitions(marker):
                 self._append(answer, index, marker, name)
         # An append waits until the partition's high watermark (the offset below which every in-sync
-        # replica has the records) passes it. The appends themselves can have moved high watermarks.
-        # So now, when all waits have begun, those that are over already are ended.
+        # replica has the records) passes it. The appends above may have moved high watermarks, so
+        # some of the waits may be over already.
         self._replicas.complete_delayed()
 
     def _append(
@@ -123,8 +123,8 @@ class TxnMarkerWriter:
     def _ended(self, answer: _Answer, index: int, name: TopicPartition, error: ErrorCode) -> None:
         """Take the outcome of marker number `index` in one partition.
 
-        The last outcome of a marker passes the marker to the group coordinator; the last outcome of
-        the request answers it.
+        After the last outcome of a marker, the group coordinator gets the marker. After the last
+        outcome of the request, the request is answered.
         """
         marker = answer.request.markers[index]
         errors = answer.errors[index]
@@ -135,7 +135,7 @@ class TxnMarkerWriter:
         offsets_partitions = tuple(
             written.partition
             for written, outcome in errors.items()
-            # Only partitions that have the marker: a failed append is not reported.
+            # A partition without the marker (its append failed) is not reported.
             if written.topic == CONSUMER_OFFSETS and outcome is ErrorCode.NONE
         )
         if offsets_partitions:
