@@ -28,7 +28,7 @@ def alter_partition(
 ) -> Decision[AlterPartitionResponse]:
     """Decide on the ISRs that the leader `request.broker_id` proposes, each separately.
 
-    The answer to an accepted proposal has the state after its record. A proposal equal to the
+    The answer to an accepted proposal has the partition's new state. A proposal equal to the
     current ISR is accepted without a record.
     """
     broker = image.brokers.get(BrokerId(request.broker_id))
@@ -113,8 +113,8 @@ def _is_eligible(image: MetadataImage, state: IsrBrokerState) -> bool:
     """Return True if a proposed member is active, and has not restarted since its last fetches.
 
     The broker epoch is the number of a broker's registration, which each restart changes. The
-    leader names the epoch that the member's fetches had. It names -1 if it does not know the epoch;
-    then any epoch is accepted.
+    leader sends the epoch of the member's fetches; -1 means that it does not know the epoch, and
+    any epoch is accepted.
     """
     broker_id = BrokerId(state.broker_id)
     if not image.is_active(broker_id):

@@ -60,7 +60,8 @@ class BrokerControl:
 
         The broker epoch is the offset of the registration's record. A new incarnation is refused
         while the session of the registered incarnation runs, since the registered one may be alive.
-        If the registered incarnation asks again, the first answer was lost: it gets its epoch.
+        If the registered incarnation asks again, because the first answer was lost, it gets its
+        epoch again.
         """
         broker_id = BrokerId(request.broker_id)
         registered = self._image.brokers.get(broker_id)
@@ -75,8 +76,8 @@ class BrokerControl:
                 )
                 return decision
             if not registered.fenced:
-                # The session ended, but `fence_stale_broker` has not run since. Fence now, so that
-                # the trace shows the fencing: the record of the registration fences silently.
+                # The session has ended, but `fence_stale_broker` has not run yet. The new
+                # registration fences the broker without a trace row, so fence it here first.
                 self._fence(registered, decision, now_us, reason=FencingCause.REGISTERED_ANEW)
 
         # The offset that the next record of this decision will have.
@@ -253,7 +254,7 @@ class BrokerControl:
     ) -> None:
         """Add the record that sets an ISR and elects a leader, if it changes the partition.
 
-        `target_isr` may be empty: the last member then stays, without being elected.
+        If `target_isr` is empty, the last member stays in the ISR, but is not elected.
         """
         unclean = self._image.topic_config(name.topic).unclean_leader_election_enable
         record = change_partition(

@@ -1,9 +1,9 @@
 """Soft state from brokers' heartbeats: time of the last one, and offset of applied metadata.
 
-An unfenced broker is one that may lead. It has a session, which ends if its heartbeats stop. Soft
-state is state that is not in the metadata log. A controller that takes over lacks it: it gives
-every unfenced broker a full session, and a controlled shutdown (an orderly stop, in which the
-leaderships move away first) begins again with the broker's next heartbeat.
+An unfenced broker may lead. It has a session, which ends if its heartbeats stop. In a controlled
+shutdown a broker stops in an orderly way: its leaderships move away first. Soft state is state that
+is not in the metadata log, so a controller that takes over lacks it. This controller gives every
+unfenced broker a full session. A controlled shutdown begins again with the broker's next heartbeat.
 Source: Kafka `BrokerHeartbeatManager`.
 """
 
@@ -73,7 +73,7 @@ class BrokerLiveness:
             session.metadata_offset = metadata_offset
 
     def remove(self, broker_id: BrokerId) -> None:
-        """End the session of a broker that was fenced, and with it a controlled shutdown."""
+        """End the session, and the controlled shutdown, of a broker that was fenced."""
         self._sessions.pop(broker_id, None)
 
     def tracked(self) -> tuple[BrokerId, ...]:
@@ -150,8 +150,8 @@ class BrokerLiveness:
         Source: Kafka BrokerHeartbeatManager.calculateNextBrokerState.
         """
         session = self._sessions.get(broker.broker_id)
-        # The metadata is not read here: only the session knows a controlled shutdown. After a
-        # restart of the controller it is lost, and the shutdown begins again.
+        # Only the session counts, not `in_controlled_shutdown` of the metadata. After a restart of
+        # the controller the session is lost, and the shutdown begins again.
         if session is not None and session.shutdown_offset is not None:
             current = BrokerControlState.CONTROLLED_SHUTDOWN
         elif broker.fenced:
@@ -164,7 +164,7 @@ class BrokerLiveness:
             case BrokerControlState.FENCED:
                 if request.want_shut_down:
                     following = BrokerControlState.SHUTDOWN_NOW
-                # The broker's epoch is the offset of its registration: it must have read that far.
+                # The broker must have read its own registration, whose offset is the broker epoch.
                 elif not request.want_fence and (
                     request.current_metadata_offset >= broker.broker_epoch
                 ):
@@ -182,7 +182,7 @@ class BrokerLiveness:
                 if not has_leaderships() and self._all_have_learnt(session):
                     following = BrokerControlState.SHUTDOWN_NOW
             case BrokerControlState.SHUTDOWN_NOW:
-                # Cannot be the current state: it fences, and a fenced broker has no session.
+                # Cannot be the current state: SHUTDOWN_NOW fences the broker.
                 pass
         return current, following
 

@@ -53,8 +53,8 @@ class ControllerMetrics:
         brokers = self._image.brokers.values()
         fenced = sum(broker.fenced for broker in brokers)
         return {
-            # A running controller takes itself for the active one, even if another one has taken
-            # over. Kafka's does so as well when it resumes after a pause.
+            # A running controller considers itself active, even if another one has taken over. So
+            # does Kafka's controller when it resumes after a pause.
             "ActiveControllerCount": 1,
             "FencedBrokerCount": fenced,
             "ActiveBrokerCount": len(brokers) - fenced,

@@ -8,8 +8,8 @@ in-sync replicas (ISR).
 - Decision: records that change the image, the response to send after they are written, and a reason
   for the trace.
 - Result: what the caller has to do: replies, timers and trace rows.
-- Stale broker: its heartbeats have stopped and its session has ended. It gets fenced: it loses its
-  leaderships.
+- Stale broker: a broker whose session has ended, because its heartbeats stopped. It gets fenced: it
+  loses its leaderships.
 
 The hard state is the metadata log, to which the records of decisions are appended. Only the replay
 of records changes the image, so a standby (another controller) that replays the same log can take
@@ -79,8 +79,8 @@ BALANCE_TIMER = "maybe-balance-partition-leaders"
 class ControllerCore:
     """The active controller.
 
-    log: its replica of `__cluster_metadata-0`; `start` replays the log.
-    controller_epoch: must be above any epoch in the log; None stands for the next one.
+    log: this controller's replica of `__cluster_metadata-0`; `start` replays the log.
+    controller_epoch: must be above every epoch in the log; None stands for the next epoch.
     """
 
     def __init__(
@@ -182,8 +182,7 @@ class ControllerCore:
         result = Result()
         if key == FENCE_TIMER:
             self._fence_timer_set = False
-            # One broker at a time: each decision needs the image as the decision before has left
-            # it.
+            # One broker at a time: each decision needs the image after the previous decision.
             while (decision := self._brokers.fence_stale_broker(now_us)) is not None:
                 self._write(decision, result)
             self._schedule_fencing(result, now_us)
@@ -284,8 +283,8 @@ class ControllerCore:
     def _schedule_fencing(self, result: Result, now_us: int) -> None:
         """Set the timer for the end of the session that ends first, unless the timer is set.
 
-        A heartbeat postpones the end of a session. The timer is not moved then: it fires early,
-        finds no stale broker, and is set again.
+        A heartbeat postpones the end of a session, but does not move the timer. The timer then
+        fires early, finds no stale broker, and is set again.
         """
         next_check_us = self._liveness.next_check_us()
         if self._fence_timer_set or next_check_us is None:

@@ -14,7 +14,6 @@ class Decision(Generic[T]):
     """Records for the metadata log, written as one batch, and the response to send after that.
 
     The metadata log has every change of the cluster; its replay changes the controller's metadata.
-
     `reason` explains in the trace why leaders and ISRs changed. Source: Kafka `ControllerResult`.
     """
 

@@ -1,8 +1,8 @@
 """Elections: the leader and the ISR of a partition after a change.
 
-Pure functions from a PartitionRegistration to the record that changes it. The ISR is the set of
-in-sync replicas, which have all acknowledged records. A clean election takes a member of the ISR;
-an unclean one takes any replica.
+Pure functions: they take a PartitionRegistration, and return the record that changes it. The ISR is
+the set of in-sync replicas, each of which has every acknowledged record. A clean election takes a
+member of the ISR; an unclean election takes any replica.
 Source: Kafka `PartitionChangeBuilder`.
 DEVIATION: no eligible leader replicas (KIP-966); an unclean leader is not flagged RECOVERING.
 """
@@ -24,14 +24,13 @@ def change_partition(
 ) -> PartitionChangeRecord | None:
     """Return the record that sets the ISR to `target_isr` and elects a leader; None if no change.
 
-    An ISR never becomes empty: if `target_isr` is empty, the present ISR stays, although its
-    members may not lead. If no member of the ISR may lead, the partition has no leader. With
-    `unclean`, the first replica that may lead is elected in this case, and the ISR is that replica
-    alone.
+    An ISR never becomes empty: if `target_isr` is empty, the present ISR stays, but none of its
+    members is elected. If no member of `target_isr` may lead, the partition has no leader; with
+    `unclean`, the first replica that may lead becomes the leader and the only member of the ISR.
     """
     isr = target_isr or partition.isr
-    # Elect from `target_isr`, not from `isr`: a member that is removed, and stays only because it
-    # is the last one, must not lead.
+    # Elect from `target_isr`, not from `isr`: a member that stays in the ISR only because it is
+    # the last one must not lead.
     leader = _elect(partition, target_isr, is_acceptable_leader)
     if leader == NO_LEADER and unclean:
         leader = next(filter(is_acceptable_leader, partition.replicas), BrokerId(NO_LEADER))

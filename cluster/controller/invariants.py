@@ -18,7 +18,7 @@ def check_image(image: MetadataImage) -> None:
     - The ISR is a non-empty subset of the replicas.
     - The leader, if there is one, is in the ISR, is not fenced, and is in no controlled shutdown.
     - A broker that is fenced or in a controlled shutdown stays in an ISR only as the last member.
-      (If the ISR forgot this member, no later election could choose a broker with every
+      (Without this member in the ISR, no later election could choose a broker that has every
       acknowledged record.)
     """
     fenced = {broker.broker_id for broker in image.brokers.values() if broker.fenced}
@@ -75,8 +75,8 @@ def check_sessions(
 
     - Exactly the unfenced brokers have sessions.
     - If there is a session, the timer is set.
-    - Each session in a controlled shutdown belongs to a broker that the metadata has as shutting
-      down, too. (Otherwise the broker could be elected, or rejoin an ISR, while it shuts down.)
+    - Each broker whose session is in a controlled shutdown is in one in the metadata, too.
+      (Otherwise the broker could be elected, or rejoin an ISR, while it shuts down.)
     """
     unfenced = {broker.broker_id for broker in image.brokers.values() if not broker.fenced}
     sessions = set(tracked)

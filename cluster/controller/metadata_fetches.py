@@ -1,8 +1,8 @@
 """Fetches of `__cluster_metadata-0`: answered from the log, or parked until it grows.
 
-The high watermark is the offset below which a majority of controllers has the records. A single
-controller is its own majority, so it equals the log end. The brokers that fetch the log are
-observers: they never advance it. A position is the fetch offset of a request.
+The high watermark is the offset below which a majority of controllers has the records. There is a
+single controller here, so the high watermark is the log end. The brokers that fetch the log are
+observers: they never advance the high watermark. A position is the fetch offset of a request.
 Source: KRaft's `KafkaRaftClient.handleFetchRequest` (long poll).
 DEVIATION: no divergence check, because the log of a single controller is never truncated.
 """

@@ -2,7 +2,7 @@
 
 The log `__cluster_metadata-0` has every change of the cluster; the controller writes it, brokers
 fetch it. The controller's image is as of the log's end; the image of a broker may be older. Only
-`replay` changes an image. A registration is what the image has of a broker or a partition. An
+`replay` changes an image. A registration is the state of a broker or a partition in the image. An
 incarnation is one life of a broker; its broker epoch is the offset of its registration record. The
 leader epoch counts a partition's elections, the partition epoch all its changes.
 Source: Kafka `MetadataImage`, `ClusterControlManager.replay`,
@@ -73,7 +73,7 @@ class MetadataImage:
         self.topics: dict[str, list[PartitionRegistration]] = {}
         """The partitions of each topic by index."""
         self.topic_configs: dict[str, TopicConfig] = {}
-        """Settings of the topics that have any of their own."""
+        """Settings of the topics that have settings of their own."""
         self.deleted_topics: dict[str, None] = {}
         """Names of deleted topics, which `create_missing_topics` does not create again: an ordered
         set."""
@@ -142,9 +142,7 @@ class MetadataImage:
         return None
 
     def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
-        """Set the start of the next block, which must be above the present one.
-
-        Otherwise an id would be given out twice.
+        """Set the start of the next block; it must grow, or an id would be given out twice.
 
         Source: Kafka `ProducerIdControlManager.replay`, which has the same check.
         """
@@ -241,8 +239,8 @@ class MetadataImage:
             ),
             isr=before.isr if record.isr is None else tuple(map(BrokerId, record.isr)),
             leader=BrokerId(record.leader) if has_new_leader else before.leader,
-            # Only a new leader begins an epoch; every change begins a partition epoch.
-            # `has_new_leader` counts as 0 or 1.
+            # Only a new leader increases the leader epoch; every change increases the partition
+            # epoch. `has_new_leader` counts as 0 or 1.
             leader_epoch=LeaderEpoch(before.leader_epoch + has_new_leader),
             partition_epoch=PartitionEpoch(before.partition_epoch + 1),
         )

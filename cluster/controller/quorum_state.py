@@ -1,7 +1,7 @@
-"""The epochs of a controller's incarnations (its lives): each is higher than all before.
+"""The epochs of a controller's incarnations (its lives): each is higher than all earlier ones.
 
-The controller writes its epoch into every batch of the metadata log. But an incarnation that wrote
-no record left no epoch in the log. So each incarnation also stores its epoch in a file.
+The controller writes its epoch into every batch of the metadata log. But an incarnation that writes
+no record leaves no epoch in the log. So each incarnation also stores its epoch in a file.
 Source: KRaft's `quorum-state` file, which a candidate syncs before it asks for votes.
 """
 
@@ -28,7 +28,7 @@ def begin_controller_epoch(
     """Return the epoch of the incarnation that begins now, and store it on the disk."""
     content = storage.read_checkpoint(QUORUM_STATE)
     known = -1 if content is None else msgspec.json.decode(content, type=QuorumState).leader_epoch
-    # The log counts, too: after a power loss of the real machine the file may be missing.
+    # Both the file and the log count: after a power loss of the real machine the file may be lost.
     epoch = next_controller_epoch(log, known)
     state = QuorumState(leader_id=controller_id, leader_epoch=epoch)
     storage.write_checkpoint(QUORUM_STATE, msgspec.json.encode(state))

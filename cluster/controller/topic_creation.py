@@ -9,8 +9,8 @@ spreads the replicas of a topic. Here the topics of the spec are created togethe
 drawn. All numbers below count from 0:
 - For a topic of the spec, the replicas of partition p begin at the p-th broker.
 - For a topic of CreateTopics, they begin at the (t + p)-th active broker. Here t is the number of
-  topics that exist, plus the number of topics that precede this one in the request (also refused
-  ones).
+  topics that exist, plus the number of topics that precede this topic in the request (including
+  refused ones).
 """
 
 from collections.abc import Sequence
@@ -132,7 +132,7 @@ def _creation(
 ) -> list[MetadataRecord]:
     """Return the records that create one topic. Raises: _Refusal.
 
-    `created_before`: number of topics that precede this one in the request, also refused ones.
+    `created_before`: number of topics before this one in the request, including refused ones.
     """
     settings = _settings_of(topic)
     # A request either names all replicas, or leaves them to the controller.

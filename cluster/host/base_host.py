@@ -52,7 +52,7 @@ class Backlog:
         """True from `resume` until the whole backlog is handled."""
         self.timers: deque[KeptTimer] = deque()
         self.resets: list[CloseFrame] = []
-        """Close frames of connections that were reset; frames that wait on these are lost."""
+        """Close frames of connections that were reset; frames that wait on them are lost."""
         self.released: deque[Frame] = deque()
         """Frames that link rules held and have released; they are older than `arrivals`."""
         self.arrivals: deque[Frame | NodeName] = deque()
@@ -113,18 +113,18 @@ class BaseHost(Host):
 
     @abstractmethod
     def _post(self, callback: Callable[..., object], *args: object) -> None:
-        """Have the loop call `callback(*args)` after all callbacks that are ready."""
+        """Make the loop call `callback(*args)` after all callbacks that are ready."""
 
     @abstractmethod
     def _report_failure(self, what: str, error: BaseException) -> None:
-        """Record that the task or callback `what` of the living node died of `error`."""
+        """Record that the task or callback `what` of the live node died of `error`."""
 
     @abstractmethod
     def _free_resources(self) -> None:
         """Free the runtime's resources of an incarnation that is over."""
 
     def _hold_steps(self) -> None:
-        """On a pause, take ready steps of tasks off the loop, if the loop supports that."""
+        """Take the ready steps of tasks off the loop at a pause, if the loop supports that."""
 
     def _release_steps(self) -> None:
         """Give the steps that `_hold_steps` took back to the loop."""
@@ -224,7 +224,7 @@ class BaseHost(Host):
             self._gate.receive(frame)
 
     def peer_lost(self, peer: NodeName) -> None:
-        """Take the death of the process that hosts `peer`, if no ResetFrame announces it."""
+        """Handle the death of the process that hosts `peer`, if no ResetFrame announces it."""
         if not self._takes_frames:
             if self._backlog is not None:
                 self._backlog.arrivals.append(peer)
@@ -339,18 +339,18 @@ class BaseHost(Host):
         1. Tasks whose next step was ready take it. Then timers that came due fire.
         2. Tasks that these timers wake take their step. Here a member still acts on its old
            beliefs, for example that it is in the group.
-        3. Only then the frames that waited are delivered, and the node learns what it missed.
+        3. The frames that waited are delivered; only now the node learns what it missed.
         """
         backlog = self._backlog
         if backlog is None or backlog.is_resuming:
             return
-        # Set this first: while it is False, `set_link_rules` puts the rules into the backlog.
+        # Set first, because otherwise `set_link_rules` would put the rules into the backlog.
         backlog.is_resuming = True
         if backlog.rules is not None:
             self.set_link_rules(backlog.rules)
             backlog.rules = None
         self._release_steps()
-        # Through the loop, so that the released steps run before the timers.
+        # Posted, so that the released steps run before the timers fire.
         self._post(self._fire_kept_timers, backlog)
 
     def keep_timer(self, timer: KeptTimer) -> None:
@@ -364,7 +364,7 @@ class BaseHost(Host):
         self.fires_timers = True
         while backlog.timers:
             backlog.timers.popleft().fire()
-        # Through the loop, so that tasks woken by these timers run before the frames.
+        # Posted, so that tasks woken by these timers run before the frames are delivered.
         self._post(self._deliver_kept_frames, backlog)
 
     def _deliver_kept_frames(self, backlog: Backlog) -> None:

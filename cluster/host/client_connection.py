@@ -98,8 +98,8 @@ class ClientConnection(Connection):
             setup_timeout_us, self._setup_timed_out, setup_timeout_us
         )
         # One timer serves all requests, so that a request costs no timer of its own. It is armed
-        # for the earliest deadline. An answer does not move it: if it fires too early,
-        # `_check_deadlines` arms it anew.
+        # for the earliest deadline. An answer does not move the timer, so it may fire too early;
+        # then `_check_deadlines` arms it anew.
         self._deadline_timer: Timer | None = None
         self._deadline_timer_us = 0
         """Deadline for which the timer is armed; without a timer it has no meaning."""
@@ -172,9 +172,9 @@ class ClientConnection(Connection):
         future = self._host.create_future()
 
         def resolve(outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
-            # A failure is passed as a result, not as the Future's exception. With an exception and
-            # a waiting task that died, asyncio would log an unretrieved exception when the garbage
-            # collector finds the Future, at a moment that no seed determines.
+            # A failure is passed as a result, not as the Future's exception. If the waiting task
+            # had died, nobody would retrieve the exception. asyncio would then log it when the
+            # garbage collector finds the Future, at a moment that no seed determines.
             if not future.done():
                 future.set_result(outcome)
 
@@ -264,9 +264,9 @@ class ClientConnection(Connection):
             callback()
 
     def _fail(self, entry: InFlightRequest, failure: Disconnected | RequestTimedOut) -> None:
-        """Trace the failure of a request, and pass it on.
+        """Trace the failure of a request, and pass it to `on_response`.
 
-        It is traced even in a run that does not trace messages.
+        A failure is traced even in a run that does not trace messages.
         """
         error = "TIMED_OUT" if isinstance(failure, RequestTimedOut) else "DISCONNECTED"
         self._trace(TraceKind.REQUEST_FAILED, entry.envelope, error=error)
@@ -281,7 +281,7 @@ class ClientConnection(Connection):
         )
 
     def _check_deadlines(self) -> None:
-        """Fail requests whose deadline passed, and close the connection as Kafka's client does."""
+        """Fail requests whose deadline has passed; as in Kafka, also close the connection."""
         self._deadline_timer = None
         now_us = self._host.now_us()
         expired = [entry for entry in self._requests.values() if entry.deadline_us <= now_us]
@@ -303,7 +303,7 @@ class ClientConnection(Connection):
     def _setup_timed_out(self, setup_timeout_us: int) -> None:
         self._setup_timer = None
         self._send_close("setup timed out")
-        # The callbacks may run here: in contrast to `close`, the node does not call this method.
+        # The callbacks may run here, because a timer and not the node calls this method.
         self._end(Disconnected(f"{self.peer} did not accept within {setup_timeout_us} us"))()
 
     def _cancel_setup_timer(self) -> None:

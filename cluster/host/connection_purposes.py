@@ -1,4 +1,4 @@
-"""Purposes of connections. A node opens one connection per peer and purpose.
+"""Purposes (uses) of connections. A node opens one connection per peer and purpose.
 
 The client names the purpose. Link faults and link rules can select connections by it.
 """

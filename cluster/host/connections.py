@@ -1,10 +1,11 @@
-"""Endpoint: all connections of one host incarnation, the same state machine in every runtime.
+"""Endpoint: all connections of one host incarnation. Its code is the same in every runtime.
 
 An incarnation is one life of a node, from a start to its end. A frame is one message between two
 nodes; `frames` has the kinds of frames and explains the purpose of a connection.
 Owns the connections as a client (`client_connection`) and as a server. As in Kafka, a server
-handles one request at a time per connection. Must not know what carries the frames: a simulated
-link or a TCP stream calls `deliver` and `peer_lost`, and takes frames through `send_frame`.
+handles one request at a time per connection. The transport of frames is a simulated link or a TCP
+stream. It calls `deliver` and `peer_lost`, and takes frames through `send_frame`. The endpoint must
+not know which one it is.
 Source: Kafka `SocketServer.Processor`, which mutes a channel while it serves a request.
 """
 
@@ -35,12 +36,13 @@ from protocol.trace import TraceEvent, TraceKind
 UNKNOWN_SERVER_ERROR = ErrorCode.UNKNOWN_SERVER_ERROR.name
 
 _INCARNATION_SHIFT = 32
-"""Number of low bits of a connection id that count an incarnation's connections. The bits above
-hold the incarnation's number."""
+"""Number of the low bits of a connection id, which count the incarnation's connections.
+
+The high bits hold the incarnation's number."""
 
 
 class ConnectionEnd(NamedTuple):
-    """One end of a connection, as the endpoint at this end names it.
+    """The name of one end of a connection at the endpoint of this end.
 
     `is_client` is True if this end opened the connection.
     """
@@ -81,8 +83,8 @@ class Endpoint:
         """Check of each answer against its request before it is sent; None: no check."""
         self.before_request: Callable[[AnyRequest], None] | None = None
         """Called with each request before the handler gets it; None: no call."""
-        # The incarnation in the high bits makes the ids of different incarnations distinct: a late
-        # frame for an earlier incarnation finds no connection, never a wrong one.
+        # The incarnation in the high bits makes the ids of different incarnations distinct. So a
+        # late frame for an earlier incarnation finds no connection, instead of a wrong one.
         self._next_connection_id = host.incarnation << _INCARNATION_SHIFT
         self._next_correlation_id = 0
         self._next_request_id = 0
@@ -185,8 +187,8 @@ class Endpoint:
         )
         connection.serving = None
         if connection.waiting:
-            # The next request is served in a later call of the loop, because the handler may still
-            # be in the middle of the answered request.
+            # The next request is served in a later call of the loop, because the handler may not
+            # have returned from the answered request yet.
             host.after(0, self._serve_next, connection)
 
     def unanswered(self) -> Iterator[tuple[RequestId, RequestEnvelope, bool]]:
@@ -234,9 +236,9 @@ class Endpoint:
     def peer_lost(self, peer: NodeName, incarnation: Incarnation | None = None) -> None:
         """End all connections to and from `peer`, whose process died.
 
-        With `incarnation` None (a broken TCP link), all connections end, even those that are still
-        connecting. With an incarnation, a connection ends only if this end knows that it belongs to
-        that incarnation or an earlier one.
+        `incarnation` is the one that died; None means that the TCP link broke. With None, all
+        connections end, even those that are still connecting. With an incarnation, a connection
+        ends only if this end knows that it belongs to that incarnation or an earlier one.
         """
         for close in self.close_frames_of_lost_peer(peer, incarnation):
             self.deliver(close)
@@ -265,9 +267,9 @@ class Endpoint:
     ) -> tuple[CloseFrame, ...]:
         """Return a close frame for each connection with one of `peers`.
 
-        `purposes` limits them to connections of these purposes; empty means all. When this endpoint
-        delivers the frames, the connections end as by a reset. Each of the two ends makes such a
-        frame for a connection; `connection_named_by` returns the same name for both.
+        If `purposes` is not empty, only connections of these purposes count. The delivery of the
+        frames to this endpoint ends the connections as a reset does. Both ends of a connection make
+        such a frame; `connection_named_by` returns the same name for the two frames.
         """
         servers = (
             server
@@ -402,13 +404,13 @@ class Endpoint:
             return False
         connection.waiting.clear()
         if connection.serving is not None:
-            # The handler still holds the request and will reply; `reply` then drops the answer.
+            # The handler still has the request and will call `reply`, which then drops the answer.
             _, envelope = self._served[connection.serving]
             self._served[connection.serving] = (None, envelope)
         return True
 
     def _send_reset(self, peer: NodeName, connection_id: int, *, by_client: bool) -> None:
-        """Send the peer a close of a connection which this end does not have, or is ending."""
+        """Send a CloseFrame for a connection that this end does not have, or is ending."""
         self.send_frame(
             CloseFrame(
                 source=self.host.name,
@@ -428,8 +430,8 @@ def connection_named_by(close: CloseFrame) -> tuple[NodeName, int]:
 def _is_lost(known: Incarnation | None, lost: Incarnation | None) -> bool:
     """Return True if a connection ends because the peer's incarnation `lost` has ended.
 
-    If `lost` is None, every connection ends. `known` is the peer's incarnation, as this end knows
-    it. It is None while the connection is still opening. Such a connection survives the report of
-    an incarnation's death, because a later incarnation may be the one that accepts it.
+    If `lost` is None, every connection ends. `known` is the incarnation of the peer that this end
+    knows; None while the connection is still opening. Such a connection survives the death of an
+    incarnation, because a later incarnation may accept it.
     """
     return lost is None or (known is not None and known <= lost)

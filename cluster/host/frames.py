@@ -68,11 +68,10 @@ class NoticeFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, ta
 
 
 class CloseFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="close"):
-    """Ends a connection; also the answer to an open that is refused.
+    """Ends a connection, or refuses an OpenFrame.
 
-    `by_client` is True if the client's end sent the frame. The receiver then finds
-    `connection_id` among the connections that it accepted. Otherwise it finds the id among the
-    connections that it opened.
+    `by_client` is True if the client's end sent the frame: `connection_id` is then one of the
+    connections that the receiver accepted. Otherwise it is one that the receiver opened.
     """
 
     source: NodeName
@@ -85,7 +84,7 @@ class CloseFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag
 class ResetFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="reset"):
     """Reports that an incarnation of `source` is dead.
 
-    It stands for the TCP resets which the kernel of the dead process sends to every peer.
+    It stands for the TCP resets that the machine's kernel sends to every peer of a dead process.
     """
 
     source: NodeName

@@ -1,11 +1,10 @@
 """The Host: the only object through which a node acts, in simulated and in real time.
 
 A node is a broker, a controller or a client; its incarnations are its lives, counted from 0. In
-virtual time the whole cluster runs in one process on a simulated clock; on Ray, in real processes
-and in real time.
-A node must not know in which runtime it lives. The host provides clocks, randomness, timers, tasks,
-connections, storage and the trace. The host of a dead incarnation refuses every call, so that no
-cleanup code of a crashed node has an effect.
+virtual time the whole cluster runs in one process, on a simulated clock. On Ray it runs in real
+processes and in real time. A node must not know in which runtime it lives. The host provides
+clocks, randomness, timers, tasks, connections, storage and the trace. The host of a dead
+incarnation refuses every call, so that no cleanup code of a crashed node has an effect.
 
 Rejected alternative: to cancel a crashed node's coroutines. Their `finally` blocks would run and
 send LeaveGroup, which a killed process does not do.
@@ -30,7 +29,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class HostDead(Exception):
-    """The incarnation is over: code that still runs for it must end here."""
+    """The incarnation is over: code that still runs for it must end."""
 
 
 class Disconnected(Exception):
@@ -63,8 +62,8 @@ class Connection(ABC):
     """A client's connection to one server for one purpose: FIFO, one request served at a time.
 
     A purpose is the use of a connection, such as heartbeats. States: connecting, open, closed. A
-    request sent while connecting leaves when the connection opens. The connection ends, and
-    requests in flight fail with Disconnected, in these cases:
+    request that is sent earlier leaves when the connection opens. In these cases the connection
+    ends, and requests in flight fail with Disconnected:
     - the peer's process dies, refuses or resets;
     - setup takes longer than `setup_timeout_us`;
     - a request times out (as in Kafka's NetworkClient);
@@ -142,10 +141,7 @@ class Host(ABC):
     storage: Storage
     """Disk of the node; outlives the incarnation."""
     traces_messages: bool
-    """False if the trace has no rows of messages (`MESSAGE_KINDS`).
-
-    Nodes then do not build these rows, to save time.
-    """
+    """False if the trace has no rows of messages (`MESSAGE_KINDS`): nodes need not build them."""
     simulates_costs: bool = False
     """True in virtual time: nodes must wait for the modelled time of work (ClusterSpec.costs).
 
@@ -178,8 +174,9 @@ class Host(ABC):
     def first_tick_us(self, timer: str, period_us: int) -> int:
         """Return the delay of the first tick of a timer that ticks every `period_us`.
 
-        The delay is one period here. A virtual host may draw a part of a period instead, because on
-        real nodes that have run for long, timers tick at any phase. `timer` is the timer's name.
+        The delay is one period here. A virtual host may draw a part of a period instead: on real
+        nodes, which have run for long, the next tick may come at any time. `timer` is the timer's
+        name.
         """
         return period_us
 
@@ -191,8 +188,8 @@ class Host(ABC):
     def spawn(self, coroutine: Coroutine[Any, Any, None], *, name: str) -> None:
         """Run `coroutine` as a task of this incarnation.
 
-        A task that dies with an exception other than HostDead fails the run: it is traced as
-        TASK_FAILED and reported, never swallowed.
+        If a task dies with an exception other than HostDead, the run fails. The failure is traced
+        as TASK_FAILED and reported.
         """
 
     @abstractmethod

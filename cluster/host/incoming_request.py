@@ -1,4 +1,4 @@
-"""A request as a server's handler gets it.
+"""IncomingRequest, and the connection on which it came.
 
 The module is separate from `host`, because mypyc compiles `host` and cannot compile a Struct.
 """
@@ -12,7 +12,7 @@ from protocol.ids import NodeName, RequestId
 
 
 class AcceptedConnection(NamedTuple):
-    """A connection as its server names it: the client, and the id that the client chose."""
+    """The name of a connection at its server: the client, and the id that the client chose."""
 
     peer: NodeName
     connection_id: int

@@ -1,7 +1,7 @@
 """Timers named by a key: a new timer replaces the one with the same key.
 
-The cores (pure state machines, such as the group coordinator's) request timers by the effects
-SetTimer and CancelTimer.
+The cores of nodes are pure state machines, such as the group coordinator. They request timers by
+the effects SetTimer and CancelTimer.
 """
 
 from collections.abc import Callable, Sequence, Set

@@ -1,7 +1,7 @@
 """Trace events of messages: the API, and the group, member and generation that a request names.
 
-An event becomes one row of the run's trace; a column is one field of the event. Api is the list of
-all APIs; `Api.subject` names the fields of a request that hold group, member and generation.
+An event becomes one row of the run's trace; a column is one field of the event. `Api` lists all
+APIs; `Api.subject` names the fields of a request that hold group, member and generation.
 """
 
 from collections.abc import Callable
@@ -68,8 +68,8 @@ def _group_columns_of(subject: RequestSubject | None) -> _GroupColumns:
 def _reader_of(path: str | None) -> _Read:
     """Return a reader of the field at a dotted path, such as "topics.partitions".
 
-    Where a field is a tuple, the reader goes on with its first item, and returns None if the tuple
-    is empty. If `path` is None, the reader returns None for every request.
+    If a field is a tuple, the reader goes on with its first item, or returns None if the tuple is
+    empty. If `path` is None, the reader returns None for every request.
     """
     if path is None:
         return lambda request: None

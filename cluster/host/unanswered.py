@@ -1,7 +1,7 @@
 """The invariant that each request gets an answer: a node holds each request that has none yet.
 
-A node without this invariant shows only by the timeout of its client that it lost a request; the
-client then repeats the request, and nothing else goes wrong.
+Without this check, the loss of a request shows only as a timeout of the client. The client repeats
+the request, so nothing else goes wrong.
 """
 
 from collections.abc import Set

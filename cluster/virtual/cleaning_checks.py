@@ -1,7 +1,7 @@
 """Checks of each log cleaning in virtual time, which compare the log before and after it.
 
-The simulated disk has both states for a moment: when it replaces the cleaned part of a log. A
-cleaning that changes nothing replaces nothing; its trace row shows that it has ended.
+When the simulated disk replaces the cleaned part of a log, it has both states. A cleaning that
+changes nothing replaces nothing; its trace row shows that it has ended.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class CleaningChecks:
     def __init__(self, spec: ClusterSpec) -> None:
         self._delete_retention_ms = spec.broker_config.log_cleaner_delete_retention_ms
         self._replaced: dict[tuple[NodeName, TopicPartition], None] = {}
-        """Logs whose cleaning has replaced batches, and has not traced its end yet."""
+        """Logs in which a cleaning has replaced batches and has not traced its end yet."""
 
     def watch(self, host: Host, storage: MemoryStorage) -> None:
         """Check the cleanings of the node on `host`, whose disk is `storage`."""
@@ -59,8 +59,8 @@ class CleaningChecks:
         length: int,
         after: Sequence[RecordBatch],
     ) -> None:
-        # A cleaning reads each batch twice. One of several turns takes no virtual time, either,
-        # unless its node is paused between two of them: then its time is not known here.
+        # A cleaning reads each batch twice. If that takes several turns, the node may be paused
+        # between two of them; then the time of the cleaning is not known here.
         read_bytes = 2 * sum(batch.size_in_bytes for batch in before[:length])
         check_cleaning(
             name,

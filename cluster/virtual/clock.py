@@ -14,8 +14,8 @@ _MILLION = 1_000_000
 class NodeClock:
     """The monotonic and the wall clock of one machine; they outlive the node's incarnations.
 
-    Units: `_drift_ppm` is the number of microseconds that the clock gains per second; a negative
-    one means that it loses time.
+    Units: `_drift_ppm` is the number of microseconds that the clock gains per second. It is
+    negative if the clock loses time.
     Invariant: `_drift_ppm > -1_000_000`, so that the monotonic clock never goes back.
     """
 
@@ -23,7 +23,7 @@ class NodeClock:
         self._loop = loop
         self._drift_ppm = 0
         self.has_drifted = False
-        """True once `set_drift` was called, also if the drift was set back to 0 later."""
+        """True once `set_drift` was called, even if it set the drift back to 0 later."""
         self._set_at_us = 0
         """Run time at which the drift was set last."""
         self._reading_at_set_us = 0
@@ -46,14 +46,13 @@ class NodeClock:
         """Return how much run time passes while this clock advances by `delay_us`, rounded up."""
         if not self.has_drifted:
             return delay_us
-        # Integer division rounds down. Of the negated dividend, negated again, it rounds up: a
-        # timer must not fire before its time.
+        # -(-a // b) is a / b rounded up: a timer must not fire before its time.
         return -(-delay_us * _MILLION // (_MILLION + self._drift_ppm))
 
     def set_drift(self, drift_ppm: int) -> None:
         """Let the clock gain `drift_ppm` from now on.
 
-        Timers that are armed already keep their time, because `run_delay_us` fixed it then.
+        Timers that are armed already keep their time, which `run_delay_us` has computed.
         Raises: ValueError if the clock would stop or run backwards.
         """
         if drift_ppm <= -_MILLION:

@@ -42,7 +42,7 @@ class ControllerChecks:
     def __init__(self, lives: Mapping[NodeName, VirtualLife]) -> None:
         self._lives = lives
         self._node: ControllerNode | None = None
-        """The controller whose heartbeats are in the next two fields: it knows of no others."""
+        """The controller that received the heartbeats in the next two fields."""
         self._reported: dict[BrokerId, int] = {}
         """Metadata offset in the last heartbeat of each broker."""
         self._shutdowns: dict[tuple[BrokerId, BrokerEpoch], int] = {}
@@ -56,7 +56,7 @@ class ControllerChecks:
 
     def received(self, name: NodeName, request: AnyRequest) -> None:
         """Note the metadata before a controller handles a request."""
-        # By type first: this sees every request to a controller, and most are Fetches.
+        # The cheapest test comes first: most requests to a controller are Fetches.
         kind = type(request)
         if kind is not BrokerHeartbeatRequest and kind is not ElectLeadersRequest:
             return
@@ -169,8 +169,8 @@ class ControllerChecks:
         )
 
     def _active_brokers(self, image: MetadataImage) -> Iterator[BrokerId]:
-        # A shutdown that an earlier incarnation of the controller began counts from the broker's
-        # next heartbeat on: until then this controller waits for the broker's offset, too.
+        # An earlier incarnation of the controller may have begun a shutdown. This controller knows
+        # of it only from the broker's next heartbeat on; until then it treats the broker as active.
         for broker_id, broker in image.brokers.items():
             if not broker.fenced and (broker_id, broker.broker_epoch) not in self._shutdowns:
                 yield broker_id
@@ -182,7 +182,7 @@ class ControllerChecks:
         shutdown_offset: int,
         ignorant: BrokerId | None,
     ) -> None:
-        """Check that no active broker takes the stopping broker for a leader any more."""
+        """Check that no active broker still has the stopping broker as a leader."""
         name = "a broker stops once all active brokers know its new leaders"
         if ignorant is not None:
             raise InvariantViolation(
@@ -244,9 +244,10 @@ class ControllerChecks:
 
 
 def _expected_answer(image: MetadataImage, before: PartitionRegistration | None) -> ErrorCode:
-    """Return the error of a preferred election in a partition that was so before the request.
+    """Return the error of a preferred election in a partition.
 
-    An election changes no broker, so `image` may be that of after the request.
+    `before` is the partition's state before the request. `image` may be the image after the
+    request, because an election changes no broker.
     """
     if before is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,10 +1,10 @@
-"""Checks of what a group coordinator's log holds when the coordinator acknowledges an append.
+"""Checks of the log of a group coordinator when it appends and when it acknowledges.
 
 Kafka writes groups and offsets with acks=all: a leader refuses such an append while its ISR is
 below min.insync.replicas, and acknowledges it once the high watermark has passed it. The checks
-read logs and ISRs of the broker that appends or answers; they use nothing of the coordinator.
-They are silent where an experiment switches Kafka's own protection off (`Guards`), and about
-brokers that have lost the leadership meanwhile.
+read logs and ISRs of the broker that appends or answers; they use nothing of the coordinator. They
+do not apply if an experiment switches Kafka's own protection off (`Guards`), or if the broker has
+lost the leadership meanwhile.
 Source: Kafka GroupMetadataManager.appendForGroup, storeOffsets; Partition.appendRecordsToLeader.
 """
 
@@ -33,12 +33,12 @@ class CoordinatorChecks:
         self._config = spec.broker_config
         self._gates_answers = spec.guards.high_watermark_gate
         self._refuses_small_isr = (
-            # With the Java switch commits are appended with acks=1, which no ISR is too small for.
+            # With `commits_apply_on_append` the appends have acks=1, for which no ISR is too small.
             spec.guards.min_insync_check and not spec.java.commits_apply_on_append
         )
         self._under_min: dict[tuple[str, int, int | None], str] = {}
         """Evidence of appends below min.insync.replicas, by node, incarnation and append id."""
-        # Both are computed once, because commits are frequent.
+        # The two dicts are caches, because commits are frequent.
         self._partitions: dict[str, int] = {}
         """Group -> its partition of `__consumer_offsets`."""
         self._keys: dict[tuple[str, str, int], bytes] = {}
@@ -47,8 +47,8 @@ class CoordinatorChecks:
     def appended(self, broker: BrokerNode, partition: Partition | None, row: TraceRow) -> None:
         """Check an append when it starts and when it completes.
 
-        `row` is the broker's, `partition` its replica of the row's partition, None without one.
-        - An append that somebody waits for (acks not 0) started with a large enough ISR.
+        `row` is the broker's; `partition` is its replica of the row's partition, None without one.
+        - An append with acks other than 0 started with a large enough ISR.
         - An acknowledged append is below the high watermark.
         """
         append = (row.node, row.incarnation, row.correlation_id)
@@ -60,7 +60,7 @@ class CoordinatorChecks:
             ):
                 least = min(self._min_insync_replicas(broker), len(partition.replicas))
                 if len(partition.isr) < least:
-                    # Whether somebody waits is known at the end: an append with acks=0 has none.
+                    # An append with acks=0 has no row of its end, so it never becomes a violation.
                     self._under_min[append] = (
                         f"{partition.topic_partition}: leader {partition.broker_id} appended at "
                         f"{row.offset} with ISR {partition.isr}, and min.insync.replicas is {least}"
@@ -96,8 +96,8 @@ class CoordinatorChecks:
 
         - OFFSET_METADATA_TOO_LARGE is the answer if the metadata is longer than
           offset.metadata.max.bytes, and only then.
-        - Each offset that is acknowledged is in the log below the high watermark. An equal commit
-          that is older satisfies this check, too: records of a commit do not name their request.
+        - Each acknowledged offset is in the log below the high watermark. An older commit of the
+          same offset satisfies this check, too, because records do not name their request.
         """
         check_metadata(request, response, self._config.offset_metadata_max_bytes)
         accepted = {
@@ -149,7 +149,7 @@ def check_metadata(
     response: OffsetCommitResponse | TxnOffsetCommitResponse,
     max_length: int,
 ) -> None:
-    """Check which metadata the coordinator takes for too long. Raises: InvariantViolation.
+    """Check that exactly the metadata that is too long is refused. Raises: InvariantViolation.
 
     Kafka compares offset.metadata.max.bytes with the number of UTF-16 units, not of bytes.
     Source: Kafka GroupMetadataManager.validateOffsetMetadataLength.
@@ -183,9 +183,9 @@ def _utf16_units(text: str) -> int:
 
 
 def _remove_found(wanted: dict[bytes, int], log: PartitionLog) -> None:
-    """Remove from `wanted` (key -> offset) what a record below the high watermark has.
+    """Remove each entry of `wanted` (key -> offset) that a record below the high watermark has.
 
-    The batches are read backwards, from the high watermark: it has just passed the wanted ones.
+    The log is read backwards from the high watermark, because the wanted records are the newest.
     """
     storage, end = log.storage, log.high_watermark
     for index in range(len(storage) - 1, -1, -1):

@@ -1,7 +1,8 @@
 """Checks of created topics: they have the partitions and settings that were asked for.
 
-Controller and brokers replay the same records, so comparing them does not show a setting that the
-replay loses. Here the controller's image is compared with the request, or with the cluster's spec.
+Controller and brokers replay the same records, so a comparison of the two does not show a setting
+that the replay loses. Here the controller's image is compared with the request, or with the
+cluster's spec.
 """
 
 import msgspec
@@ -12,7 +13,7 @@ from protocol.errors import ErrorCode, InvariantViolation
 from protocol.messages.admin import CreateTopicsRequest, CreateTopicsResponse
 
 _BROKER_DEFAULT = -1
-"""Number of partitions in a request that leaves it to the broker."""
+"""Number of partitions in a request that leaves the number to the broker."""
 
 
 def check_created(

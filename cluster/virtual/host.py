@@ -4,7 +4,7 @@
 end, its coroutines take no further step; `dispose` frees those that are left when the run is over.
 
 - Host: the only thing that a node may touch: clock, timers, connections, storage, trace.
-- Incarnation: one life of a node, from a start to a stop or kill. A host serves one.
+- Incarnation: one life of a node, from a start to a stop or kill. Each has a host of its own.
 - Step: one resumption of a coroutine by the loop.
 - Frame: one message of a connection, or one about it (opened, closed, reset).
 - Row: one event in the trace of the run, stamped with time and node. Observers get each row.
@@ -28,7 +28,7 @@ from protocol.trace import TraceEvent
 Ts = TypeVarTuple("Ts")
 
 MAX_CLOSE_ATTEMPTS = 100
-"""Number of awaits in the cleanup of a dead coroutine after which it is abandoned."""
+"""A dead coroutine is abandoned if its cleanup awaits more often than this."""
 
 FailureSink = Callable[["VirtualHost", str, BaseException], None]
 """Takes (host, name of the task or callback, exception); raises to stop the run."""
@@ -94,9 +94,9 @@ class VirtualHost(BaseHost):
     ) -> None:
         """Create the host.
 
-        `has_run_before` is True if the node counts as one that has run for long. Each of its
-        periodic timers then first ticks after a random part of its period. Otherwise the timers of
-        all nodes would tick in step, as no long-running cluster does.
+        `has_run_before` is True if the node must act as if it had run for long. The first tick of
+        each of its periodic timers then comes after a random part of the period. Otherwise the
+        timers of all nodes would tick in step, which does not happen in a long-running cluster.
         """
         super().__init__(
             name,
@@ -223,16 +223,16 @@ class VirtualHost(BaseHost):
         for frame in sent:
             self._network.transmit(frame)
         for frame in unread:
-            # The process never reads these frames. The network finds no live host and answers
-            # them, as it answers every frame that arrives from now on.
+            # The process never reads these frames. The network finds no live host now, and answers
+            # them as it answers every frame to a node that is down.
             self._network.arrive(frame)
 
     def _free_resources(self) -> None:
         self._network.detach(self)
         # Cancel the steps that this host's tasks are about to take.
         self._loop.discard(self._context)
-        # The running callback may be this node's own, and wake more of its tasks. So cancel such
-        # steps, too, once the callback has ended.
+        # The running callback may be this node's own, and may wake more of its tasks. Cancel their
+        # steps once the callback has ended.
         self._loop.post(self._loop.discard, self._context)
 
     def dispose(self) -> None:

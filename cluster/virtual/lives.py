@@ -1,12 +1,13 @@
 """Nodes in virtual time, over all their incarnations: start, kill, stop, pause and restart.
 
 Owns the state that outlives an incarnation (disk, clock, number of incarnations) and the current
-link rules. Must not know what a fault is. The controller, not this module, knows which nodes the
-cluster itself takes for alive.
+link rules. Must not know what a fault is. Which nodes the cluster itself considers alive is in the
+controller's metadata, not here.
 
 - Incarnation: one live period of a node, counted from 0; each has a host of its own.
 - Act: a start, kill, stop, pause, resume or restart. `_begin(node, act)` of the base class checks
-  that the act is legal in the node's state, writes the driver's trace row, and returns the life.
+  that the act is legal in the node's state, writes the driver's trace row, and returns the node's
+  VirtualLife.
 - Driver: the run itself, which writes rows about its own acts.
 - Link rule: the effect of a fault on frames between two nodes, for instance a cut or a delay.
 """
@@ -74,9 +75,9 @@ class VirtualLife(NodeLife):
 class VirtualLives(NodeLives[VirtualLife]):
     """Every node of a run in virtual time, and the administrator's host.
 
-    `trace` writes rows of the driver. An act on a node raises UnknownNode if no node has the name,
-    or if the node is not in a state that the act needs. The acts are coroutines because `Runtime`
-    declares them so. Here none of them waits, so each is done after its first step.
+    `trace` writes rows of the driver. An act raises UnknownNode if no node has the name, or if the
+    node is not in a state that the act needs. The acts are coroutines because `Runtime` declares
+    them so. None of them waits here.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class VirtualLives(NodeLives[VirtualLife]):
         return status
 
     def check_invariants(self, *, thoroughly: bool = False) -> None:
-        """Have every live node that can do so check itself; call it between two events only.
+        """Make every live node that has checks check itself; call it between two events only.
 
         With `thoroughly` the nodes read their logs, too.
         Raises: InvariantViolation that names the node.
@@ -121,7 +122,7 @@ class VirtualLives(NodeLives[VirtualLife]):
             self._check_one(name, life, thoroughly=thoroughly)
 
     def _check_one(self, name: NodeName, life: VirtualLife, *, thoroughly: bool) -> None:
-        """Have a node check itself, if it is up and has checks.
+        """Make a node check itself, if it is up and has checks.
 
         Raises: InvariantViolation.
         """
@@ -181,8 +182,8 @@ class VirtualLives(NodeLives[VirtualLife]):
         host = life.live_host()
         self._end_life(life, host)
         host.crash()
-        # The callback during which the node died may still write to the storage object that it has.
-        # So the next incarnation gets a copy, which these late writes cannot reach.
+        # The node may have died inside a callback of its own. The rest of the callback may still
+        # write to its storage object, so the next incarnation gets a copy.
         life.storage = life.storage.copy()
         if loses_power:
             life.storage.power_loss()
@@ -219,7 +220,7 @@ class VirtualLives(NodeLives[VirtualLife]):
                 host = life.host
                 host.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))
                 self._end_life(life, host)
-                # The peers need no resets, which `crash` would send: they end at this instant, too.
+                # `crash` would send resets, which the peers do not need: they end now, too.
                 host.retire()
         if self._admin is not None and self._admin.alive:
             self._admin.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))

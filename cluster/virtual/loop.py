@@ -41,9 +41,9 @@ MAX_EVENTS_PER_INSTANT = 1_000_000
 NEVER = 2**62
 """A count of events that no run reaches, so that no check is ever due."""
 COMPACT_ABOVE = 1_000
-"""Size up to which the heap keeps cancelled timers.
+"""Size of the heap above which cancelled timers are removed (a compaction).
 
-After a compaction the limit is twice the size that is left, if that is more.
+After a compaction the limit is twice the remaining size, but not less than this.
 """
 
 
@@ -67,8 +67,8 @@ class LoopHandle(asyncio.TimerHandle):
         context: contextvars.Context | None,
         when_us: int,
     ) -> None:
-        # This does not call super().__init__, which asks the loop for its debug mode and so doubles
-        # the cost.
+        # This does not call super().__init__, which would double the cost: it asks the loop for its
+        # debug mode.
         self._callback = callback
         self._args = args
         self._context = contextvars.copy_context() if context is None else context
@@ -154,7 +154,7 @@ class VirtualLoop(_LoopInterface):
                 self._compact()
 
     def check_every(self, events: int, check: Callable[[], object]) -> None:
-        """Call `check` between two callbacks, each time that about `events` more have run.
+        """Call `check` between two callbacks, whenever about `events` more callbacks have run.
 
         The call does not count as an event. An exception from `check` leaves `run_*`.
         """
@@ -188,8 +188,8 @@ class VirtualLoop(_LoopInterface):
                 if not handle._cancelled:
                     arguments = tuple(handle._args)
                     taken.append(LoopHandle(handle._callback, arguments, context, self.current_us))
-                # The entry is cancelled and stays, because `_turn` has counted the entries of this
-                # round already.
+                # The entry stays in the queue, cancelled, because `_turn` has already counted the
+                # entries of this round.
                 handle.cancel()
         return taken
 
@@ -247,7 +247,7 @@ class VirtualLoop(_LoopInterface):
         name: object = None,
         context: contextvars.Context | None = None,
     ) -> "asyncio.Task[T]":
-        """Run a coroutine as a task, named `task` by default, where asyncio would give a number."""
+        """Run a coroutine as a task. The default name is `task`; asyncio's would have a number."""
         return asyncio.Task(coro, loop=self, name=str(name or "task"), context=context)
 
     # -- running ----------------------------------------------------------------------------
@@ -340,8 +340,8 @@ class VirtualLoop(_LoopInterface):
         )
 
     def _stop_when_done(self, future: "asyncio.Future[Any]") -> None:
-        # An exception may have ended the last run when this call was already scheduled. The call
-        # then comes in the next run, which awaits another future and must not stop.
+        # An exception may have ended the previous run after this call was scheduled. Then the call
+        # comes in the next run, which awaits another future and must not stop.
         if future is self._awaited:
             self._stopping = True
 
@@ -429,7 +429,7 @@ class VirtualLoop(_LoopInterface):
         compaction nine tenths of the heap would be cancelled timers. The cost of each push and pop
         grows with the heap.
         """
-        # The list itself is changed, because `_turn` holds it. (when_us, sequence) still decides
+        # The list is changed in place, because `_turn` holds it. (when_us, sequence) still decides
         # the order.
         self._heap[:] = [e for e in self._heap if e[3] is not None or not e[2]._cancelled]
         heapify(self._heap)

@@ -1,7 +1,7 @@
 """Checks of metrics: a node's samples agree with the rows that the node has written in its life.
 
-A sample is a METRICS row. Counts are compared exactly; of the times and rates, those that follow
-from rows: the times of loads, and the mean rate of a meter.
+A sample is a METRICS row. All counts are compared. Of the times and rates, only those that follow
+from rows are compared: the longest load, and the mean rate of a meter.
 Source: docs/kafka, BEHAVIOUR 8.3.
 """
 
@@ -92,7 +92,7 @@ class MetricsChecks:
                 pass
 
     def _check(self, row: TraceRow, life: _Life) -> None:
-        """Check a sample of a coordinator or a controller; one of replicas has no such values."""
+        """Check a sample of a coordinator or a controller; a sample of replicas is not checked."""
         values = _detail_of(row)
         if "offset-commit-count" in values:
             expected: dict[str, float] = {
@@ -115,7 +115,7 @@ class MetricsChecks:
 
 
 def _meter(name: str, count: int, row: TraceRow, life: _Life) -> dict[str, float]:
-    """Return a meter's count and mean rate, which is in events per second of whole milliseconds."""
+    """Return a meter's count, and its mean rate in events per second."""
     elapsed_ms = row.node_time_us // 1_000 - life.started_us // 1_000
     rate = round(count * 1_000 / elapsed_ms, DECIMALS) if elapsed_ms else 0.0
     return {f"{name}.Count": count, f"{name}.MeanRate": rate}
@@ -124,8 +124,9 @@ def _meter(name: str, count: int, row: TraceRow, life: _Life) -> dict[str, float
 def _check_load_time(row: TraceRow, life: _Life, longest_ms: float | None) -> None:
     """Check the longest recent load.
 
-    A sensor keeps a value for one window at least, and until the second window after the last
-    value of its own window at most: for three windows.
+    A sensor keeps a value for at least one window, and for at most three windows. So the longest
+    load of the sample must be one of the last three windows, and not shorter than any load of the
+    last window.
     """
     ages_ms = [(row.node_time_us - end_us) / 1_000 for end_us, _ in life.loads]
     times_ms = [took_us / 1_000 for _, took_us in life.loads]

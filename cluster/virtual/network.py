@@ -2,8 +2,8 @@
 
 The network does the work of kernels and cables. Frames of a link arrive in order, each after a
 drawn latency. An OpenFrame to a node that is not up is refused, so the client learns of it one
-round trip later. Other frames to a node that is not up are answered with a reset, if they belong to
-a connection that the sender still takes for open. The network must not know what a connection is:
+round trip later. Other frames to a node that is not up are answered with a reset, if the sender
+still considers their connection open. The network must not know what a connection is:
 it delivers a frame to the host that is up under the destination's name when the frame arrives.
 
 - Host: the receiving side of one incarnation of a node. It is up from `attach` to `detach`.
@@ -45,10 +45,9 @@ class Receiver(Protocol):
 class Link:
     """One direction between two nodes: first in first out, with a random stream of its own.
 
-    The latency of a frame is a base and a jitter. One frame in `tail_one_in` is slow and belongs to
-    the tail of the distribution: `_tail_us` is the most that it is later.
-    Each frame takes two draws, even if its latency needs only one. So the latency of one frame
-    never shifts the draws of the next.
+    The latency of a frame is a base plus a jitter. One frame in `tail_one_in` is slow: it gets up
+    to `_tail_us` more. Each frame takes two draws, even if its latency needs only one. So the
+    latency of one frame never shifts the draws of the next.
     """
 
     __slots__ = (
@@ -71,8 +70,8 @@ class Link:
     def draw_arrival_us(self, now_us: int) -> int:
         """Draw the arrival time of a frame that leaves now; no earlier frame arrives later."""
         arrival_us = now_us + self._base_us + int(self._random() * self._jitter_us)
-        # `tail` is below 1 for one frame in `tail_one_in`. For such a slow frame it is spread
-        # evenly from 0 to 1, so it serves as the part of `_tail_us` by which the frame is later.
+        # `tail` is below 1 for one frame in `tail_one_in`. For such a slow frame `tail` is uniform
+        # between 0 and 1, and is the part of `_tail_us` that is added.
         tail = self._random() * self._tail_one_in
         if tail < 1.0:
             arrival_us += int(tail * self._tail_us)
@@ -140,9 +139,8 @@ class VirtualNetwork:
         """Deliver a frame to the host that is up under its destination's name.
 
         If no host is up, the machine exists but the process does not. The machine's kernel refuses
-        an OpenFrame, and answers a frame of a connection with a reset. Such frames come because a
-        peer may learn late that its connection ended with the process: a cut (a fault that holds
-        frames) may delay the news.
+        an OpenFrame, and answers a frame of a connection with a reset. A peer may send such frames
+        because a cut (a fault that holds frames) delays the news that the process ended.
         """
         host = self._up.get(frame.destination)
         if host is not None:

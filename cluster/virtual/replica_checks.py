@@ -1,14 +1,14 @@
 """Invariants that hold between nodes: of a leader, its followers and the controller.
 
-One node alone cannot see that a leader takes a record for committed which a follower lacks. In
-virtual time all nodes are in one process, so these checks read them all, between two events.
-Answers to followers and producers are checked as they leave, because the wrong state may be gone a
-round trip later.
+For example, no single node can see that a leader counts a record as committed although a follower
+lacks it. In virtual time all nodes are in one process, so these checks read all of them, between
+two events. Answers to clients and followers are checked just before they leave, because a round
+trip later the wrong state may be gone.
 
 A follower is compared only if it knows no later leader epoch than its leader, and runs in the
 broker epoch that its leader knows. So a message on its way, a node that is paused or cut off, and a
-broker that lost its disk are no violations. A topic that was deleted is not compared: a new topic
-of its name begins at the same epochs.
+broker that lost its disk are no violations. A topic that was ever deleted is not compared: a new
+topic of the same name begins with the same epochs.
 """
 
 from collections.abc import Mapping
@@ -121,7 +121,7 @@ class ReplicaChecks:
 
     def answered(self, name: NodeName, request: AnyRequest, response: AnyResponse) -> None:
         """Check a broker's answer to a follower or a client, just before it leaves."""
-        # By type first: this sees every answer of every node.
+        # The cheapest test comes first: this method sees every answer of every node.
         if type(request) not in _CHECKED_REQUESTS:
             return
         node = self._lives[name].node
@@ -171,7 +171,7 @@ class ReplicaChecks:
     def _follower_answered(
         self, leader: BrokerNode, request: FetchRequest, response: FetchResponse
     ) -> None:
-        """Check a follower that gets records, so that it lacked them when it asked."""
+        """Check each follower to which the answer has records, which it lacked when it asked."""
         member = BrokerId(request.replica_id)
         for topic in response.responses:
             if topic.topic in self._deleted_topics:
@@ -204,7 +204,7 @@ class ReplicaChecks:
         if known is None or known.partition_epoch > partition.partition_epoch:
             return None
         follower = broker.partitions.get(key)
-        # A follower in a later epoch may have truncated its log, as that epoch's leader told it.
+        # A follower in a later epoch may have truncated its log, as that leader demands.
         if follower is None or follower.leader_epoch > partition.leader_epoch:
             return None
         return follower, broker.broker_epoch
@@ -249,7 +249,7 @@ class ReplicaChecks:
                 check_topic(image, topic.name, topic.partitions, topic.config)
 
     def _check_metadata(self, brokers: Mapping[BrokerId, BrokerNode]) -> None:
-        """Check that a broker's metadata is what the controller's log adds up to."""
+        """Check that a broker that has read the whole metadata log has the controller's image."""
         if self._controller is None:
             return
         image = self._controller.image
@@ -296,7 +296,7 @@ def _check_follower(
 
 
 def _consumer_answered(leader: BrokerNode, request: FetchRequest, response: FetchResponse) -> None:
-    """Check that a consumer reads what is committed, and is told how far that is."""
+    """Check that a consumer gets committed records only, and the right high watermark."""
     for topic in response.responses:
         for data in topic.partitions:
             partition = leader.partitions.get((topic.topic, data.partition_index))
@@ -309,7 +309,7 @@ def _consumer_answered(leader: BrokerNode, request: FetchRequest, response: Fetc
 def _producer_answered(
     leader: BrokerNode, request: ProduceRequest, response: ProduceResponse
 ) -> None:
-    """Check each batch that a producer is told to be written."""
+    """Check each batch that the answer reports as written."""
     answers = {
         (topic.name, answer.index): answer
         for topic in response.responses

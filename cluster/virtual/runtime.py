@@ -6,7 +6,7 @@ Observers get the trace's rows in the order in which they happen.
 
 - Driver's rows: the trace rows of the run itself, not of a node.
 - Failure of the tool: a bug of this project (a task that died), never a verdict about Kafka.
-- Tripwire: raises if node code reads a real clock, real randomness or another thing of the machine.
+- Tripwire: raises an exception if node code reads a real clock, real randomness or the like.
 - Host: what a node has in place of a machine. An incarnation is one life of a node, on one host.
 """
 
@@ -74,10 +74,10 @@ class VirtualRuntime(VirtualLives, Runtime):
     ) -> None:
         """Prepare a cluster.
 
-        With `copy_messages` receivers get copies of messages, encoded and decoded as between
-        processes. With `invariants_every` each node checks itself after about that many events of
-        the loop and before it stops, and each answer is checked against its request; None means
-        that nothing is checked. A violation ends the run as a failure of the tool.
+        copy_messages: receivers get copies of messages, encoded and decoded as between processes.
+        invariants_every: number of events of the loop after which each node checks itself. Nodes
+            also check themselves before they stop, and each answer is checked against its request.
+            None means that nothing is checked. A violation ends the run as a failure of the tool.
         """
         self._seed = seed
         self._run_id = run_id
@@ -149,8 +149,8 @@ class VirtualRuntime(VirtualLives, Runtime):
     async def start(self, *, apart: bool = False) -> None:
         """Start every node of the initial cluster.
 
-        With `apart` each node starts at its drawn time; otherwise all start now, in the spec's
-        order. `apart` also makes their timers begin at drawn phases.
+        With `apart` each node starts at its drawn time, and its timers begin at drawn phases.
+        Otherwise all nodes start now, in the spec's order.
         Raises: ClusterStartError if a node cannot be started, after the started ones were stopped.
         """
         began_us = self.now_us()
@@ -182,8 +182,8 @@ class VirtualRuntime(VirtualLives, Runtime):
     def at(self, time_us: int, callback: Callable[[], None]) -> None:
         """Call `callback` at `time_us`, before any event that is scheduled later for that time.
 
-        Observers use this. The run stays the same as long as the callback changes none of its
-        state. A KeyboardInterrupt that the callback raises ends the run there, as a Ctrl-C does.
+        Observers use this. The callback must not change the run's state, or the run changes. A
+        KeyboardInterrupt from the callback ends the run, as a Ctrl-C does.
         """
         self._loop.call_at_us(time_us, callback)
 
@@ -230,7 +230,7 @@ class VirtualRuntime(VirtualLives, Runtime):
             self._checks_invariants = True
 
     def _check_what_is_due(self) -> None:
-        """Compare the nodes; have them check themselves, too, if that is due."""
+        """Compare the nodes; if it is due, also make them check themselves."""
         if self.events_run >= self._nodes_due_at:
             self._nodes_due_at = self.events_run + self._invariants_every
             self._check_invariants_once()
@@ -240,7 +240,7 @@ class VirtualRuntime(VirtualLives, Runtime):
             self._checks_invariants = True
 
     def _check_row(self, row: TraceRow) -> None:
-        """Check what a row shows; have the nodes compared after a change of a leader or an ISR.
+        """Check what a row shows; after a change of a leader or an ISR, compare the nodes soon.
 
         Raises: InvariantViolation.
         """
@@ -258,7 +258,7 @@ class VirtualRuntime(VirtualLives, Runtime):
         self._controller_checks.answered(node, request, response)
 
     def _before_exit(self, life: VirtualLife) -> None:
-        """Have a node check itself at the end of its orderly stop. Raises: InvariantViolation."""
+        """Make a node check itself at the end of its orderly stop. Raises: InvariantViolation."""
         if self._checks_invariants:
             self._check_one(life.spec.name, life, thoroughly=True)
 

@@ -1,8 +1,8 @@
 """Batches that idempotent producers have sent, to compare later ones with them.
 
-A leader recognises a repeated batch by its sequence number. So a producer must send a batch again
-with the same records, and must not give a sequence number to two records. A leader cannot check
-this: the first attempt may have gone to another broker. A violation shows a bug of a producer.
+A leader recognises a repeated batch by its sequence number. So a producer that repeats a batch must
+send the same records, and must not give one sequence number to two records. A leader cannot check
+this, because the first attempt may have gone to another broker. A violation is a bug of a producer.
 Source: KIP-98, Kafka RecordAccumulator and TransactionManager.
 """
 
@@ -15,8 +15,8 @@ from protocol.messages.log import ProduceRequest
 from protocol.records.batch import RecordBatch
 
 MAX_KEPT = 8
-"""Number of batches kept of a producer in a partition, the newest ones. A producer has far fewer
-in flight, so each batch that it sends again is among them."""
+"""Number of the newest batches that are kept of a producer in a partition. A producer has far fewer
+in flight, so each batch that it repeats is among them."""
 
 
 class _Sent(NamedTuple):

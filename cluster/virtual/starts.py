@@ -1,11 +1,10 @@
 """Start times of a run's nodes, drawn from the seed.
 
 This module owns the time spans and the draws; `runtime` starts the nodes. The phase of a timer is
-the time since its last tick. In reality the nodes of a cluster start at different moments, and
-faults come at no particular phase of their timers. The start of a node fixes the phase of its
-timers. So the start of a broker is drawn evenly from a span as long as the period of its
-heartbeats: at any later time their phase is then uniform. For the timers of members, `draw_wait_us`
-does the same.
+the time since its last tick; it follows from the start of the timer's node. In reality, nodes start
+at different moments, and faults come at any phase. So the start of a broker is drawn evenly from a
+span as long as the period of its heartbeats: at any later time the phase of its heartbeats is
+uniform. For the timers of members, `draw_wait_us` does the same.
 
 Each node draws from a random stream of its own. So neither these draws nor an additional node in
 the cluster shift any other draw.
@@ -28,8 +27,8 @@ from protocol.ids import NodeName
 READY_US = 500_000
 """Time from the end of the brokers' span until clients start, in which the brokers get ready."""
 CLIENTS_SPAN_US = 250_000
-"""Span within which clients start, as if one command started them. Their polls and commits are out
-of step, but the members of a group still join its first generation together."""
+"""Span within which clients start, as if one command started them. Their polls and
+commits are out of step, but all members of a group can join the first generation together."""
 SPAN_MAX_US = 10_000_000
 """Longest span. Periods far above Kafka's defaults would make runs longer and show nothing new."""
 
@@ -51,11 +50,11 @@ def draw_starts(cluster: ClusterSpec, seed: int) -> list[tuple[int, NodeName]]:
 
 
 def draw_wait_us(cluster: ClusterSpec, seed: int) -> int:
-    """Draw how long a run waits after the steady state before its plan begins.
+    """Draw how long a run waits from the beginning of the steady state until its plan begins.
 
-    The plan is the run's list of faults. The steady state begins when every group is stable, which
-    is also when the members begin to heartbeat. Without the wait, each plan would begin at the same
-    phase of the heartbeats.
+    The plan is the run's list of faults. The steady state begins when every group is stable. At
+    that time the members also begin to send heartbeats. Without the wait, each plan would begin at
+    the same phase of the heartbeats.
     Returns: microseconds, drawn evenly from 0 to the longest period among the members' timers.
     """
     return stream(seed, "wait").randrange(max(_members_periods_us(cluster), default=0) + 1)
@@ -63,8 +62,7 @@ def draw_wait_us(cluster: ClusterSpec, seed: int) -> int:
 
 def draw_first_tick_us(seed: int, node: NodeName, timer: str, period_us: int) -> int:
     """Draw the first tick of a timer that has ticked every `period_us` for a long time."""
-    # The draw is from 1 to `period_us`: a timer that has just ticked ticks again one whole period
-    # later.
+    # From 1 to `period_us`: if a timer has just ticked, its next tick comes a whole period later.
     return 1 + stream(seed, "tick", node, timer).randrange(max(1, period_us))
 
 

@@ -2,7 +2,7 @@
 
 Clocks, the global random generator, fresh uuids, the kernel's entropy and threads would make two
 runs of one seed differ. During a run, a tripwire replaces each function that reads or starts one of
-these. It raises `Tripped` if node code called the function, directly or through a library. Calls by
+these. It raises `Tripped` if node code calls the function, directly or through a library. Calls by
 the rest of the project (checkers, displays, tests) and by other threads work as usual. Lint rules
 see such calls in our own sources only; tripwires see them in libraries, too.
 
@@ -28,7 +28,7 @@ from protocol.errors import SimulationError
 NODE_CODE = ("protocol", "partition_log", "coordinator", "cluster")
 """Packages whose code runs in nodes, or in the virtual runtime itself."""
 TOOL_CODE = ("cluster.trace.", "cluster.ray.", "cluster.virtual.loop")
-"""Beginnings of the names of modules in NODE_CODE that may call everything.
+"""Beginnings of the names of those modules in NODE_CODE that may call every function.
 
 They watch runs or serve real time, and no node runs them. The loop is among them because it logs
 for asyncio, and each log record has a time.
@@ -36,7 +36,7 @@ for asyncio, and each log record has a time.
 OWN_CODE = (*NODE_CODE, "results_schema", "chaos", "coordlab", "pipeline", "tests", "benchmarks")
 """All packages of this project.
 
-The nearest stack frame of one of these packages counts as the caller of a forbidden function."""
+The innermost stack frame of one of these packages counts as the caller of a forbidden function."""
 INSTEAD = "node code has its Host's now_us, wall_us, sleep, rng and spawn"
 """End of the message of Tripped."""
 
@@ -128,7 +128,7 @@ def _guard(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check(name: str, caller: FrameType) -> None:
-    """Raise Tripped if the nearest of our own stack frames belongs to node code."""
+    """Raise Tripped if the innermost stack frame of this project belongs to node code."""
     frame: FrameType | None = caller
     libraries: list[str] = []
     while frame is not None:

@@ -88,8 +88,8 @@ class BrokerHeartbeats:
         self._on_caught_up = on_caught_up
         self._on_shut_down: Callable[[], None] = lambda: None
         self._next_at_once = False
-        """True from the beginning of a controlled shutdown until its first heartbeat: there is no pause
-        before this heartbeat."""
+        """True from the beginning of a controlled shutdown until its first heartbeat, which is sent
+        without a pause."""
         self._pausing: Future[None] | None = None
         """Resolved at the end of the current pause; None or resolved between two pauses."""
         self._interval_us = config.broker_heartbeat_interval_ms * 1_000

@@ -1,7 +1,7 @@
 """Host of the group coordinator, a pure state machine in the package `coordinator`.
 
-Gives the coordinator its inputs (requests, loads, unloads), and carries out its Results (the
-effects of an input).
-Reading order: `group_coordination`, `appends`, `coordinator_tasks` (one at a time), `log_loading`,
+The host gives the coordinator its inputs (requests, loads, unloads). A Result has the effects of an
+input; the host carries it out.
+Reading order: `group_coordination`, `appends`, `coordinator_tasks` (loads, unloads), `log_loading`,
 `unknown_partitions`, `static_membership`, `preload`, `coordinator_metrics`.
 """

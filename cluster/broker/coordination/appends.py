@@ -1,8 +1,8 @@
 """Appends of a coordinator to this broker's log, and the reports of their outcomes.
 
 An append is acknowledged once the high watermark has passed it, so that every in-sync replica has
-it. After offsets.commit.timeout.ms it fails with an error, although its record stays in the log and
-may still be committed. A guard is a check of Kafka's that an experiment may switch off. The guard
+it. After offsets.commit.timeout.ms an append fails, although its record stays in the log and may
+still be committed. A guard is a check of Kafka that an experiment may switch off. The guard
 `high_watermark_gate` is the wait for the high watermark.
 Source: Kafka `GroupMetadataManager.appendForGroup`, `DelayedProduce`; Java `CoordinatorRuntime` for
 appends with acks=1; docs/kafka, BEHAVIOUR 5.3.

@@ -1,9 +1,10 @@
 """Metrics of Kafka's group coordinator, under Kafka's names, sampled into the trace.
 
 Counters count events that the coordinator traces (writes as rows into the run's trace). Gauges are
-read at each sample. A sensor keeps what Kafka's Sensor keeps: a count, and samples for rates,
-averages and maxima. None stands for NaN: Kafka returns NaN until the coordinator has loaded a
-partition. A purgatory is Kafka's list of delayed operations. Its PurgatorySize and
+read at each sample. A sensor has a count, and samples for rates, averages and maxima, like Kafka's
+Sensor. None stands for NaN. Load times are NaN until the coordinator has loaded a partition.
+
+A purgatory is Kafka's list of delayed operations. Its PurgatorySize and
 NumDelayedOperations are both the number of waiting operations here; in Kafka PurgatorySize also
 includes up to 1,000 completed operations that are not purged yet.
 Source: Kafka `GroupCoordinatorMetrics` (group-coordinator-metrics), `GroupMetadataManager`,
@@ -56,11 +57,11 @@ class CoordinatorMetrics:
         """Count an event of COUNTED_GROUP_EVENTS."""
         match event.kind:
             case TraceKind.COMMIT_STORED | TraceKind.TXN_COMMIT_PENDING:
-                # Count appends, not offsets, as Kafka's Scala coordinator does. A commit appends
-                # all its offsets in one append, but is traced as one event per offset. These events
-                # follow each other and have the same correlation id; only the first is counted. The
-                # events at a transaction's end have no correlation id. They are not counted: their
-                # append was counted when the offsets became pending.
+                # Count appends, not offsets, as Kafka's Scala coordinator does. A commit is one
+                # append, but one traced event per offset. These events follow each other and have
+                # the same correlation id, so only the first is counted. The events at a
+                # transaction's end have no correlation id, and are not counted: their append was
+                # counted when the offsets became pending.
                 if event.correlation_id not in {None, self._last_commit}:
                     self._last_commit = event.correlation_id
                     self._record("offset-commit")
@@ -86,7 +87,7 @@ class CoordinatorMetrics:
             "partition-load-time-max": _or_none(self._load_time.max(now_ms)),
             "partition-load-time-avg": _or_none(self._load_time.average(now_ms)),
         }
-        # As all rates in the trace, these are rounded; the load times above are no rates.
+        # Rates are rounded, like all rates in the trace.
         for name, sensor in self._sensors.items():
             values[f"{name}-rate"] = round(sensor.rate(now_ms), DECIMALS)
             values[f"{name}-count"] = sensor.count

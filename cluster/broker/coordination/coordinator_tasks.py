@@ -2,8 +2,8 @@
 
 An offsets partition is a partition of `__consumer_offsets`; the broker that leads it coordinates
 its groups. A load reads the log of an offsets partition that this broker has begun to lead. An
-unload forgets the groups of a partition that it no longer leads. A load reads up to the log's end
-in bounded turns. Between two turns the host handles other events; Kafka achieves the same with a
+unload forgets the groups of a partition that this broker no longer leads. A load reads the log in
+bounded turns. Between two turns the host handles other events; Kafka achieves the same with a
 separate thread. In virtual time (the run's simulated clock) a load takes the time that
 ClusterSpec.costs models; in real time no modelled time is added.
 
@@ -28,9 +28,9 @@ from protocol.records.batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind
 
 LATE_PERCENT = (10, 40, 100)
-"""Times at which a load or unload is queued again, in percent of ClusterSpec.late_notices_us.
+"""Delays after which a load or unload is queued again, in percent of ClusterSpec.late_notices_us.
 
-The times are fixed, not random, so that they are the same in every run.
+The delays are not random, so that they are the same in every run.
 """
 
 
@@ -126,7 +126,7 @@ class CoordinatorTasks:
     def complete_transaction(
         self, producer_id: int, partitions: tuple[int, ...], is_commit: bool
     ) -> None:
-        """Schedule the completion of a transaction: its offsets then count, or are dropped.
+        """Schedule the completion of a transaction: its offsets become valid, or are dropped.
 
         Source: Kafka `GroupMetadataManager.scheduleHandleTxnCompletion`.
         """
@@ -246,7 +246,7 @@ class CoordinatorTasks:
         )
 
     def _complete(self, completion: _Completion) -> None:
-        """Complete a producer's transaction: its offsets count from now on, or are dropped."""
+        """Complete a producer's transaction: its offsets become valid, or are dropped."""
         result = self._coordination.coordinator.transaction_completed(
             completion.producer_id,
             completion.partitions,

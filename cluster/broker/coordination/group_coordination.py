@@ -4,10 +4,11 @@ The coordinator itself has no clock and no connections. Its Result for an input 
 appends, timers, verifications of transactions and trace rows that the input calls for.
 
 While a Result is carried out, further inputs may arise: a requested append completes, a
-verification ends, the end or the high watermark of a log moves (below the high watermark, every
-in-sync replica has the records). Such an input waits in a queue until the current Result is carried
-out. So replies leave in the order in which the coordinator gave them. Moves of logs are inputs only
-for a coordinator that imitates Kafka's Java coordinator (`follows_log`).
+verification ends, or a log moves. A log moves when its end or its high watermark changes (below the
+high watermark, every in-sync replica has the records). Such an input waits in a queue until the
+current Result is carried out. So replies leave in the order in which the coordinator gave them.
+Moves of logs are inputs only for a coordinator that imitates Kafka's Java coordinator
+(`follows_log`).
 """
 
 from collections import deque
@@ -64,8 +65,8 @@ class GroupCoordination:
         self._appends = CoordinatorAppends(host, cluster, replicas, self._feed)
         self._verifier = TransactionVerifier(host, replicas, cache, self._feed)
         self._timers = KeyedTimers(host, self._timer_fired)
-        # A guard is a check of Kafka's that an experiment may switch off. This one is the rule that
-        # a record counts as committed only when the high watermark has passed it.
+        # A guard is a check of Kafka that an experiment may switch off. This guard: a record counts
+        # as committed only when the high watermark has passed it.
         self._has_gate = cluster.guards.high_watermark_gate
         self._outcomes: deque[_Outcome] = deque()
         self._is_busy = False
@@ -75,8 +76,8 @@ class GroupCoordination:
         self._replaced: set[RequestId] = set()
         """JoinGroup and SyncGroup requests that a later request of the same member replaced.
 
-        Some of them may be answered. The check of the invariants removes these, and the requests
-        whose connections have ended.
+        The check of the invariants removes those that are answered, and those whose connections
+        have ended.
         """
         if coordinator.follows_log:
             replicas.watch_offsets_logs(self._log_moved)
@@ -123,9 +124,9 @@ class GroupCoordination:
         self._timers.require(self.coordinator.timers())
 
     def _held_of_sender(self, body: AnyRequest) -> RequestId | None:
-        """Return the request that the coordinator holds of the API and the member of `body`.
+        """Return the unanswered request of the same type and member as `body`, if there is one.
 
-        None if there is no such request, or `body` is neither a JoinGroup nor a SyncGroup.
+        None for a `body` that is neither a JoinGroup nor a SyncGroup.
         """
         if not isinstance(body, JoinGroupRequest | SyncGroupRequest):
             return None
@@ -141,7 +142,7 @@ class GroupCoordination:
         """Check that the coordinator holds every unanswered group request of a live connection.
 
         As in Kafka, two kinds of requests are never answered, and may be missing:
-        1. A member sent the request over two connections. The one that arrived later replaced the
+        1. A member sent a request again over another connection. The later request replaced the
            earlier one (`_replaced`).
         2. The request is the SyncGroup of a member that was removed.
         """

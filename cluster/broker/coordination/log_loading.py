@@ -39,10 +39,9 @@ async def read_log(
 ) -> LogRead:
     """Pass the whole log to `take`, `turn_bytes` per turn; return the amounts read.
 
-    The log is read to its end, as in Kafka: also the records above the high watermark, which may
-    not be on every in-sync replica yet. Reading ends early once this broker is no longer the
-    leader. A follower's log grows and is truncated as the new leader demands, so its end has no
-    meaning for a load.
+    As in Kafka, the log is read to its end, beyond the high watermark: the last records may not be
+    on every in-sync replica yet. Reading ends early once this broker is no longer the leader: a
+    follower's log grows and is truncated as its leader demands, so a load cannot read to its end.
     """
     if host.simulates_costs:
         await host.sleep(costs.load_fixed_us)

@@ -1,13 +1,13 @@
 """Commit records that an offsets partition has before the run, as on an old cluster.
 
 An offsets partition is a partition of `__consumer_offsets`. The first incarnation (process) of each
-replica's broker writes the records to its empty disk. The records are equal on every replica, and
-in leader epoch 0 (the partition's first leadership). `spec` is one entry of the experiment's
+broker with a replica writes the records to its empty disk. The records are equal on every replica,
+and have leader epoch 0 (the partition's first leadership). `spec` is one entry of the experiment's
 preload:
 - the offsets partition, and the numbers of records and of groups;
 - `unreadable`: the last record is UNREADABLE;
-- `deleted`: if not empty, only the offsets of these (group, topic, partition) are committed, and
-  each is deleted at the end.
+- `deleted`: entries (group, topic, partition). If there are any, only their offsets are committed,
+  and all of them are deleted at the end.
 """
 
 from functools import lru_cache

@@ -1,7 +1,7 @@
 """Refusal of static members by brokers before 2.3, which do not know static membership (KIP-345).
 
-A static member has a configured `group.instance.id`, and keeps its place in its group through a
-restart. As in Kafka, this check comes before all others of an API.
+A static member has a configured `group.instance.id`, and stays in its group through a restart. As
+in Kafka, this check comes before all others of an API.
 Source: Kafka `KafkaApis`; docs/kafka, BEHAVIOUR 2.0.
 """
 

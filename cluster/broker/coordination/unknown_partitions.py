@@ -1,7 +1,7 @@
-"""Partitions that do not exist, in requests about offsets: they never reach the coordinator.
+"""Partitions that do not exist, in requests about offsets.
 
-The API layer answers for these partitions. The coordinator gets the request without them, and their
-errors are put in front of its answer.
+The coordinator gets the request without these partitions. The API layer puts their errors in front
+of the coordinator's answer.
 Source: Kafka `KafkaApis` (`handleOffsetCommitRequest`, `handleTxnOffsetCommitRequest`,
 `handleOffsetDeleteRequest`), `OffsetDeleteResponse.Builder.merge`.
 """
@@ -48,7 +48,7 @@ def without_unknown(
 ) -> tuple[OffsetsRequest, UnknownPartitions]:
     """Return the request without nonexistent partitions, and the nonexistent partitions.
 
-    `contains` tells whether a topic has a partition of an index. A topic without an existing
+    `contains` returns True if a topic has a partition with this index. A topic without an existing
     partition is left out, so the returned request may have no topics.
     """
     # The usual case returns the request itself: a copy of it would cost time at every commit.
