@@ -61,9 +61,10 @@ class Change:
 
 def counts_of(runs: Sequence[PlayedRun]) -> dict[str, list[int]]:
     """Return the counts of each run, by name."""
-    names = sorted({name for run in runs for name in (*run.effort, *_requests(run))})
+    names = sorted({name for played in runs for name in (*played.effort, *_requests(played))})
     return {
-        name: [({**run.effort, **_requests(run)}).get(name, 0) for run in runs] for name in names
+        name: [({**played.effort, **_requests(played)}).get(name, 0) for played in runs]
+        for name in names
     }
 
 
@@ -109,8 +110,8 @@ def run() -> tuple[Measurement, ...]:
     )
 
 
-def _requests(run: PlayedRun) -> dict[str, int]:
-    return {f"requests {api}": count for api, count in run.requests.items()}
+def _requests(played: PlayedRun) -> dict[str, int]:
+    return {f"requests {api}": count for api, count in played.requests.items()}
 
 
 def _change(name: str, now: Sequence[int], recorded: Sequence[int]) -> Change:
@@ -130,7 +131,7 @@ def _play_all() -> list[PlayedRun]:
     """Play all seeds. Raises: RuntimeError if a run does not pass: a failure changes the effort."""
     space = load_space(SPACE)
     runs = [play_seed(space, seed) for seed in range(SEEDS)]
-    failed = [run.seed for run in runs if run.result is not PlayResult.PASS]
+    failed = [played.seed for played in runs if played.result is not PlayResult.PASS]
     if failed:
         raise RuntimeError(f"seeds {failed} of {SPACE} do not pass: nothing is compared")
     return runs

@@ -53,8 +53,8 @@ TOLD_AT_ONCE = frozenset({Fencing.name, Generations.name, NeedlessRebalance.name
 """Checkers that report a violation as soon as it happens. The checker of ownership, for example,
 reports later."""
 NO_LATER_US = 6_000_000
-"""If a checker of TOLD_AT_ONCE has the finding, a run of a smaller plan ends this long after the
-time of the whole plan's finding."""
+"""A run of a smaller plan ends this long after the time of the whole plan's finding. This limit is
+used only for findings of checkers in TOLD_AT_ONCE."""
 ROBUSTNESS_CPU_S = 45.0
 """CPU seconds from the beginning of the shrinking, after which no more network seeds are tried."""
 OTHER_SEEDS = 100

@@ -205,16 +205,18 @@ def _waits(levels: Sequence[_Level], end_us: int) -> Iterator[tuple[int, int]]:
     and the one that finishes later can have begun earlier.
     """
     # For each level, the earliest beginning of work on a later batch; the last level comes first.
-    next_works: list[int | None] = []
-    begun_us: int | None = None
+    next_begun: list[int | None] = []
+    earliest_us: int | None = None
     for level in reversed(levels):
-        next_works.append(begun_us)
+        next_begun.append(earliest_us)
         if level.begun_us is not None:
-            begun_us = level.begun_us if begun_us is None else min(begun_us, level.begun_us)
-    # With the end of the work on a batch, a wait is over. If records are left, the next one begins.
+            earliest_us = (
+                level.begun_us if earliest_us is None else min(earliest_us, level.begun_us)
+            )
+    # Between the ends of work on two batches, at most one wait begins: at the first lag above 0.
     is_waiting = False
-    for level, next_us in zip(levels, reversed(next_works), strict=True):
-        if level.begun_us is not None:
+    for level, next_us in zip(levels, reversed(next_begun), strict=True):
+        if level.begun_us is not None:  # the work on a batch ended at this level
             is_waiting = False
         if level.lag > 0 and not is_waiting:
             is_waiting = True

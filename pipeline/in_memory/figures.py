@@ -1,7 +1,7 @@
 """The table `figures` in plain Python: percentiles (nearest rank) over rows of other tables.
 
-A percentile by nearest rank is always one of the values: the least value that at least this
-percentage of all values do not exceed.
+A percentile by nearest rank is always one of the values: the smallest value that is at least as
+large as this percentage of all values.
 
 A measure belongs to one of three chains:
 

@@ -299,9 +299,10 @@ def _keep_most_interesting(rows: list[_Row]) -> list[TableRow]:
     for row in in_order:
         client, server, api, group = row.exchanges[0].route
         kind = (api, server, group, row.common[0])
-        is_first.append(kind not in kinds_so_far)
+        is_new_kind = kind not in kinds_so_far
+        is_first.append(is_new_kind)
         kinds_so_far.add(kind)
-        firsts_by_client[client] = firsts_by_client.get(client, 0) + is_first[-1]  # True is 1
+        firsts_by_client[client] = firsts_by_client.get(client, 0) + int(is_new_kind)
 
     def rank(item: tuple[_Row, bool]) -> tuple[object, ...]:
         row, is_first_of_kind = item

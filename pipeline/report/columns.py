@@ -89,8 +89,8 @@ def clock_text(time_us: int | None) -> str | None:
     return None if time_us is None else f"{time_us / 1_000_000:,.3f}"
 
 
-def bounded(table: str, number: int, limit: int) -> str:
+def bounded(table: str, count: int, limit: int) -> str:
     """Return the sentence on the rows that a text table leaves out; "" if it has all."""
-    if number <= limit:
+    if count <= limit:
         return ""
-    return f"The first {limit:,} of {number:,} rows; all of them are in tables/{table}."
+    return f"The first {limit:,} of {count:,} rows; all of them are in tables/{table}."

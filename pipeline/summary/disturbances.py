@@ -1,8 +1,8 @@
 """Disturbances: times in which a machine was away by accident, from a run's journal.
 
 A run can use several machines (a Ray cluster). In a disturbance, a machine was lost or did not
-answer for a while, and no planned fault was the cause. A figure that this can have changed says
-nothing about Kafka. So `summary` puts `figures.MARK` behind each figure whose time overlaps a
+answer for a while, and no planned fault was the cause. A figure that a disturbance can have changed
+says nothing about Kafka. So `summary` puts `figures.MARK` behind each figure whose time overlaps a
 disturbance. The driver is the process that conducts the run; its journal lists planned faults and
 accidents. This module imports no Spark.
 """

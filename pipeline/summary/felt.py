@@ -2,8 +2,8 @@
 
 The tables `felt_partitions` and `felt_groups` define these figures. This module holds their
 distributions over the partitions of a group and of a run, as plain Python without Spark. The lag of
-a partition is the number of its records that are not processed yet. Its lag before the first fault
-never exceeds its "usual lag".
+a partition is the number of its records that are not processed yet. Its usual lag is the greatest
+lag before the first fault.
 """
 
 from collections.abc import Mapping, Sequence

@@ -361,7 +361,7 @@ def _badness(candidate: Worst) -> tuple[bool, int]:
 
 def longest_coordinators(summary: RunSummary) -> Coordinators | None:
     """Return the longest time in which a group had two coordinators."""
-    return max(summary.coordinators, key=lambda both: both.to_us - both.from_us, default=None)
+    return max(summary.coordinators, key=lambda pair: pair.to_us - pair.from_us, default=None)
 
 
 def longest_owners(summary: RunSummary) -> Owners | None:

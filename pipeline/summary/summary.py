@@ -48,7 +48,7 @@ def summarize_runs(
     for row in aggregates["bad_row_counts"]:
         bad_by_run.setdefault(row["run"], {})[row["reason"]] = row["count"]
     # A run without events has no row here.
-    with_events = {row["run"]: row for row in aggregates["known_runs"]}
+    run_rows = {row["run"]: row for row in aggregates["known_runs"]}
     disturbances = {files.run: disturbances_of(files.directory) for files in runs}
 
     faults = _faults(aggregates, clock_errors_us, disturbances)
@@ -62,8 +62,8 @@ def summarize_runs(
         RunSummary(
             run=files.run,
             directory=files.directory,
-            events=with_events[files.run]["events"] if files.run in with_events else 0,
-            completed=files.run in with_events and with_events[files.run]["completed"],
+            events=run_rows[files.run]["events"] if files.run in run_rows else 0,
+            completed=files.run in run_rows and run_rows[files.run]["completed"],
             clock_error_us=clock_errors_us[files.run],
             bad_rows=tuple(sorted(bad_by_run.get(files.run, {}).items())),
             unreadable=files.unreadable,
@@ -72,7 +72,7 @@ def summarize_runs(
             owners=_marked(owners.get(files.run, ()), disturbances[files.run]),
             processing=processed.get(files.run, ()),
             commit_errors=errors.get(files.run, ()),
-            felt=_felt(felt.get(files.run), disturbances[files.run], with_events.get(files.run)),
+            felt=_felt(felt.get(files.run), disturbances[files.run], run_rows.get(files.run)),
             disturbances=disturbances[files.run],
         )
         for files in runs

@@ -70,7 +70,7 @@ class TextTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pick:
-    """A choice above a chart: it sets the parameter `param` to one of `options`, at first to [0].
+    """A choice above a chart: it sets the parameter `param` to an option, initially to the first.
 
     Charts of one section with the same `param` change together.
     """

@@ -443,15 +443,15 @@ def _coordinator_lost_text(cause: str | None) -> str:
     return f"{cause}: coordinator unknown"
 
 
-def _left_out(number: int) -> str:
+def _left_out(count: int) -> str:
     """Return the sentence on exchanges that are not drawn; "" if all are.
 
     Exchanges of clients without a line are not drawn. MAX_MESSAGES leaves none out, because the
     table has at most this number of rows per fault.
     """
-    if not number:
+    if not count:
         return ""
-    return f" {number:,} more rows of the table messages are of clients that have no line here."
+    return f" {count:,} more rows of the table messages are of clients that have no line here."
 
 
 def _table(rows: Sequence[Row]) -> TextTable:

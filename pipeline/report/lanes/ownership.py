@@ -187,8 +187,8 @@ def _title(chunk: Sequence[Owned]) -> str:
     first, last = chunk[0].name, chunk[-1].name
     if len(chunk) == 1:
         return first
-    stem, _, number = last.rpartition("-")
-    return f"{first} to {number if first.rpartition('-')[0] == stem else last}"
+    stem, _, last_number = last.rpartition("-")
+    return f"{first} to {last_number if first.rpartition('-')[0] == stem else last}"
 
 
 def _fill(run: ReportInput, owned: Sequence[Owned]) -> alt.Fill:

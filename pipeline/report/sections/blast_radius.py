@@ -286,7 +286,7 @@ def _lines(
     return text_table(columns, faults[:MAX_LINES], caption=caption)
 
 
-def _more(caption: str, number: int) -> str:
-    """Return `caption`; if there are more than MAX_ROWS rows, followed by how many more."""
-    more = number - MAX_ROWS
+def _more(caption: str, rows: int) -> str:
+    """Return `caption`, and the number of rows beyond MAX_ROWS if there are any."""
+    more = rows - MAX_ROWS
     return f"{caption} {more:,} more stand in the tables." if more > 0 else caption

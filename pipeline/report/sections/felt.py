@@ -2,7 +2,7 @@
 
 The effects are of three kinds:
 
-- waits: a stored record waits until the group processes it (_LEAD says when a wait counts).
+- waits: a stored record waits until the group processes it; waits below one second do not count.
 - times without an owner: no member was assigned the partition.
 - lag: the number of records that wait.
 
