@@ -97,11 +97,11 @@ def machines(*words: str) -> None:
 
 def start_ray(number: int) -> None:
     """Start Ray on a machine. Raises: CaseFailed."""
-    how = ["--head", f"--port={PORT}"] if number == 1 else [f"--address={HEAD}:{PORT}"]
+    role = ["--head", f"--port={PORT}"] if number == 1 else [f"--address={HEAD}:{PORT}"]
     command = [
         str(Path(sys.executable).parent / "ray"),
         "start",
-        *how,
+        *role,
         f"--node-ip-address={address_of(number)}",
         "--num-cpus=1",
         "--object-store-memory=100000000",

@@ -200,11 +200,11 @@ def sit(
 
 def head_of(tree: SwitchedTree, spaces: Sequence[str]) -> JournalHead:
     """Return the head that a journal of this tree has."""
-    here = Path(__file__).parent
+    folder = Path(__file__).parent
     return JournalHead(
         code=running_code_digest(ROOT),
         python=python_version(),
-        machinery=_digest(*((here / name).read_bytes() for name in _MACHINERY)),
+        machinery=_digest(*((folder / name).read_bytes() for name in _MACHINERY)),
         sample=sample_digest(tree.mutants),
         space=_digest(*(load_space(space).path.read_bytes() for space in spaces)),
         commit=commit(),

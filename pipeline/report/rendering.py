@@ -95,12 +95,12 @@ def moment_link(
     span and marks the span in every chart on the time axis. It then scrolls to the chart with the
     id `lane`; with `lane` None it does not scroll.
     """
-    to = from_us if to_us is None else to_us
+    end_us = from_us if to_us is None else to_us
     shown = text or (
         moment_text(from_us) if to_us is None else f"{moment_text(from_us)} to {moment_text(to_us)}"
     )
     return Markup('<a href="#{}" data-from="{}" data-to="{}">{}</a>').format(
-        lane or "time", axis_seconds(from_us), axis_seconds(to), span_together(shown)
+        lane or "time", axis_seconds(from_us), axis_seconds(end_us), span_together(shown)
     )
 
 

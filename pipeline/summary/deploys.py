@@ -208,17 +208,17 @@ def deploy_text(cost: DeployCost) -> str:
     if not cost.replaced:
         return f"the rollout of {cost.group} replaced no member ({cost.outcome})"
     took = "" if cost.length_us is None else f" in {length_text(cost.length_us)}"
-    how = "" if cost.outcome == "completed" else f", and {cost.outcome}"
+    ending = "" if cost.outcome == "completed" else f", and {cost.outcome}"
     members = cost.replaced
-    beside = f"; {', '.join(cost.others)} happened meanwhile" if cost.others else ""
+    meanwhile = f"; {', '.join(cost.others)} happened meanwhile" if cost.others else ""
     return (
-        f"the rollout of {cost.group} replaced {counted(members, 'member')}{took}{how}. For each "
-        f"of them {cost.rebalances / members:.2f} rebalances, "
+        f"the rollout of {cost.group} replaced {counted(members, 'member')}{took}{ending}. For "
+        f"each of them {cost.rebalances / members:.2f} rebalances, "
         f"{length_text(cost.unowned_us // members)} of partitions without an owner and "
         f"{length_text(cost.waited_us // members)} in which records waited "
         f"(in all {cost.rebalances:,}, {length_text(cost.unowned_us)} and "
         f"{length_text(cost.waited_us)}; the worst partition {length_text(cost.longest_us)} and "
-        f"{length_text(cost.longest_wait_us)}){cost.mark}{beside}"
+        f"{length_text(cost.longest_wait_us)}){cost.mark}{meanwhile}"
     )
 
 

@@ -250,12 +250,12 @@ def coordinators_statement(both: Coordinators) -> Statement:
     return Statement(headline=headline, particulars=tuple(particulars))
 
 
-def _commits(tenure: OverlappingTenure, which: str, at_us: int | None) -> str:
+def _commits(tenure: OverlappingTenure, first_or_last: str, at_us: int | None) -> str:
     """Return the number of commits of one leader epoch, and the moment of one of them.
 
-    `which`: "the first" or "the last" of them.
+    `first_or_last`: "the first" or "the last" of them.
     """
-    moment = "" if at_us is None else f", {which} at {moment_text(at_us)}"
+    moment = "" if at_us is None else f", {first_or_last} at {moment_text(at_us)}"
     return f"epoch {tenure.leader_epoch} {tenure.commits_in_all:,}{moment}"
 
 

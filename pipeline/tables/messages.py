@@ -82,8 +82,8 @@ def messages(
     windows = _windows(faults, broker_phases, client_phases, rebalances)
     exchanges = _exchanges(events).join(F.broadcast(windows), "run")
     begin_us, last_us = F.col("begin_us"), F.col("last_us")
-    within = exchanges.where((begin_us <= F.col("to_us")) & (last_us >= F.col("from_us")))
-    return _keep_most_telling(_collapse_equal(within)).select(
+    in_window = exchanges.where((begin_us <= F.col("to_us")) & (last_us >= F.col("from_us")))
+    return _keep_most_telling(_collapse_equal(in_window)).select(
         "run",
         "fault",
         "api",
@@ -199,14 +199,14 @@ def _sides(events: DataFrame) -> DataFrame:
     is_server = by_server()
     is_found = _is(TraceKind.COORDINATOR_FOUND)
     api = F.when(is_found, F.lit(Api.FIND_COORDINATOR.label)).otherwise(F.col("api"))
-    other = F.when(is_found, F.col("cause")).otherwise(F.col("peer"))
+    server = F.when(is_found, F.col("cause")).otherwise(F.col("peer"))
     return (
         of_kind(events, *MESSAGE_KINDS, TraceKind.COORDINATOR_FOUND)
         .where(is_found | is_listed())
         .select(
             "run",
             F.when(is_server, F.col("peer")).otherwise(F.col("node")).alias("from_node"),
-            F.when(is_server, F.col("node")).otherwise(other).alias("to_node"),
+            F.when(is_server, F.col("node")).otherwise(server).alias("to_node"),
             api.alias("api"),
             "correlation_id",
             F.when(~is_server & ~is_found, F.col("cause")).alias("purpose"),

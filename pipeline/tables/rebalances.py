@@ -116,8 +116,8 @@ def _steps(events: DataFrame) -> DataFrame:
         TraceKind.GROUP_STATE,
         TraceKind.GROUP_LOADED,
     )
-    to = detail("to", of=TransitionDetail).getField("to")
-    becomes_empty = _is(TraceKind.GROUP_STATE) & to.isin("Empty", "Dead")
+    new_state = detail("to", of=TransitionDetail).getField("to")
+    becomes_empty = _is(TraceKind.GROUP_STATE) & new_state.isin("Empty", "Dead")
     ends_part = _is(TraceKind.GENERATION_STARTED) | _is(TraceKind.GROUP_LOADED) | becomes_empty
     in_order = Window.partitionBy(*_GROUP).orderBy("seq")
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)

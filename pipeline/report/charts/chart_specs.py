@@ -138,10 +138,10 @@ def _names_and_values(rows: Sequence[Mapping[str, Any]]) -> Spec:
     return {"columns": names, "rows": [[row.get(name) for name in names] for row in rows]}
 
 
-def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> Spec:
-    """Return two nested mappings merged; values of `above` replace those of `below`."""
-    merged: Spec = dict(below)
-    for key, value in above.items():
+def _merged(defaults: Mapping[str, Any], overrides: Mapping[str, Any]) -> Spec:
+    """Return two nested mappings merged; values of `overrides` replace those of `defaults`."""
+    merged: Spec = dict(defaults)
+    for key, value in overrides.items():
         known = merged.get(key)
         nested = isinstance(known, Mapping) and isinstance(value, Mapping)
         merged[key] = _merged(known or {}, value) if nested else value

@@ -38,11 +38,11 @@ def coordinator_brokers(run: ReportInput) -> Sequence[str]:
 
 def broker_fills(run: ReportInput) -> dict[str, str]:
     """Return the fill of each broker that was a coordinator; from the sixth on, not plain."""
-    return {broker: broker_fill(at) for at, broker in enumerate(coordinator_brokers(run))}
+    return {broker: broker_fill(index) for index, broker in enumerate(coordinator_brokers(run))}
 
 
-def broker_fill(at: int, variant: int = 0) -> str:
-    """Return a variant of broker `at`'s colour (`at` counts from 0): plain, hatched or pale."""
-    colour = _COLOURS[at % len(_COLOURS)]
-    turn = (variant + at // len(_COLOURS)) % VARIANTS
+def broker_fill(index: int, variant: int = 0) -> str:
+    """Return a variant of the colour of broker `index`, from 0: plain, hatched or pale."""
+    colour = _COLOURS[index % len(_COLOURS)]
+    turn = (variant + index // len(_COLOURS)) % VARIANTS
     return (SERIES[colour], HATCHES[colour], soft(SERIES[colour]))[turn]

@@ -362,10 +362,12 @@ def _visible(chart: alt.Chart, reserve: str, end: str) -> alt.Chart:
     return visible_bars
 
 
-def _text(chart: alt.Chart, at: str, y: alt.Y, mark: MarkProperties) -> tuple[alt.Chart, ...]:
+def _text(
+    chart: alt.Chart, time_field: str, y: alt.Y, mark: MarkProperties
+) -> tuple[alt.Chart, ...]:
     """Return the text twice: with a rim in the background's colour, and without it on top.
 
-    The rim makes the text legible on patterns. `at` is the field with the text's time.
+    The rim makes the text legible on patterns. `time_field` is the field with the text's time.
     """
     properties: MarkProperties = {
         "baseline": "middle",
@@ -381,7 +383,7 @@ def _text(chart: alt.Chart, at: str, y: alt.Y, mark: MarkProperties) -> tuple[al
         "strokeJoin": "round",
         "fill": PAPER,
     }
-    encoded = {"x": time_of(f"{at}:Q"), "y": y, "text": alt.Text("_t:N")}
+    encoded = {"x": time_of(f"{time_field}:Q"), "y": y, "text": alt.Text("_t:N")}
     return chart.mark_text(**rim).encode(**encoded), chart.mark_text(**properties).encode(**encoded)
 
 

@@ -132,9 +132,9 @@ def thinned(steps: Steps, limit: int = MAX_STEPS) -> Steps:
     kept_indexes: set[int] = set()
     for indexes in indexes_of_parts.values():
         kept_indexes.update((indexes[0], indexes[-1]))
-        for which in range(len(steps.counts[0])):
-            # Indexes of the part's steps, sorted by the value of this count.
-            ranked = sorted(indexes, key=[count[which] for count in steps.counts].__getitem__)
+        for column in range(len(steps.counts[0])):
+            # Indexes of the part's steps, sorted by the count in this column.
+            ranked = sorted(indexes, key=[counts[column] for counts in steps.counts].__getitem__)
             kept_indexes.update((ranked[0], ranked[-1]))
 
     order = sorted(kept_indexes)

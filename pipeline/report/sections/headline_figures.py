@@ -70,14 +70,14 @@ def _candidates(run: ReportInput) -> Iterator[Figure]:
     yield from _findings(run)
     yield from _hits(run)
     yield from _owners(run)
-    both = longest_coordinators(run.summary)  # the two that served at once for the longest time
-    old_served = both is not None and bool(both.older.heartbeats or both.older.commits)
-    if both is not None and old_served:
-        yield _coordinators(both)
+    pair = longest_coordinators(run.summary)  # the two that served at once for the longest time
+    old_served = pair is not None and bool(pair.older.heartbeats or pair.older.commits)
+    if pair is not None and old_served:
+        yield _coordinators(pair)
     yield from _gaps(run)
     # If the old coordinator answered no request, it misled no member, so the gaps matter more.
-    if both is not None and not old_served:
-        yield _coordinators(both)
+    if pair is not None and not old_served:
+        yield _coordinators(pair)
     if run.summary.faults:
         yield _rebalances(run)
         yield from _processed_again(run)
@@ -131,14 +131,14 @@ def _owners(run: ReportInput) -> Iterator[Figure]:
         )
 
 
-def _coordinators(both: Coordinators) -> Figure:
+def _coordinators(pair: Coordinators) -> Figure:
     """Show a time with two coordinators."""
     return _duration(
-        both.to_us - both.from_us,
+        pair.to_us - pair.from_us,
         label="two coordinators at once",
-        note=f"{both.older.broker} and {both.newer.broker}, of {listed(both.groups)}",
+        note=f"{pair.older.broker} and {pair.newer.broker}, of {listed(pair.groups)}",
         tone="warn",
-        disturbed=both.disturbed,
+        disturbed=pair.disturbed,
     )
 
 

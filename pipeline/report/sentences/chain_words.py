@@ -75,7 +75,7 @@ class Path:
 
         The second is left out if the first took nearly all of the time.
         """
-        by_length = sorted(((name, to - begin) for name, begin, to in self.steps), key=_longest)
+        by_length = sorted(((name, end - begin) for name, begin, end in self.steps), key=_longest)
         # A path has the three or four steps of a whole chain, so there are at least two.
         (_, first_us), (_, second_us), *_ = by_length
         alone = first_us >= _NEARLY_ALL * self.whole_us or not second_us

@@ -135,8 +135,8 @@ def _steps(numbered: DataFrame) -> DataFrame:
     is_view, is_end = _is(TraceKind.ZOOKEEPER_VIEW), _is(TraceKind.ZOOKEEPER_ATTEMPT_ENDED)
     is_conflict = _is(TraceKind.ZOOKEEPER_CLAIM_CONFLICT)
     is_release = F.col("kind").isin([kind.value for kind in _GIVEN_UP])
-    within = numbered.where(F.col("is_within") & ~_is(TraceKind.ZOOKEEPER_GAVE_UP))
-    summed = within.groupBy(*_ATTEMPT).agg(
+    attempt_rows = numbered.where(F.col("is_within") & ~_is(TraceKind.ZOOKEEPER_GAVE_UP))
+    summed = attempt_rows.groupBy(*_ATTEMPT).agg(
         F.min(F.when(is_view, F.col("time_us"))).alias("view_us"),
         F.min_by("decoded.members", F.when(is_view, F.col("seq"))).alias("view"),
         F.min_by("decoded.partitions", F.when(is_view, F.col("seq"))).alias("plan"),
