@@ -183,10 +183,11 @@ class NeedlessRebalance(Checker):
                 self._watch_if_stable(group, group_id, row)
 
     def _watch_if_stable(self, group: _Group, group_id: str, fault: TraceRow) -> None:
-        """Begin to watch a group if it is Stable, and every consumer is that has reported a state.
+        """Begin to watch a group if it is Stable, and no consumer has reported another state.
 
-        A consumer that is Stable in an earlier generation does not count. It was removed, and does
-        not know it yet, for example because a zombie answers its heartbeats. It will join again.
+        A consumer counts as Stable only in the group's present generation. If it is Stable in an
+        earlier one, it was removed and does not know it yet, for example because a zombie answers
+        its heartbeats. It will join again.
         """
         seen = self._coordinators.state(group_id)
         if (

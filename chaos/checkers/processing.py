@@ -60,7 +60,7 @@ _TIMED_OUT = ErrorCode.REQUEST_TIMED_OUT.name  # a commit with this error may be
 class _Jump:
     """A member's step to a position beyond all records that the group had processed."""
 
-    row: TraceRow  # POSITION_RESET, or RECORDS_CONSUMED that does not begin at the position
+    row: TraceRow  # POSITION_RESET, or RECORDS_CONSUMED that begins beyond the member's position
     before: TraceRow | None  # the group's last RECORDS_CONSUMED before the jump
     was_deleted: bool = False  # an administrator had deleted the committed offset
 

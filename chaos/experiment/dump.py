@@ -1,8 +1,8 @@
 """The text of an experiment file, made from an experiment: the inverse of `loader`.
 
-If a search has drawn an experiment, or has shrunk one (made it smaller), this module makes it a
-file that a person can read, change and run. Data flow: Experiment -> plain values without defaults
--> YAML, section by section.
+A search draws experiments and shrinks them (makes them smaller). This module writes such an
+experiment as a file that a person can read, change and run.
+Data flow: Experiment -> plain values without defaults -> YAML, section by section.
 """
 
 from typing import Any
@@ -16,14 +16,15 @@ from chaos.experiment.structs import Experiment, GroupDefinition
 _WIDTH = 90
 """Columns of a line, after which PyYAML breaks long lists and texts."""
 _FOLDED = ("question", "expect")
-"""Keys with sentences as values. A long value is folded: written over several lines, as `>`."""
+"""Keys with sentences as values. A long value is folded: it is written over several lines (`>`)."""
 
 
 def experiment_text(experiment: Experiment, *, comment: str = "") -> str:
     """Return the YAML text from which `load_experiment` reads an equal experiment.
 
-    Values equal to their default are left out. `comment` becomes comment lines at the top. There is
-    one difference: if an argument of a fault is a tuple, the experiment that is read has a list.
+    The experiment that is read differs in one point: a tuple in the arguments of a fault becomes a
+    list. The text has no values that equal their default. `comment` becomes comment lines at the
+    top.
     """
     document = without_defaults(experiment)
     for name, group in experiment.groups.items():
@@ -52,7 +53,7 @@ def _write_late_settings(document: dict[str, Any], group: GroupDefinition) -> No
             continue
         late_settings = msgspec.to_builtins(late.config)
         for key in document.get("config", {}):  # the group's settings that are not at the default
-            # `written` has a "config": it is left out only if it is None, which is its default.
+            # `written` has a "config", because `late.config` is not None, its default.
             written["config"].setdefault(key, late_settings[key])
 
 
@@ -84,7 +85,7 @@ def _is_scalar(value: object) -> bool:
 
 
 class _Folded(str):
-    """A text that the dumper folds: PyYAML chooses the style by the type of a value."""
+    """A text that the dumper folds. PyYAML chooses the style of a value by its type."""
 
     __slots__ = ()
 
@@ -109,8 +110,8 @@ def _represent_mapping(dumper: _Dumper, value: dict[str, Any]) -> yaml.Node:
 
 
 def _represent_text(dumper: _Dumper, value: str) -> yaml.Node:
-    # U+0085 and similar characters, written in PyYAML's default style, would be read back as other
-    # characters. Quotes escape them; `|` keeps the lines of a text readable.
+    # If PyYAML's default style wrote U+0085 and similar characters, they would be read back as
+    # other characters. In quotes they are escaped. `|` keeps the lines of a text readable.
     style = None
     if not value.isprintable():
         style = "|" if all(line.isprintable() for line in value.split("\n")) else '"'

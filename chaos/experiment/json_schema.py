@@ -3,8 +3,8 @@
 The schema is made only from the structs (`structs`, `protocol.config`, the faults' arguments). The
 docstrings of their fields become the descriptions. The schema accepts every file that `loader`
 accepts. It cannot express errors that depend on several places of a file, such as an undefined
-group; only `loader` finds them. In JSON Schema, `$defs` holds named definitions, `$ref` refers to
-one of them, and `anyOf` lists alternatives.
+group. Only `loader` finds such errors. In JSON Schema, `$defs` holds named definitions, `$ref`
+refers to one of them, and `anyOf` lists alternatives.
 """
 
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ def encoded_schema() -> bytes:
 
 def target_pattern(syntax: str) -> str:
     """Return the regular expression of targets with a syntax such as `broker(<id>)`."""
-    # A role without an argument may be written with empty brackets.
+    # A role without an argument may also be written with empty brackets.
     role, parenthesis, argument = syntax.removesuffix(")").partition("(")
     if not parenthesis:
         return role + r"\s*(\(\s*\))?"
@@ -107,8 +107,8 @@ def _describe(definition: Schema, struct: type[msgspec.Struct]) -> None:
         elif field.doc or type_text is not None:
             entry["description"] = field.doc or type_text
         if entry.get("default", ()) is None or isinstance(entry.get("default"), dict):
-            # The default is null, or a mapping whose keys have defaults of their own: an editor
-            # needs neither. The fallback `()` stands for "no default".
+            # An editor does not need the default null, nor a mapping whose keys have defaults of
+            # their own. `()` stands for "no default".
             del entry["default"]
 
 
@@ -159,7 +159,7 @@ def _restrict_faults(defs: dict[str, Schema]) -> None:
 
 # `_if` and `_with` take only the properties of a mapping (name -> schema), not a whole schema.
 _OFTEN: Schema = {"repeat": {"type": "integer", "minimum": 2}}
-"""Condition of a fault that the plan injects more than once."""
+"""Properties of a fault that the plan injects more than once."""
 
 
 def _rules(kind: FaultKind) -> Schema:

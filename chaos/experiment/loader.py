@@ -1,10 +1,11 @@
 """Loader: finds experiment files, reads them, and reports all problems of a file together.
 
 Data flow: name or path -> YAML with lines (`yaml_document`) -> `--var` (`overrides`) -> structs
-(`schema_errors`) -> semantic checks (`rules`) -> `LoadedExperiment`. Nothing is started here. A
-shape error is a key or a value that the structs do not allow. A semantic error is about values that
-contradict each other. An override is a value of the command line (`--var key=value`). An Item is a
-value of the file that knows its line.
+(`schema_errors`) -> semantic checks (`rules`) -> `LoadedExperiment`. Nothing is started here.
+
+A shape error is a key or a value that the structs do not allow. A semantic error is about values
+that contradict each other. An override is a value of the command line (`--var key=value`). An Item
+is a value of the file that knows its line.
 """
 
 import sys
@@ -26,7 +27,7 @@ from chaos.experiment.yaml_document import Item, item_of, read_document
 from cluster.checkout import PACKAGE_ROOT
 
 EXPERIMENTS = "experiments"
-"""The folder with experiments, in the current directory or installed."""
+"""Name of the folders with experiments: in the current directory, and of this installation."""
 _SUFFIXES = (".yaml", ".yml")
 
 
@@ -69,7 +70,7 @@ def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> LoadedE
     try:
         experiment = experiment_in(root, file, overrides)
     except ExperimentError as error:
-        # `root` has the overrides that could be applied.
+        # `root` already has the overrides that could be applied.
         semantic_errors = _semantic_errors_despite_shape(root, file)
         raise ExperimentError(in_order([*error.problems, *semantic_errors])) from error
     problems = placed(errors(experiment), root, file)
@@ -155,7 +156,8 @@ def find_file(name_or_path: str, folder: str, what: str) -> Path:
     if name_or_path in known:
         return known[name_or_path]
 
-    # A file in the current directory is found only with its suffix, which a user may forget.
+    # A file in the current directory is found only by its name with the suffix, which a user may
+    # forget.
     same_stem_here = [path.name for path in _files(Path.cwd()) if path.stem == name_or_path]
     raise ExperimentError(
         [
@@ -249,8 +251,8 @@ def placed(
 def _line_of(path: str, root: Item, shape: type[msgspec.Struct]) -> tuple[int | None, bool]:
     """Return the line of the deepest part of `path` that exists, and True if `--var` set it.
 
-    If the document lacks the last steps of the path (a missing key), the line is that of the
-    mapping around them.
+    If the document lacks the last steps of the path (such as a missing key), the deepest part is
+    the mapping around them.
     """
     steps = resolve_path(path, root, shape)
     item, line = root, root.line

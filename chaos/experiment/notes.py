@@ -1,7 +1,7 @@
 """Notes on defaults of an experiment that a reader of its figures must know.
 
-A note is about a file that is correct; problems and warnings about a file are in `rules`. Lag, in
-the note below, means records that no member has processed yet.
+A note is about a file that is correct. `rules` has the errors and warnings about a file. In the
+note below, lag means records that no member has processed yet.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """`--var key=value`: changes to an experiment file before it is checked.
 
 The value is read as YAML, so `--var cluster.brokers=5` sets a number. An Item is a value of the
-file with its line. An Item that is made here has no line, so a problem about it names `--var`
-instead of a file and a line.
+file with its line. An Item of an override has no line, so a problem about it names `--var` instead
+of a file and a line.
 """
 
 from collections.abc import Sequence
@@ -49,9 +49,9 @@ def apply_overrides(root: Item, overrides: Sequence[str]) -> list[Problem]:
             continue
         try:
             value = item_of(yaml.safe_load(text))
-        # Three texts cannot be read: one that is no YAML, such as a single bracket (YAMLError); an
-        # impossible date, such as 2024-13-01 (ValueError); a thousand brackets (RecursionError).
-        # Then the text itself becomes the value, and the shape check judges it.
+        # Three kinds of texts cannot be read: a text that is no YAML, such as a single bracket
+        # (YAMLError); an impossible date, such as 2024-13-01 (ValueError); a thousand brackets
+        # (RecursionError). Then the text itself becomes the value, and the shape check judges it.
         except (yaml.YAMLError, ValueError, RecursionError):
             value = Item(value=text)
         _put(root, steps, value)

@@ -1,6 +1,6 @@
 """Problems of experiment files: the place in the file, the error, the expected and actual value.
 
-A near miss is the known word that was probably meant instead of a wrong one.
+A near miss is the known word that was probably meant by a wrong one.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from difflib import get_close_matches
 MAX_LISTED = 12
 """A message lists all known words if there are at most this many."""
 NEAREST_LISTED = 5
-"""If there are more known words, a message lists this many: those most similar to the wrong one."""
+"""If there are more known words, a message lists so many: those most similar to the wrong one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +57,14 @@ def in_order(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def near_miss(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that `word` was probably meant to be, or None if none is similar.
+    """Return the known word that was probably meant by `word`, or None if none is similar.
 
-    A word that differs only in separators or case comes first: `session.timeout.ms` for
+    A known word that differs only in separators or case is preferred: `session.timeout.ms` for
     `session_timeout_ms`.
     """
     names = list(known)
-    # If two names have the same letters, the first one must win. In a dict the last value of a key
-    # wins, so the names are reversed.
+    # If two names have the same letters, the first name must be found. A dict keeps the last value
+    # of a key, so the names are reversed.
     by_letters = {_letters(name): name for name in reversed(names)}
     if _letters(word) in by_letters:
         return by_letters[_letters(word)]
@@ -79,8 +79,8 @@ def _letters(word: str) -> str:
 def one_of(known: Iterable[str], word: str | None = None) -> str:
     """Return "one of `a`, `b`", for the expected part of a problem.
 
-    If the list is long, as that of a broker's settings, only the words most similar to `word` are
-    named.
+    A long list, such as that of a broker's settings, is reduced to the words most similar to
+    `word`.
     """
     names = list(known)
     if word is None or len(names) <= MAX_LISTED:

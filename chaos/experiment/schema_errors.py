@@ -2,10 +2,11 @@
 
 msgspec decides whether a document is valid, but stops at the first error. So if a document is
 invalid, jsonschema finds all errors and their paths. It uses the JSON Schema that msgspec makes of
-the structs. Each error becomes a `Problem` with words of this project. In JSON Schema an `anyOf`
-lists alternative schemas, and an `enum` lists allowed values; each of these is a choice. An Item is
-a value of the file with its line. A near miss is the word that was probably meant instead of a
-wrong one.
+the structs. Each error becomes a `Problem` with words of this project.
+
+In JSON Schema an `anyOf` lists alternative schemas, and an `enum` lists allowed values. A choice is
+one of these schemas or values. An Item is a value of the file with its line. A near miss is the
+word that was probably meant by a wrong one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,9 +22,9 @@ from chaos.experiment.yaml_document import Item
 _Schema = Mapping[str, Any]  # Any: JSON
 _Untyped = Any  # values of jsonschema, which has no types
 _UNKNOWN, _MISSING, _KEY = "unknown key", "missing key", "propertyNames"
-"""Kinds of errors about a key; the path of such an error ends with the key.
+"""Kinds of errors about a key. The path of such an error ends with the key.
 
-All other errors have jsonschema's own kinds.
+For all other errors the kinds are jsonschema's own.
 """
 
 
@@ -173,17 +174,17 @@ def _check_keys(
 ) -> Iterator[_Untyped]:
     """Yield errors for unknown keys of a struct, and for missing ones; check a mapping's values.
 
-    jsonschema calls this function, like the other checks, and passes the value of the keyword that
-    the function is registered for. Here it is `additionalProperties`: False for a struct, and the
+    jsonschema calls each check for one keyword of a schema, and passes the keyword's value. Here
+    the keyword is `additionalProperties`, and `others` is its value: False for a struct, and the
     schema of the values for a mapping with free names.
 
-    A misspelt key gets only one error: its correct form is not reported as missing, too.
+    A misspelt key gets only one error: its correct form is not reported as missing as well.
     """
     from jsonschema import ValidationError  # noqa: PLC0415 - as above
 
     if not isinstance(mapping, dict):
         return
-    if others is not False:  # a mapping with free names, such as `topics`: `others` is for values
+    if others is not False:  # a mapping with free names, such as `topics`
         for key, value in mapping.items():
             yield from validator.descend(value, others, path=key)
         return
@@ -207,17 +208,17 @@ def _check_names(
     for key in mapping if isinstance(mapping, dict) else ():
         for error in validator.descend(key, names):
             error.validator = _KEY
-            error.relative_path.appendleft(key)  # `descend` gives no path to a key
+            error.relative_path.appendleft(key)  # `descend` adds only steps to values, not to keys
             yield error
 
 
 def _check_choices(
     validator: _Untyped, choices: Sequence[_Schema], value: object, schema: _Schema
 ) -> Iterator[_Untyped]:
-    """Yield the errors of the choice that `value` was meant for, or one error about all choices.
+    """Yield the errors of the choice that was meant by `value`, or one error about all choices.
 
-    For example, if a struct or a number is allowed, a mapping was meant for the struct. If no
-    single choice has the value's type, the error is about all of them.
+    For example, if a struct or a number is allowed, a mapping was meant to be the struct. If not
+    exactly one choice has the value's type, the error is about all choices.
     """
     from jsonschema import ValidationError  # noqa: PLC0415 - as above
 
@@ -245,7 +246,7 @@ def _problem_of(error: _Untyped, root: Item, file: str, path: str) -> Problem:
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
     if error.validator == _UNKNOWN:
         key, known = steps[-1], error.schema["properties"]
-        # YAML splits `{target: member(readers, 0)}` at its comma: the key is `0)` then.
+        # YAML splits `{target: member(readers, 0)}` at its comma, so that `0)` becomes a key.
         needs_quotes = ": between braces, a value with a comma needs quotes"
         return Problem(
             file=file,

@@ -1,9 +1,9 @@
 """Repair of a document with a wrong shape, so that the semantic rules can judge the rest of it.
 
 A user should see all errors of a file together. But the semantic rules (settings that must fit each
-other) need structs, and a document with a wrong shape cannot become structs. So a copy is made, and
-bad values of the copy are replaced by arbitrary valid values. Problems at such a place are not
-reported, because they would be about the replacement.
+other) need structs, and a document with a wrong shape cannot become structs. So in a copy of the
+document, arbitrary valid values replace the bad values. Problems at the place of such a value are
+not reported, because they would be about the replacement.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,13 +17,13 @@ from chaos.experiment.problems import Problem
 from chaos.experiment.schema_errors import ShapeError, shape_errors
 
 _MAX_REPAIRS = 50
-"""Limit of the replaced values: each replacement costs some checks of the whole document."""
+"""Limit of the replaced values, because each needs several checks of the whole document."""
 _STAND_INS: tuple[object, ...] = ("5s", 1, "x", False, [], {})
-"""Replacements for a bad value: one of each type. The first that is valid at the place is used."""
+"""Replacements for a bad value, of each type. The first that is valid at the place is used."""
 _TIMES = frozenset({"at", "duration", "every", "repeat"})
 """Keys of a fault that rules compare with each other. If one was replaced, none is judged."""
 _SECTION = "config"
-"""Key of a section of settings. Rules compare settings, so all are skipped if one was replaced."""
+"""Key of a section of settings. Rules compare settings: if one was replaced, none is judged."""
 
 _Steps = Sequence[str | int]
 _Document = Any  # YAML
@@ -37,9 +37,9 @@ class RepairedDocument:
     repaired: tuple[tuple[str | int, ...], ...]
 
     def judges(self, problem: Problem) -> bool:
-        """Return True if a problem of this document is one of the original file, too.
+        """Return True if a problem of this document is a problem of the original file, too.
 
-        It is not if it concerns a replaced value.
+        A problem that concerns a replaced value is not.
         """
         return not any(_depends_on(problem.path, steps) for steps in self.repaired)
 
@@ -49,8 +49,8 @@ def repair(document: object, struct: type[msgspec.Struct]) -> RepairedDocument |
     document = deepcopy(document)
     repaired: list[tuple[str | int, ...]] = []
     errors = shape_errors(document, struct)
-    # Each round repairs one error. It takes the first candidate with fewer errors. Such a candidate
-    # lacks the error, and has no new one.
+    # Each round repairs one error: it takes the first candidate with fewer errors. Such a candidate
+    # does not have the error, nor a new one.
     while errors and len(repaired) < _MAX_REPAIRS:
         repaired.append(_unjudged_place(errors[0]))
         for candidate in _candidates(document, errors[0]):
@@ -64,10 +64,11 @@ def repair(document: object, struct: type[msgspec.Struct]) -> RepairedDocument |
 
 
 def _unjudged_place(error: ShapeError) -> tuple[str | int, ...]:
-    """Return the place of an error, or the mapping around it if the key resembles no known key.
+    """Return the place that must not be judged because of an error.
 
-    Such a key may be a part of a value: YAML splits `{target: member(readers, 0)}` at its comma,
-    into the target `member(readers` and the key `0)`. Then the target must not be judged either.
+    This is the place of the error, or the mapping around it if an unknown key resembles no known
+    key. Such a key may be a part of a value: YAML splits `{target: member(readers, 0)}` at its
+    comma, into the target `member(readers` and the key `0)`. So the target must not be judged.
     """
     is_split_value = error.is_unknown and error.meant is None and len(error.steps) > 1
     return error.steps[:-1] if is_split_value else error.steps

@@ -2,9 +2,9 @@
 
 `StructField` has the key of a field in the file, its type, default and meaning. All code that lists
 settings uses it: the JSON Schema, errors, `dump`, the reference pages, the shrinker (which makes an
-experiment smaller), the report. In the lower half `kind`, `bare` and `expected` are type
-annotations, and an Item is a value of the file with its line. A near miss is the word or path that
-was probably meant instead of a wrong one.
+experiment smaller), the report. In the lower half of this module, `kind`, `bare` and `expected` are
+type annotations, and an Item is a value of the file with its line. A near miss is the word or path
+that was probably meant by a wrong one.
 """
 
 import ast
@@ -27,9 +27,9 @@ from chaos.experiment.yaml_document import Item
 Place = tuple[str | int, ...]
 """The path to a value in an experiment: names of fields in Python, keys of mappings, indexes."""
 _INDEX = re.compile(r"(?:\[([0-9]{1,6})\]|([0-9]{1,6}))(?=[.\[]|$)")
-"""An index of a list at the beginning of a path: `[0]` or `0`, with a step or the end behind it."""
+"""An index of a list at the beginning of a path: `[0]` or `0`, before another step or the end."""
 _AFTER_WORD = re.compile(r"[.\[]")
-"""What may follow a word in a path."""
+"""The characters that may follow a word in a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class StructField:
 
     @property
     def default(self) -> object:
-        """The value if the file leaves the field out; meaningless if the field is `required`."""
+        """The value if the file lacks the field; meaningless if the field is `required`."""
         info = self.info
         return info.default_factory() if info.default is msgspec.NODEFAULT else info.default
 
@@ -87,7 +87,7 @@ def fields_of(struct: type[msgspec.Struct]) -> tuple[StructField, ...]:
 
 
 def struct_types(*annotations: object) -> Iterator[type[msgspec.Struct]]:
-    """Yield the structs that annotations name, without the structs in the fields of these.
+    """Yield the structs that annotations name, but not the structs in the fields of these structs.
 
     A struct that occurs twice is yielded twice.
     """
@@ -133,14 +133,13 @@ def without_defaults(value: object) -> Any:  # noqa: ANN401 - YAML
 def resolve_path(dotted: str, root: Item, expected: object) -> list[str | int] | Problem:
     """Return the steps from `root` to the place that `dotted` names, which may not exist yet.
 
-    If `dotted` is only the end of a valid path (`brokers` instead of `cluster.brokers`), the near
-    miss of the Problem is the whole path.
+    If `dotted` is only the end of a valid path (`brokers` of `cluster.brokers`), the near miss of
+    the Problem is the whole path.
     """
     steps = _walk_path(dotted, root, expected)
-    # The Problem's path begins with the invalid step's parents. If it is `dotted` as a whole, the
-    # first step was invalid.
     if not isinstance(steps, Problem) or steps.path != dotted:
         return steps
+    # `dotted` may be only the end of a path. Look for a valid path that ends with it.
     for prefix, names in _named_places("", root, expected):
         longer = f"{prefix}.{dotted}"
         if _longest_prefix(dotted, names) and not isinstance(
@@ -173,7 +172,7 @@ def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | P
                 return _lost(walked, rest, by_name)
             kind = by_name[step].annotation
             item = children.get(step) if isinstance(children, dict) else None
-        elif get_origin(kind) is dict:  # the step is a name, such as a group's
+        elif get_origin(kind) is dict:  # the step is a name, such as that of a group
             named = children if isinstance(children, dict) else {}
             step = _longest_prefix(rest, named)
             if step is None:
@@ -204,7 +203,7 @@ def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | P
 def _named_places(
     prefix: str, item: Item | None, expected: object
 ) -> Iterator[tuple[str, Iterable[str]]]:
-    """Yield the path and the keys of every struct below `item`, also of structs that are absent."""
+    """Yield the path and the keys of every struct below `item`, even if the file lacks it."""
     kind = _with_children(expected, item)
     children = item.value if item is not None and isinstance(item.value, dict) else {}
     inner: list[tuple[str, object]] = []
@@ -219,7 +218,7 @@ def _named_places(
 
 
 def _with_children(kind: object, item: Item | None) -> object:
-    """Return the part of a type that has the children of `item`.
+    """Return the part of the type `kind` that describes the children of `item`.
 
     1. Optional and Annotated are removed.
     2. `Any` (the arguments of faults) becomes a mapping or a list, whichever `item` is.
@@ -239,7 +238,7 @@ def _with_children(kind: object, item: Item | None) -> object:
 def _lost(walked: str, rest: str, known: Iterable[str]) -> Problem:
     """Return the Problem of a path whose step after `walked` is none of the `known` names."""
     names = list(known)
-    # If names may contain dots, the end of the wrong word is unclear. Then the whole rest is named.
+    # If names may contain dots, the end of the wrong word is unclear. So the whole rest is named.
     word = rest if any("." in name for name in names) else _AFTER_WORD.split(rest, maxsplit=1)[0]
     word = word or rest
     close = near_miss(word, names)
@@ -309,7 +308,7 @@ def summary_of(struct: type) -> str:
 
 
 def _docs_in_source(struct: type) -> dict[str, str]:
-    """Return the docstrings of fields in a class's source, because Python does not keep them.
+    """Return the docstrings of fields, from the source of a class: Python does not keep them.
 
     A field's docstring is the string in the statement after the field.
     """

@@ -5,9 +5,9 @@ the YAML, finds line numbers, and suggests corrections; `faults` has the behavio
 Kafka's settings keep Kafka's names, defaults and bounds: their structs are those of
 `protocol.config`.
 
-The steady state is reached when all groups are Stable (no rebalance is in progress); the times of
-the plan count from it. A group's design is a coordinator, or ZooKeeper. A place is a member's node;
-a group may have more places than members. An offsets partition is a partition of
+The steady state is reached when all groups are Stable (no rebalance is in progress). The times of
+the plan count from then on. A group's design is a coordinator, or ZooKeeper. A place is a node that
+can be a member; a group may have more places than members. An offsets partition is a partition of
 `__consumer_offsets`, which stores the groups' commits.
 """
 
@@ -57,7 +57,7 @@ from protocol.partitioner import partition_for
 
 FORMAT_VERSION = 1
 MEMBER_INDEX = "{index}"
-"""Placeholder of the member's index in a `group.instance.id`: ids of members must differ."""
+"""Placeholder of the member's index in a `group.instance.id`, because members' ids must differ."""
 MAX_REPEATS = 1_000
 MAX_MEMBERS = 10_000
 MAX_PARTITIONS = 10_000
@@ -293,7 +293,8 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     def settings_of_members(self) -> tuple[tuple[ConsumerConfig, int | None], ...]:
         """Return for each member, by index, its settings and the time of its start.
 
-        Units: microseconds from the steady state; None for a member that the cluster starts with.
+        The time is in microseconds from the steady state; None for a member that the cluster starts
+        with.
         """
         first = ((self.config, None),) * self.members
         late = tuple(
@@ -493,7 +494,7 @@ def producer_name(index: int) -> NodeName:
 
 
 def group_partition(experiment: Experiment, group_id: str) -> int:
-    """Return the index of the offsets partition that `group_id` belongs to."""
+    """Return the index of the offsets partition that stores `group_id`."""
     return partition_for(group_id, experiment.cluster.config.offsets_topic_num_partitions)
 
 
@@ -518,7 +519,7 @@ def internal_topics(experiment: Experiment) -> dict[str, tuple[int, int]]:
 
 
 def _topic_filter(group: GroupDefinition, experiment: Experiment) -> TopicFilterSpec | None:
-    """Return the filter with which a group's members subscribe; None if they name each topic."""
+    """Return the filter with which a group's members subscribe; None if they name the topics."""
     match group.topic_filter:
         case "none":
             return None

@@ -17,12 +17,13 @@ from chaos.experiment.problems import ExperimentError, Problem
 MAX_NODES = 100_000
 """Limit of the values in a file.
 
-Each use of an alias counts all values for which the alias stands. Otherwise a small file with
+Each use of an alias counts as all values for which the alias stands. Otherwise a small file with
 nested aliases could exhaust the memory.
 """
 
 Scalar = str | int | float | bool | None | object
-"""`object` is for dates and bytes, which YAML has, too. The shape check reports them as errors."""
+"""YAML also has dates and bytes, which are `object` here. The shape check reports them as errors.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,7 +73,8 @@ def item_of(value: object) -> Item:
 def read_document(path: Path, shown_as: str) -> Item:
     """Return the root mapping of the YAML file at `path`; problems call the file `shown_as`.
 
-    Raises: ExperimentError if it cannot be read, is not YAML, or its root is not a mapping.
+    Raises: ExperimentError if the file cannot be read or is not YAML, or if its root is not a
+    mapping.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -149,13 +151,13 @@ class _Reader:
         - `path`: the node's place in the file.
         - `within`: the nodes around the node, the outermost first.
 
-        Raises: ExperimentError if reading would not end, or would exhaust the memory.
+        Raises: ExperimentError if the reading would not end, or would exhaust the memory.
         """
         line = node.start_mark.line + 1  # YAML's marks count from 0
         self._nodes += 1
         reason_to_stop = None
-        # PyYAML replaces an alias by the very node that it stands for. So a node inside itself is
-        # found by identity.
+        # PyYAML replaces an alias by the same node object that it stands for. So `is` finds a node
+        # that contains itself.
         if any(outer is node for outer in within):
             reason_to_stop = "an alias that contains itself"
         elif self._nodes > MAX_NODES:

@@ -5,9 +5,8 @@ fault's time has come, it is aimed: `aim` finds the nodes that have the role now
 `situation`, the cluster's status at this moment. The result is an Aim, or a Miss with the reason
 why there is no such node. Then the fault is injected, and later healed, which undoes it.
 
-The blast radius is the groups and partitions that a fault affects. A node lost for good never
-starts again. The journal is the list of all faults with their outcomes. A surviving member is one
-that a fault does not hit.
+The blast radius is the groups and partitions that a fault affects. A node that is lost for good
+never starts again. The journal is the list of all faults with their outcomes.
 """
 
 import random
@@ -28,9 +27,9 @@ from results_schema.journal import BlastRadius, LeaderMove
 from results_schema.manifest import PlannedFault
 
 SHUTDOWN_LIMIT_US = 30_000_000
-"""Time that a stopping broker has after the end of its fault.
+"""Time from the end of a fault until a broker that is still stopping is killed.
 
-After this time it is killed, as a service manager kills a process that does not stop.
+A service manager does the same with a process that does not stop.
 """
 BROKER_TARGETS = ("coordinator-of", "leader-of", "follower-of", "broker", "any-broker")
 CONTROLLER_TARGETS = ("controller",)
@@ -55,7 +54,7 @@ class GradualWork(Protocol):
 
     @property
     def hangs(self) -> bool:
-        """True if the work stopped before its end; then only the end of the run heals the fault."""
+        """True if the work stopped before its end. Only the end of the run then heals the fault."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,8 +63,8 @@ class DeadMachine:
 
     `returning` has the nodes that start again with the machine. These are
     - nodes that died with the machine;
-    - nodes that another fault had ended before. When that fault was healed, they stayed down
-      because their machine was lost.
+    - nodes that another fault had ended before the loss. When that fault was healed, they stayed
+      down, because their machine was lost.
     """
 
     index: int
@@ -98,9 +97,9 @@ class FaultTools:
     dead_machines: dict[str, DeadMachine] = field(default_factory=dict)
 
     def machine_lost_with(self, node: NodeName, *, besides: str = "") -> DeadMachine | None:
-        """Return the lost machine that a node is on; ignore the machine that `besides` has lost.
+        """Return the lost machine that a node is on, or None.
 
-        `besides` is the id of a fault.
+        `besides` is the id of a fault. The machine that this fault has lost is ignored.
         """
         for fault_id, machine in self.dead_machines.items():
             if fault_id != besides and node in machine.nodes:
@@ -147,10 +146,9 @@ class FaultKind(ABC):
     """The arguments. The generated pages show the string below each field of the struct."""
     momentary: bool = False
     spares_members: bool = True
-    """True if the fault gives members that it does not hit no reason to leave their group.
+    """True if members that the fault does not hit have no reason to leave their group.
 
-    A checker then reports a rebalance of such a group as needless (in a rebalance all members
-    rejoin, and get new partitions).
+    A checker then reports a rebalance (all members rejoin, and get new partitions) as needless.
     """
     is_gradual: bool = False
     """True if the fault has no duration: its work (`FaultTools.under_way`) takes its own time."""

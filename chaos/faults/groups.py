@@ -1,9 +1,9 @@
 """Faults of groups: an administrator orders a change of a group, for example its deletion.
 
-All are momentary: an order is done when its answer comes, and nothing undoes it. The target is
-`coordinator-of(<group>)`, the broker that coordinates the group. An Aim has the nodes that a fault
-will hit. A Miss has the reason why a fault hit nothing. The journal lists all faults with their
-outcomes.
+All these faults are momentary: an order is done when its answer comes, and nothing undoes it. The
+target is `coordinator-of(<group>)`, the broker that coordinates the group. An Aim has the nodes
+that a fault will hit. A Miss has the reason why a fault hit nothing. The journal lists all faults
+with their outcomes.
 """
 
 from abc import abstractmethod
@@ -63,7 +63,7 @@ class ResetOffsetsArgs(TopicArgs, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class GroupOrder(FaultKind):
-    """An order to a group's coordinator, which it carries out or refuses."""
+    """An order to a group's coordinator. The coordinator carries it out or refuses it."""
 
     targets = GROUP_TARGETS
     momentary = True
@@ -118,7 +118,7 @@ class GroupOrder(FaultKind):
 
     @abstractmethod
     def order(self, planned: PlannedFault, topics: tuple[str, ...]) -> Order:
-        """Return the order, which can be pickled: an administrator on Ray runs it."""
+        """Return the order. It can be pickled, because an administrator on Ray sends it."""
 
     def _topics(self, planned: PlannedFault, experiment: Experiment) -> list[str]:
         """Return the topic of the arguments, or every topic of the group."""

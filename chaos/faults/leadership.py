@@ -1,10 +1,10 @@
 """Faults of leadership: an administrator moves leaderships while all nodes live.
 
-All are momentary: an election is done when its answer comes, and nothing undoes it. `aim` decides
-which leaders will change. It reads the cluster's status at that moment (`situation`), and returns
-an Aim, or a Miss with the reason why no leader can change. A LeaderMove is a partition with its
-present and its next leader. Only a replica that is in sync (it has all records that count as
-committed) can be elected. The preferred leader is the first in a partition's list of replicas.
+All these faults are momentary: an election is done when its answer comes, and nothing undoes it.
+`aim` decides which leaders will change. It reads the cluster's status at that moment (`situation`),
+and returns an Aim, or a Miss with the reason why no leader can change. A LeaderMove is a partition
+with its present and its next leader. Only a replica that is in sync (it has all records that count
+as committed) can be elected. The preferred leader is the first in a partition's list of replicas.
 """
 
 from collections.abc import Coroutine, Iterator
@@ -72,7 +72,7 @@ class LeadershipMove(FaultKind):
             return
         partition = None if fault.target is None else _partition_of(fault.target, experiment)
         if partition is None:
-            return  # the target names no partition; the target's own check reports this
+            return  # the target names no partition, which the check of targets reports
         replicas = replicas_at_start(partition, experiment)
         if int(role[1]) not in replicas:
             yield problem(
@@ -227,7 +227,7 @@ def _aim_of(
 def _partition_of(target: str, experiment: Experiment) -> TopicPartition | None:
     """Return the partition that the target stands for, or None.
 
-    It needs no status of a cluster, so that a file can be checked before its run.
+    This function needs no status of a cluster, so that a file can be checked before its run.
     """
     role, argument = split_target(target) or ("", "")
     if role == "coordinator-of":

@@ -1,12 +1,13 @@
 """Faults of links: connections between two sets of nodes are cut, held, slowed or reset.
 
+The two sets are the ends of the fault. For example, `from` has the isolated nodes, and `to` the
+nodes from which they are isolated. An Aim has the nodes that a fault hits, a Miss the reason why it
+hits none. The blast radius (the groups and partitions that a fault affects) is that of `from`. If
+`from` has only controllers, it is that of `to`, because controllers host no partition of a group.
+
 A frame is one message on a connection. The link table has rules. Each rule has an effect on the
 frames that its Selector chooses by source, destination, purpose of the connection, and API (the
-kind of request). An Aim has the nodes that a fault hits, a Miss the reason why it hits none. The
-two sets are the ends of the fault: `from` has, for example, the isolated nodes, and `to` the nodes
-from which they are isolated. The blast radius (the groups and partitions that a fault affects) is
-that of `from`. If `from` has only controllers, it is that of `to`, because controllers host no
-partition of a group.
+kind of request).
 """
 
 from abc import abstractmethod
@@ -222,7 +223,7 @@ class _RuleFault(LinkFault):
 
 
 class CutLinks(_RuleFault):
-    """Frames are held, and ends of connections are hidden."""
+    """Frames are held, and no node notices that a peer closes its connection."""
 
     name = "cut"
     doc = (
@@ -297,7 +298,7 @@ class ResponseLoss(_RuleFault):
             yield problem("args.apis", "names no API", expected="at least one", found="`[]`")
 
     def effect(self, args: SelectingArgs) -> LinkEffect:
-        """Return the loss. The rules are for both directions: either end may be the server."""
+        """Return the loss."""
         if not isinstance(args, ResponseLossArgs):
             raise TypeError(f"response_loss takes ResponseLossArgs, got {type(args).__name__}")
         return link_rules.LoseResponses(count=args.responses, errors=args.errors)
@@ -325,7 +326,7 @@ class ResetConnections(LinkFault):
 
 
 def _has_links(node: NodeName, situation: Situation) -> bool:
-    """Return True if a node's process is there, or if it is a connected client from outside."""
+    """Return True if a node's process exists, or if the node is a connected client from outside."""
     status = situation.status
     return status.nodes.get(node) in _HAS_LINKS or node in status.kafka_clients
 

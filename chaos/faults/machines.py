@@ -5,9 +5,9 @@
 detail has the number of the machine (`machine`), and all nodes on it (`on_machine`), including
 nodes that are down. A rule of the link table cuts frames (messages) between nodes.
 
-A machine of an experiment is only a set of nodes (`machine_layout`). These faults repeat acts on
-single nodes, so they work in every runtime. If a Ray cluster loses a real machine unplanned, this
-is not a fault; `cluster.ray.fleet` notices that loss.
+A machine of an experiment is only a set of nodes (`machine_layout`). These faults act on each node
+of the set, so they work in every runtime. If a Ray cluster loses a real machine, which no plan
+orders, this is not a fault; `cluster.ray.fleet` notices that loss.
 """
 
 from collections.abc import Iterator
@@ -78,7 +78,7 @@ class _MachineFault(FaultKind):
 
 
 class MachineLoss(_MachineFault):
-    """A machine that is gone, with everything on it."""
+    """A machine is lost, with everything on it."""
 
     name = "machine_loss"
     doc = (
@@ -97,7 +97,7 @@ class MachineLoss(_MachineFault):
             return
         role, argument = split_target(fault.target) or ("", "")
         controller = controller_name(FIRST_CONTROLLER_ID)
-        # `machine-of(controller)`, or the number of the machine that has the controller.
+        # The target is `machine-of(controller)`, or the number of the controller's machine.
         is_its_machine = argument == "controller" or (
             role == "machine" and controller in layout.machines[int(argument)]
         )
@@ -148,8 +148,8 @@ class MachineLoss(_MachineFault):
             # This line comes before the power loss, so that healing starts the node even if the
             # power loss fails.
             machine.returning[node] = None
-            # A node that was stopping may have ended a moment ago. Then the runtime does not know
-            # it any more.
+            # A node that was stopping may have ended a moment ago. Then the runtime no longer
+            # knows it.
             with suppress(UnknownNode):
                 await tools.runtime.power_loss(node)
         return aim
@@ -210,7 +210,7 @@ class MachinePause(_MachineFault):
 
 
 class MachineCut(_MachineFault):
-    """A machine whose links to all other machines are cut."""
+    """A machine's links to all other machines are cut."""
 
     name = "machine_cut"
     doc = (

@@ -1,10 +1,10 @@
 """Rollout and Scaling: an orchestrator replaces a group's members, or changes their number.
 
-Orchestrator means a system such as Kubernetes, which starts and stops the processes of an
-application. A rollout replaces members by successors, such as processes of a new version. It
-decides which member is replaced at which time; it knows nothing of plans or journals. Its caller
-calls `step` again and again: a step reads the cluster's status, acts, and returns the time of the
-next step. All runtimes share this code.
+An orchestrator is a system such as Kubernetes, which starts and stops the processes of an
+application. A rollout replaces members by successors, such as processes of a new version. The class
+Rollout decides which member is replaced at which time. It knows nothing of plans or journals. Its
+caller calls `step` again and again: a step reads the cluster's status, acts, and returns the time
+of the next step. All runtimes share this code.
 
 A place is a node of the cluster that can be a member of the group. Without surge (additional
 members during the rollout) a successor takes the place of its predecessor, as in a StatefulSet of
@@ -13,7 +13,7 @@ becomes free for a later successor. A successor starts `start_up_us` after its p
 
 One step of a rollout:
 1. Note the changes since the last step: places that became free, successors that became ready.
-2. Kill members that still stop after their grace period.
+2. Kill members that are still stopping after their grace period.
 3. Give up (hang or roll back) if for `progress_deadline_us` a successor was not ready, or no member
    could be stopped.
 4. Assign free places to successors, and start successors whose start-up time is over.
@@ -30,13 +30,13 @@ from cluster.runtime import ClusterStatus, NodeState, Runtime, UnknownNode
 from protocol.ids import NodeName
 
 LOOK_AGAIN_US = 250_000
-"""Time until the next step while an awaited event, such as a member's end, has no known time."""
+"""Time until the next step if an awaited event, such as a member's end, has no known time."""
 _STABLE = "STABLE"  # a consumer's own state: it has joined and knows its assignment
 _GONE = frozenset({NodeState.DOWN, NodeState.NOT_STARTED})  # states of a node without a process
 
 
 class Replacement(msgspec.Struct, kw_only=True):
-    """A member that leaves a place, or a successor that takes one.
+    """A member that leaves its place, or a successor that takes a place.
 
     - `of`: the name of the leaving member; None for a successor.
     - `stopped_at_us`, `down_at_us` and `was_killed` are set only for a leaving member.
@@ -97,10 +97,9 @@ class Rollout:
     - `spare`: places that are free at the beginning.
     - `extra`: the group's places beyond the members that the experiment names. An earlier rollout
       may have left a member in one of them.
-    - `lost`: the run's record of members that nothing else may start or wait for. A rollout adds
-      and removes members.
-    - `joined`: the run's record of members that are up in extra places. A rollout adds and removes
-      members.
+    - `lost`: the run's record of members that nothing else may start or wait for.
+    - `joined`: the run's record of members that are up in extra places.
+    A rollout changes both records.
     """
 
     orders: Orders
@@ -133,7 +132,7 @@ class Rollout:
     """In a rollback: members of the former version, which need no successor."""
 
     def __post_init__(self) -> None:
-        """Begin: nothing is stopped yet, the spare places are free."""
+        """Set the state of the beginning: nothing is stopped, and the spare places are free."""
         self._wanted = self._size = len(self.old)
         self._free = list(self.spare)
 
@@ -178,7 +177,7 @@ class Rollout:
             if successor.started_at_us is not None
         ]
         missing = self._size - len({*self.old, *self._untouched, *started})
-        # Places of successors that have not started, free places, places whose member stops.
+        # Places of successors that have not started, free places, places of stopping members.
         empty = dict.fromkeys(
             (
                 *(
@@ -190,13 +189,13 @@ class Rollout:
                 *(NodeName(leaving.place) for leaving in self._stopping),
             )
         )
-        # False sorts before True: own places come first, and otherwise the order stays.
+        # False sorts before True, so own places come first. Otherwise the order stays.
         own_places_first = sorted(empty, key=lambda place: place in self.spare)
         return tuple(own_places_first[: max(0, missing)])
 
     @property
     def hangs(self) -> bool:
-        """True after a rollout that made no progress in time and takes no more steps."""
+        """True if the rollout made no progress in time, and takes no more steps."""
         return self.outcome is Outcome.HUNG
 
     # -- one step --------------------------------------------------------------------------------
@@ -205,7 +204,7 @@ class Rollout:
         """Note places that became free, and successors that became ready."""
         for leaving in list(self._stopping):
             state = status.nodes.get(NodeName(leaving.place))
-            # A process that was asked to stop is never up again. If the place is up, another
+            # A process that was asked to stop is never up again. So if the place is up, another
             # operation on the group has started a member there since the last step.
             is_taken = state is NodeState.UP and leaving.place in self._asked_to_stop
             if state not in _GONE and not is_taken:
@@ -250,10 +249,9 @@ class Rollout:
     def _note_blockage(self, now_us: int) -> None:
         """Note the time since which the rollout is blocked, or that it is not blocked.
 
-        A rollout is blocked after a step if no member is stopping and all successors are ready: it
-        waits for nothing that it has begun. Such a rollout may wait for ever, for example because
-        all places are taken and no member may be missing, or because other faults ended members
-        that stay down.
+        A rollout is blocked if after a step no member is stopping, and all successors are ready.
+        Then nothing that it has begun is unfinished, and it may wait for ever. For example, all
+        places are taken and no member may be missing, or other faults ended members that stay down.
         """
         is_busy = self._stopping or not self._all_ready()
         if is_busy:
@@ -341,7 +339,7 @@ class Rollout:
                 self._asked_to_stop.add(node)
                 with suppress(UnknownNode):  # the node ended by itself meanwhile
                     await runtime.shut_down(node)
-            elif state is NodeState.STOPPING:  # another operation has asked it already
+            elif state is NodeState.STOPPING:  # another operation has asked it to stop already
                 self._asked_to_stop.add(node)
             # A paused member is not asked: it is killed at the end of its grace period.
 
@@ -370,10 +368,10 @@ class Rollout:
         """Return True if the first of `old` may be stopped now."""
         if self.orders.in_batches and not self._is_batch_open():
             return False
-        # Available are the members that are up and not stopped yet, and the ready successors.
+        # Available members are those that are up and not stopped yet, and the ready successors.
         available = sum(status.nodes.get(node) is NodeState.UP for node in self.old)
         available += sum(successor.ready_at_us is not None for successor in self.done)
-        # A member that is down already is not available: its stop makes no difference.
+        # A member that is down already is not available, so its stop makes no difference.
         candidate = status.nodes.get(self.old[0])
         available_after = available - (1 if candidate is NodeState.UP else 0)
         return available_after >= self._wanted - self.orders.max_unavailable
@@ -381,7 +379,7 @@ class Rollout:
     def _is_batch_open(self) -> bool:
         """Return True while more members may join the batch of members that stop together.
 
-        The batch is closed from the moment one of its members has a successor, until all of its
+        The batch is closed when one of its members has a successor. The next batch is open when all
         successors are ready.
         """
         return self._all_ready()
@@ -405,8 +403,8 @@ class Rollout:
     def _next_us(self, now_us: int) -> int:
         """Return the time of the next step.
 
-        This is the time of the next start of a successor. If the rollout waits for a change of the
-        cluster's status, the next step comes after at most LOOK_AGAIN_US.
+        This is the time at which the next successor starts. If the rollout waits for a change of
+        the cluster's status, the next step comes after at most LOOK_AGAIN_US.
         """
         starts = [
             successor.start_at_us or 0 for successor in self.done if successor.started_at_us is None
@@ -429,8 +427,8 @@ class Scaling:
     - `to`: the number of members to reach.
     - `step_size`: number of members that start or stop in one step.
     - `every_us`: time between two steps.
-    - `places`: all places of the group, in order of index. Free places with the lowest index are
-      filled first; members with the highest index stop first.
+    - `places`: all places of the group, in order of index. The free place with the lowest index is
+      filled first; the member with the highest index stops first.
     - `spare`: places that had no member when the group began.
     - `lost`, `joined`: as in Rollout.
     Units: microseconds.
@@ -475,7 +473,7 @@ class Scaling:
                 count = min(self.step_size, len(occupied) - self.to)
                 await self._shrink(occupied[-count:], runtime, status, now_us)
                 occupied = occupied[:-count]
-        if self._kill_at_us:  # the ends of stopping members have no known time
+        if self._kill_at_us:  # it is not known when stopping members end
             return now_us + LOOK_AGAIN_US
         return None if len(occupied) == self.to else self._next_step_us
 
@@ -489,7 +487,7 @@ class Scaling:
 
     @property
     def hangs(self) -> bool:
-        """Always False: a change of size does not wait until its members are ready."""
+        """Always False, because a scaling does not wait until its members are ready."""
         return False
 
     def _is_occupied(self, place: NodeName, status: ClusterStatus) -> bool:

@@ -1,10 +1,10 @@
 """Faults of processes: kill, loss of power, shutdown, and pause.
 
 A planned fault is first aimed: its target, a role such as `coordinator-of(readers)`, is resolved to
-the node that has the role. The result depends on the situation, the cluster's state at that moment.
-The Aim goes to `inject`, and later to `heal`, which undoes the fault. A Miss instead of an Aim has
-the reason why there is nothing to hit. A node may be up, paused, stopping (in a controlled
-shutdown: a broker first moves its leaderships away), or down.
+the node that has the role in the situation, which is the cluster's state at that moment.
+The Aim goes to `inject`, and later to `heal`, which undoes the fault. If there is nothing to hit,
+the result is a Miss with the reason. A node may be up, paused, stopping (in a controlled shutdown,
+in which a broker first moves its leaderships away), or down.
 """
 
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ class ProcessFault(FaultKind):
         healed itself.
         """
         node = aim.nodes[0]
-        if node in tools.lost:  # a NodeLoss or a rollout keeps it down
+        if node in tools.lost:  # a NodeLoss or a rollout keeps the node down
             return None
         machine = tools.machine_lost_with(node)
         if machine is not None:  # another fault has ended the machine that the node is on
@@ -95,7 +95,7 @@ class _Kill(ProcessFault):
         """Report an empty disk for the only controller, or for a member, which has no disk."""
         if fault.args.get("disk") != "empty" or fault.target is None:
             return
-        # "" for a target of another form: the target's own check reports that form.
+        # The role is "" for a target without one, which the check of targets reports.
         role = (split_target(fault.target) or ("", ""))[0]
         if role in CONTROLLER_TARGETS and experiment.cluster.controllers == 1:
             yield problem(

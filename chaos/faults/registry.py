@@ -1,7 +1,8 @@
 """All faults by name.
 
-A new fault is one class and one line in `FAULT_KINDS`. The loader (for its errors about a file),
-the runner, the journal (the list of a run's faults) and the generated documentation use this table.
+A new fault is one class and one line in `FAULT_KINDS`. The table is used by the loader (for its
+errors about a file), the runner, the journal (the list of a run's faults) and the generated
+documentation.
 """
 
 from chaos.faults.base import FaultKind

@@ -1,4 +1,4 @@
-"""Faults of an orchestrator: a deploy that replaces a group's members, and a change of its size.
+"""Faults of an orchestrator: a rollout replaces a group's members, a scaling changes its size.
 
 Both are gradual: their work goes on after the injection. `inject` only prepares the work
 (`chaos.faults.orchestration`). The runner then calls `step`; each step returns the time of the next
@@ -9,7 +9,7 @@ has three kinds of places, in the order of their indices: the members with which
 (`members`), late members, which the plan starts at a given time, and `spare_members`, places that
 only these faults fill. `members_total` counts the first two kinds, `places_total` all three.
 
-All faults of a run share two records of the tools: `lost` has members that nothing else may start,
+All faults of a run share two records in FaultTools: `lost` has members that nothing else may start,
 `joined` has spare places that are filled.
 """
 
@@ -122,9 +122,9 @@ class _Gradual(FaultKind):
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
         """Return all places of the group that the fault may use.
 
-        It may not use places with an index below `first_index`, nor those of late members that have
-        not started yet, because the plan starts them. The Aim's detail has `up`, the members that
-        are up now, and `members`, the group's `members_total`.
+        The fault may not use places with an index below `first_index`, nor the places of late
+        members that have not started yet, because the plan starts these members. The Aim's detail
+        has `up`, the members that are up now, and `members`, the group's `members_total`.
         """
         _, group_id = split_target(planned.target) or ("", "")
         group = situation.experiment.groups[group_id]
@@ -290,8 +290,8 @@ class ScaleFault(_Gradual):
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Prepare the change; the runner takes its first step."""
         args = msgspec.convert(planned.args, ScaleArgs)
-        # An autoscaler has one desired size. Two scalings at the same time would undo each other's
-        # changes for ever.
+        # This scaling supersedes an earlier one of the group, as an autoscaler has one desired
+        # size. Two scalings at the same time would undo each other's changes for ever.
         for earlier in tools.under_way.values():
             if isinstance(earlier, Scaling) and not set(aim.nodes).isdisjoint(earlier.places):
                 earlier.is_superseded = True
@@ -317,7 +317,7 @@ _ENDED = {
 
 
 def _group_of(fault: FaultDefinition, experiment: Experiment) -> GroupDefinition | None:
-    """Return the target's group, or None if it does not exist: the target's check reports this."""
+    """Return the target's group. If it does not exist, which the check of targets reports, None."""
     split = split_target(fault.target or "")
     return None if split is None else experiment.groups.get(split[1])
 
@@ -325,8 +325,8 @@ def _group_of(fault: FaultDefinition, experiment: Experiment) -> GroupDefinition
 def _extra_places(aim: Aim) -> frozenset[NodeName]:
     """Return the places beyond the members that the experiment names.
 
-    They are found by index, not by position: `aim.nodes` lacks the places of late members that have
-    not started.
+    The index decides, not the position in `aim.nodes`, because `aim.nodes` lacks the places of late
+    members that have not started.
     """
     total = _members_total(aim)
     return frozenset(place for place in aim.nodes if _index_of(place) >= total)
@@ -346,8 +346,8 @@ def _is_awaited(place: NodeName, index: int, group: GroupDefinition, situation: 
 def _count(wanted: int | str, members: int, *, rounded_up: bool = False) -> int:
     """Return a number, or a percentage of `members` as a number.
 
-    Rounding as in Kubernetes: maxUnavailable down, maxSurge up. A percentage above 0 gives at least
-    1, because a rollout that may neither stop nor add a member would never begin.
+    As in Kubernetes, maxUnavailable is rounded down, maxSurge up. A percentage above 0 gives at
+    least 1, because a rollout that may neither stop nor add a member would never begin.
     """
     if isinstance(wanted, int):
         return wanted

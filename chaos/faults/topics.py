@@ -1,7 +1,7 @@
 """Faults of topics: an administrator deletes a topic.
 
-The fault is momentary: the controller has deleted the topic when its answer comes, and nothing
-undoes the deletion. Each broker removes its replicas when it reads of the deletion in the metadata.
+The fault is momentary: when the controller's answer comes, the topic is deleted, and nothing undoes
+this. Each broker removes its replicas when it reads of the deletion in the metadata.
 An Aim has the nodes that a fault will hit, a Miss the reason why it hit nothing.
 """
 
@@ -74,8 +74,8 @@ class DeleteTopic(FaultKind):
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Delete the topic; return a Miss if the controller refuses or does not answer."""
         args = msgspec.convert(planned.args, DeleteTopicArgs)
-        # Noted before the answer comes, because an order without an answer may have been carried
-        # out.
+        # The topic is noted before the answer comes, because an order without an answer may have
+        # been carried out.
         tools.deleted_topics[args.topic] = None
         try:
             await tools.runtime.ask_as_admin(delete_topics, (args.topic,))

@@ -35,7 +35,7 @@ def blast_radius_of(
         for name in (consumer_name(group_id, index) for index in range(group.places_total)):
             if name in hit_nodes:
                 groups.add(group_id)
-                member = status.members.get(name)  # None: the member did not answer the query
+                member = status.members.get(name)  # None if the member did not answer the query
                 partitions.update(() if member is None else member.assigned)
     return _sorted(groups, partitions)
 

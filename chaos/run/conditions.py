@@ -4,10 +4,10 @@ Each function returns one sentence for each part of its condition that does not 
 an empty list when the condition holds. A run that waits for a condition displays these sentences as
 its progress, and fails with them.
 
-`status` is the cluster's answer to one query. It has the controller's partitions, the groups that
-each broker has in memory, the servers of ZooKeeper, and the members (the lab's own consumers) that
-answered. `experiment` says what should be there. A late member starts during the run. An ISR is the
-in-sync replicas of a partition.
+`status` is the cluster's answer to one query. It has the partitions as the controller knows them,
+the groups that each broker has in memory, the servers of ZooKeeper, and the members (the lab's own
+consumers) that answered. `experiment` has the partitions, groups and members that should be there.
+A late member starts during the run. An ISR is the in-sync replicas of a partition.
 """
 
 from collections.abc import Collection
@@ -61,9 +61,9 @@ def missing_for_liveness(
 
     The conditions are those of the steady state, except that a partition may lack replicas.
 
-    - `commits_before`: acknowledged commits of each member at healing. Each needs another one.
-    - `lost`: members that are not expected. All others are expected, including late and killed
-      members, except members that their group has refused.
+    - `commits_before`: acknowledged commits of each member at healing. Each member needs one more.
+    - `lost`: members that are not expected. Members that their group has refused are not expected
+      either. All others are, including late and killed members.
     - `joined`: members that are expected in addition to those of the experiment.
     - `deleted_topics`: topics whose partitions need no leader.
     - `guests`: a group may have further members, which are clients from outside.
@@ -121,9 +121,9 @@ def missing_groups(
 ) -> list[str]:
     """Return what groups lack: each must be Stable at its coordinator, with all its members.
 
-    `members`: number of members of each group. Members in `lost` are not expected, members in
-    `joined` are expected in addition (as for `missing_for_liveness`). If the experiment gives a
-    group members, but none of them is expected now, the group is skipped.
+    `members`: number of members of each group. Members in `lost` are not expected; members in
+    `joined` are expected in addition (as in `missing_for_liveness`). A group that has members in
+    the experiment, but none that is expected now, is skipped.
     """
     missing = []
     for group_id in coordinated_groups(experiment):
@@ -167,9 +167,9 @@ def missing_on_zookeeper(
 ) -> list[str]:
     """Return the ZooKeeper servers that do not serve, and what groups on ZooKeeper lack.
 
-    The arguments are those of `missing_groups`. ZooKeeper has no state of a group: no znode marks
-    it as stable (ZK-27 of docs/kafka/ZOOKEEPER_CONSUMER.md). So a group counts as stable when each
-    member is, and every partition has one reader.
+    The arguments are those of `missing_groups`. No znode shows whether a group is stable (ZK-27 of
+    docs/kafka/ZOOKEEPER_CONSUMER.md). So a group counts as stable when each member is stable, and
+    every partition has one reader.
     """
     missing = [
         f"{zookeeper_name(server_id)} does not serve"
@@ -190,7 +190,7 @@ def missing_on_zookeeper(
             for partition in member.assigned:
                 readers[partition] = readers.get(partition, 0) + 1
         if not names:
-            continue  # without members, no partition has a reader
+            continue  # a group without members cannot read its partitions
         for topic in group.topics:
             for index in range(experiment.topics[topic].partitions):
                 count = readers.get(TopicPartition(topic, index), 0)

@@ -7,8 +7,8 @@ A fault is aimed first: its target (a role such as `controller`) is resolved to 
 the role now. The result is an Aim, or a Miss with the reason why there are no such nodes. A fault
 is in force from the return of its injection to the beginning of its healing. A momentary fault is
 done when its injection returns. A gradual fault works in steps, and the runner calls `advance` for
-each. Link rules cut or slow connections. The journal has one entry for each fault, the trace one
-row for each event of the run.
+each step. Link rules cut or slow connections. The journal has one entry for each fault, the trace
+one row for each event of the run.
 """
 
 from collections.abc import Callable
@@ -89,8 +89,8 @@ class FaultInjector:
         self._aims[planned.fault_id] = aim
         self._record_aim(entry, aim, kind)
         # The row is written before the injection, because the times of all phases count from it,
-        # and on Ray other nodes may notice a death before the call returns. The row cannot have the
-        # process's id, because only the call returns it. The journal has it.
+        # and on Ray other nodes may notice a death before the call returns. So the row cannot have
+        # the process's id, which only the call returns. The journal has this id.
         self._trace(TraceKind.FAULT_INJECTED, entry, _injected_detail(entry, planned))
         try:
             rng = stream(self._seed, "act", planned.fault_id)
@@ -117,11 +117,11 @@ class FaultInjector:
         self._log(f"{planned.fault_id}: {entry.target} is {entry.hit}{pid}")
 
     def must_wait(self, planned: PlannedFault, status: ClusterStatus) -> bool:
-        """Return True while the fault's node is still stopping: the caller then heals it later.
+        """Return True while the fault's node is still stopping. The caller then heals it later.
 
-        The first answer True has an effect: the fault's planned duration is over, so the fault
-        counts as in force only until now. From now on the node has SHUTDOWN_LIMIT_US to stop. After
-        that the answer is False, and `heal` kills the node.
+        The first call that returns True ends the fault's time in force, because the fault's planned
+        duration is over. From then on the node has SHUTDOWN_LIMIT_US to stop. After that the method
+        returns False, and `heal` kills the node.
         """
         entry = self._journal.entry(planned.fault_id)
         if not entry.in_force:
@@ -156,7 +156,7 @@ class FaultInjector:
                 replace(self._tools, kill_at_us=kill_at_us),
             )
         except Exception as error:
-            if half_done:  # the injection may have changed nothing, so this is no failure
+            if half_done:  # perhaps there was nothing to undo, so this is no failure
                 self._log(f"{planned.fault_id}, half injected, could not be undone: {error}")
                 return
             entry.error = f"not healed: {type(error).__name__}: {error}"
@@ -181,8 +181,8 @@ class FaultInjector:
     async def advance(self, planned: PlannedFault, status: ClusterStatus) -> int | None:
         """Take the next step of a gradual fault; return the time of the step after it, or None.
 
-        After the last step the fault is healed, as by the plan. A fault that hangs (makes no
-        progress) stays in force until everything is healed.
+        After the last step the fault is healed. A fault that hangs (makes no progress) stays in
+        force until everything is healed.
         Units: microseconds of the run's clock.
         Raises: ToolFailed if the runtime could not do it.
         """
@@ -219,7 +219,7 @@ class FaultInjector:
 
     @property
     def may_need_healing(self) -> bool:
-        """True if a fault or a link rule is or may be in force, for example after a failed call."""
+        """True if a fault or a link rule may be in force; also after a call that failed."""
         return self._links.in_doubt or any(
             entry.in_force or entry.perhaps_in_force for entry in self._journal.entries
         )
@@ -297,8 +297,8 @@ def _injected_detail(entry: JournalEntry, planned: PlannedFault) -> dict[str, ob
         "members_survive": entry.members_survive,
         "momentary": entry.momentary,
     }
-    # For a fault of links, `from` and `to` are its ends. For a moved leadership (below) they are
-    # the old and the new leaders.
+    # For a fault of links, `from` and `to` are its ends. For moved leaderships (below) they are the
+    # old and the new leaders.
     if entry.links is not None:
         detail["from"] = list(entry.links.from_)
         detail["to"] = list(entry.links.to)

@@ -27,7 +27,7 @@ class Journal:
         return self._entries[fault_id]
 
     def add(self, planned: PlannedFault) -> JournalEntry:
-        """Add an entry that the plan lacks: that of an ordered fault or of a lost machine."""
+        """Add the entry of a fault that is not in the plan: an ordered fault, or a lost machine."""
         entry = self._entries[planned.fault_id] = JournalEntry.of(planned)
         return entry
 

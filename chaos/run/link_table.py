@@ -1,8 +1,8 @@
 """The link rules in force, by fault, in the order of injection.
 
-A link rule has an effect (such as a cut) on the messages between some nodes. The runtime takes only
-the whole list of rules. So this table keeps the rules of each fault, and sends the whole list after
-each change.
+A link rule has an effect (such as a cut) on the messages between some nodes. The runtime takes no
+single rule, only the list of all rules. So this table keeps the rules of each fault, and sends the
+whole list after each change.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ def rule(
     selector: Selector,
     effect: LinkEffect,
 ) -> LinkRule:
-    """Return a rule of a fault; `way` (`there` or `back`) makes its id unique in the fault."""
+    """Return a rule of a fault. `way` (`there` or `back`) makes the rule's id unique."""
     return LinkRule(rule_id=f"{fault_id}:{way}", selector=selector, effect=effect)
 
 
@@ -38,7 +38,7 @@ class LinkTable:
         self._runtime = runtime
         self._by_fault: dict[str, tuple[LinkRule, ...]] = {}
         self._in_doubt = False
-        """True from the first rule until the runtime has confirmed an empty list."""
+        """True from the first sent list until the runtime has confirmed an empty list."""
 
     @property
     def in_doubt(self) -> bool:

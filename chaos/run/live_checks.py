@@ -4,7 +4,7 @@ Their findings (violations that checkers report) are shown and logged during the
 count for the verdict, because rows may be missing: the driver (the process that conducts the run)
 cannot read the files of other machines, and a node may write rows late. After the run another suite
 checks the whole trace. In virtual time (the run's own simulated clock) there are no live checks,
-because the one suite gets every row when it is written.
+because the suite of the verdict gets every row when it is written.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,7 +38,7 @@ class LiveChecks:
         self._suite.allow_clock_error(clock_error_us)
 
     def unsettled(self, now_us: int) -> list[str] | None:
-        """Return the conditions that pending promises wait for; None once checking has failed.
+        """Return the conditions that pending promises wait for; None if a live check has failed.
 
         A promise is pending if it may still be kept or broken, such as "a member will commit".
         """

@@ -2,9 +2,9 @@
 
 A fault and its healing are one record. The runner does not know whether the plan is from a file,
 from an exploration (which draws plans by seeds), or from a shrinker (which makes failing plans
-smaller). Late members start during the run. They belong to the experiment, not to the plan, but the
-schedule of a run has their starts between the acts of the plan. Times of the plan count from the
-steady state, in which every group is stable.
+smaller). Times of the plan count from the steady state, in which every group is stable. Late
+members start during the run. They belong to the experiment, not to the plan, but the schedule of a
+run has the acts of the plan and the starts of late members together.
 """
 
 from dataclasses import dataclass
@@ -52,8 +52,8 @@ Moment = PlannedAct | NextStep | Arrival
 def plan_of(experiment: Experiment) -> Plan:
     """Return the plan of an experiment file, in the file's order.
 
-    The id of a fault is its kind and its index in the file: `crash-0` for a crash that comes first.
-    Its repetitions have the ids `crash-0.1`, `crash-0.2` and so on.
+    The id of a fault is its kind and its index in the file: `crash-0` for a crash that is the first
+    fault. Its repetitions have the ids `crash-0.1`, `crash-0.2` and so on.
     """
     return tuple(
         _planned_fault(fault, index, repetition)
@@ -103,8 +103,8 @@ def acts_of(plan: Plan) -> tuple[PlannedAct, ...]:
         if fault.duration_us is not None
     ]
     # At equal times the second part of the key decides: False for healings, which come first, and
-    # True for injections. The healing of a fault with duration 0 also has True, so that it stays
-    # behind its own injection. The sort is stable: with equal keys the plan's order stays.
+    # True for injections. The healing of a fault with duration 0 also has True, so that it does not
+    # come before its own injection. The sort is stable, so acts with equal keys keep their order.
     return tuple(
         sorted(acts, key=lambda act: (act.at_us, not act.heals or act.planned.duration_us == 0))
     )

@@ -4,8 +4,9 @@ Stages: steady state (wait until every group is stable), faults by the plan, hea
 faults), liveness (wait until every group is stable again and commits), recovery (wait until no
 promise is pending), verification (read the committed offsets). The module knows only the interface
 `Runtime`, so the same code drives every runtime. Even after an error or a Ctrl-C a run heals all
-faults and stops the cluster. Data flow: (experiment, plan) -> Runtime; trace rows -> CheckSuite ->
-Results; every change -> RunDirectory.
+faults and stops the cluster.
+Data flow: (experiment, plan) -> Runtime; trace rows -> CheckSuite -> Results; every change ->
+RunDirectory.
 
 A CheckSuite has all checkers of a run; it reports findings, which are violations of promises. The
 journal has one entry for each fault. An incarnation is one life of a node's process.
@@ -43,8 +44,8 @@ POLL_US = 250_000
 """Interval of the regular checks of a run, which report findings and apply limits.
 
 In virtual time each check is an event of the run. A display must not change a run, so a run without
-one has the same checks. A check queries the cluster's status only if a display or a later step
-needs it.
+a display has the same checks. A check queries the cluster's status only if a display or a later
+step needs it.
 """
 
 STAGES = (
@@ -121,7 +122,7 @@ class ExperimentRun:
         - `stop_when`: ends the run after the first finding for which it returns True. A search for
           one finding does not need the rest of the run.
         - `verifies`: if False, the committed offsets are not read at the end. For a group without a
-          coordinator this would take a minute, and would show nothing about liveness.
+          coordinator the reading would take a minute, and would show nothing about liveness.
         """
         self._experiment = experiment
         self._plan = plan
@@ -134,7 +135,7 @@ class ExperimentRun:
         self._time_limit_us = time_limit_us
         self._stop_when = stop_when
         self._verifies = verifies
-        # "apart": the nodes start at different times, as on real machines.
+        # Nodes that start "apart" start at different times, as on real machines.
         self._starts_apart = experiment.cluster.starts == "apart"
         self._journal = Journal(plan, self._write_journal)
         self._injector = FaultInjector(experiment, runtime, self._journal, self._log, seed=seed)
@@ -175,7 +176,8 @@ class ExperimentRun:
             self._log("interrupted: healing and stopping")
         except Exception as error:
             self._tool_failures.append(f"{type(error).__name__}: {error}")
-            # A lost machine may be the cause. `settle_contact` finds out, for `_blame_machines`.
+            # A lost machine may be the cause of a failure. `settle_contact` finds out which
+            # machines are lost, for `_blame_machines`.
             with suppress(Exception):
                 self._runtime.run(self._runtime.settle_contact())
         interrupted = self._clean_up(interrupted=interrupted)
@@ -226,7 +228,7 @@ class ExperimentRun:
         self._note_steady_state()
 
     def _note_steady_state(self) -> None:
-        """Begin the time of the plan."""
+        """Note the time from which the times of the plan count."""
         self._enter_stage("steady")
         self._steady_at_us = self._runtime.now_us()
         for fault in self._plan:
@@ -303,7 +305,8 @@ class ExperimentRun:
     async def _wait_for_liveness(self) -> bool:
         """Wait until every group is stable and every member has committed, up to the timeout.
 
-        Returns: True if that happened. If not, the checker decides whether it is a violation.
+        Returns: True if that happened. If not, the checker Liveness decides whether this is a
+        violation.
         """
         await self._check_and_query()
         self._healed_at_us = self._runtime.now_us()
@@ -431,8 +434,8 @@ class ExperimentRun:
         """Return True if the present check of the run must query the cluster's status.
 
         The counters of a member restart at 0 with its next incarnation, so they must be read before
-        an incarnation ends. Before a fault that ends a node, the status is queried anyway. So this
-        method returns True for nodes that end later, by themselves: these are STOPPING.
+        an incarnation ends. Before a fault that ends a node, the status is queried anyway. Other
+        nodes end by themselves: those that are STOPPING. While there is one, the status is needed.
         """
         return (
             self._progress is not None
@@ -477,7 +480,8 @@ class ExperimentRun:
         first answer after it. The report's timeline shows this time as a band.
         """
         for index, event in enumerate(self._runtime.machine_events):
-            if self._journaled_machine_events.get(index) == event:  # an event changes at its end
+            # An event changes when it ends, and is then entered again.
+            if self._journaled_machine_events.get(index) == event:
                 continue
             self._journaled_machine_events[index] = event
             kind = "machine_lost" if event.is_lost else "machine_disturbed"
@@ -507,9 +511,9 @@ class ExperimentRun:
         )
 
     def _blame_machines(self) -> None:
-        """If a machine was away, make failures of the lab reasons for the verdict UNKNOWN.
+        """If a machine was away, turn failures of the lab into reasons for the verdict UNKNOWN.
 
-        A call to a lost machine fails. This failure shows an error neither of the lab nor of Kafka.
+        A call to a lost machine fails, which is an error neither of the lab nor of Kafka.
         """
         events = self._runtime.machine_events
         # `gone` has machines that are lost, or still silent. A machine that came back is blamed
@@ -535,9 +539,9 @@ class ExperimentRun:
     def _report_findings(self) -> None:
         """Write the findings since the last check into the trace and the log.
 
-        A finding cannot be written at the moment when it is found, because a checker finds it while
-        another row is being written. A finding of `live_checks` is only logged, because a row
-        VIOLATION in the trace counts for the verdict.
+        A finding is written later than it is found, because a checker finds it while another row is
+        being written. A finding of `live_checks` is only logged, because a row VIOLATION in the
+        trace counts for the verdict.
         """
         for finding in self._findings[self._findings_reported :]:
             if self._live_checks is not None:
@@ -604,7 +608,8 @@ class ExperimentRun:
             self._enter_stage("stopping")
             self._runtime.run(self._runtime.stop())
         except KeyboardInterrupt:
-            # The interrupted `stop` may have left processes: begin again. A third Ctrl-C ends this.
+            # The interrupted `stop` may have left processes, so it begins again. A third Ctrl-C
+            # ends it.
             interrupted = True
             self._runtime.run(self._runtime.stop())
         except Exception as error:

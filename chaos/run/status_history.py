@@ -31,7 +31,7 @@ class StatusHistory:
         """Return `status` with the last known partitions, if no controller answers now.
 
         So faults can be aimed at leaders even while the controller is down. The last known leaders
-        are still right, because only the controller moves leaderships.
+        are still the leaders, because only the controller moves leaderships.
         """
         return status if status.partitions else replace(status, partitions=self._partitions)
 
@@ -51,7 +51,7 @@ class StatusHistory:
         """Add the counts of members whose counters have restarted from 0."""
         for name, member in members.items():
             before = self._members.get(name)
-            # A status has no incarnation. A counter that went back shows that a new one began.
+            # A status does not show the incarnation. A counter that went back shows a new one.
             if before is not None and (
                 member.records_consumed < before.records_consumed
                 or member.commits_acknowledged < before.commits_acknowledged

@@ -16,8 +16,9 @@ from protocol.trace import TraceEvent, TraceKind
 async def read_committed_offsets(experiment: Experiment, runtime: Runtime) -> list[str]:
     """Fetch every group's offsets, so that the trace has them; return the failures as sentences.
 
-    All partitions of the group's topics are requested by name. The answer to a request for "all
-    committed offsets" would only lack a partition whose commit was lost, and nobody would notice.
+    All partitions of the group's topics are requested by name. If the request were for "all
+    committed offsets", the answer would not contain a partition whose commit was lost, and no
+    checker would notice.
     """
     failures = []
     for group_id, group in coordinated_groups(experiment).items():

@@ -44,7 +44,7 @@ class ClaimedName:
         try:
             self.died: tuple[DeadCluster, ...] = claim(runs, self._cluster)
             """Dead clusters that had this name; their claims are removed."""
-        except BaseException:  # the server's thread must end, whatever prevented the claim
+        except BaseException:  # whatever prevented the claim, the server's thread must end
             self._server.close()
             raise
 
@@ -66,7 +66,7 @@ class ClaimedName:
     def __exit__(self, *_: object) -> None:
         """Free the name, and answer the commands that still wait."""
         release(self._runs, self._cluster)
-        # If the run has called `conclude` already, this call changes nothing.
+        # If `conclude` was called before, this call changes nothing.
         problem = f"the cluster `{self._cluster.name}` ended without a verdict"
         self._mailbox.conclude(OrderRefusal(kind=RefusalKind.FAILED, problems=(problem,)))
         self._server.close()

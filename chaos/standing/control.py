@@ -6,8 +6,8 @@ answer, each in one frame: four bytes of length, then JSON. The token is a secre
 owner. A request without it gets no answer, so that other users of the machine cannot give orders. A
 PresenceRequest only asks whether the cluster is there.
 
-JSON rather than pickle, because decoding a pickle can execute code. TCP rather than Unix sockets,
-because Python has no Unix sockets on Windows.
+The content is JSON and not a pickle, because decoding a pickle can execute code. The sockets are
+TCP and not Unix sockets, because Python has no Unix sockets on Windows.
 """
 
 import hmac
@@ -34,7 +34,7 @@ LOOPBACK = "127.0.0.1"
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 """Limit of a frame: the status of the largest possible cluster is smaller."""
 FRAME_TIMEOUT_S = 10.0
-"""Timeout of a connect, of each read of a request, and of the wait for an answer at `close`."""
+"""Timeout of a connect, of each read of a request, and of the wait for answers in `close`."""
 _CLOSE_POLL_S = 0.05
 """Interval in which the server's thread checks whether `close` was called."""
 _LENGTH = struct.Struct(">I")
@@ -46,7 +46,7 @@ class Unreachable(Exception):
 
 
 class SilentCluster(Exception):
-    """The cluster may be alive and did not answer a request; the message has the reason."""
+    """The cluster did not answer a request, but may be alive; the message has the reason."""
 
 
 class ControlServer:
@@ -66,7 +66,7 @@ class ControlServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening, then wait until the requests that were taken are answered."""
+        """Stop listening, then wait until each request that was taken has its answer."""
         self._server.shutdown()
         self._server.server_close()
         for thread in self._server.answering():
@@ -76,9 +76,9 @@ class ControlServer:
 class _Server(socketserver.ThreadingTCPServer):
     """Listens, and knows the threads that have not answered yet."""
 
-    # By default the base class waits for its threads without a timeout, at close and at the end of
-    # the process. But an answer may never come, for example if a heal hangs. So these two settings
-    # switch the waits off, and `ControlServer.close` waits with a timeout.
+    # By default the base class waits for its threads, at close and at the end of the process, and
+    # has no timeout. But an answer may never come, for example if a heal hangs. So these two
+    # settings switch the waits off, and `ControlServer.close` waits with a timeout.
     daemon_threads = True
     block_on_close = False
 
@@ -149,7 +149,7 @@ class _Connection(socketserver.BaseRequestHandler):
 def ask_at(port: int, token: str, request: Request, *, timeout_s: float | None = None) -> Answer:
     """Send a request to the cluster that listens at `port`, and return its answer.
 
-    Without `timeout_s` there is no limit: a `down` waits for the end of the run.
+    `timeout_s` is None for a wait without a limit: a `down` waits for the end of the run.
     Raises: Unreachable, SilentCluster.
     """
     try:
@@ -164,8 +164,8 @@ def ask_at(port: int, token: str, request: Request, *, timeout_s: float | None =
             connection.settimeout(timeout_s)
             content = _receive(connection)
         except EOFError as error:
-            # A cluster always answers the question for its presence. A connection closed without
-            # an answer therefore shows that the token was refused.
+            # A cluster always answers a PresenceRequest with its token. If the connection was
+            # closed without an answer, the token was refused, so another program listens.
             if isinstance(request, PresenceRequest):
                 raise Unreachable(f"what listens at port {port} is another program") from error
             raise SilentCluster("the cluster ended before it answered") from error
@@ -186,8 +186,8 @@ def _receive(connection: socket.socket) -> bytes:
     """Return the content of the next frame. Raises: EOFError, OSError."""
     (length,) = _LENGTH.unpack(_receive_exactly(connection, _LENGTH.size))
     if length > MAX_FRAME_BYTES:
-        # So large a length comes from another program. The caller treats it like a connection that
-        # ended early.
+        # No command and no cluster sends so long a frame, so this is another program. The caller
+        # treats it like a connection that ended early.
         raise EOFError(f"a frame of {length} bytes")
     return _receive_exactly(connection, length)
 

@@ -32,22 +32,22 @@ DEFAULT_PARTITIONS = 6
 DEFAULT_MEMBERS = 3
 DEFAULT_RECORDS_PER_SECOND = 100.0
 _MOST_REPLICAS = 3
-"""Replicas of a topic that a flag defines, if there are as many brokers."""
+"""Number of replicas of a topic that a flag defines, unless there are fewer brokers."""
 _NUMBER_DIGITS_MAX = 9
-"""Longest number in a flag; 9 digits fit into 32 bits, and so into every field."""
+"""Digits of the longest number in a flag. 9 digits fit into 32 bits, and so into every field."""
 COMMAND_LINE = "command line"
-"""Stands for the file name in a problem of a flag."""
+"""Problems of flags have this text in place of a file name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
     """The flags that define a cluster.
 
-    - `brokers`: number of brokers. If None, the file decides, and without a file the default.
+    - `brokers`: number of brokers; None: the number in the file, or the default without a file.
     - `topics`: each `NAME[:PARTITIONS[:REPLICATION]]`.
     - `groups`: each `NAME:TOPIC[,TOPIC][:MEMBERS]`.
     - `producers`: each `TOPIC[:RECORDS_PER_SECOND]`.
-    - `overrides`: each `KEY=VALUE`, of a key of the experiment file (`--var`).
+    - `overrides`: each `KEY=VALUE` with a key of the experiment file (`--var`).
     """
 
     brokers: int | None = None
@@ -83,8 +83,8 @@ def define(
     try:
         return _define(file, flags, name=name, plays=plays)
     except ExperimentError as error:
-        # For a wrong override the loader names `--var` instead of a file. Here all flags define the
-        # cluster, so the message says "command line".
+        # For a wrong override the loader names `--var` instead of a file. Other flags define the
+        # cluster, too, so here the message says "command line".
         raise ExperimentError(map(_of_command_line, error.problems)) from error
 
 
@@ -107,7 +107,8 @@ def _define(file: str | None, flags: Flags, *, name: str | None, plays: bool) ->
     problems = placed(errors(experiment), root, shown_as)
     if problems:
         raise ExperimentError(problems)
-    # The warning at the path `faults` is "no faults". A standing cluster needs none in its file.
+    # The warning at the path `faults` is "no faults". A standing cluster needs no faults in its
+    # file.
     useful_warnings = (problem for problem in warnings(experiment) if problem.path != "faults")
     return StandingDefinition(
         experiment=experiment, path=path, warnings=tuple(placed(useful_warnings, root, shown_as))
@@ -151,7 +152,7 @@ def _enter(root: Item, flags: Flags) -> list[Problem]:
         _put(_mapping(root, "cluster"), "brokers", flags.brokers)
     brokers = root.child("cluster").child("brokers").value
     # The file is not checked yet, so `brokers` may be a word, or 0. The later check reports such a
-    # value. Until then any number serves to compute the replicas.
+    # value. Here the default number is used instead, to compute the number of replicas.
     broker_count = brokers if isinstance(brokers, int) else ClusterDefinition().brokers
     replicas = max(1, min(_MOST_REPLICAS, broker_count))
     topics = _mapping(root, "topics")
@@ -216,8 +217,8 @@ def _put(item: Item, key: str, value: object) -> None:
 
 
 def _put_item(item: Item, key: str, value: Item) -> None:
-    # If the file has another value where a mapping should be, it stays as it is, so that the check
-    # of the document reports it.
+    # If the file has another value in place of a mapping, this value stays, so that the check of
+    # the document reports it.
     if isinstance(item.value, dict):
         item.value[key] = value
         item.key_lines[key] = None

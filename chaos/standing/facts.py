@@ -1,9 +1,10 @@
-"""The answer to `status`: the state of the cluster, its faults and the findings so far.
+"""The answer to the command `status`: state of the cluster, its faults, and the findings so far.
 
 A standing cluster runs until a command ends it, and answers other commands until then.
-`ClusterStatus` has the latest answers of its nodes; its field `brokers_alive` has every broker as a
-key. Facts are the parts of the answer. A finding is a violation that a checker reports. A broker is
-fenced while the controller counts it as dead. The ISR of a partition is its in-sync replicas.
+`ClusterStatus` has the latest answers of its nodes. Its field `brokers_alive` has every broker as a
+key. A StatusAnswer consists of facts, such as BrokerFacts. A finding is a violation that a checker
+reports. A broker is fenced while the controller counts it as dead. The ISR of a partition is its
+in-sync replicas.
 """
 
 from collections.abc import Sequence
@@ -77,7 +78,7 @@ def broker_state(status: ClusterStatus, broker_id: BrokerId) -> str:
 
 def group_facts(status: ClusterStatus, experiment: Experiment) -> tuple[GroupAtBroker, ...]:
     """Return every group at each broker that has it in memory, in order of the groups' names."""
-    # The lab's own consumers answer with their member ids; clients from outside answer nothing.
+    # Only the lab's own consumers tell their member ids, not clients from outside.
     nodes = {member.member_id: str(name) for name, member in status.members.items()}
     return tuple(
         _group(group_id, group, nodes, is_of_the_file=group_id in experiment.groups)

@@ -1,9 +1,9 @@
 """GuestGroups: the groups that clients from outside have joined, according to the trace.
 
 The trace has the rows that the run's nodes have written. A coordinator writes a row about each
-member that it adds. A consumer of the lab (one that the run itself started) writes rows with its
-own member id. A client from outside writes no rows. So if no consumer of the lab has written a row
-with a member id, the id belongs to a client from outside.
+member that it adds. A consumer of the lab (one that the run itself started) also writes rows with
+its own member id. A client from outside writes no rows. So if a coordinator has added a member id,
+and no consumer of the lab has written a row with it, it belongs to a client from outside.
 """
 
 from protocol.trace import TraceKind, TraceRow
@@ -12,8 +12,8 @@ from protocol.trace import TraceKind, TraceRow
 class GuestGroups:
     """Collects member ids from all rows of a trace.
 
-    If a consumer of the lab dies before it knows its member id, it counts by mistake as a client
-    from outside. Its group is then judged less strictly, so this can cause no false finding.
+    If a consumer of the lab dies before it knows its member id, the id counts by mistake as that of
+    a client from outside. The group is then judged less strictly, so this causes no false finding.
     """
 
     def __init__(self) -> None:

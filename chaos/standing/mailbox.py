@@ -1,8 +1,8 @@
 """Mailbox: passes requests from the sockets' threads to the run's loop, and answers back.
 
 `ask` may be called from any thread, and from a signal handler. A signal handler interrupts the main
-thread. If that thread held a lock at the moment, the handler would wait for it forever, so `ask`
-takes no lock. The run takes one request after the other with `next`, in its own loop.
+thread. If the main thread held a lock at that moment, the handler would wait for the lock forever.
+So `ask` takes no lock. The run takes one request after the other with `next`, in its own loop.
 
 A closed mailbox refuses every request except a DownRequest. It is closed until `open`, and again
 after `close`. A DownRequest ends the run; its answer is the run's conclusion.
@@ -43,7 +43,7 @@ class OrderSource(Protocol):
     async def next(self, pause: Coroutine[object, object, None]) -> PendingRequest | None:
         """Return the next request, or None if `pause` (a sleep) ends before a request comes.
 
-        The caller must not answer a DownRequest: the source does it when the report is written.
+        The caller must not answer a DownRequest. The source answers it when the report is written.
         """
 
     def open(self) -> None:
@@ -99,7 +99,7 @@ class Mailbox:
     def conclude(self, answer: DownAnswer | OrderRefusal) -> None:
         """Answer every DownRequest from now on with `answer`, and refuse all other requests.
 
-        DownRequests that wait already are answered, too. Later calls change nothing: the first
+        DownRequests that wait already are answered, too. Later calls change nothing, so the first
         conclusion stays.
         """
         self._conclusion = self._conclusion or answer
@@ -128,8 +128,8 @@ class Mailbox:
     def _refuse_waiting(self) -> None:
         """Refuse the requests that wait, and answer DownRequests if there is a conclusion.
 
-        Two threads may do this at the same time. So a deque can be empty immediately after the
-        check that it is not, and `popleft` then raises IndexError.
+        Two threads may do this at the same time. After this thread has checked that a deque is not
+        empty, the other thread may empty it. `popleft` then raises IndexError.
         """
         while self._waiting:
             try:

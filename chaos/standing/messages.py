@@ -1,11 +1,11 @@
 """Requests to a standing cluster, and its answers: JSON frames with the cluster's token.
 
-A standing cluster is a run without a planned end: it takes orders of commands until a DownRequest.
-The token is a secret of the cluster's owner. A JournalEntry is the record of one fault. A fault is
-in force from its injection until it is healed (undone).
+A standing cluster is a run without a planned end. It takes orders from commands until a
+DownRequest. The token is a secret of the cluster's owner. A JournalEntry is the record of one
+fault. A fault is in force from its injection until it is healed (undone).
 
-This module imports only the results' schema. So a command that sends a request starts without
-importing the rest of the lab.
+This module imports only the results' schema. So a command that sends a request need not import the
+rest of the lab, and starts quickly.
 """
 
 from enum import StrEnum
@@ -46,7 +46,7 @@ class InjectRequest(
 
 
 class HealRequest(msgspec.Struct, frozen=True, kw_only=True, tag="heal"):
-    """Orders that one fault, or every fault in force, is healed.
+    """Orders that one fault is healed, or every fault in force (`everything`).
 
     If `fault_id` is None and `everything` is False, the request means the only fault in force.
     """

@@ -36,7 +36,7 @@ from protocol.ids import CLUSTER_METADATA
 from results_schema.manifest import PlannedFault
 
 FILE = "inject"
-"""Stands for the file name in a problem of an order."""
+"""Problems of an order have this text in place of a file name."""
 _GROUP_ROLES = ("coordinator-of", "leader-member-of", "members", "member")
 """Roles whose argument begins with the name of a group."""
 _PARTITION_ROLES = ("leader-of", "follower-of")
@@ -87,7 +87,7 @@ def order_fault(
     """Return the ordered fault, or a refusal with all problems of the order.
 
     `experiment` is the file's, extended by the cluster's current topics and groups.
-    Units: `at_us` is the time of the injection, since the brokers began to serve.
+    Units: `at_us` is the time of the injection, counted from when the brokers began to serve.
     """
     document = item_of(_as_in_a_file(request))
     problems = shape_problems(document, FaultDefinition, FILE)
@@ -97,7 +97,7 @@ def order_fault(
     problems = list(fault_errors(experiment, fault, FILE))
     if problems:
         # The order may name groups or topics that do not exist yet. So it is checked once more, as
-        # if these existed. If there are no errors then, the order is only too early. Otherwise it
+        # if these existed. If this check finds no errors, the order is only too early. Otherwise it
         # is wrong at any time.
         imagined = _with_named_topics_and_groups(experiment, fault)
         kind = RefusalKind.NOTHING_NOW
@@ -156,7 +156,7 @@ def _with_named_topics_and_groups(experiment: Experiment, fault: FaultDefinition
             groups.append(argument.partition(",")[0].strip())
         partition = parse_partition(argument) if role in _PARTITION_ROLES else None
         if partition is not None and partition.topic not in internal_topics(experiment):
-            # As many replicas as brokers, so that no rule can refuse the topic for a replica.
+            # The topic gets as many replicas as brokers, so that no rule finds a replica missing.
             topics.setdefault(
                 partition.topic,
                 TopicDefinition(
@@ -175,8 +175,8 @@ def _words(problem: Problem) -> str:
     """Return a problem as a sentence that names a field of the order, not a place in a file."""
     path = problem.path.removeprefix(FILE).removeprefix(".")
     words = str(replace(problem, file=FILE, line=None, path=path))
-    # The rules name the topics and groups "of the file". Here `experiment` also has those of the
-    # cluster, so the sentence must not claim that the file lists them.
+    # The sentences of the rules say "of the file". The checked experiment also has the topics and
+    # groups of the cluster, so the sentence must not claim that the file has them.
     return words.replace(" of the file: ", " that is there: ").replace(
         ", but the file has none", ", and there is none"
     )

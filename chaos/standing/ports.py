@@ -34,8 +34,9 @@ def check_ports(listener: ListenerSpec, brokers: int) -> None:
             with socket.socket(family, kind) as probe:
                 if os.name == "posix":
                     # The brokers' listeners set this option, too. Without it a port stays taken for
-                    # a minute after a former cluster has closed its connections (TIME_WAIT). On
-                    # Windows the option would allow a port at which another program listens.
+                    # a minute after a former cluster has closed its connections (TIME_WAIT). The
+                    # option is not set on Windows, where it would permit a port at which another
+                    # program listens.
                     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(address)
                 probe.listen(1)

@@ -3,8 +3,8 @@
 `<runs>/.up/<name>.json` claims a name for a standing cluster (a run without a planned end). The
 file has the port at which the cluster takes orders, and the secret token that an order needs. Only
 the file's owner can read it. A cluster removes its file when it goes down. The file of a killed
-cluster remains. The next command finds that nothing listens at the port, reports that, and removes
-the file and other things that the cluster has left.
+cluster remains. The next command finds that nothing listens at the port. It reports this, and
+removes the file and other things that the cluster has left.
 
 In this module `runs` is the folder of all runs, and a claim is the file of a name.
 """
@@ -92,14 +92,14 @@ def claim(runs: Path, cluster: StandingCluster) -> tuple[DeadCluster, ...]:
     try:
         for _ in range(_CLAIM_ATTEMPTS):
             try:
-                # A link is used, not a write, for two reasons: a link fails if the name is taken,
-                # and no other process can read a file that is only partly written.
+                # The whole file is written first, and then linked, for two reasons: the link fails
+                # if the name is taken, and no other process can read a partly written file.
                 os.link(unfinished, _path(runs, cluster.name))
             except FileExistsError:
                 died += _remove_if_dead(runs, cluster.name)
             else:
                 return tuple(died)
-        # Each attempt met another claim, which was released in the meantime, or was a dead one.
+        # Each attempt met another claim, which was released in the meantime or was dead.
         raise NameTaken(f"the name `{cluster.name}` is claimed again and again in {folder}")
     finally:
         unfinished.unlink(missing_ok=True)
@@ -121,7 +121,7 @@ def release(runs: Path, cluster: StandingCluster) -> None:
 
 
 def clusters_up(runs: Path) -> tuple[tuple[StandingCluster, ...], tuple[DeadCluster, ...]]:
-    """Return the clusters that are up, by name, and the dead ones whose claims were removed."""
+    """Return the clusters that are up, and the dead ones; remove the claims of the dead ones."""
     up: list[StandingCluster] = []
     died: list[DeadCluster] = []
     for path in sorted((runs / FOLDER).glob("*.json")):
@@ -136,7 +136,7 @@ def clusters_up(runs: Path) -> tuple[tuple[StandingCluster, ...], tuple[DeadClus
 
 
 def find_cluster(runs: Path, name: str | None) -> tuple[StandingCluster, tuple[DeadCluster, ...]]:
-    """Return the cluster that a command means, and the dead ones whose claims were removed.
+    """Return the cluster that a command means, and the dead clusters; remove their claims.
 
     If `name` is None, the command means the only cluster that is up, or, if several are up, the one
     with the default name.
@@ -199,9 +199,10 @@ def _remove(runs: Path, cluster: StandingCluster) -> Iterator[DeadCluster]:
 
 def _remove_leavings(cluster: StandingCluster) -> None:
     """Remove a killed cluster's disks, and the file with its nodes' addresses; keep its trace."""
-    if not cluster.run_directory:  # the cluster died before `update` entered its directory
+    if not cluster.run_directory:  # the cluster died before its directory was entered (`update`)
         return
-    # Imported here because a command seldom needs these modules, and they would double its start.
+    # Imported here because a command seldom needs these modules, and they would double the time of
+    # its start.
     from cluster.realtime.listeners_file import remove_listeners  # noqa: PLC0415
     from cluster.realtime.machine_processes import remove_disks  # noqa: PLC0415
 
@@ -217,7 +218,7 @@ def _is_dead(cluster: StandingCluster) -> bool:
         cluster.ask(PresenceRequest(), timeout_s=_PRESENCE_TIMEOUT_S)
     except Unreachable:
         return True
-    except SilentCluster:  # paused, or too busy to answer: its process still has the port
+    except SilentCluster:  # its process still has the port, but is paused or too busy to answer
         return False
     return False
 

@@ -12,10 +12,10 @@ of faults), trace (the recorded events), checkers and verdict are those of every
    trace is judged.
 
 Clients from outside, or guests, are Kafka clients that the run did not start. Consumers of the lab
-are the ones that the run itself has started. Groups and topics of clients from outside are no part
-of the experiment: the run cannot see their members, and no check waits for them. Only the checks of
-brokers and coordinators judge these groups. A group of the experiment that a client from outside
-has joined is judged in the same way (`guests`).
+are those that the run itself has started. Groups and topics of clients from outside do not belong
+to the experiment. Their members write no trace rows, and no check waits for these groups. Only the
+checks of brokers and coordinators judge them. If a client from outside joins a group of the
+experiment, that group is judged in the same way (`guests`).
 """
 
 from bisect import insort
@@ -92,8 +92,8 @@ class StandingRun(ExperimentRun):
         - `identity`: the fields of each StatusAnswer that name the run.
         - `duration_us`: time for which the run accepts orders, on the run's clock; None: no limit.
         - `on_serving`: called once, with the time of the run's clock, when the brokers serve.
-        - `while_serving`: entered at the same moment, in the run's loop, and left when the healing
-          begins.
+        - `while_serving`: a context manager that is entered at the same moment, in the run's loop,
+          and left when the healing begins.
         - `judge_again`: called when the whole trace is on disk. It returns a suite that has judged
           the trace anew, or None if the verdict of `suite` stands.
         """
@@ -118,7 +118,7 @@ class StandingRun(ExperimentRun):
         self._moments: list[Moment] = []
         """Acts of the plan and ends of ordered faults, by their time on the run's clock."""
         self._not_arrived = {arrival.node: None for arrival in arrivals_of(experiment)}
-        """Late members of the file that have not started: no condition waits for them."""
+        """Late members of the file that have not started. No condition waits for them."""
         self._live_at_us = 0
         """Time at which the brokers began to serve, on the run's clock."""
         self._missing: list[str] = []
@@ -128,7 +128,7 @@ class StandingRun(ExperimentRun):
         self._ordered_ids: dict[str, None] = {}
         """Ids of the faults that come from orders."""
         self._unjudged: dict[str, None] = {}
-        """Groups that have, or had, a client from outside as a member."""
+        """Groups that have, or had, a client from outside as a member; members are not judged."""
         self._unknown_ids: dict[str, None] = {}
         """Member ids of the last status query that no consumer of the lab had."""
         self._own_ids: dict[str, None] = {}
@@ -174,7 +174,7 @@ class StandingRun(ExperimentRun):
             for broker in brokers
             if status.brokers_fenced.get(BrokerId(broker), True)
         ]
-        # If a broker is missing, its partitions have no leader. Then only the cause is shown.
+        # The partitions of a missing broker have no leader. Only the cause is shown.
         return fenced or missing_partitions(self._experiment, status, full_isr=False)
 
     async def _serve(self) -> None:
@@ -217,8 +217,8 @@ class StandingRun(ExperimentRun):
         """Note the groups in which a client from outside is a member.
 
         A group of the experiment counts only when two queries in a row show the same unknown member
-        id. One query proves nothing: the coordinator may have added a consumer of the lab, and the
-        answer with its id may still be on its way to the consumer.
+        id. One query is not enough: the coordinator may have added a consumer of the lab, and the
+        answer with the new id may still be on its way to the consumer.
         """
         # The ids of a consumer's former lives stay in `_own_ids`. A restarted consumer has a new
         # id, but its group keeps the old one until the session timeout.
@@ -344,7 +344,8 @@ class StandingRun(ExperimentRun):
     def _first_free_number(self, fault: str) -> int:
         """Return the number after the highest in the plan's ids, such as 3 after `crash-2`.
 
-        A fault that the plan repeats has ids such as `crash-2.1`: the part from the dot is cut off.
+        A fault that the plan repeats has ids such as `crash-2.1`, whose part from the dot on is
+        ignored.
         """
         used = [
             int(number)

@@ -83,7 +83,8 @@ def stand(
         if not mixed:
             return None
         suite = suite_without(mixed)
-        # `runtime` is made below: this function is called only after the run.
+        # `runtime` is assigned below, but exists here, because this function is called after the
+        # run.
         suite.allow_clock_error(runtime.clock_error_us)
         files = sorted((directory.path / TRACE_FOLDER).glob("*.frames"))
         suite.observe_all(merge_rows([FrameReader(file) for file in files]))

@@ -32,8 +32,9 @@ from protocol.ids import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
 MIN_SILENCE_US = 2_000_000
 """Least value of `machine_silent_after`.
 
-The driver (the process that conducts a run) asks each machine for a sign of life once in a second.
-A machine that answers is silent for nearly one second in between, so the least value is twice that.
+The driver (the process that conducts a run) asks each machine for a sign of life once a second.
+Between two answers even a healthy machine is silent for nearly a second. The least value is twice
+that time.
 """
 
 
@@ -118,7 +119,7 @@ def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
             f"{prefix}.min.isr",
         )
     for name, topic in experiment.topics.items():
-        # After this error, the other rules below are still judged for the topic.
+        # After this error, the rules below are still judged for the topic.
         if name in {CONSUMER_OFFSETS, TRANSACTION_STATE, CLUSTER_METADATA}:
             yield problem(
                 f"topics.{name}",
@@ -138,7 +139,7 @@ def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
 def _replication_errors(
     factor: int, min_insync: int, brokers: int, factor_path: str, min_path: str
 ) -> Iterator[Problem]:
-    """Yield an error if a topic needs more brokers, or more in-sync replicas, than there can be.
+    """Yield an error if a topic has more replicas than brokers, or needs more in sync than it has.
 
     - `factor`, `factor_path`: number of replicas, and the place of this setting in the file.
     - `min_insync`, `min_path`: number of in-sync replicas that a write with acks=all needs, and the

@@ -30,8 +30,8 @@ def producer_errors(producer: ProducerDefinition, path: str) -> Iterator[Problem
         )
     least_ms = config.linger_ms + config.request_timeout_ms
     if config.delivery_timeout_ms < least_ms:
-        # If the user has set the value, Kafka refuses it. If it is the default, Kafka uses a longer
-        # value without an error.
+        # Kafka refuses such a value if the user has set it. If it is the default, Kafka uses a
+        # longer value without an error.
         yield problem(
             f"{path}.config.delivery.timeout.ms",
             "Kafka's producer refuses to start"
@@ -48,7 +48,7 @@ def consumer_warnings(
     """Yield warnings about the settings of members; `path` is the path of their section."""
     yield from broken_limits(WARNINGS, config, path)
     session_ms, heartbeat_ms = config.session_timeout_ms, config.heartbeat_interval_ms
-    # An interval of at least the session timeout is an error (`limits.ERRORS`), not a warning.
+    # If the interval is not below the session timeout, this is an error (`limits.ERRORS`).
     if session_ms > heartbeat_ms > session_ms / 3:
         yield problem(
             f"{path}.heartbeat.interval.ms",

@@ -1,9 +1,9 @@
 """Rules for the settings of brokers and topics; some also depend on the plan's faults.
 
 The plan is the list of faults that a run injects. A Problem is one error or warning, with the path
-of its setting in the experiment file. Helpers stand below the rules that use them. To fence a
-broker means that the controller counts it as dead. A write with acks=all is acknowledged only if at
-least min.insync.replicas replicas are in sync.
+of its setting in the experiment file. Helpers stand below the rules that use them. The controller
+fences a broker that it counts as dead. A write with acks=all is acknowledged only if at least
+min.insync.replicas replicas are in sync.
 Source: docs/kafka/BEHAVIOUR.md, section 8.1; Kafka's KafkaConfig.validateValues for settings that a
 broker refuses.
 """
@@ -104,8 +104,7 @@ def topic_warnings(
         producer.topic == name and producer.config.acks == _ACKS_ALL
         for producer in experiment.producers
     )
-    # If the topic has no value of its own, it uses the brokers' value, which `cluster_warnings`
-    # judges.
+    # Without a value of its own, the topic has the brokers' value, which `cluster_warnings` judges.
     if (
         of_topic is not None
         and written
@@ -137,7 +136,7 @@ def topic_warnings(
 
 
 def _min_insync_warnings(experiment: Experiment) -> Iterator[Problem]:
-    """Yield a warning about `__consumer_offsets`' min.insync.replicas, if a fault makes it unwise.
+    """Yield a warning if a fault makes min.insync.replicas of `__consumer_offsets` unwise.
 
     The setting is too high if one absent broker stops all writes. It is too low if an acknowledged
     commit may be on one replica only.
@@ -196,8 +195,8 @@ def _stage_warnings(experiment: Experiment) -> Iterator[Problem]:
 def _fault_until_the_end(experiment: Experiment) -> str | None:
     """Return the name of the plan's latest fault if it silences a broker until the healing.
 
-    Only the latest fault can be too short to be noticed, because the run goes on for
-    `after_faults` after it. Every earlier one lasts longer.
+    Only the latest fault can be too short to be noticed, because it lasts only for `after_faults`.
+    Every earlier fault lasts longer.
     """
     latest = max(experiment.faults, key=lambda fault: microseconds(fault.at), default=None)
     if latest is None or latest.duration is not None or latest.fault not in _SILENCING_FAULTS:

@@ -2,9 +2,9 @@
 
 A fault hits a target, such as `broker(0)`. A fault of links has two ends instead, `from` and `to`,
 each with one or more targets. A target is a role and its argument. A momentary fault has no
-duration, because its effect is done in one moment. A gradual fault, such as a rollout, has none
-either: it lasts until its work is done. A near miss is the word that was probably meant instead of
-a wrong one. `path` is the fault's place in the file.
+duration, because its effect is done in one moment. A gradual fault, such as a rollout, has no
+duration either, because it lasts until its work is done. A near miss is the word that was probably
+meant by a wrong one. `path` is the fault's place in the file.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def fault_errors(experiment: Experiment, fault: FaultDefinition, path: str) -> I
         return
     argument_errors = list(_argument_errors(fault, kind, f"{path}.args"))
     yield from argument_errors
-    # The kind's own check may rely on existing targets and on arguments of the right shape.
+    # The kind's own check relies on existing targets and on arguments of the right shape.
     if not aim_errors and not argument_errors:
         for error in kind.check(fault, experiment):
             yield replace(error, path=f"{path}.{error.path}")
@@ -71,7 +71,7 @@ def fault_warnings(experiment: Experiment, fault: FaultDefinition, path: str) ->
     elif fault.fault == "pause":
         yield problem(
             f"{path}.duration",
-            # A broker that runs again within its session goes on with its heartbeats.
+            # If a broker runs again within its session, its heartbeats go on.
             "the controller may not notice at all",
             expected=f"more than broker.session.timeout.ms ({session_ms} ms)",
             found=f"`{fault.duration}`",
@@ -85,7 +85,7 @@ def _short_member_crash(
     group = experiment.groups.get(argument.partition(",")[0].strip())
     if group is None or group.is_on_zookeeper or fault.duration is None:
         return
-    # A static member (with a `group.instance.id`) takes its old place when it is back.
+    # A static member (with a `group.instance.id`) takes its old place when it restarts.
     if group.config.group_instance_id is not None:
         return
     session_ms = group.config.session_timeout_ms
@@ -107,7 +107,7 @@ def _time_errors(fault: FaultDefinition, kind: FaultKind | None, path: str) -> I
             yield from too_long(duration, f"{path}.{field}")
 
     has_none = kind is not None and (kind.momentary or kind.is_gradual)
-    # `kind is not None` follows from `has_none`; it is for the type checker.
+    # `kind is not None` follows from `has_none`. It is written for the type checker.
     if fault.duration is not None and has_none and kind is not None:
         why = "is done in a moment" if kind.momentary else "takes as long as it takes"
         yield problem(
@@ -181,7 +181,7 @@ def _aim_errors(
                 found=f"`{fault.target}`",
             )
         for name, targets in ends:
-            # If there is a `target` and no end, the error above has named both missing keys.
+            # If there is a `target` and no end, the error above has named both missing ends.
             if not targets and (fault.target is None or given):
                 yield problem(
                     f"{path}.{name}", "is missing", expected="a target, or a list of targets"

@@ -3,9 +3,9 @@
 A group has one of two designs: a broker coordinates it, or its members compute their shares from
 ZooKeeper. A member with a `group.instance.id` is static: it keeps its place in the group through a
 restart. An assignor is an algorithm that distributes partitions over members. Late members are
-members that the run starts at a time of its plan; they may have settings of their own. A near miss
+members that the run starts at a time of its plan. They may have settings of their own. A near miss
 is the value that was probably meant. `path` is the group's place in the file. `{index}`
-(MEMBER_INDEX) in an id stands for the member's number.
+(MEMBER_INDEX) in an id stands for the member's index in its group.
 """
 
 import re
@@ -27,7 +27,7 @@ from protocol.config import ConsumerConfig, ZooKeeperConsumerConfig
 from protocol.ids import broker_name
 
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
-"""A word in braces. The near miss replaces a wrong one, such as `{i}`, by `{index}`."""
+"""A word in braces. In the near miss of an id, `{index}` replaces any such word, such as `{i}`."""
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 """Characters that a `group.instance.id` may not have."""
 _INSTANCE = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -39,7 +39,7 @@ def group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> I
     yield from check_once("topic", group.topics, experiment.topics, f"{path}.topics")
     yield from _coordination_errors(group, path)
 
-    # The time in which a member processes a record is drawn between these two.
+    # The time for which a member processes a record is drawn between these two.
     least_us, most_us = group.process_bounds_us
     if least_us > most_us:
         yield problem(
@@ -145,7 +145,7 @@ def _transaction_errors(
 def _metadata_errors(
     experiment: Experiment, group: GroupDefinition, path: str
 ) -> Iterator[Problem]:
-    """Yield an error if no commit carries the metadata, or if the brokers refuse every commit.
+    """Yield an error if no commit would carry the metadata, or if brokers would refuse all commits.
 
     Metadata is a text that is stored beside a committed offset.
     """
@@ -229,7 +229,7 @@ def _instance_errors(group: GroupDefinition, path: str) -> Iterator[Problem]:
     """Yield an invalid `group.instance.id`, or one that several members would have."""
     places = _places_of_instances(group, path)
     for written, place in places.items():
-        if _INSTANCE.fullmatch(written.replace(MEMBER_INDEX, "0")) is None:  # any index will do
+        if _INSTANCE.fullmatch(written.replace(MEMBER_INDEX, "0")) is None:  # 0 as an example
             yield problem(
                 place,
                 "Kafka's brokers refuse it",
@@ -244,8 +244,9 @@ def _instance_errors(group: GroupDefinition, path: str) -> Iterator[Problem]:
     if shared:
         name, count = shared[0]
         all_members = "all " if count == len(instance_ids) else ""
-        # The shared id may not be written in the file. For example, `a-{index}` gives `a-1` to one
-        # member, and another has `a-1`. Then the problem is reported at the first id in the file.
+        # The shared id may not be written in the file. For example, `a-{index}` gives `a-12` to
+        # member 12, and `a-1{index}` gives it to member 2. Then the problem is reported at the
+        # first id in the file.
         written = name if name in places else next(iter(places))
         yield problem(
             places[written],
@@ -302,7 +303,7 @@ def group_warnings(experiment: Experiment, group: GroupDefinition, path: str) ->
     yield from of_group
     for index, late in enumerate(group.late_members):
         if late.config is not None:
-            # An inherited warning is given only once, at the group, as for errors.
+            # As in `group_errors`, an inherited warning is given only once, at the group.
             late_path = f"{path}.late_members[{index}].config"
             inherited = {
                 replace(warning, path=warning.path.replace(f"{path}.config", late_path, 1))

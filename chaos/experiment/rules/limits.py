@@ -78,7 +78,7 @@ def _names_by_key(section: type[msgspec.Struct]) -> dict[str, str]:
 def broken_limits(limits: Limits, section: msgspec.Struct, path: str) -> Iterator[Problem]:
     """Yield a problem for each limit that a section of settings breaks.
 
-    `path`: of the section in the file.
+    `path`: the place of the section in the file.
     """
     names = _names_by_key(type(section))
     for row in limits[type(section)]:
@@ -99,7 +99,7 @@ def broken_limits(limits: Limits, section: msgspec.Struct, path: str) -> Iterato
 
 
 _NEVER_GROWS = "it never grows: Kafka takes the bound for every attempt"
-"""The reason of limits of backoffs, the waits before repeated attempts.
+"""The reason for limits of backoffs. A backoff is the wait before an attempt is repeated.
 
 Source: CommonClientConfigs.warnDisablingExponentialBackoff.
 """
@@ -135,7 +135,7 @@ ERRORS: Limits = {
         ),
     ),
 }
-"""Limits that Kafka enforces: a broker or client does not start if one of its limits is broken."""
+"""Limits that Kafka enforces. A broker or client does not start if one of its limits is broken."""
 WARNINGS: Limits = {
     BrokerConfig: (
         Limit(

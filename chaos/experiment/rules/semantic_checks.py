@@ -1,7 +1,7 @@
 """Common parts of semantic checks: functions that make problems.
 
-A problem has the path of a setting in the experiment file, but no file and no line yet: the loader
-adds these. A near miss is the known word that was probably meant instead of a wrong one.
+A problem made here has the path of a setting in the experiment file, but no file and no line. The
+loader adds these. A near miss is the known word that was probably meant by a wrong one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ from chaos.experiment.structs import microseconds
 FILE = ""
 """Placeholder of the file's name. The loader (`placed`) replaces it, and adds the line."""
 LONGEST_US = 24 * 3_600 * 1_000_000
-"""The longest stage of a run, one day. A longer one is taken for a mistake in the unit."""
+"""The longest stage of a run, one day. A longer time is probably a mistake in the unit."""
 
 
 def problem(

@@ -210,7 +210,7 @@ def _expired_group(draw: FaultDraw) -> Faults:
 
     The retention time begins when the sessions of all members have ended. A new coordinator that
     loads the group may delay this. If offsets are kept for more than a minute, they do not expire
-    within the run. Then the members stay down while an administrator acts.
+    within the run. Then `_orders_for_an_empty_group` draws the faults.
     """
     config = draw.experiment.cluster.config
     group = draw.group()
