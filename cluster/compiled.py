@@ -1,4 +1,4 @@
-"""Import finder for the modules that `make fast` compiled; without a build it does nothing.
+"""Import finder for the modules that `make fast` has compiled. Without a build it does nothing.
 
 The compiled modules are called "hot": most of a run's time is spent in them. mypyc compiles them to
 machine code. Order of events:
@@ -39,7 +39,8 @@ LIBRARY = f"{GROUP}__mypyc"
 COMPILED_AGAINST = (
     "protocol", "partition_log", "coordinator", "cluster", "results_schema", "chaos",
 )  # fmt: skip
-"""Packages that the fingerprint covers: mypyc builds constants of interpreted modules in, too."""
+"""Packages that the fingerprint covers. The compiled code also contains constants of interpreted
+modules, so all of them count."""
 _MADE_BY_CALL = (NewType, ParamSpec, TypeVar, TypeVarTuple)
 """Types whose instances get their `__module__` from the frame of the caller (see
 `_set_own_module`)."""
@@ -145,7 +146,7 @@ def _set_own_module(module: ModuleType) -> None:
     """Set `module` as the module of types and type variables that it defines.
 
     Such an object takes its module from the frame of its caller. A compiled body has no frame, so
-    the object has got the name of the present module, where pickle would not find it.
+    the object got the name of this module, where pickle would not find it.
     """
     for value in vars(module).values():
         if isinstance(value, _MADE_BY_CALL) and value.__module__ == __name__:

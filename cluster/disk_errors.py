@@ -9,8 +9,8 @@ OF_THE_DISK = frozenset(
         *(errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY),
     }
 )
-"""First line: the file system is full, broken or read-only. Second line: a path has the wrong
-permissions or is of the wrong kind. Other errors, such as ENOENT, are no fault of the disk."""
+"""Error numbers. First line: the file system is full, broken or read-only. Second line: a path has
+the wrong permissions or is of the wrong kind. Other errors, such as ENOENT, are not the disk's."""
 
 
 def is_of_the_disk(error: BaseException) -> bool:
@@ -19,5 +19,5 @@ def is_of_the_disk(error: BaseException) -> bool:
 
 
 def unwritten(path: Path, error: OSError) -> str:
-    """Return the message that `path`, or the file that the error names, cannot be written."""
+    """Return the message that a file cannot be written: the error's file, or else `path`."""
     return f"{error.filename or path} cannot be written: {error.strerror or error}"

@@ -1,10 +1,10 @@
 """Distribution of work to workers: the interface, and a worker in this process.
 
-Work is a function from items (seeds of runs; a seed determines all random choices of a run) to an
-answer, as bytes. The caller knows which worker did an item. So it can check an answer: it gives the
-item to another worker, whose answer must be equal. Nothing is retried here: after Died the caller
-gives the items to another worker. Ray's workers are in `cluster.ray.tasks`, processes of this
-machine in `cluster.worker_processes`.
+Work is a function: it takes items, and returns an answer as bytes. An item is the seed of a run,
+which determines all random choices of the run. The caller knows which worker did an item. So it can
+check an answer: it gives the item to another worker, whose answer must be equal. Nothing is retried
+here: after Died the caller gives the items to another worker. Ray's workers are in
+`cluster.ray.tasks`, processes of this machine in `cluster.worker_processes`.
 """
 
 import os
@@ -19,7 +19,7 @@ WorkerName = NewType("WorkerName", str)
 """A worker's machine and process, e.g. `10.0.0.3:4711`; a restarted worker has another name."""
 Item = int | tuple[int, ...]
 """A seed, or a lineage: a tuple of seeds, of which the last is the item's own. In a lineage, each
-seed changes the plan of faults that the seed before it has given."""
+seed changes the plan of faults that the previous seed has produced."""
 Items = tuple[Item, ...]
 Work = Callable[[Items], bytes]
 
@@ -71,8 +71,8 @@ class Workers(Protocol):
     def coming(self) -> int:
         """Return the number of workers that are starting.
 
-        The caller may have items that no idle worker may do, because another process must check an
-        answer than the one that gave it. Then the caller waits for these workers.
+        An answer must be checked by another process than the one that gave it. So the caller may
+        have items that no idle worker may do, and waits for the starting workers.
         """
 
     def give(self, worker: WorkerName, items: Items) -> None:

@@ -1,10 +1,10 @@
 """The lives of nodes: acts, the states in which they are legal, their trace rows and refusals.
 
 A node is a broker, a controller or a client. Each start begins an incarnation, which ends with a
-kill or a shutdown; the node's life is all of them. A runtime is the platform of a run: simulated
-(virtual) time, one process in real time, or Ray (a framework for processes on several machines).
-The driver is the process that conducts the run. The acts are the same in every runtime; each
-runtime starts and ends processes in its own way.
+kill or a shutdown; the node's life is all of its incarnations. A runtime is the platform of a run:
+simulated (virtual) time, one process in real time, or Ray (a framework for processes on several
+machines). The driver is the process that conducts the run. The acts are the same in every runtime;
+each runtime starts and ends processes in its own way.
 """
 
 from abc import ABC, abstractmethod
@@ -29,8 +29,8 @@ NodeBuilder = Callable[[NodeSpec, ClusterSpec, Host], Node]
 class LifeAct(Enum):
     """An act on a node: states in which it is legal, text of the refusal, kind of its trace row.
 
-    The text ends the sentence "<node> is <state> ...", which refuses the act in any other state.
-    The kind is None for acts that the started node itself traces.
+    The text ends the sentence "<node> is <state> ...", the message in any other state. The kind is
+    None for a start or restart, which the started node itself traces.
     """
 
     START = ((NodeState.NOT_STARTED,), "and cannot be started", None)

@@ -1,7 +1,7 @@
 """MachineLayout: the nodes of each machine of a cluster, computed in one way for every runtime.
 
 Nodes on one machine die together, pause together and are cut off together. The layout follows from
-two inputs: the nodes in order, and the machines that the experiment demands for some of them.
+two inputs: the nodes in order, and the machines that the experiment sets for some of them.
 """
 
 from collections.abc import Sequence
@@ -30,8 +30,8 @@ def spread_nodes(
     """Distribute nodes over machines: `placed[i]` go to machine i, all others in rotation.
 
     `nodes` have brokers first, so that no two brokers share a machine while another machine has
-    none. The rotation continues from role to role. With three machines and four brokers, machine 0
-    has broker-0 and broker-3; the first node after the brokers goes to machine 1.
+    none. The rotation does not begin again at each role. With three machines and four brokers,
+    machine 0 has broker-0 and broker-3; the first node after the brokers goes to machine 1.
     Raises: ValueError if there is no machine.
     """
     if machines < 1:

@@ -65,8 +65,8 @@ class GroupStatus:
 class MemberStatus:
     """A consumer's own view of its membership.
 
-    `state` is the name of Kafka's MemberState. `waiting` are the requests without an answer so far.
-    `ended_by` is the name of the error that has ended its application; None while that runs.
+    `state` is the name of Kafka's MemberState. `waiting` are its requests without an answer.
+    `ended_by` is the name of the error that ended its application; None if there was none.
     """
 
     group_id: str
@@ -111,9 +111,9 @@ class NodeState(StrEnum):
 class ClusterStatus:
     """The cluster's state at one moment; nodes that cannot answer (dead, paused) are missing.
 
-    `nodes` alone has every node, because the runtime itself knows their states. `groups` has, for
-    each group, an entry for each broker that has loaded it: two in a split brain (two brokers that
-    both believe to coordinate it). `controller` is the active one.
+    Only `nodes` has every node, because the runtime itself knows their states. `groups` has, for
+    each group, one entry for each broker that has loaded it. There are two in a split brain, when
+    two brokers both act as the group's coordinator. `controller` is the active one.
     """
 
     nodes: dict[NodeName, NodeState] = field(default_factory=dict)
@@ -197,9 +197,9 @@ class Runtime(ABC):
     async def start(self, *, apart: bool = False) -> None:
         """Start every node; returns when their processes run, long before groups are stable.
 
-        `apart` matters in virtual time only. With it, the nodes start at moments drawn from the
-        seed, and the clock begins as if the cluster had run for long; so timers of different nodes
-        are not in step. Without it, all nodes start at one moment.
+        `apart` matters in virtual time only. If True, the nodes start at moments drawn from the
+        seed, and their timers begin as if the cluster had run for long, so that timers of different
+        nodes are not in step. If False, all nodes start at one moment.
         Raises: ClusterStartError if a node cannot be started, after the started ones were stopped.
         """
 
@@ -238,7 +238,7 @@ class Runtime(ABC):
 
     @abstractmethod
     async def shut_down(self, node: NodeName) -> HitNode:
-        """Ask the node to stop, as SIGTERM does; returns before it has stopped. It is DOWN then.
+        """Ask the node to stop, as SIGTERM does; returns before the node has stopped and is DOWN.
 
         A broker moves its leaderships first (controlled shutdown), a consumer leaves its group.
         """
@@ -316,8 +316,8 @@ class Runtime(ABC):
     async def settle_contact(self) -> None:  # noqa: B027 - most runtimes have one machine
         """Wait until every machine has answered, or is in `machine_events`.
 
-        The run calls this after a failure, because a failure that a lost machine caused is not a
-        failure of the tool.
+        The run calls this after a failure: a failure that a lost machine caused is not a failure of
+        the tool.
         """
 
     @property

@@ -2,7 +2,7 @@
 
 An offsets partition is a partition of `__consumer_offsets`, the topic in which Kafka stores the
 commits of groups. A load reads such a partition into a coordinator's memory. Guards are checks of
-Kafka's that an experiment can switch off.
+Kafka that an experiment can switch off.
 
 Kafka has had two group coordinators: an older one in Scala, and a newer one in Java. The nodes
 behave like the Scala coordinator; each of the JavaSwitches turns on one behaviour of the Java
@@ -59,8 +59,8 @@ class BrokerSpec(msgspec.Struct, frozen=True, kw_only=True):
 class TopicSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One topic. `__consumer_offsets` is a topic, too.
 
-    `assignments` are the brokers with a replica of each partition, preferred leader first. If they
-    are empty, the controller chooses, as in Kafka without racks: of n brokers, number (p + k) mod n
+    `assignments` has the brokers with a replica of each partition, preferred leader first. If it is
+    empty, the controller chooses, as in Kafka without racks: of n brokers, number (p + k) mod n
     gets replica k of partition p.
     """
 
@@ -77,10 +77,10 @@ class PreloadSpec(msgspec.Struct, frozen=True, kw_only=True):
     - `commit_records`: number of commit records. They were written by `groups` different groups
       without members, in batches of `records_per_batch`. The records are equal on every replica,
       and have leader epoch 0 (the number of the partition's leadership; elections increase it).
-    - `deleted`: the keys (group, topic, partition) of deleted offsets. If it is empty, all commits
-      stay. If it is given, the `commit_records` commits are of these keys only, in turn, instead of
-      those of `groups`. After the commits follows a tombstone (a record without a value, which
-      deletes its key) for each key.
+    - `deleted`: the keys (group, topic, partition) of deleted offsets. If it is empty, no commit is
+      deleted. Otherwise the `commit_records` commits are of these keys only, in turn, instead of
+      those of `groups`. A tombstone (a record without a value, which deletes its key) follows for
+      each key.
     - `unreadable`: True if one more record follows, in a format that no coordinator can read, so
       that a load fails there.
     """
@@ -96,7 +96,7 @@ class PreloadSpec(msgspec.Struct, frozen=True, kw_only=True):
 def longest_between_polls_us(
     config: ConsumerConfig, *, poll_timeout_ms: int, record_us: int
 ) -> int:
-    """Return the longest time between the begins of two successive polls of an application.
+    """Return the longest time from the beginning of an application's poll to that of the next poll.
 
     In the worst case the records arrive at the end of the first poll's timeout, and the poll
     returns as many as it can: `max.poll.records`. The application then needs `record_us` for each.
@@ -112,10 +112,10 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     - `process_us`: time for processing one record, plus a random time below `process_spread_us`.
     - `commit_interval_ms`: interval of the asynchronous commits; None: the application never
       commits. Only one commit is in flight at a time.
-    - `commit_metadata`: texts that the asynchronous commits carry: the first commit has the first
-      text, and after the last text comes the first one again. Before a partition is revoked (taken
-      from the member by a rebalance), the application commits once more, with the text of its
-      latest asynchronous commit. Automatic commits carry no text.
+    - `commit_metadata`: texts that the asynchronous commits carry, in turn; after the last text
+      comes the first one again. Before a partition is revoked (taken from the member by a
+      rebalance), the application commits once more, with the text of its latest asynchronous
+      commit. Automatic commits carry no text.
     - `transactional`: the application also has a producer, and each commit is a transaction of
       this producer. A transaction that is open for longer than `transaction_timeout_ms` is aborted.
     - `start_after_ms`: time from the start of the node to the consumer's first step.
@@ -304,14 +304,14 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A whole cluster.
 
     - `late_notices_us`: a broker gives its group coordinator a notice when it gains or loses the
-      leadership of an offsets partition. Above 0: the broker repeats each notice a few times,
-      lastly so many microseconds after the first one. The coordinator must ignore repetitions.
+      leadership of an offsets partition. Above 0: the broker repeats each notice a few times within
+      so many microseconds. The coordinator must ignore repetitions.
     - `metrics_interval_us`: interval in which brokers and controllers write their metrics into the
       trace (the run's recorded rows of events); 0: never.
     - `machines`: the nodes of each machine, every node once; empty: the experiment has no machines.
-    - `brokers_register_in_zookeeper`: each broker makes a znode for itself, as in Kafka's versions
-      on ZooKeeper, and ZooKeeper removes it after the broker's death. Otherwise the znodes of
-      all brokers exist from the beginning and stay.
+    - `brokers_register_in_zookeeper`: True if each broker creates a znode for itself, as in Kafka's
+      versions on ZooKeeper; ZooKeeper removes it after the broker's death. If False, the znodes of
+      all brokers exist from the beginning, and stay.
     """
 
     controllers: tuple[ControllerSpec, ...]

@@ -2,8 +2,8 @@
 
 `fan_out` spreads items over workers; a worker's `Work` is a function that gets some of the items
 and returns bytes. A worker is spawned, not forked, so it shares only that function with this
-process. It has a session of its own, so a Ctrl-C on the terminal reaches this process alone; this
-process may forward it with `interrupt`. No work is retried. The death of a worker is reported, and
+process. It has a session of its own, so a Ctrl-C on the terminal reaches only this process, which
+may forward it with `interrupt`. No work is retried. The death of a worker is reported, and
 a new one starts in its place.
 """
 

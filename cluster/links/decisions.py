@@ -1,10 +1,11 @@
 """Verdicts of the current link rules on one frame, at the sender's or the receiver's end.
 
-A link rule is the effect of a fault on messages. Owns how a rule selects a frame (a message
-between two nodes) by nodes, purpose and API, and what its effect means for the sender and for the
-receiver. Holds no frames: `gate` carries a verdict out. The effects: Cut holds frames, and drops
-them if their connection is closed; Clog holds them; Slow delays them; LoseResponses drops some
-responses and resets their connections. A purpose is the use of a connection, such as heartbeats.
+A link rule is the effect of a fault on messages. This module decides which frames (messages between
+two nodes) a rule selects, by nodes, purpose and API, and what its effect means for the sender and
+for the receiver. It holds no frames: `gate` carries a verdict out. The effects: Cut holds frames,
+and drops them if their connection is closed; Clog holds them; Slow delays them; LoseResponses drops
+some responses and resets their connections. A purpose is the use of a connection, such as
+heartbeats.
 """
 
 import random

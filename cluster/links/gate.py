@@ -3,9 +3,9 @@
 Each host incarnation (one life of its node) that has rules has one gate, for both directions.
 Frames that the node sends go through `send` to the network. Frames that arrive go through `receive`
 to the host's endpoint, which has all connections of the node. A verdict (`decisions`) is the effect
-of the rules on one frame; frames that the rules hold wait in the gate. The gate must not know what
-carries frames, nor in which runtime it is. The runtime provides `transmit`, `deliver`, `after` and
-the random streams.
+of the rules on one frame; frames that the rules hold wait in the gate. The gate must not know the
+runtime, or the transport of frames. The runtime provides `transmit`, `deliver`, `after` and the
+random streams.
 
 How a host uses its gate:
 1. It makes a gate when it gets rules. It drops the gate again when no rule concerns the host and no
@@ -13,7 +13,7 @@ How a host uses its gate:
    rules pays only one test per frame.
 2. It passes every frame of the endpoint to `send`, and every frame that arrived to `receive`.
 3. If a TCP link breaks, the host learns of the death of a peer's process without a ResetFrame. It
-   then calls the gate's `peer_lost` instead of the endpoint's, because a cut hides a death.
+   then calls `peer_lost` of the gate, not of the endpoint, because a cut must hide the death.
 4. It calls `set_rules` to replace all rules. Frames that the new rules no longer hold leave in a
    later call of the loop (`after(0)`), so the gate calls the node only after `set_rules` has
    returned. The frames to be delivered leave first, then those to be sent, each in the order of
@@ -31,9 +31,9 @@ frames, these frames are lost; when the cut ends, only the CloseFrame arrives. A
 already left the sender when the rule came waits at the receiver. It arrives even if the sender has
 closed the connection since.
 
-DEVIATION: a frame that `slow` delays waits in the sender's process and is lost if the process dies
-meanwhile; the peer then sees the death without the delay. On a slow network the bytes would be on
-their way.
+DEVIATION: a frame that `slow` delays waits in the sender's process. If the process dies meanwhile,
+the frame is lost, and the peer sees the death without the delay. On a slow network the frame would
+arrive.
 """
 
 from collections import deque
@@ -141,12 +141,12 @@ class _Direction:
         return not self._streams and not self.judge.has_rules
 
     def offer(self, end: ConnectionEnd, frame: Frame) -> None:
-        """Forward `frame` now, or let it wait: behind earlier frames, or as its verdict demands."""
+        """Forward `frame` now, or let it wait if earlier frames wait, or if its verdict says so."""
         stream = self._streams.get(end)
         purpose = purpose_named_by(frame) or self._connections.purpose_of(end)
         if stream is not None:
-            # The endpoint may not know the connection yet, or not any more; then the frames that
-            # wait on it know its purpose.
+            # The endpoint may not know the connection yet, or no longer. Then a waiting frame of
+            # the connection has the purpose.
             purpose = purpose or stream[-1].purpose
             if isinstance(frame, CloseFrame):
                 self.drop_cut_frames(end)
@@ -312,7 +312,7 @@ class LinkGate:
             return
         end = ConnectionEnd(frame.destination, frame.connection_id, _is_from_client(frame))
         if isinstance(frame, CloseFrame):
-            # This end is closed, so it takes no more of the frames that a cut holds for it.
+            # This end is closed, so the frames that a cut holds for it are lost.
             self._received.drop_cut_frames(end)
         self._sent.offer(end, frame)
 
@@ -357,8 +357,8 @@ class LinkGate:
     def half_open(self) -> tuple[CloseFrame, ...]:
         """Return a close for each accepted connection whose OpenedFrame still waits here.
 
-        Such a client ignores the death of this process, because it does not know that this process
-        accepted its connection. A kernel resets what its process had accepted all the same.
+        The client of such a connection ignores the ResetFrame of this process, because it does not
+        know yet that this process accepted the connection. A kernel would reset it, too.
         """
         return tuple(
             CloseFrame(
@@ -414,7 +414,7 @@ class LinkGate:
 
     def _forward_received(self, end: ConnectionEnd, frame: Frame) -> None:
         if isinstance(frame, CloseFrame):
-            # The peer's end is closed, so it takes no more of the frames that a cut holds for it.
+            # The peer's end is closed, so the frames that a cut holds for it are lost.
             self._sent.drop_cut_frames(end)
         self._deliver(frame)
 

@@ -1,7 +1,7 @@
 """Link resets: end the connections between two sets of nodes that live in several processes.
 
-The connections are between two sets of nodes. The process of each node ends the node's own end of a
-connection; no frame (message between nodes) about it travels between the processes. Order:
+The process of each node ends the node's own end of a connection; no frame (message between nodes)
+about it travels between the processes. Order:
 1. The processes of the clients end their ends and report the names of these connections.
 2. The processes of the servers end the connections with these names. A connection that a client
    opened after step 1 has another name, and survives.

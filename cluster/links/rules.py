@@ -1,11 +1,11 @@
 """Link rules: the effects of a fault on the frames between two nodes, in every runtime.
 
-A rule selects frames (messages between nodes) by three things: the nodes between which they travel,
-the connection's purpose, and the API. A rule also has an effect. Rules act in the Host (the access
-to the network) of the node that sends a frame. Rules that hold frames act in the receiver's Host,
-too: the frames that were already on their way wait there. The run sends the rules to the hosts over
-the control plane (its own calls, apart from the nodes' network), which no fault touches. A
-connection is a TCP stream, so a held frame holds back all later frames of its connection.
+A rule has an effect, and selects frames (messages between nodes) by three things: the nodes between
+which they travel, the connection's purpose (its use), and the API. Rules act in the Host (the
+access to the network) of the node that sends a frame. Rules that hold frames act in the receiver's
+Host, too: the frames that were already on their way wait there. The run sends the rules to the
+hosts over the control plane (its own calls, apart from the nodes' network), which no fault touches.
+A connection is a TCP stream, so a held frame holds back all later frames of its connection.
 """
 
 import msgspec
@@ -49,7 +49,7 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True, tag="slow"):
 
 
 class LoseResponses(msgspec.Struct, frozen=True, kw_only=True, tag="lose_responses"):
-    """Resets a connection when the server has carried out a request, instead of the answer.
+    """Resets a connection instead of sending the answer to a request that was carried out.
 
     Each incarnation of a server loses `count` responses. `errors` are names of Kafka's errors
     ("NONE" is one of them). Only responses with one of these errors are lost; empty: with any

@@ -1,8 +1,8 @@
 """LocalDisk: the disk of one incarnation, which refuses every write after the incarnation's end.
 
-A real `kill -9` ends a process with all its pending writes. In the local runtime the process lives
-on, and tasks of the killed node run until their cancellation reaches them. Their writes must fail.
-An incarnation is one life of a node, from a start to its end.
+An incarnation is one life of a node, from a start to its end. A real `kill -9` ends a process with
+all its pending writes. In the local runtime the process lives on, and tasks of the killed node run
+until they are cancelled. Their writes must fail.
 """
 
 from pathlib import Path
@@ -77,5 +77,5 @@ class LocalDisk:
 
     def close(self) -> None:
         """Close the files, and refuse later calls of the node. May be called twice."""
-        self.storage.close()  # first: closing a file is such a call, too
+        self.storage.close()  # before `end`, which refuses calls that close files, too
         self._files.end()

@@ -102,9 +102,8 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
             process = NodeProcess(_PROCESS_ID, self._settings)
             self._watcher = asyncio.create_task(self._watch(process), name=_PROCESS_ID)
             self._address = await process.listen(LOOPBACK)
-            # The objects that imports made live as long as the run. `freeze` excludes them from
-            # garbage collections, which get shorter. That matters, because a collection delays all
-            # nodes.
+            # Objects made by imports live as long as the run. `freeze` excludes them from garbage
+            # collections, which get shorter. A collection delays all nodes.
             gc.collect()
             gc.freeze()
             self.start_all(process)

@@ -1,6 +1,6 @@
 """Samples of metrics, written into the trace at intervals of the node's own clock.
 
-A row has all values of one set of metrics at one moment; between two samples nothing is written.
+Each row has all values of one set of metrics at one moment.
 """
 
 from collections.abc import Callable, Mapping

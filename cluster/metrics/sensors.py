@@ -58,8 +58,8 @@ class SampledSensor:
         if not samples:
             return 0.0
         elapsed_ms = now_ms - samples[0].start_ms  # since the older of the two windows began
-        # All windows except the current one count as elapsed. Otherwise a single value, read 1 ms
-        # later, would be a rate of 1000 per second.
+        # Missing earlier windows count as elapsed. Otherwise a single value, read 1 ms later, would
+        # be a rate of 1000 per second.
         missing_windows = NUM_SAMPLES - 1 - elapsed_ms // WINDOW_MS
         elapsed_ms += max(0, missing_windows) * WINDOW_MS
         return sum(sample.total for sample in samples) * 1_000 / elapsed_ms

@@ -1,6 +1,6 @@
 """Checkpoint files: small files, replaced as a whole, with a CRC-32C in front of the content.
 
-A sync makes the operating system write a file to the disk, where a power loss cannot take it.
+A sync makes the operating system write a file to the disk, where it survives a power loss.
 """
 
 from pathlib import Path

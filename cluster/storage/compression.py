@@ -1,9 +1,9 @@
 """Codecs for record batches, in the formats of Kafka's clients.
 
 gzip comes from the standard library. snappy, lz4 and zstd come from pyarrow, if its build has them.
-pyarrow is imported only for these codecs, and before a run begins. Java's clients write snappy as a
-stream of blocks with a header (the format of snappy-java), other clients write one bare block. This
-module writes the format of snappy-java, and reads both.
+pyarrow is imported only if one of these codecs is used, and before a run begins. Java's clients
+write snappy as a stream of blocks with a header (the format of snappy-java), other clients write
+one bare block. This module writes the format of snappy-java, and reads both.
 Source: Kafka `GzipCompression`, `SnappyCompression`, `Lz4Compression`, `ZstdCompression`.
 DEVIATION: a payload that decompresses to more than MAX_PAYLOAD_BYTES is refused.
 """
@@ -35,7 +35,7 @@ _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_LENGTH = struct.Struct(">i")
 """The length of a block, in front of the block."""
 _XERIAL_BLOCK_BYTES = 32 * 1024
-"""Content of one block: snappy-java's default."""
+"""Number of uncompressed bytes in a block: snappy-java's default."""
 _MAX_VARINT_BYTES = 5
 """Longest varint of 32 bits: each byte holds 7 of them."""
 

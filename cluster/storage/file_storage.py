@@ -9,7 +9,7 @@
 - Cleaning: log compaction. It replaces the oldest batches by fewer or shorter ones.
 
 `append` writes to the page cache (the operating system's memory) before it returns. So `kill -9`
-leaves at most a torn last frame, which is cut off when the file is opened. To sync a file is to
+leaves at most a torn last frame, which is cut off when the file is opened. To sync a file means to
 wait until the disk has it. A power loss is simulated after a kill: `cut_to_flush_marks` cuts each
 log at its flush mark. Batches are also kept in memory; after a file was opened, reads use only the
 batches in memory.
@@ -127,8 +127,8 @@ class FileLogStorage(LogStorage):
         The order matters if the process dies in between:
         1. The new file is written and synced.
         2. The new file takes the name. If the process dies here, the flush mark still has the
-           position that it had in the old file. This loses no flushed batch: a cleaning makes
-           batches only shorter, so all that were below this position still are.
+           position that it had in the old file. No flushed batch is lost: a cleaning makes batches
+           only shorter, so the batches that were below this position still are below it.
         3. The flush mark moves to the end of the new file.
         Raises: SimulationError if there are fewer than `length` batches; OSError, either before any
         change or after the new file has taken the name.
@@ -179,11 +179,11 @@ class FileLogStorage(LogStorage):
     def write_back(self) -> None:
         """Move the flush mark to the end, without a sync.
 
-        Called when the kernel would have written the page cache to the disk by itself.
+        Called when a kernel would have written the page cache to the disk.
         Raises: OSError.
         DEVIATION from a real disk: a process cannot see what the kernel has written back, so
-        `LogFlusher` decides it by the cluster's StorageModel. Only simulated power losses use the
-        mark.
+        `LogFlusher` computes it with the cluster's StorageModel. Only simulated power losses use
+        the mark.
         """
         self._mark.move(self._positions[-1], sync=False)
         self._flushed_length = len(self._batches)

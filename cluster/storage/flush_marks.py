@@ -74,8 +74,8 @@ class FlushMark:
         if sync:
             self._files.fdatasync(file)
             self._is_synced = True
-            # The slots change only after a sync. The next mark overwrites an unsynced one, so the
-            # other slot keeps the last synced mark.
+            # Only a sync makes the next mark use the other slot. An unsynced mark is overwritten,
+            # so that the other slot keeps the last synced mark.
             self._free_slot = 1 - self._free_slot
 
     def close(self) -> None:

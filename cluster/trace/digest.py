@@ -1,8 +1,8 @@
 """Digests of traces: two runs with equal digests wrote the same rows in the same order.
 
-A trace is a run's recorded rows of events. A digest's trail is a list of marks. Each mark has a few
-digits of the digest of all rows up to a moment; the moments are a fixed step of run time apart. A
-comparison of two trails shows between which marks their runs began to differ.
+A trace is a run's recorded rows of events. A digest's trail is a list of marks, one for each step
+of run time. A mark has a few digits of the digest of all rows so far. A comparison of two trails
+shows between which marks their runs began to differ.
 """
 
 from collections.abc import Callable
@@ -92,9 +92,9 @@ class TraceDigest:
 
 
 class EventsOnly:
-    """Passes on the rows that the run would have without traced messages.
+    """Passes on the rows that the run would have without traced messages, with their `seq`.
 
-    Their `seq` is counted anew for each incarnation, as it would be without the rows of messages.
+    `seq` is the number of a row in its incarnation, here without the rows of messages.
     """
 
     def __init__(self, observer: Callable[[TraceRow], None]) -> None:

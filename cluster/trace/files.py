@@ -1,7 +1,7 @@
 """Trace files: rows written by each incarnation while it lives, later merged into one trace.
 
 The trace is a run's recorded rows of events. An incarnation is one life of a node, counted from 0.
-A frame is the length of one row, and the row. A turn of the process's asyncio loop is one pass over
+A frame is one row with its length in front. A turn of the process's asyncio loop is one pass over
 its ready callbacks.
 
 A node process appends MessagePack rows in frames to `trace/<node>-<incarnation>.frames`. It writes
@@ -92,7 +92,7 @@ class FrameDecoder:
     def feed(self, block: bytes) -> Iterator[TraceRow]:
         """Yield the rows that `block` completes.
 
-        The caller must take all of them: only then are the bytes of an unfinished frame kept.
+        The caller must take all of them; otherwise the bytes of an unfinished frame are lost.
         Raises: TraceFileCorrupt.
         """
         pending = self._pending + block

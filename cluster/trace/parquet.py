@@ -1,7 +1,7 @@
 """Parquet traces: the rows of a finished run, in every runtime, with the schema's types.
 
-The module is separate from `files`, because node processes write traces and need no Arrow. Rows are
-written and read in chunks, so that traces with millions of rows need little memory.
+The module is separate from `files`, so that node processes, which write traces, need no Arrow. Rows
+are written and read in chunks, so that traces with millions of rows need little memory.
 """
 
 import io

@@ -1,6 +1,6 @@
 """Recovery of the trace of a run whose driver was killed, from the files of its node processes.
 
-Such a run has no Parquet file, which the driver writes at the end. The frames of its nodes are
+The driver writes the Parquet file at the end, so such a run has none. The frames of its nodes are
 complete up to the moment when the nodes died.
 """
 

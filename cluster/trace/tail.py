@@ -1,11 +1,11 @@
 """TraceTail: the trace of a run in progress, row by row in one order.
 
 It follows the `*.frames` files that the driver (the process that conducts the run) can read, on its
-own machine or in a shared directory, while nodes append to them. Rows are merged by time up to a
-watermark: a time that stays behind the run's clock, because a node writes a row to its file a short
-time after it has given the row its time. A row is dropped if it arrives after the watermark has
-passed its time. A reader that needs all rows reads the complete files after the run. Must not know
-the runtime that writes the files.
+own machine or in a shared directory, while nodes append to them. A node writes a row to its file a
+short time after the row's event. So rows are merged only up to a watermark, a time that stays
+behind the run's clock. A row that arrives after the watermark has passed its time is dropped. A
+reader that needs all rows reads the complete files after the run. Must not know the runtime that
+writes the files.
 """
 
 from collections import deque

@@ -3,7 +3,7 @@
 A link rule is a fault's effect on the frames (messages) between two nodes, for instance a delay. A
 LinkGate applies the rules to the frames of one node, and keeps those that must wait. Each node has
 its gate in its Host (its access to the network). A Kafka client is a process from outside, without
-a Host, so the listener of the broker to which it is connected keeps a gate for it. The frames of
+a Host, so the listener of each broker to which it is connected has a gate for it. The frames of
 the client's requests leave through the gate, and the broker's frames arrive through it. The
 broker's Host applies the rules at the other end of the link.
 """
@@ -35,7 +35,7 @@ class _ClientConnections:
 
 
 class ClientLinks:
-    """The gates of one listener's clients; a client has a gate only while rules are in force."""
+    """The gates of one listener's clients. A client has a gate only while rules need it."""
 
     def __init__(
         self,

@@ -124,7 +124,7 @@ def read_nullable_string(cursor: Cursor) -> str | None:
     try:
         return cursor.take(size).decode()
     except UnicodeDecodeError as error:
-        # Here and below, the cursor is at the end of the value already. So the texts say "before".
+        # Here and below, the cursor is at the end of the value already, so the texts say "before".
         raise MalformedRequest(f"expected UTF-8 before {cursor.position}: {error}") from None
 
 
@@ -189,7 +189,8 @@ def _array_reader(read_item: Reader, *, nullable: bool) -> Reader:
                 return None
             raise MalformedRequest(f"expected a list before {cursor.position}, got null")
         if count > len(cursor.data) - cursor.position:
-            # Each item takes at least one byte, so this count is invalid. It could fill the memory.
+            # Each item has at least one byte, so this count is invalid. A list of this length could
+            # fill the memory.
             raise MalformedRequest(f"expected {count} items at {cursor.position}, got fewer bytes")
         return [read_item(cursor) for _ in range(count)]
 
@@ -249,7 +250,7 @@ def _dict_reader(fields: tuple[WireField, ...], version: int) -> Reader:
 def _typed_reader(field: WireField, version: int, annotation: object) -> Reader:
     """Return a reader of a field's value; `annotation` is the type of the message's field."""
     if field.kind is not Kind.STRUCT:
-        # The list may be null, but its items may not.
+        # An array may be null, but its items may not.
         item = _scalar_reader(_item_of(field) if field.is_array else field)
     else:
         item = _struct_reader(_struct_in(annotation), field.fields, version)

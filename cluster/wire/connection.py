@@ -104,8 +104,8 @@ class WireConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Buffer the bytes; a request in them is served in the next turn of the loop.
 
-        A pause of the process (SIGSTOP) may have made timers due. Because of the wait for the next
-        turn, these timers fire before the requests that waited in the socket are served.
+        After a pause of the process (SIGSTOP), timers may be due. They fire in this turn, before
+        the requests that waited in the socket are served.
         """
         self._unread += data
         self._owner.received(self)
@@ -199,7 +199,7 @@ class WireConnection(asyncio.Protocol):
     def _illegal_size(self, first_bytes: bytes, size: int) -> str:
         """Return the message about a size that no request has, or about another protocol.
 
-        A client of another protocol (TLS, HTTP) shows itself by an absurd first size.
+        The first bytes of another protocol (TLS, HTTP) look like an absurd size.
         """
         foreign = foreign_protocol(first_bytes) if self._is_first else None
         return foreign or (

@@ -2,9 +2,9 @@
 
 A RequestEnvelope is the form in which nodes of the cluster send requests. So the broker handles
 requests of nodes and of Kafka clients alike. The tables of `protocol.wire` list the fields of each
-message; OFFERED lists the APIs and versions that the listener serves. This module handles the
-differences between versions that the tables do not contain: the defaults of old versions, and the
-place of the error in their answers. It must not know connections.
+message; OFFERED lists the APIs and versions that the listener serves. Old versions differ in ways
+that the tables do not contain: other defaults, and another place of the error in the answer. This
+module handles these differences. It must not know connections.
 """
 
 from dataclasses import dataclass, field
@@ -186,7 +186,7 @@ def read_exchange(payload: bytes) -> Exchange:
     if not offered.oldest <= version <= offered.newest:
         if api is Api.API_VERSIONS:
             # KIP-511: the broker answers UNSUPPORTED_VERSION to a version that it does not know.
-            # Possibly the client knows only v0, so the answer is encoded as v0.
+            # The answer is encoded as v0, because the client may know no other version.
             return Exchange(header=header, api=api, answer_version=0, body=ApiVersionsRequest())
         raise UnsupportedRequest(
             f"expected {api.label} v{offered.oldest} to v{offered.newest}, got v{version}"
@@ -215,7 +215,7 @@ def _unknown_api(header: RequestHeader) -> str:
 
 
 def _whole_metadata_request(request: MetadataRequest, version: int) -> MetadataRequest:
-    """Return a Metadata request with the defaults of its version made explicit.
+    """Return a Metadata request in which the defaults of its version are explicit.
 
     An empty list of topics means all topics (None) in v0, and no topic in later versions.
     """

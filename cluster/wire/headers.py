@@ -1,4 +1,4 @@
-"""Request headers, which precede every message; readable for any API and version.
+"""Request headers, which can be read for any API and version.
 
 A correlation id is the client's number of a request; the answer repeats it. The header must be
 readable even if the rest of the request is not. For example, the answer to an ApiVersions request

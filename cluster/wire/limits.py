@@ -14,8 +14,8 @@ class ConnectionLimits:
     """Counts connections, holds those above max.connections, and finds idle ones.
 
     A held connection is accepted, but not served until another one ends.
-    DEVIATION: at max.connections, Kafka accepts no further connection, and the system's backlog
-    holds new ones. Here they are accepted but not served; a client sees no difference.
+    DEVIATION: at max.connections, Kafka accepts no further connection; new ones wait in the
+    system's backlog. Here they are accepted but not served. A client sees no difference.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -75,6 +75,6 @@ class ConnectionLimits:
             yield connection
 
     def next_check_us(self, now_us: int) -> int:
-        """Return the time until the next check; until then no connection is idle for too long."""
+        """Return the time until the next check; before it, no connection is idle for too long."""
         oldest_us = next(iter(self._last_bytes_us.values()), now_us)
         return max(1, oldest_us + self._idle_max_us - now_us)

@@ -143,9 +143,9 @@ def address_text(end_point: BrokerEndpoint) -> str:
 class WireListener:
     """The listener of one broker incarnation. It accepts connections from `start` on.
 
-    `flush` is called before an answer is sent. So the trace rows of the answer's causes are on the
-    disk before the client has the answer. `rng_for` returns the random stream of a link rule at a
-    client.
+    `flush` is called before an answer is sent, so that the trace rows of the answer's causes are
+    written before the client has the answer. `rng_for` returns the random stream of a link rule at
+    a client.
     """
 
     def __init__(
@@ -271,7 +271,8 @@ class WireListener:
     def _answer(self, frame: ResponseFrame) -> None:
         """Send an answer as bytes.
 
-        If the client expects none, go on, or close the connection if the answer has an error.
+        If the client expects none, serve the next request; if the answer has an error, close the
+        connection instead.
         """
         connection = self._named.get((frame.destination, frame.connection_id))
         exchange = None if connection is None else connection.exchange
@@ -332,8 +333,8 @@ class WireListener:
             self.refuse(connection, str(error))
             return
         except Exception as error:
-            # A bug in the reading of requests must not end the run. Otherwise the bytes of one
-            # client would stop all others.
+            # A bug in the reading of requests must not end the run, because the bytes of one client
+            # would then stop all others.
             self.refuse(connection, f"the request could not be read: {error!r}")
             return
         host = self._host
