@@ -217,8 +217,8 @@ def _check_choices(
 ) -> Iterator[_Untyped]:
     """Yield the errors of the choice that was meant by `value`, or one error about all choices.
 
-    For example, if a struct or a number is allowed, a mapping was meant to be the struct. If not
-    exactly one choice has the value's type, the error is about all choices.
+    For example, if a struct or a number is allowed, a mapping was meant to be the struct. If no
+    choice, or more than one, has the value's type, the error is about all choices.
     """
     from jsonschema import ValidationError  # noqa: PLC0415 - as above
 

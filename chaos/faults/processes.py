@@ -1,10 +1,10 @@
 """Faults of processes: kill, loss of power, shutdown, and pause.
 
 A planned fault is first aimed: its target, a role such as `coordinator-of(readers)`, is resolved to
-the node that has the role in the situation, which is the cluster's state at that moment.
-The Aim goes to `inject`, and later to `heal`, which undoes the fault. If there is nothing to hit,
-the result is a Miss with the reason. A node may be up, paused, stopping (in a controlled shutdown,
-in which a broker first moves its leaderships away), or down.
+the node that has the role in the situation, which is the cluster's state at that moment. The result
+is an Aim, or, if there is nothing to hit, a Miss with the reason. The Aim goes to `inject`, and
+later to `heal`, which undoes the fault. A node may be up, paused, stopping (in a controlled
+shutdown, in which a broker first moves its leaderships away), or down.
 """
 
 from collections.abc import Iterator

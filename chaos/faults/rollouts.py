@@ -317,7 +317,7 @@ _ENDED = {
 
 
 def _group_of(fault: FaultDefinition, experiment: Experiment) -> GroupDefinition | None:
-    """Return the target's group. If it does not exist, which the check of targets reports, None."""
+    """Return the target's group; None if it does not exist, which the check of targets reports."""
     split = split_target(fault.target or "")
     return None if split is None else experiment.groups.get(split[1])
 

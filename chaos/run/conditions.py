@@ -63,7 +63,7 @@ def missing_for_liveness(
 
     - `commits_before`: acknowledged commits of each member at healing. Each member needs one more.
     - `lost`: members that are not expected. Members that their group has refused are not expected
-      either. All others are, including late and killed members.
+      either. All other members are expected, including late and killed ones.
     - `joined`: members that are expected in addition to those of the experiment.
     - `deleted_topics`: topics whose partitions need no leader.
     - `guests`: a group may have further members, which are clients from outside.

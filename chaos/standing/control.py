@@ -164,7 +164,7 @@ def ask_at(port: int, token: str, request: Request, *, timeout_s: float | None =
             connection.settimeout(timeout_s)
             content = _receive(connection)
         except EOFError as error:
-            # A cluster always answers a PresenceRequest with its token. If the connection was
+            # A cluster answers each PresenceRequest that has its token. If the connection was
             # closed without an answer, the token was refused, so another program listens.
             if isinstance(request, PresenceRequest):
                 raise Unreachable(f"what listens at port {port} is another program") from error

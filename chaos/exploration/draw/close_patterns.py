@@ -136,7 +136,7 @@ def static_restart_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...
 
 
 def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
-    """Slow a coordinator's follower until it nearly leaves the ISR, or does, and make a change.
+    """Delay a coordinator's follower by about the limit of the ISR, and make one more change.
 
     A follower that lags for longer than `replica.lag.time.max.ms` leaves the ISR. During the lag
     one of these changes comes: another follower is cut off; the coordinator dies, moves once, or
