@@ -115,7 +115,7 @@ def connect_ray(address: str) -> bool:
 
     A Ray that runs on this machine is joined only if `address` names it, because another program
     may use it.
-    Returns: True if this call did it; False if the process had joined a Ray before, which it keeps.
+    Returns: True if this call has connected the process; False if it was connected before.
     Raises: RayUnavailable.
     """
     if ray.is_initialized():
@@ -167,7 +167,7 @@ def _keep_sigterm_handler() -> Iterator[None]:
 def disconnect_ray() -> None:
     """Leave Ray; a Ray that this process started ends with all its processes and its folder."""
     own_session = _own_sessions.pop() if _own_sessions else None
-    # The guard stays open during the shutdown: if this process is killed meanwhile, the guard kills
+    # The guard still runs during the shutdown: if this process is killed meanwhile, the guard kills
     # the rest of Ray.
     ray.shutdown()
     if own_session is not None:

@@ -1,9 +1,9 @@
 """ControlPlane: the driver's calls to all live node processes, which no fault disturbs.
 
-It sends one state (addresses of all nodes, link rules), of which only the newest version counts; it
-queries the status, and resets connections. A link rule is the effect of a fault on messages between
-nodes. The control plane does not wait for a process that is stopped (SIGSTOP). Such a process gets
-the newest state, and the resets that it missed, before its nodes continue.
+It sends a state (addresses of all nodes, link rules), queries the status, and resets connections.
+Only the newest version of the state counts. A link rule is the effect of a fault on messages
+between nodes. The control plane does not wait for a process that is stopped (SIGSTOP). Such a
+process gets the newest state, and the resets that it missed, before its nodes continue.
 
 The driver is the process that conducts the run. A node process hosts one or more nodes. Each
 machine has an agent, which sends signals to the processes there; a machine is silent while its
@@ -30,7 +30,7 @@ T = TypeVar("T")
 CALL_TIMEOUT_S = 10.0
 """Limit of a call to a process."""
 STATUS_TIMEOUT_S = 2.0
-"""Limit of a status query, which is short: a run queries often and can do without one answer."""
+"""Limit of a status query. It is short: a run queries often, and does not need each answer."""
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class FleetProcess:
 
 
 class ControlPlane:
-    """Calls to all live processes in `processes`, to which the owner of the list adds more later.
+    """Calls to all live processes in `processes`. The list's owner adds processes to it later.
 
     `on_failure` gets a line for each failure of the tool itself.
     """
@@ -219,6 +219,6 @@ async def side_by_side(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     except BaseException:
         for task in tasks:
             task.cancel()
-        # The caller may undo what the tasks did, so all of them must have ended before.
+        # The caller may undo what the tasks did, so all of them must have ended by then.
         await asyncio.gather(*tasks, return_exceptions=True)
         raise

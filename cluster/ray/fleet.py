@@ -1,4 +1,4 @@
-"""The fleet: every node process of a run and the Ray machines that they are on.
+"""The fleet: every node process of a run, and the Ray machines of these processes.
 
 The fleet starts, watches and ends processes and the machines' agents, measures clock offsets, and
 fetches files from other machines. A process hosts one or more nodes (brokers, clients). An agent is
@@ -7,8 +7,8 @@ sends signals, reads the clock and reads files there. The fleet manages processe
 `cluster.ray.lives` knows the process and incarnation of each node. The driver is the process that
 conducts the run; the fleet is in it.
 
-Every machine's agent is queried every second (a beat). A machine that does not answer is silent
-at first; after a longer time it is lost, and the fleet gives its processes up.
+Every machine's agent is queried every second (a beat). A machine that does not answer is silent at
+first. After a longer time it is lost, and the fleet gives up its processes.
 """
 
 import asyncio
@@ -517,8 +517,8 @@ class Fleet:
         while True:
             await asyncio.sleep(BEAT_S / 2)
             now_s = loop.time()
-            # If so much time has passed since the last check, the driver itself did not run, and
-            # could not take answers. No machine is to blame then.
+            # If the last check was too long ago, the driver itself did not run, and could not take
+            # answers. Then no machine counts as silent.
             if now_s - last_check_s > self._silence.silent_after_s:
                 self._contacts.excuse_driver(now_s)
             last_check_s = now_s

@@ -1,9 +1,9 @@
 """The processes of a cluster on Ray: the nodes and the machine of each process.
 
-Servers (brokers, controllers, ZooKeeper servers) have a process each, so that a fault can kill one
-alone. Clients share processes, which costs less; a client with `isolate` has its own process. The
-runtime's own client is the node that sends administrator's requests. A client with `starts_later`
-is started during the run.
+Servers (brokers, controllers, ZooKeeper servers) have a process each, so that a fault can kill a
+single one. Clients share processes, which costs less; a client with `isolate` has its own process.
+The runtime's own client is the node that sends an administrator's requests. A client with
+`starts_later` is started during the run.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from cluster.spec import (
 from protocol.ids import NodeName
 
 CONSUMERS_PER_PROCESS = 50
-"""Most consumers in one process: about as many as it can run at ten messages a second each."""
+"""Limit of consumers in one process, which can run about so many at ten messages a second each."""
 
 M = TypeVar("M")
 
@@ -34,8 +34,8 @@ M = TypeVar("M")
 class ProcessPlan:
     """One process: its name and its nodes.
 
-    Only `clients-0` may have no node in `nodes`: it also hosts the runtime's own client, which is
-    not listed.
+    `nodes` may be empty for `clients-0` only, which also hosts the runtime's own client. This
+    client is not in `nodes`.
     """
 
     name: str
@@ -105,9 +105,9 @@ def place(
 ) -> dict[str, M]:
     """Return the machine of each process.
 
-    - With a `layout` (the experiment's machines, as names of their nodes): its machine i becomes
-      `machines[i]`. If there are fewer `machines`, the count begins again with the first.
-    - Without a layout the machines get a process each in rotation. Brokers come first, so that two
+    - With a `layout` (the experiment's machines, as names of their nodes): its machine i is
+      `machines[i]`. If there are fewer `machines`, the count begins again with the first one.
+    - Without a layout, processes go to the machines in rotation. Brokers come first, so that two
       brokers share a machine only if there are more brokers than machines.
     Raises: ValueError if there is no machine.
     """

@@ -2,9 +2,13 @@
 
 It starts, kills, pauses, shuts down and restarts nodes, and publishes the directory of their
 addresses to all processes. Fleet owns processes and machines; RayRuntime owns the run, its trace
-and its failures. An incarnation is one life of a node, from a start to its end. A plan describes a
-process: its name and its nodes. The agent of a machine sends signals to the processes there. A
-process has a handle, through which it is called, and a line, which knows if its machine answers.
+and its failures.
+
+- Incarnation: one life of a node, from a start to its end.
+- Plan: the description of a process, with its name and its nodes.
+- Agent: sends signals to the processes of a machine.
+- Handle and line: the driver calls a process through its handle; its line shows whether its machine
+  answers.
 """
 
 import asyncio
@@ -164,7 +168,7 @@ class RayLives(NodeLives[RayLife]):
             if not is_stopping:
                 raise
             # The node was shutting down, and its process ended before the kill. So the node is
-            # down, as demanded.
+            # down, as it should be.
         await self._push_directory()
         return hit
 

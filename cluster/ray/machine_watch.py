@@ -16,7 +16,7 @@ BEAT_S = 1.0
 class SilenceLimits:
     """Times without an answer after which a machine counts as silent, and as lost.
 
-    No call to a silent machine is awaited; the nodes of a lost one start on other machines. An
+    No call to a silent machine is awaited. The nodes of a lost machine start on other machines. An
     experiment sets these times by `run.machine_silent_after` and `run.machine_lost_after`.
     """
 

@@ -11,10 +11,9 @@ standard library only. The guard reads from a pipe that the driver keeps open.
    removes the session's folder.
 
 A process is Ray's if it has a title such as `ray::DashboardAgent`, or an environment variable from
-its raylet. Both are checked: a process has no title at its start, and an agent may write its title
-over the variable.
-The guard finds processes by /proc, so it works only on Linux. On other systems the next start of
-this program removes the folder.
+its raylet. Both are checked, because a process has no title at its start, and an agent may
+overwrite the variable with its title. The guard finds processes by /proc, so it works only on
+Linux. On other systems the next start of this program removes the folder.
 """
 
 import os
@@ -69,7 +68,7 @@ def processes_of(folder: Path, proc: Path = Path("/proc")) -> list[int]:
 
 
 def _belongs_to(process: Path, folder: Path) -> bool:
-    """Return True if a process is an agent or a worker, and has a file of the session open."""
+    """Return True if a process is an agent or a worker of Ray, and has a file in `folder` open."""
     try:
         titled = (process / "cmdline").read_bytes().startswith(_TITLE)
         if not titled and _STARTED_BY_RAYLET not in (process / "environ").read_bytes():

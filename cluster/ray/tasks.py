@@ -23,11 +23,10 @@ from ray.exceptions import RayError, RayTaskError
 PATIENCE_S = 600.0
 """Time after which a worker without an answer is killed."""
 START_S = 60.0
-"""Time after which a starting worker no longer counts as `coming`.
-
-The cluster then probably has no free processor for it."""
+"""Time after which a starting worker no longer counts as `coming`: the cluster then probably has no
+free processor for it."""
 MAX_DEATHS_IN_A_ROW = 4
-"""Deaths in a row, divided by the number of workers, after which RayWorkers gives up.
+"""RayWorkers gives up after more deaths in a row than this, multiplied by the number of workers.
 
 Any finished work ends a row."""
 

@@ -1,4 +1,4 @@
-"""The common part of the runtimes in real time: Hosts on an asyncio loop, TCP links, and more.
+"""The common part of the runtimes in real time, such as Hosts on an asyncio loop and TCP links.
 
 A runtime runs the nodes of a cluster (brokers, controllers, clients); in real time they are
 processes, not parts of a simulation. A Host is a node's only access to clock, network and disk.

@@ -3,9 +3,9 @@
 The driver is the process that conducts the run; a node is a broker, a controller or a client, in a
 process on some machine. Run time is the number of microseconds since the run's origin (its first
 moment). It is computed from the machine's monotonic clock, so it never jumps. Machines have
-different monotonic clocks. So the difference between a machine's clock and the driver's is measured
-once, before nodes start. With a `time_scale` of k, run time passes k times as fast as real time,
-and every sleep is k times shorter.
+different monotonic clocks, so the difference between each machine's clock and the driver's clock is
+measured once, before nodes start. With a `time_scale` of k, run time passes k times as fast as real
+time, and every sleep is k times shorter.
 """
 
 import math
@@ -98,8 +98,9 @@ async def measure_offset(
 ) -> ClockOffset:
     """Return a machine's offset, from the shortest of `rounds` round trips.
 
-    The remote clock is read at some moment within the round trip, so half of its length bounds the
-    error. The driver's own machine is recognised by its boot id, and has an offset of exactly 0.
+    The remote clock is read at some moment within the round trip, so the error is at most half of
+    the round trip's length. The driver's own machine is recognised by its boot id, and has an
+    offset of exactly 0.
     """
     local_boot_id = read_clock().boot_id
     best = ClockOffset(offset_ns=0, bound_ns=1 << 62)  # worse than any measurement
@@ -107,8 +108,8 @@ async def measure_offset(
         sent_ns = time.monotonic_ns()
         reading = await read_remote()
         received_ns = time.monotonic_ns()
-        # The third condition checks that it is the same clock. A process with the same boot id may
-        # have another clock, for example in a container with a time namespace of its own.
+        # The third condition is needed because a process with the same boot id may have another
+        # clock, for example in a container with a time namespace of its own.
         if (
             reading.boot_id
             and reading.boot_id == local_boot_id

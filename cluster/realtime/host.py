@@ -6,11 +6,10 @@ common with the host in virtual time (on a simulated clock). An incarnation is o
 NodeProcess is the process with the hosts of one or more nodes, and carries their frames (messages
 between nodes).
 
-An exception in a node's task or callback is reported as a failure. If a host's process also hosts
-other nodes, a pause concerns this host only. Otherwise the host is paused first, and then its whole
-process is stopped (SIGSTOP).
+An exception in a node's task or callback is reported as a failure. A pause stops the timers and
+frames of this host. If its process hosts no other node, the process is then stopped, too (SIGSTOP).
 
-This class uses of BaseHost: `fires_timers` (False during a pause), `keep_timer` (keeps a timer
+From BaseHost this class uses `fires_timers` (False during a pause), `keep_timer` (keeps a timer
 until the resume), `_stamped` (makes a trace row of an event) and `callback_failed`. BaseHost calls
 the hooks `_post`, `_report_failure` and `_free_resources`.
 """
@@ -85,8 +84,7 @@ class _HostTimer:
         self._fn: Callable[..., None] | None = fn
         self._args = args
         # Invariant: the handle is None once the timer has fired or was cancelled. Otherwise timer
-        # and handle would refer to each other for ever. Then only the garbage collector could free
-        # them.
+        # and handle would refer to each other, and only the garbage collector could free them.
         self._handle: asyncio.Handle | None = host.schedule(delay_us, self._due)
 
     def cancel(self) -> None:
@@ -195,8 +193,8 @@ class RealHost(BaseHost):
     def pause(self) -> None:
         """Hold timers and frames from now on, and flush the trace. May be called twice.
 
-        Some steps of tasks are already scheduled in the loop. They still run, as if the pause came
-        a moment later. Timers and frames that they wait for next are held.
+        Steps of tasks that are already scheduled in the loop still run, as if the pause came a
+        moment later. The timers and frames for which the tasks wait next are held.
         Raises: OSError.
         """
         super().pause()

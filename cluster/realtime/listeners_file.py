@@ -49,7 +49,7 @@ def write_listeners(run_dir: Path, listeners: Listeners) -> None:
     """
     path = run_dir / FILE_NAME
     unfinished = path.with_name(f".{FILE_NAME}.unfinished")
-    # A killed writer may have left this file. O_EXCL below needs a new one, which no other user
+    # A killed writer may have left this file. O_EXCL below demands a new file, which no other user
     # can have opened.
     unfinished.unlink(missing_ok=True)
     file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _OWNER_ONLY)

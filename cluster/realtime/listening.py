@@ -16,7 +16,7 @@ CLUSTER_ID_BYTES = 16
 _BROKER_SHIFT, _INCARNATION_SHIFT = 48, 32
 """Bits of a connection's number at which the broker's id and the incarnation begin.
 
-So no two incarnations use the same number."""
+Because of these two parts, no two incarnations use the same number."""
 
 
 def listener_binding(

@@ -1,7 +1,7 @@
 """Operations on one machine: signals to processes, and the files that they have left.
 
-A machine's directory has the trace, the logs and the disks of the nodes that ran on it. A run
-collects traces and logs from other machines at its end, in pieces.
+A machine's directory has the traces, the logs and the disks of the nodes that ran on the machine.
+At its end, a run collects traces and logs from other machines, in pieces.
 A process is identified by its pid and its start time, because the system may give the pid of an
 ended process to a new one. The module does not need Ray.
 """

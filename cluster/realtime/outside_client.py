@@ -7,7 +7,7 @@ module does not need Ray. The run keeps a listeners file in its directory. The c
 - the run's clock.
 Once it has read the file, it is a node like any client. It writes its own trace file in the run's
 directory, so that the run's trace contains its requests. It reads the listeners file again every
-FOLLOW_S seconds. So it finds nodes that were restarted in the meantime.
+FOLLOW_S seconds, to find nodes that were restarted.
 """
 
 import asyncio
@@ -130,8 +130,8 @@ def _own_address(listeners: Listeners) -> str:
     any_node = next(iter(listeners.directory.values()), None)
     if any_node is None:
         raise NotReachable("none of its nodes is up")
-    # `connect` of a datagram socket sends nothing. It only makes the system choose the address
-    # from which it would send.
+    # `connect` of a datagram socket sends nothing. It makes the system choose the address from
+    # which the socket would send.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:
         route.connect((any_node.host, any_node.port))
         address: str = route.getsockname()[0]

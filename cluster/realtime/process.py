@@ -1,11 +1,11 @@
 """NodeProcess: one operating-system process that hosts one or more nodes.
 
-An incarnation is one life of a node; the process gives each one a RealHost, its access to clock,
-network and disk. Frames (messages) between nodes of this process stay within the loop; frames to
-other processes go over TCP. The control plane is the driver's side of the run. It provides the
-directory: the process of each running node. A connection to a node that is not in the directory is
-refused, like a connection to a port at which no process listens. The class does not need Ray, and
-knows no faults and no experiments.
+An incarnation is one life of a node; the process gives each incarnation a RealHost, its access to
+clock, network and disk. Frames (messages) between nodes of this process stay within the loop;
+frames to other processes go over TCP. The driver is the process that conducts the run. It provides
+the directory: the address of the process of each running node. A connection to a node that is not
+in the directory is refused, like a connection to a port at which no process listens. The class does
+not need Ray, and knows no faults and no experiments.
 """
 
 import asyncio
@@ -118,8 +118,8 @@ class NodeProcess:
     def set_directory(self, directory: Mapping[NodeName, ProcessAddress]) -> None:
         """Replace the addresses of all running nodes.
 
-        If a node has moved, its old process is gone. Links to that process are closed first, so
-        that no frame of the old incarnation arrives after a frame of the new one.
+        If a node has moved, its old process is gone. The links to the old process are closed first,
+        so that no frame of the old incarnation arrives after a frame of the new one.
         """
         gone_processes = {
             home: None
@@ -377,7 +377,7 @@ class NodeProcess:
                 listener.take(frame)
             return
         address = self._address_of(frame.destination)
-        # The directory may still name this process for the node. Then the node has just ended here.
+        # If the directory still names this process, the node has just ended here.
         if address is None or address.process_id == self.process_id:
             self._loop.call_soon(self._answer_undeliverable, frame)
         else:

@@ -6,8 +6,8 @@ machines. This class knows no faults, plans or verdicts.
 
 The driver is the process that conducts the run; it traces the run's own events as the node DRIVER.
 A failure of the tool is a bug of this project, or a process that died by itself. It is never a
-verdict about Kafka. A trace file is a sequence of frames, one for each trace row; these frames are
-not the messages between nodes.
+verdict about Kafka. A trace file is a sequence of frames, one for each trace row. (Messages between
+nodes are called frames, too; they are not meant here.)
 """
 
 import asyncio
@@ -92,8 +92,9 @@ class RealtimeRuntime(Runtime):
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main` to its end and return its result.
 
-        If a node's task dies, or a process dies that the run did not kill, `main` is cancelled, and
-        its cleanup runs before NodeTaskFailed is raised. This happens at most once in a run.
+        A failure of the tool (a node's task dies, or a process that the run did not kill) cancels
+        `main`; its cleanup runs before NodeTaskFailed is raised. This happens at most once in a
+        run.
         Raises: exceptions of `main`; NodeTaskFailed; KeyboardInterrupt after a Ctrl-C.
         """
         if self._runner is None:
@@ -171,8 +172,8 @@ class RealtimeRuntime(Runtime):
         try:
             return await task
         except asyncio.CancelledError:
-            # `_failed` cancels `main` at most once in a run. In a later `run`, Ctrl-C has cancelled
-            # it.
+            # `_failed` cancels `main` at most once in a run. In a later call of `run`, Ctrl-C has
+            # cancelled it.
             if self._is_broken and not was_broken:
                 raise NodeTaskFailed("; ".join(self._failures)) from None
             raise
@@ -222,7 +223,7 @@ class RealtimeRuntime(Runtime):
 
 
 def merge_status(part: ClusterStatus, *, into: ClusterStatus) -> None:
-    """Add the state that the nodes of one process know to `into`."""
+    """Add to `into` the state that the nodes of one process know."""
     into.controller = part.controller or into.controller
     into.brokers_fenced.update(part.brokers_fenced)
     into.partitions.update(part.partitions)

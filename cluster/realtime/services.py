@@ -8,7 +8,7 @@ order than the driver made them.
 - Node process: hosts one or more nodes. An incarnation is one life of a node, counted from 0.
 - Control plane: the part of the driver that gives every process the addresses and the link rules.
 - Link rule: the effect of a fault on frames between two nodes, for instance a cut or a delay.
-- Reset: an order to close connections. Each end of a connection is closed by the process there.
+- Reset: an order to close connections. The process at each end of a connection closes this end.
 - Silent client: a client whose process is stopped (SIGSTOP), so it cannot close its own ends.
 """
 
@@ -74,7 +74,7 @@ class NodeService:
         self._control_version = -1
         """Version of the newest ControlState that was applied; -1: none so far."""
         self._last_pause_orders: dict[NodeName, int] = {}
-        """By node, the order of its newest pause or resume that was carried out."""
+        """By node: the number (`order`) of its newest pause or resume that was carried out."""
 
     async def listen(self) -> ListeningProcess:
         """Open the process's port. Raises: OSError."""
@@ -93,8 +93,8 @@ class NodeService:
             return
         self._control_version = state.version
         process = self._alive()
-        # The rules come first. `set_directory` closes the connections to lost peers. If the new
-        # rules contain a cut (it holds frames), the nodes must not yet see these deaths.
+        # The rules come first: `set_directory` reports the deaths of lost peers, which a cut in the
+        # new rules must hide from the nodes.
         process.set_link_rules(state.rules)
         process.set_directory(state.directory)
 
@@ -125,9 +125,9 @@ class NodeService:
     async def pause_node(self, name: NodeName, order: int) -> None:
         """Pause one node.
 
-        `order` grows with each pause and resume of the run. Calls may arrive in another order, so a
-        pause is ignored if its resume came first. Only orders for the same node are compared: nodes
-        of one process are paused independently.
+        `order` is a number that grows with each pause and resume of the run. Calls may arrive in
+        another order, so a pause is ignored if its resume came first. Only calls for the same node
+        are compared, because nodes of one process are paused independently.
         """
         if self._accept_order(name, order):
             self._alive().pause_node(name)
@@ -137,9 +137,9 @@ class NodeService:
     ) -> None:
         """Resume one node, after applying the newest state and the resets that it missed.
 
-        Normally a reset closes the connections that the clients have named, so that newer
-        connections survive. This process has opened none since `resets` were ordered, because it
-        was stopped. So here each reset closes all connections that it selects, and needs no names.
+        Normally the clients' processes name the connections to close, so that newer connections
+        survive. This process was stopped since `resets` were ordered, so it has no newer
+        connections. Each reset closes all connections that it selects, and needs no names.
         """
         await self.control(state)
         process = self._alive()
@@ -151,7 +151,7 @@ class NodeService:
             self._alive().resume_node(name)
 
     def _accept_order(self, name: NodeName, order: int) -> bool:
-        """Note a pause or resume of a node; return False if a newer one has arrived before it."""
+        """Note a pause or resume of a node; return False if a newer one has arrived already."""
         if order <= self._last_pause_orders.get(name, -1):
             return False
         self._last_pause_orders[name] = order

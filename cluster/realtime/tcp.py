@@ -4,13 +4,13 @@ A frame is one message of one node to another (`cluster.host.frames`). A process
 nodes.
 
 1. Two processes have one link in each direction. A process dials (opens a link) when it first sends
-   a frame to the other, and sends only on the link that it dialed. So both may dial at the same
-   time without a conflict, and frames from one node to another stay in order. The links carry all
-   connections between the nodes of the two processes.
+   a frame to the other process, and sends only on the link that it dialed. So both may dial at the
+   same time without a conflict, and frames from one node to another stay in order. The links carry
+   all connections between the nodes of the two processes.
 2. If either link of the pair ends, the other is closed, and the peer process counts as lost.
-3. A link begins with a Hello, which contains the run's secret token. A listener refuses a caller
-   that has a wrong token or means another process. It also refuses a caller that sends invalid
-   bytes, or a frame that is too long. It reports the refusal and serves the other callers.
+3. A link begins with a Hello, which contains the run's secret token. The listening process refuses
+   a caller that has a wrong token, wants to reach another process, sends invalid bytes, or sends a
+   frame that is too long. It reports the refusal and serves the other callers.
 4. Received frames are delivered in the next turn of the loop. So after a pause (SIGSTOP) the timers
    that are due fire before the frames that waited in the socket arrive.
 
@@ -97,9 +97,9 @@ class TransportEvents:
 class _Peer:
     """The pair of links with one process; either may be missing.
 
-    `nodes` is an ordered set. It has the nodes of the process's Hello, and the nodes to which
-    frames were sent. They are kept here, because the directory may no longer have them when the
-    process is found to be gone.
+    `nodes` is an ordered set: the nodes in the process's Hello, and those to which frames were
+    sent. They are kept here, because the directory may no longer have them when the end of the
+    process is noticed.
     """
 
     process_id: str
@@ -199,8 +199,7 @@ class Transport:
             self.drop(peer.process_id)
         elif peer.draining is None:
             # The other link may still have unread frames, which the peer sent before it died. A
-            # single TCP connection would deliver them before its end. So this method waits for
-            # them.
+            # single TCP connection would deliver them before its end, so wait for them.
             loop = asyncio.get_running_loop()
             peer.draining = loop.call_later(DRAIN_TIMEOUT_S, self.drop, peer.process_id)
 

@@ -1,4 +1,4 @@
-"""A ZooKeeper ensemble: all semantics that clients see, and a simplified consensus below them.
+"""A ZooKeeper ensemble: all behaviour that clients see, above a simplified consensus.
 
 The course of one `create` by a client of a follower:
 
@@ -13,11 +13,11 @@ The course of one `create` by a client of a follower:
    answers its client.
 
 A learner is a server that follows the leader or is about to. A zxid is the number of a transaction:
-the leader's epoch (the number of its leadership), and a counter within it. A znode is a node of
-ZooKeeper's tree; a watch informs a client once of a change of a znode. A session is what the
-servers know of one client; it outlives connections, and expires if the client is silent for too
-long. An ephemeral znode is deleted with its session. zkclient is a Java library on top of
-ZooKeeper's own client.
+the leader's epoch (the number of its leadership), and a counter within the epoch. A znode is a node
+of ZooKeeper's tree; a watch informs a client once of a change of a znode. A session is the servers'
+state for one client; it outlives connections, and expires if the client is silent for too long. An
+ephemeral znode is deleted with its session. zkclient is a Java library on top of ZooKeeper's own
+client.
 
 Reading order: `znodes` (the tree), `database` (tree and sessions; checks writes), `watches`,
 `sessions` (deadlines at the leader), `txn_log`; `ensemble` (settings of a server), `bootstrap`

@@ -1,12 +1,13 @@
 """ZooKeeper's own client: one session, on one connection after the other.
 
-A session is what the servers know of one client. It outlives connections, and expires if no server
-hears of the client for the session timeout. A znode is a node of ZooKeeper's tree; an ephemeral one
-is deleted at the end of its session. A zxid is the number of a transaction.
+A session is the servers' state for one client. It outlives connections, and expires if no server
+gets a message of the client during the session timeout. A znode is a node of ZooKeeper's tree; an
+ephemeral one is deleted at the end of its session. A zxid is the number of a transaction.
+
 Owns the connection (choice of the next server, pings, detection of silence), the session's id, the
 requests that wait for an answer, and the watches that a new connection must set again. The client
-has no timer for the session's expiry: only a server's answer shows that it has expired (ZK-13).
-Ids such as ZK-13 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+has no timer for the session's expiry: only a server's answer shows that it has expired (ZK-13). Ids
+such as ZK-13 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: ZooKeeper `ClientCnxn`, `ZooKeeper.ZKWatchManager`, `StaticHostProvider`.
 DEVIATION: after the last server of the list, ZooKeeper's client waits 1 s before it begins again
 with the first; this one does not.
@@ -203,7 +204,7 @@ class ZooKeeperHandle:
         )
         connection.send(
             request,
-            timeout_us=2 * self._timeout_us,  # never reached: `_check_silence` closes before
+            timeout_us=2 * self._timeout_us,  # never reached: `_check_silence` closes earlier
             on_response=partial(self._connect_answered, connection),
         )
         self._schedule()
@@ -237,8 +238,8 @@ class ZooKeeperHandle:
         queued, self._queued = self._queued, []
         for packet in queued:
             self._send(packet)
-        # This comes last: if `on_state` causes a request, the request is sent immediately, and must
-        # not overtake the queued ones.
+        # This comes last, because `on_state` may send a request immediately. It must not overtake
+        # the queued requests.
         self._enter(KeeperState.SYNC_CONNECTED)
         self._schedule()
 
@@ -250,8 +251,8 @@ class ZooKeeperHandle:
         self._cancel_timer()
         if not self.is_alive:
             return
-        # The requests fail before `on_state` is called: a listener may send new requests, and
-        # these must not fail with the lost connection.
+        # The requests fail before `on_state` is called, because a listener may then send new
+        # requests, which must not fail with the lost connection.
         self._fail_all(KeeperError.ConnectionLoss)
         if self.is_connected:
             self._enter(KeeperState.DISCONNECTED)
@@ -297,7 +298,7 @@ class ZooKeeperHandle:
     def _schedule(self) -> None:
         """Set the timer for the next ping, or for the end of the permitted silence (ZK-13).
 
-        A ping is due after half of that time without a request.
+        A ping is due if no request was sent for half of the permitted silence.
         """
         self._cancel_timer()
         due_us = self._last_heard_us + self._read_timeout_us
@@ -349,7 +350,7 @@ class ZooKeeperHandle:
         self._last_sent_us = self._host.now_us()
         connection.send(
             packet.request,
-            timeout_us=2 * self._timeout_us,  # never reached: `_check_silence` closes before
+            timeout_us=2 * self._timeout_us,  # never reached: `_check_silence` closes earlier
             on_response=partial(self._answered, connection, number),
         )
 
@@ -370,9 +371,9 @@ class ZooKeeperHandle:
             raise SimulationError("only a new connection is answered ConnectResponse")
         self.last_zxid = Zxid(max(self.last_zxid, answer.zxid))
         if answer.error_code in (KeeperError.SessionExpired, KeeperError.SessionMoved):
-            # The server closes the connection. The packet goes back, so that it fails with
-            # ConnectionLoss like the others. Only the next server's answer to ConnectRequest shows
-            # whether the session is over.
+            # The server closes the connection. The packet is put back, so that it fails with
+            # ConnectionLoss like the other packets. Only the answer to the next ConnectRequest
+            # shows whether the session is over.
             self._in_flight[number] = packet
             connection.close()
             self._connection_ended(connection)

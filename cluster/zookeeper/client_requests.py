@@ -5,9 +5,9 @@ session's requests are answered in order (ZK-04), because the Host delivers the 
 connection only after the answer to the one before. Ids such as ZK-04 name rules in
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 
-A transaction (txn) is a write as the leader has ordered it, with a zxid (its number); each server
-applies it. It carries the server that got the write, and that server's request number. With this
-number the server finds the client that waits. The role of a server is Leading or Following. Outputs
+A transaction (txn) is a write to which the leader has given a number (zxid); each server applies
+it. It names the server that got the write, and that server's request number. With this number the
+server finds the client that waits. The role of a server is Leading or Following. Outputs
 go into `result`: replies, notices (events of watches), and HangUp, which closes a connection.
 Source: ZooKeeper `ZooKeeperServer`, `FinalRequestProcessor`.
 """
@@ -59,7 +59,7 @@ from protocol.messages.zookeeper_quorum import CloseSessionTxn, ErrorTxn, Txn
 Role = Leading | Following
 
 _ENDS_CONNECTION = frozenset({KeeperError.SessionExpired, KeeperError.SessionMoved})
-"""Errors of a write that end its connection after the answer, as it has no session any more."""
+"""Errors of a write after whose answer the connection is closed: it has no session any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +119,9 @@ class ClientRequests:
         if session_id is None:
             result.add(HangUp(connection))
             return
-        # `touch` records that the session's client is alive. On the leader it moves the session's
-        # deadline, which counts from `now_us`. A follower only reports the session at the leader's
-        # next ping, and needs no time.
+        # `touch` records that the session's client is alive. A leader postpones the session's
+        # deadline, which depends on `now_us`. A follower reports the session at the leader's next
+        # ping, and needs no time.
         if isinstance(role, Leading):
             role.touch(session_id, now_us)
         else:
@@ -168,9 +168,9 @@ class ClientRequests:
         """Process an applied transaction.
 
         1. Send the events of the watches that fire.
-        2. If `answers`, answer the client of this server that waits for the transaction. `answers`
-           is False for a transaction of an earlier leader's epoch: its client has been
-           disconnected since.
+        2. If `answers` is True, answer the client of this server that waits for the transaction. It
+           is False for a transaction of an earlier epoch, whose client was disconnected when that
+           epoch ended.
         3. If the transaction closes a session, close the session's connection.
 
         The events go first, because a client must get an event before any answer that shows the
@@ -224,8 +224,8 @@ class ClientRequests:
             timeout = role.revalidate(session_id, self._ensemble.server_id, now_us)
             self._take_up(request_id, connection, session_id, timeout, result)
         else:
-            # The client may have connected here before, and the leader has not answered about that
-            # yet. Only the newest connection counts.
+            # The client may have connected here earlier, without an answer of the leader so far.
+            # Only the newest connection counts.
             earlier = self._revalidating.get(session_id)
             if earlier is not None:
                 _request_id, earlier_connection = earlier
@@ -316,7 +316,7 @@ class ClientRequests:
         now_us: int,
         result: ServerResult,
     ) -> None:
-        """Have the leader propose a write; once applied, `_answer_write` answers the client."""
+        """Send a write to the leader; once it is applied, `_answer_write` answers the client."""
         number = self._next_request_number
         self._next_request_number += 1
         self._pending[number] = _PendingWrite(request_id, connection, request)

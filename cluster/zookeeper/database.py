@@ -1,9 +1,9 @@
 """A server's database: the tree and the open sessions, as of one zxid.
 
-A zxid numbers the transactions in the order that the leader gave them. A database is a function of
-the log: two servers that have applied the same transactions have equal databases. A leader has two
-databases. One has the committed transactions, like that of every server. The other is ahead: the
-leader applies each of its proposals to it immediately, and checks new writes against it.
+A zxid is the number of a transaction, in the order that the leader has decided. Two servers that
+have applied the same transactions have equal databases. A leader has two databases. The first has
+the committed transactions, like the database of every server. The second is ahead: the leader
+applies each proposal to it immediately, and checks new writes against it.
 - `prepare` runs on the leader. It checks a write and returns its transaction; an ErrorTxn if the
   write is refused.
 - `apply` runs on every server. It carries out a transaction without checks.

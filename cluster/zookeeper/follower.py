@@ -8,10 +8,10 @@ The requests to the leader, in order, each with the method that handles its answ
    (`up_to_date`).
 4. AckRequest acknowledges a Proposal, one for each. The proposals come as notices (`noticed`).
 
-The epoch is the number of a leadership. To promise an epoch is to follow no leader of an older one.
-A zxid is the number of a transaction, which contains the epoch. Each request of a client touches
-its session, which keeps the session from expiring. Outputs go into `result`. The class closes no
-connection itself: it sets `has_failed`, and the server gives up the role.
+An epoch is the number of a leadership. A server that promises an epoch follows no leader of an
+older one. A zxid is the number of a transaction, which contains the epoch. Each request of a client
+touches (prolongs) its session. Outputs go into `result`. The class closes no connection itself: it
+sets `has_failed`, and the server gives up the role.
 
 A follower answers reads from the transactions that it has applied, so they may lag behind the
 leader (ZK-03). Ids such as ZK-03 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md. Source: ZooKeeper
@@ -99,7 +99,7 @@ class Following:
 
         Transactions after `keep_zxid` are removed; they were never committed:
         1. A committed transaction is in the logs of a majority.
-        2. A majority has promised the leader's epoch, and the leader's history is the newest of it.
+        2. A majority has promised the leader's epoch, and none of these has a newer history.
         3. The two majorities share a server, so the leader has every committed transaction.
         """
         self._heard_us = now_us
@@ -113,9 +113,8 @@ class Following:
         # 3. The server leads, and removes committed transactions from the other logs.
         self._log.enter_epoch(self.epoch)
         self._ask(AckNewLeaderRequest(), result)
-        # This request shows the leader where this log ends: the leader counts the logs that have a
-        # transaction. By counting it commits only transactions of its own epoch; the history before
-        # such a transaction is committed with it.
+        # This request shows the leader where this log ends. The leader commits a transaction of its
+        # own epoch once enough logs have it; the history before it is committed with it.
         self._ask(AckRequest(zxid=self._log.last_zxid), result)
 
     def up_to_date(self, response: AckNewLeaderResponse, now_us: int) -> None:

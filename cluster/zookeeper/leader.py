@@ -1,9 +1,9 @@
 """The leader's role of a server: it gives out zxids, counts acknowledgements, expires sessions.
 
 An epoch is the number of a leadership. A zxid is the number of a transaction: the epoch, and a
-counter within it. A learner is a server that follows the leader, or is about to. A learner promises
-an epoch when it answers that it follows no leader of an older one. The history is the transactions
-in the leader's log when its epoch begins.
+counter within it. A learner is a server that follows the leader, or is about to. When it promises
+an epoch, it will follow no leader of an older epoch. The history is the transactions in the
+leader's log when its epoch begins.
 Owns the learners, the steps until a majority follows (`_advance_epoch`), the proposals after that,
 and the deadlines of sessions. ServerCore applies the committed transactions, up to
 `committed_zxid`.
@@ -84,7 +84,7 @@ class _Learner:
     accepted_epoch: int
     heard_us: int
     parked: RequestId | None = None
-    """A request whose answer waits until a majority of the servers has come to the same step."""
+    """A request that is answered once a majority of the servers has come to the same step."""
     ack_epoch: AckEpochRequest | None = None
     """None until the learner has promised the leader's epoch."""
     is_synced: bool = False
@@ -116,7 +116,7 @@ class Leading:
         self._epoch: int | None = None
         """None until a majority has reported its accepted epochs."""
         self._history_is_newest = False
-        """True once a majority has promised the epoch, and none of it has a newer history."""
+        """True once a majority has promised the epoch, and no server of it has a newer history."""
         self._last_zxid = NO_ZXID
         """Zxid of the last proposal; before the first one, the zxid just below it."""
         self.is_established = False
@@ -401,17 +401,17 @@ class Leading:
         """Commit the transactions that are in the logs of a majority."""
         if not self.is_established:
             return
-        # The leader's own log counts, too. In the list, sorted from the newest zxid, the item
-        # number `majority` (counted from 1) is in the logs of a majority.
+        # The leader's own log counts, too. The list is sorted from the newest zxid: its first
+        # `majority` logs all have the zxid at index `majority - 1`.
         acked = [learner.acked_zxid for learner in self._learners.values()] + [self._log.last_zxid]
         acked.sort(reverse=True)
         majority = len(self._ensemble.servers) // 2 + 1
         if len(acked) < majority:
             return
         zxid = acked[majority - 1]
-        # Only a transaction of this epoch is committed by counting; all earlier transactions are
-        # committed with it. If a transaction of an earlier epoch is in a majority of logs, a leader
-        # with a newer history may still replace it.
+        # Only a transaction of this epoch is committed because a majority has it; earlier ones are
+        # committed with it. Even if a majority has a transaction of an earlier epoch, a leader with
+        # a newer history may still replace it.
         if zxid > self.committed_zxid and epoch_of(zxid) == self._epoch:
             self.committed_zxid = zxid
             for learner in self._learners.values():

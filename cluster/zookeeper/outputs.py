@@ -1,4 +1,4 @@
-"""Outputs: the effects that one input of a ServerCore asks its node for, as one ordered list.
+"""Outputs: the effects of one input of a ServerCore, as one ordered list.
 
 A ServerCore has the rules of one ZooKeeper server, without network and clock. Its node carries the
 outputs out, and must keep their order. For example, the event of a watch goes out before the answer

@@ -7,8 +7,8 @@ changes the database. Source: ZooKeeper `QuorumPeer`.
 
 - Zxid: the number of a transaction. It contains the epoch, which is the number of a leadership.
 - Learner: a server that follows, seen from its leader.
-- Serving: answering clients. A leader serves once a majority has its history, a follower once it
-  has the leader's history.
+- A server serves when it answers clients. A leader begins once a majority has its history, a
+  follower once the leader has confirmed that it has the history.
 - Outputs: effects that go into a ServerResult. A timer has a key as its name. An AskVote or
   AskLeader is a request to another server.
 """
@@ -62,7 +62,7 @@ from protocol.messages.zookeeper_quorum import (
 
 LOOK_TIMER = "look"
 ELECTION_ROUND_US = 200_000
-"""Time after which a server counts the votes that it has.
+"""Time from the beginning of a round until a server counts the votes that it has.
 
 Source: FastLeaderElection's finalizeWait (200 ms)."""
 
@@ -71,9 +71,8 @@ class ServerCore:
     """One server of an ensemble.
 
     `log` is the server's own log. The transactions that it has at the start are applied once a
-    leader has reported how many are committed. `first_request_number` is larger than the number of
-    any request of an earlier incarnation, so that no transaction of that time answers a new
-    request.
+    leader has reported which ones are committed. `first_request_number` is larger than all request
+    numbers of earlier incarnations, so that no earlier transaction answers a new request.
     """
 
     def __init__(self, ensemble: Ensemble, log: TxnLog, *, first_request_number: int) -> None:
@@ -274,13 +273,13 @@ class ServerCore:
     # -- applying committed transactions ---------------------------------------------------------
 
     def _advance(self, now_us: int, result: ServerResult) -> None:
-        """Finish an input. Every input ends with this method, because each one may commit.
+        """Finish an input. Every input calls this at its end, because it may have committed.
 
         1. Trace the new role when it begins to serve.
         2. Apply the newly committed transactions in order, and answer the clients that wait for
            them.
         3. If the role has failed, look for another leader. This comes last, so that transactions
-           that are committed by now are still applied and answered.
+           that are committed already are still applied and answered.
         """
         role = self._role
         if role is None:

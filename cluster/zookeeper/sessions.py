@@ -1,6 +1,6 @@
 """Deadlines of sessions at the leader, rounded up to whole ticks.
 
-A session is a client's presence in the ensemble. It expires if the client sends nothing until the
+A session is the servers' state for one client. It expires if the client sends nothing until the
 deadline. Only the leader decides that a session has expired (rule ZK-10 of
 docs/kafka/ZOOKEEPER_CONSUMER.md). A tick is ZooKeeper's unit of time limits. Because sessions
 expire at whole ticks, one check per tick suffices. Source: ZooKeeper `SessionTrackerImpl`.

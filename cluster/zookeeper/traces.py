@@ -1,7 +1,7 @@
 """Trace events of ZooKeeper servers and their clients.
 
-A trace row has the same columns for all kinds of events. In the rows of these kinds, the columns
-have other meanings than in Kafka's: `offset` is a zxid (the number of a transaction),
+A trace row has the same columns for all kinds of events. In the rows of ZooKeeper, some columns
+have other meanings than in Kafka's rows: `offset` is a zxid (the number of a transaction),
 `leader_epoch` is the epoch of a ZooKeeper leader (each new leader increases it), and `peer` is the
 node at the other end of the connection.
 """

@@ -1,7 +1,7 @@
 """A server's log of transactions on its disk, in zxid order, and the epochs that it promised.
 
 Every append is flushed (written to the disk) before it is acknowledged (forceSync=yes). So a power
-loss removes no transaction that counts towards a majority.
+loss removes no acknowledged transaction.
 DEVIATION: there are no snapshots, the whole log stays.
 Source: ZooKeeper `FileTxnLog`, `QuorumPeer` (acceptedEpoch, currentEpoch).
 
@@ -125,8 +125,8 @@ class TxnLog:
         order, and a server that has one of them has the leader's whole history before it.
         """
         own_end_by_epoch = {epoch_of(zxid): zxid for zxid in self.epoch_ends()}
-        # `epoch_ends` is ascending, so the last common end is that of the newest common epoch.
-        # Within an epoch that both logs have, the shorter log is a prefix of the longer one.
+        # `epoch_ends` is ascending, so the last common end is that of the newest common epoch. In
+        # an epoch that both logs have, the common end is the smaller one.
         common_ends = [
             min(zxid, own_end_by_epoch[epoch_of(zxid)])
             for zxid in epoch_ends

@@ -1,6 +1,6 @@
 """Watches of one server's clients, and the events that a change causes.
 
-A watch is a pair of a connection and a path; a second watch on the same pair changes nothing. A
+A watch is a pair of a connection and a path; a second watch with the same pair changes nothing. A
 watch fires once: when this server applies a change of the path, it sends an event and removes the
 watch. A zxid is the number of a transaction. A znode is a node of ZooKeeper's tree; its stat has
 the zxid of the last change of its data (mzxid), and of the last change of its children (pzxid).
@@ -15,7 +15,7 @@ from cluster.zookeeper.znodes import Change, ZnodeTree
 from protocol.messages.zookeeper import SetWatchesRequest, WatcherEvent, WatchType
 
 _Watchers = dict[str, dict[AcceptedConnection, None]]
-"""The connections that watch each path; a dict without values is an ordered set."""
+"""The connections that watch each path. The inner dicts are ordered sets: their values are None."""
 
 Fired = tuple[AcceptedConnection, WatcherEvent]
 """An event, and the connection that it goes to."""

@@ -4,9 +4,9 @@ Owns the present session (a new one after an expiry), the listeners, and a queue
 coroutine, the event thread, calls the listeners one after the other. An exception in a listener is
 logged, and the next event follows. Ids such as ZK-22 name rules in
 docs/kafka/ZOOKEEPER_CONSUMER.md.
-A ZooKeeperHandle is one session, and is useless after the session's expiry. A watch fires once, so
-the event thread sets it again, by reads, before each call of a listener. An ephemeral is a znode
-that is deleted when its session ends.
+A ZooKeeperHandle is one session, and is useless after the session's expiry. A watch fires only
+once. So the event thread sets the watch again, by reads, before each call of a listener. An
+ephemeral is a znode that is deleted when its session ends.
 Source: zkclient 0.10 `ZkClient`, `ZkEventThread`; ZK-21 to ZK-24.
 """
 
@@ -72,7 +72,7 @@ class ZkClient:
         self._child_listeners: dict[str, list[ChildListener]] = {}
         self._data_listeners: dict[str, list[DataListener]] = {}
         self._events: deque[tuple[str, Callable[[], Awaitable[None]]]] = deque()
-        """The events that the event thread has still to handle: (description, what to await)."""
+        """The events that the event thread must still handle: (description, function to await)."""
         self._event_wakeup = Wakeup(host)
         self._waiters: list[Wakeup] = []
         """Coroutines that wait for a connection."""
@@ -136,9 +136,8 @@ class ZkClient:
         except KeeperException as error:
             if error.code is not KeeperError.NoNode:
                 raise
-            # As in zkclient, this does not read first whether the parent exists. (1) If it exists,
-            # `make_path` is a needless write. (2) If another client creates the znode between the
-            # two requests, its data is replaced.
+            # As in zkclient, the parent is created without a check whether it exists. If another
+            # client creates the znode meanwhile, its data is replaced.
             await self.make_path(parent_of(path))
             try:
                 await self.create(path, data)
