@@ -39,8 +39,8 @@ LIBRARY = f"{GROUP}__mypyc"
 COMPILED_AGAINST = (
     "protocol", "partition_log", "coordinator", "cluster", "results_schema", "chaos",
 )  # fmt: skip
-"""Packages that the fingerprint covers. The compiled code also contains constants of interpreted
-modules, so all of them count."""
+"""Packages that the fingerprint covers. Compiled code contains constants of interpreted modules, so
+the fingerprint covers these, too."""
 _MADE_BY_CALL = (NewType, ParamSpec, TypeVar, TypeVarTuple)
 """Types whose instances get their `__module__` from the frame of the caller (see
 `_set_own_module`)."""

@@ -339,7 +339,7 @@ class BaseHost(Host):
         1. Tasks whose next step was ready take it. Then timers that came due fire.
         2. Tasks that these timers wake take their step. Here a member still acts on its old
            beliefs, for example that it is in the group.
-        3. The frames that waited are delivered; only now the node learns what it missed.
+        3. The frames that waited are delivered: only then does the node learn what it missed.
         """
         backlog = self._backlog
         if backlog is None or backlog.is_resuming:

@@ -5,7 +5,7 @@ nodes; `frames` has the kinds of frames and explains the purpose of a connection
 Owns the connections as a client (`client_connection`) and as a server. As in Kafka, a server
 handles one request at a time per connection. The transport of frames is a simulated link or a TCP
 stream. It calls `deliver` and `peer_lost`, and takes frames through `send_frame`. The endpoint must
-not know which one it is.
+not know which transport it is.
 Source: Kafka `SocketServer.Processor`, which mutes a channel while it serves a request.
 """
 

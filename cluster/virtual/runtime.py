@@ -182,7 +182,7 @@ class VirtualRuntime(VirtualLives, Runtime):
     def at(self, time_us: int, callback: Callable[[], None]) -> None:
         """Call `callback` at `time_us`, before any event that is scheduled later for that time.
 
-        Observers use this. The callback must not change the run's state, or the run changes. A
+        Observers use this. The run stays the same only if the callback changes none of its state. A
         KeyboardInterrupt from the callback ends the run, as a Ctrl-C does.
         """
         self._loop.call_at_us(time_us, callback)

@@ -99,7 +99,7 @@ class Following:
 
         Transactions after `keep_zxid` are removed; they were never committed:
         1. A committed transaction is in the logs of a majority.
-        2. A majority has promised the leader's epoch, and none of these has a newer history.
+        2. A majority has promised the leader's epoch, and none of its servers has a newer history.
         3. The two majorities share a server, so the leader has every committed transaction.
         """
         self._heard_us = now_us

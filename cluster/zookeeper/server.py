@@ -8,7 +8,7 @@ changes the database. Source: ZooKeeper `QuorumPeer`.
 - Zxid: the number of a transaction. It contains the epoch, which is the number of a leadership.
 - Learner: a server that follows, seen from its leader.
 - A server serves when it answers clients. A leader begins once a majority has its history, a
-  follower once the leader has confirmed that it has the history.
+  follower once the leader has answered its AckNewLeaderRequest.
 - Outputs: effects that go into a ServerResult. A timer has a key as its name. An AskVote or
   AskLeader is a request to another server.
 """

@@ -43,8 +43,8 @@ from protocol.topic_names import topic_name_problem
 SHARE_SINCE_VERSION = 6
 """First version of FindCoordinator that knows the coordinator of share groups."""
 BATCHES_SINCE_VERSION = 4
-"""First version of FindCoordinator with several keys. Its answers, and those of later
-versions, have error codes without messages."""
+"""First version of FindCoordinator with several keys. Its answers, and those of later versions, have
+error codes without messages."""
 ERROR_MESSAGES = {
     ErrorCode.NONE: "NONE",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",

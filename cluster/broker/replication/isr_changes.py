@@ -49,8 +49,8 @@ class IsrChanges:
         self._refused: dict[TopicPartition, IsrProposal] = {}
         """By partition: the last proposal that the controller has answered.
 
-        The name holds for refused proposals: only they stay the partition's `isr_in_flight`, until
-        newer metadata decides. Accepted proposals are here, too, but have no effect.
+        A refused proposal stays the partition's `isr_in_flight` until newer metadata decides. An
+        accepted proposal is kept here, too, although it is over.
         """
         self._is_busy = False
         """True while a request is in flight, and during the pause after a failed one."""

@@ -7,8 +7,8 @@ source holds it until there are records, or a time has passed.
 - Position: the part of a request about one partition, mainly fetch offset and leader epoch (the
   number of the partition's leadership).
 - News: the answer for a partition has news if it has records, an error, a diverging epoch (so that
-  the follower must truncate its log) or a new high watermark (the offset below which every in-sync
-  replica has the records).
+  the follower must truncate its log) or another high watermark than the follower's (the offset
+  below which every in-sync replica has the records).
 Source: Kafka `ReplicaFetcherThread`, `AbstractFetcherThread`, `ReplicaFetcherManager`
 (num.replica.fetchers 1).
 DEVIATION: each request names all partitions; there are no fetch sessions.

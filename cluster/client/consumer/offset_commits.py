@@ -4,8 +4,8 @@ A commit stores, for each partition, the offset from which the group continues. 
 the caller chooses the offsets. Each outcome is traced once per partition. An attempt that never
 left the client is traced as COMMIT_FAILED, too.
 
-- Generation: the number of a group's rebalance, with the member's id. `sent` is the
-  generation that a request carried; the member may have another one by now.
+- Generation: the number of a group's rebalance, with the member's id. `sent` is the generation that
+  a request carried; the member may have another one by now.
 - Position: an offset, and the leader epoch (number of the partition's leadership) of the record
   before it.
 - Lookup: asks a broker for the coordinator of the group.

@@ -1,4 +1,4 @@
-"""First positions of assigned partitions: the committed offset, or `auto.offset.reset`.
+"""First positions of assigned partitions: committed offsets, or as `auto.offset.reset` says.
 
 Owns the OffsetFetch and ListOffsets requests of the current assignment. Answers for an earlier
 assignment are dropped.

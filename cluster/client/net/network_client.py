@@ -52,7 +52,7 @@ class _ConnectionState:
     setup_failures: failed attempts since a connection last opened; sets the setup timeout.
     retry_at_us: end of the backoff.
     last_attempt_us: time of the last attempt to connect, -1 before the first.
-    was_open: True once `_note_open` has seen that the current connection is open.
+    was_open: True once it was noted that the current connection has opened.
     """
 
     connection: Connection | None = None
