@@ -6,8 +6,8 @@ machines. This class knows no faults, plans or verdicts.
 
 The driver is the process that conducts the run; it traces the run's own events as the node DRIVER.
 A failure of the tool is a bug of this project, or a process that died by itself. It is never a
-verdict about Kafka. A trace file is a sequence of frames, one for each trace row. (Messages between
-nodes are called frames, too; they are not meant here.)
+verdict about Kafka. A trace file is a sequence of frames, one for each trace row. Messages between
+nodes are also called frames, but are not meant here.
 """
 
 import asyncio

@@ -43,7 +43,7 @@ from protocol.topic_names import topic_name_problem
 SHARE_SINCE_VERSION = 6
 """First version of FindCoordinator that knows the coordinator of share groups."""
 BATCHES_SINCE_VERSION = 4
-"""First version of FindCoordinator with several keys. Its answers, and those of later versions, have
+"""First version of FindCoordinator with several keys. Answers of this version and later ones have
 error codes without messages."""
 ERROR_MESSAGES = {
     ErrorCode.NONE: "NONE",
