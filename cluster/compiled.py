@@ -42,8 +42,8 @@ COMPILED_AGAINST = (
 """Packages that the fingerprint covers. Compiled code contains constants of interpreted modules, so
 the fingerprint covers these, too."""
 _MADE_BY_CALL = (NewType, ParamSpec, TypeVar, TypeVarTuple)
-"""Types whose instances get their `__module__` from the frame of the caller (see
-`_set_own_module`)."""
+"""Types whose instances get their `__module__` from the frame of the caller. A compiled body has no
+frame, so `_set_own_module` corrects it."""
 
 
 class CompiledState(StrEnum):
@@ -89,7 +89,8 @@ class _Library:
         sys.modules[LIBRARY] = self._library
         loader.exec_module(self._library)
         self._unpicklable = set(names)  # modules whose classes pickle cannot handle yet
-        self._running = 0  # number of bodies that run now: an import within a body runs another
+        # Number of bodies that run now: the body of a module may import another module.
+        self._running = 0
 
     def run_body(self, name: str) -> ModuleType:
         """Run the compiled body of module `name`, which enters the module into sys.modules.
@@ -145,8 +146,8 @@ class _CompiledLoader(Loader):
 def _set_own_module(module: ModuleType) -> None:
     """Set `module` as the module of types and type variables that it defines.
 
-    Such an object takes its module from the frame of its caller. A compiled body has no frame, so
-    the object got the name of this module, where pickle would not find it.
+    Such an object takes the name of its module from the frame of its caller. A compiled body has no
+    frame, so the object got the name `cluster.compiled`, where pickle would not find it.
     """
     for value in vars(module).values():
         if isinstance(value, _MADE_BY_CALL) and value.__module__ == __name__:

@@ -36,8 +36,8 @@ RuntimeFactory = Callable[[Sequence[RowObserver]], Runtime]
 class Stood:
     """A standing run that has ended.
 
-    `unseen_groups` are the groups that clients from outside have joined. Such members trace no
-    rows, so the checks of members judge none of these groups.
+    Clients from outside trace no rows. `unseen_groups` are the groups that such clients have
+    joined, so that the checks of members do not judge them.
     """
 
     results: Results

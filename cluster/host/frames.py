@@ -2,8 +2,7 @@
 
 A node is a broker, a controller or a client of the cluster. An incarnation is one life of a node,
 from a start to its end. A frame travels by reference within a process, and as MessagePack over TCP.
-The purpose of a connection is its use, such as heartbeats. An envelope is a Kafka request or
-response with its header.
+An envelope is a Kafka request or response with its header.
 
 A connection is opened, carries requests and responses, and is closed by either side. Every frame
 names its source and destination node, so that one TCP link between two processes carries all
@@ -18,7 +17,8 @@ from protocol.envelope import RequestEnvelope, ResponseEnvelope
 from protocol.ids import Incarnation, NodeName
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
-"""Largest frame accepted. Kafka's socket.request.max.bytes is 100 MiB for a request."""
+"""Largest frame accepted. No message of the lab comes near it. For comparison: Kafka accepts
+requests of 100 MiB (socket.request.max.bytes)."""
 
 
 class OpenFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="open"):
@@ -59,7 +59,7 @@ class ResponseFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, 
 
 
 class NoticeFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="notice"):
-    """A message that a server sends without a request, in order with its answers."""
+    """A message that a server sends without a request. It keeps its place among the answers."""
 
     source: NodeName
     destination: NodeName
@@ -70,8 +70,9 @@ class NoticeFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, ta
 class CloseFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="close"):
     """Ends a connection, or refuses an OpenFrame.
 
-    `by_client` is True if the client's end sent the frame: `connection_id` is then one of the
-    connections that the receiver accepted. Otherwise it is one that the receiver opened.
+    `by_client` is True if the client sent the frame. The receiver, a server, then looks for
+    `connection_id` among the connections that it accepted. Otherwise the receiver is the client,
+    and looks among those that it opened.
     """
 
     source: NodeName

@@ -1,6 +1,6 @@
-"""Checks of the log of a group coordinator when it appends and when it acknowledges.
+"""Checks of the appends of group coordinators, and of their answers to commits.
 
-Kafka writes groups and offsets with acks=all: a leader refuses such an append while its ISR is
+Kafka writes groups and offsets with acks=all. A leader refuses such an append while its ISR is
 below min.insync.replicas, and acknowledges it once the high watermark has passed it. The checks
 read logs and ISRs of the broker that appends or answers; they use nothing of the coordinator. They
 do not apply if an experiment switches Kafka's own protection off (`Guards`), or if the broker has
@@ -37,7 +37,10 @@ class CoordinatorChecks:
             spec.guards.min_insync_check and not spec.java.commits_apply_on_append
         )
         self._under_min: dict[tuple[str, int, int | None], str] = {}
-        """Evidence of appends below min.insync.replicas, by node, incarnation and append id."""
+        """Evidence of appends below min.insync.replicas, by node, incarnation and correlation id.
+
+        The correlation id of an append's row is the id of the append.
+        """
         # The two dicts are caches, because commits are frequent.
         self._partitions: dict[str, int] = {}
         """Group -> its partition of `__consumer_offsets`."""
@@ -47,7 +50,8 @@ class CoordinatorChecks:
     def appended(self, broker: BrokerNode, partition: Partition | None, row: TraceRow) -> None:
         """Check an append when it starts and when it completes.
 
-        `row` is the broker's; `partition` is its replica of the row's partition, None without one.
+        `row` is a row of `broker`. `partition` is the replica that `broker` has of the partition in
+        the row; None if it has none.
         - An append with acks other than 0 started with a large enough ISR.
         - An acknowledged append is below the high watermark.
         """
@@ -60,7 +64,8 @@ class CoordinatorChecks:
             ):
                 least = min(self._min_insync_replicas(broker), len(partition.replicas))
                 if len(partition.isr) < least:
-                    # An append with acks=0 has no row of its end, so it never becomes a violation.
+                    # Only the row of the append's end makes this a violation. Tombstones are
+                    # appended with acks=0, have no such row, and so are no violation.
                     self._under_min[append] = (
                         f"{partition.topic_partition}: leader {partition.broker_id} appended at "
                         f"{row.offset} with ISR {partition.isr}, and min.insync.replicas is {least}"
@@ -96,8 +101,8 @@ class CoordinatorChecks:
 
         - OFFSET_METADATA_TOO_LARGE is the answer if the metadata is longer than
           offset.metadata.max.bytes, and only then.
-        - Each acknowledged offset is in the log below the high watermark. An older commit of the
-          same offset satisfies this check, too, because records do not name their request.
+        - Each acknowledged offset is in the log below the high watermark. Since a record does not
+          name its request, an older commit of the same offset satisfies this check, too.
         """
         check_metadata(request, response, self._config.offset_metadata_max_bytes)
         accepted = {

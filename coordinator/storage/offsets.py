@@ -3,16 +3,16 @@
 A commit of a partition's offset is in one of four places:
 - committed: the log has acknowledged it; a fetch returns it.
 - pending (as in Kafka's Scala coordinator, [S]): its append is in flight.
-- written (as in Kafka's Java coordinator, [J], with the switch `commits_apply_on_append`): the log
-  has it, but above the high watermark: not every in-sync replica has it. A stable fetch (one that
-  refuses unfinished commits) returns it; the answer waits for the high watermark.
+- written (as in Kafka's Java coordinator, [J], with the switch `commits_apply_on_append`): its
+  append has begun, and some in-sync replica may lack it. A fetch with `require_stable`, which must
+  not return an unfinished commit, returns it when the high watermark has passed it.
 - transactional: part of a producer's open transaction. It counts once a marker (the record that
   ends the transaction) commits the transaction.
 
 Committed and transactional offsets are hard state: a load rebuilds them from the log. A method's
 name tells which place the method changes: `append_...` the pending offsets, `write_...` the written
 ones, `transactional_...` the transactional ones.
-Must not know groups, members or requests.
+This class must not know groups, members or requests.
 Source: Kafka `GroupMetadata` (scala), offsets part; docs/kafka/BEHAVIOUR.md 4.10, 2.8.
 """
 
@@ -76,7 +76,10 @@ class GroupOffsets:
 
     @property
     def has_offsets(self) -> bool:
-        """True if the group has any offset, finished or not; an Empty group needs one to stay."""
+        """True if the group has any offset, finished or not.
+
+        A group without members and without offsets is removed.
+        """
         if self._written:
             return True
         return bool(self._committed) or bool(self._pending) or bool(self._transactional)
@@ -155,7 +158,7 @@ class GroupOffsets:
     def write(
         self, partition: TopicPartition, append_id: AppendId, value: OffsetCommitValue
     ) -> None:
-        """Add an offset that an append has begun to write: the newest, and not committed yet."""
+        """Add an offset whose append has begun. It is the newest, and not committed yet."""
         self._written.setdefault(partition, []).append(_Written(append_id, value))
 
     def write_committed(
@@ -165,7 +168,7 @@ class GroupOffsets:
 
         Does nothing if the offset was deleted meanwhile.
         """
-        # Removes the offset from the written ones; nothing has failed here.
+        # `write_failed` removes the offset from the written ones. Nothing has failed here.
         value = self.write_failed(partition, append_id)
         if value is None:
             return
@@ -274,7 +277,8 @@ class GroupOffsets:
         """Remove all offsets of `partitions`, unfinished ones too.
 
         Returns: the partitions that had a committed or written offset, and so need a tombstone.
-        A transaction without offsets left stays open until its marker, as in Kafka.
+        A transaction stays open until its marker, even if this removes its last offset, as in
+        Kafka.
         """
         removed = []
         for partition in partitions:

@@ -154,8 +154,8 @@ def settings_page() -> str:
             f"\n## {config.__name__}\n\n{summary_of(config)}\n\n"
             + table(("setting", "values", "default", "meaning"), rows)
         )
-    # A guard's doc is "Off: ...", that of a Java switch "On: ... Off: ...". The tables have these
-    # words in their headings instead.
+    # The doc of a guard has the form "Off: ...". The doc of a Java switch has the form
+    # "On: ... Off: ...", which becomes two cells. "On" and "Off" are headings of the tables.
     guards = [(f"`{field.name}`", field.doc.removeprefix("Off: ")) for field in fields_of(Guards)]
     parts.append(f"\n## Guards\n\n{inspect.getdoc(Guards)}\n\n" + table(("guard", "off"), guards))
     switches = [
@@ -222,9 +222,9 @@ def _arguments(args_type: type[msgspec.Struct]) -> list[tuple[str, str, str, str
 def command_line_page() -> str:
     """Return the page with the help of every command."""
     parts = ["# Command line\n"]
-    # The context must name the help option as a real call does. click keeps a command's help option
-    # from the first context that uses it, so with other names the page would depend on whether the
-    # command was called before in this process.
+    # click creates the help option of a command once in a process, with the names that the first
+    # context gives it. If this context gave other names than a real call, the page would depend on
+    # whether the command was called before.
     root = click.Context(
         app,
         info_name="python -m coordlab",

@@ -1,10 +1,10 @@
 """Answers of the first screen: what broke, for whom, for how long, and was a promise broken.
 
-Each function collects the facts for a macro in `templates/answers.j2` (`what_broke`: in
-`faults.j2`). The module `causes` answers why. The blast radius of a fault is the groups and
-partitions that it affects. A leader epoch is the number of the leadership of a group's offsets
-partition; its leader is the group's coordinator. A guard is a safety rule of Kafka's, which
-an experiment can switch off to show what it prevents.
+Each function collects the facts for a macro in `templates/answers.j2`, except that the macro of
+`what_broke` is in `faults.j2`. The module `causes` answers why. The blast radius of a fault is the
+groups and partitions that it affects. The coordinator of a group is the leader of the group's
+offsets partition. Each leadership of a partition has a number, the leader epoch. A guard is a
+safety rule of Kafka's, which an experiment can switch off to show what it prevents.
 """
 
 from collections.abc import Iterator, Mapping
@@ -77,9 +77,11 @@ def for_whom(run: ReportInput) -> Markup:
     members = _members(run)
     owned = bool(nodes) and all(is_client(node) for node in nodes)
     rows = run.tables.rows("groups")
-    # If one group is affected, the number of its affected members is compared with the group's
-    # size.
-    counted_rows = [row for row in rows if len(members) != 1 or row["group"] in members]
+    # If one group is affected, the sentence compares the number of its affected members with the
+    # size of this group. Otherwise it compares with the size of all groups.
+    counted_rows = rows
+    if len(members) == 1:
+        counted_rows = [row for row in rows if row["group"] in members]
     reset = next(_values_in_groups(run.facts, "auto.offset.reset"), "earliest")
     concerned = Concerned(
         hit=bool(hits),
@@ -155,6 +157,7 @@ def for_how_long(run: ReportInput) -> Markup:
         commits=commits,
         commit_interval_us=int(intervals_ms.pop()) * 1_000 if len(intervals_ms) == 1 else None,
         hit_itself=None if commits is None else _hit_itself(commits, run),
+        # A group that kept its coordinator has a time of 0 without one.
         service=service if service is not None and service.longest_us else None,
         group=groups[0] if len(groups) == 1 else "A group",
         reading=find_worst(summary, "processing gap"),
@@ -166,8 +169,10 @@ def _one_owner_us(owners: Owners | None, both: Coordinators | None) -> int | Non
     """Return the time from the second coordinator to the second owner.
 
     Returns None if the two coordinators are not the cause of the two owners. They are the cause if
-    each of them assigned the partition to one of the owners, in the leader epoch in which both
-    served at the same time.
+    two conditions hold:
+    1. The second owner came after the second coordinator, in a group that both coordinators served.
+    2. Each coordinator assigned the partition to one of the owners, in the leader epoch in which it
+       served beside the other one.
     """
     if owners is None or both is None:
         return None
@@ -227,6 +232,7 @@ def broke_a_promise(run: ReportInput) -> Markup:
         passed=len(with_outcome(CheckOutcome.PASS)),
         idle=tuple(check_name(check) for check in with_outcome(CheckOutcome.NOTHING_SEEN)),
         unknown=_WITHOUT_RESULTS.get(facts.status),
+        # A run that failed proves nothing, with or without guards.
         guards=() if facts.status == "failed" else tuple(guards),
         no_member_commits=no_member_commits(facts),
         two_at_once=owners is not None or both is not None,
@@ -240,7 +246,7 @@ def check_name(check: CheckReport) -> str:
 
 
 def no_member_commits(facts: RunFacts) -> bool:
-    """Return True if no member commits: neither its application nor the client automatically."""
+    """Return True if no member commits, by its application or by the client's automatic commits."""
     if facts.results_or_empty.commits_acknowledged:
         return False
     by_application = list(_values_in_groups(facts, "commit_interval_ms"))
