@@ -81,7 +81,7 @@ def for_whom(run: ReportInput) -> Markup:
     # size of this group. Otherwise it compares with the size of all groups.
     counted_rows = rows
     if len(members) == 1:
-        counted_rows = [row for row in rows if row["group"] in members]
+        counted_rows = tuple(row for row in rows if row["group"] in members)
     reset = next(_values_in_groups(run.facts, "auto.offset.reset"), "earliest")
     concerned = Concerned(
         hit=bool(hits),
