@@ -92,6 +92,8 @@ def say_exploration(results: dict[str, Any]) -> None:
     )
     rare = sorted(results["marks"], key=lambda mark: mark["runs"])[:5]
     say("the rarest: " + ", ".join(f"{mark['mark']} {mark['runs']:,}" for mark in rare))
+    excused = [f"{excuse} {runs_excused:,}" for excuse, runs_excused in results["excused"].items()]
+    say("runs in which an excuse applied: " + ("; ".join(excused) or "none"))
     for found in results["findings"]:
         say(
             f"found {found['name']} in {found['runs']:,}, e.g. seed {found['example_seed']}: "
