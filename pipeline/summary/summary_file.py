@@ -33,7 +33,7 @@ class _MadeFrom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stamped:
-    """Reads only the key `made_from` of the file. All other keys are fields of RunSummary."""
+    """The key `made_from` of the file. All other keys are fields of RunSummary."""
 
     made_from: _MadeFrom
 
@@ -65,7 +65,9 @@ def write_summary(summary: RunSummary) -> None:
 
 
 def read_summary(directory: Path) -> RunSummary | None:
-    """Return the summary of the run in `directory`; None if there is none of TABLES_VERSION.
+    """Return the summary of the run in `directory`.
+
+    Returns None without a summary, or if the summary has another version than TABLES_VERSION.
 
     The summary's `directory` is the argument, not the stored one: a run can have been moved.
     """
@@ -92,7 +94,11 @@ def decode_summary(content: bytes) -> RunSummary:
 
 
 def is_current(directory: Path) -> bool:
-    """Return whether a run has all tables, of TABLES_VERSION and of its present event files."""
+    """Return whether the tables of a run can be used as they are.
+
+    All of them must exist, have TABLES_VERSION, and be made from the event files that the run has
+    now.
+    """
     made_from = _made_from(directory)
     return (
         made_from is not None

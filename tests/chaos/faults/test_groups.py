@@ -25,7 +25,7 @@ ORDERS = ("remove_members", "delete_group", "delete_offsets", "reset_offsets")
 
 
 def order(fault: str, **args: str | bool) -> dict[str, Any]:
-    """Return the fault of an experiment file that sends the order to readers' coordinator."""
+    """Return a fault of an experiment file: an order to the coordinator of the group readers."""
     return {"at": "1s", "fault": fault, "target": "coordinator-of(readers)", "args": args}
 
 
@@ -57,8 +57,7 @@ def test_order_applies_to_the_group_of_the_named_coordinator(
 def test_order_is_momentary_and_affects_only_its_group(name: str) -> None:
     """The coordinator's other groups are unchanged, and a healing has nothing to undo.
 
-    Of these faults only `remove_members` ends members. Kafka refuses to delete a group that has
-    members.
+    Of these faults only `remove_members` ends members.
     """
     run = Injecting(order(name))
 
@@ -82,9 +81,9 @@ def test_order_is_momentary_and_affects_only_its_group(name: str) -> None:
             "NON_EMPTY_GROUP",
         ),
         (
-            {"orders-0": "UNKNOWN_MEMBER_ID", "orders-1": "UNKNOWN_MEMBER_ID"},
-            "the coordinator refused: readers: UNKNOWN_MEMBER_ID",
-            "UNKNOWN_MEMBER_ID",
+            {"orders-0": "GROUP_SUBSCRIBED_TO_TOPIC", "orders-1": "GROUP_SUBSCRIBED_TO_TOPIC"},
+            "the coordinator refused: readers: GROUP_SUBSCRIBED_TO_TOPIC",
+            "GROUP_SUBSCRIBED_TO_TOPIC",
         ),
         (
             GroupOrderUnanswered("readers: no answer", "REQUEST_TIMED_OUT"),
@@ -96,16 +95,18 @@ def test_order_is_momentary_and_affects_only_its_group(name: str) -> None:
 def test_refused_or_unanswered_order_is_a_miss(
     answer: dict[str, str] | Exception, reason: str, error: str
 ) -> None:
-    """The journal has a sentence, and the trace row the name of the error.
+    """The journal has the sentence `reason`. The row of the trace has the name of the error.
 
-    An answer is an exception for the whole order, or an error for each partition.
+    The answer to `delete_offsets` is an exception for the whole order, or an error for each
+    partition.
     """
-    run = Injecting(order("delete_group"))
+    run = Injecting(order("delete_offsets"))
     run.runtime.admin_answer = answer
 
     entry = run.inject()
 
-    assert (entry.outcome, entry.error) == (FaultOutcome.MISSED, reason)
+    assert entry.outcome is FaultOutcome.MISSED
+    assert entry.error == reason
     assert run.detail_of(TraceKind.FAULT_MISSED)["errors"] == [error]
 
 
@@ -121,7 +122,7 @@ def test_partly_refused_order_names_the_refused_part() -> None:
 
 
 def test_deletion_of_offsets_may_name_unknown_partitions() -> None:
-    """With `unknown_partitions` the order names a partition of each topic that does not exist."""
+    """With `unknown_partitions` the order names, for each topic, one partition that it lacks."""
     run = Injecting(order("delete_offsets", unknown_partitions=True))
 
     run.inject()

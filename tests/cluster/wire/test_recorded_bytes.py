@@ -1,10 +1,10 @@
-"""Recorded bytes of real clients and of a real broker: we read the former and write the latter.
+"""The listener of our broker reads recorded requests, and writes recorded answers.
 
-- `recorded/requests.json` has (client, API key, version, bytes) of the requests of four clients.
-- `recorded/answers.json` has (API key, version, bytes) of the answers of a real broker.
-- Requests: the listener, the part of our broker that speaks Kafka's protocol, must read each.
-- Answers: kafka-python reads an answer (`theirs`), and the test makes our message of it. From our
-  message the listener must write the same bytes.
+- `recorded/requests.json` has requests of four real clients: (client, API key, version, bytes). The
+  listener must read each of them.
+- `recorded/answers.json` has answers of a real broker: (API key, version, bytes). kafka-python
+  reads the bytes of an answer as its own message (`theirs`). The test copies the values into our
+  message. From our message the listener must write the bytes of the answer.
 """
 
 import json
@@ -80,7 +80,7 @@ def test_request_of_a_real_client_is_read(
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_batch_of_a_real_client_is_accepted_by_the_log(client: str) -> None:
-    """The CRC (checksum) of the batch is right. `kafka` is its header in Kafka's format.
+    """A batch whose CRC (checksum) is wrong has no `kafka`, its header in Kafka's format.
 
     All clients except aiokafka are idempotent: their batches have a producer id of 0 or more.
     """
@@ -129,7 +129,9 @@ def our_value(annotation: Any, value: Any) -> Any:  # noqa: ANN401 (a field's va
         return tuple(our_value(inner, item) for item in value)
 
     if annotation is int and not isinstance(value, int):
-        return NO_AUTHORIZED_OPERATIONS  # kafka-python makes a set of this bit field
+        # A bit field of authorized operations, of which kafka-python makes a set. The recorded
+        # broker has no authorizer, so its value is always this one.
+        return NO_AUTHORIZED_OPERATIONS
     return value
 
 
@@ -160,8 +162,8 @@ def test_answer_of_a_real_broker_is_written_byte_for_byte(
 ) -> None:
     """A client must not see a difference between our broker and a real one.
 
-    A field that is not in our message is written with a constant from its schema. Equal bytes show
-    that a real broker sends the same value in this field.
+    Some fields of Kafka's answer are not in our message. The listener writes a constant in their
+    place. Equal bytes show that a real broker sends this constant, too.
     """
     api, expected = API_BY_KEY[key], bytes.fromhex(answer)
     out = bytearray()

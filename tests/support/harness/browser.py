@@ -1,8 +1,9 @@
 """A headless Chromium that opens one local page and permits no other request.
 
-Playwright controls the system's own browser: nothing is downloaded. Playwright's synchronous form
-keeps an event loop running in its thread. A run of a cluster needs an event loop of its own, so a
-test must not start one in this thread while the browser is open.
+Playwright controls the system's own browser: nothing is downloaded. While the browser is open,
+Playwright's synchronous form keeps an event loop running in its thread. A run of the lab starts an
+event loop, too, and Python permits one for a thread. So a test must not run the lab while the
+browser is open.
 """
 
 import os
@@ -33,7 +34,7 @@ QUIET = (
     "--disable-component-update",
     "--disable-sync",
 )
-"""Options that keep the browser itself from the network."""
+"""Options with which the browser starts quickly and asks nothing of the network by itself."""
 PAGE_TIMEOUT_MS = 30_000
 """Longest wait for a page, on a machine that is busy with other tests."""
 
@@ -159,7 +160,11 @@ def shown_range(page: Page) -> tuple[float, float]:
 
 
 def set_range(page: Page, from_s: float, to_s: float) -> None:
-    """Show a span of the time axis, in seconds, and wait until the charts near the screen do so."""
+    """Show a span of the time axis, in seconds.
+
+    Returns when all charts that the page draws have drawn it. The page draws no chart that is far
+    outside of the screen.
+    """
     page.evaluate(
         "async ([from, to]) => { await window.coordlab.setRange(from, to) }", [from_s, to_s]
     )
