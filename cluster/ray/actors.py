@@ -74,6 +74,8 @@ OBJECT_STORE_BYTES = 128 * 1024 * 1024
 """Size of a local Ray's object store. Ray's default is a third of the memory, but no large object
 goes through the store."""
 
+# num_cpus is 0, because a machine may host more node processes than it has processors. Ray would
+# not start an actor for which no processor is free.
 _ACTOR_OPTIONS = {"num_cpus": 0, "max_restarts": 0, "max_task_retries": 0}
 
 
@@ -177,7 +179,7 @@ def disconnect_ray() -> None:
 
 
 def _guard_own_session() -> None:
-    """Guard the Ray that was just started, and mark its folder; remove folders of dead drivers."""
+    """Guard the Ray that was just started, mark its folder, and remove folders of dead drivers."""
     context = ray.get_runtime_context()
     session = Path(context.get_temp_dir()) / context.get_session_name()
     _own_sessions.append((session, SessionGuard(session)))
@@ -354,7 +356,7 @@ class ProcessHandle(_ActorHandle):
     ) -> int:
         """Close the server ends of the process's connections.
 
-        Returns: the number of connections of `silent_clients` among them.
+        Returns: the number of closed connections whose clients are among `silent_clients`.
         """
         call = self._actor.reset_server_ends.remote(reset, names, silent_clients)
         return await self._result(call, timeout_s)
@@ -391,7 +393,11 @@ class ProcessHandle(_ActorHandle):
 
 
 class AgentHandle(_ActorHandle):
-    """Calls to one AgentService; its methods have the full descriptions. Units: real seconds."""
+    """Calls to one AgentService; its methods have the full descriptions. Units: real seconds.
+
+    Calls that wait on the machine themselves get `timeout_s` there. The driver waits 5 s longer for
+    their answers.
+    """
 
     @classmethod
     def start(cls, run_id: str, machine: Machine) -> "AgentHandle":
@@ -463,4 +469,6 @@ class AgentHandle(_ActorHandle):
 
 
 def _on(machine: Machine) -> NodeAffinitySchedulingStrategy:
+    # soft=False: if the machine is gone, the start fails. With True, Ray would choose another
+    # machine.
     return NodeAffinitySchedulingStrategy(node_id=machine.ray_node_id, soft=False)

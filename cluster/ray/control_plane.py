@@ -2,8 +2,9 @@
 
 It sends a state (addresses of all nodes, link rules), queries the status, and resets connections.
 Only the newest version of the state counts. A link rule is the effect of a fault on messages
-between nodes. The control plane does not wait for a process that is stopped (SIGSTOP). Such a
-process gets the newest state, and the resets that it missed, before its nodes continue.
+between nodes. A reset closes the connections between two sets of nodes. The control plane does not
+wait for a process that is stopped (SIGSTOP). Such a process gets the newest state, and the resets
+that it missed, before its nodes continue.
 
 The driver is the process that conducts the run. A node process hosts one or more nodes. Each
 machine has an agent, which sends signals to the processes there; a machine is silent while its
@@ -191,12 +192,12 @@ class ControlPlane:
 
 
 async def _unless_stopped(process: FleetProcess, call: Coroutine[Any, Any, T]) -> T | None:
-    """Wait for a call to a process.
+    """Wait for a call to a process, and return its result.
 
     Returns None as soon as the process is stopped or its machine is silent.
     """
     if process.is_stopped or process.line.is_silent:
-        call.close()
+        call.close()  # Python warns of a coroutine that is neither awaited nor closed
         return None
     task = asyncio.ensure_future(call)
     try:

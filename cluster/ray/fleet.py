@@ -67,8 +67,8 @@ COLLECT_TIMEOUT_S = 60.0
 class MachineState:
     """A Ray machine: its agent, its directory for the run, its clock offset, and its line.
 
-    The driver waits for calls to the machine through `line`, which ends the wait when the machine
-    becomes silent.
+    The driver waits for calls to the machine through `line`. The line ends the wait when the
+    machine becomes silent.
     """
 
     machine: Machine
@@ -180,13 +180,16 @@ class Fleet:
         try:
             write_listeners(self._run_dir, listeners)
         except OSError as error:
+            # Only clients from outside need the file, so the run continues without it.
             self._on_failure(f"the listeners file could not be written: {error}")
 
     async def start_process(self, plan: ProcessPlan) -> FleetProcess:
-        """Start a process on its machine, or on another one if that machine is lost.
+        """Start a process on its machine, or on another machine if its own is lost.
 
         Raises: ClusterStartError.
         """
+        # After ActorGone or TimeoutError the machine may be lost. The next attempt then chooses
+        # another machine (`choose_machine`).
         retrying = AsyncRetrying(
             stop=stop_after_attempt(START_ATTEMPTS),
             wait=wait_exponential(multiplier=0.2, max=2.0),
@@ -196,6 +199,7 @@ class Fleet:
         try:
             return await retrying(self._try_start, plan)
         except Exception as error:
+            # The process of the runtime's own client may have no other node, so its name is shown.
             names = ", ".join(node_names(plan)) or plan.name
             address = self._places[plan.name].address
             raise ClusterStartError(
@@ -215,8 +219,9 @@ class Fleet:
         """
         order = self._next_pause_order()
         await process.handle.pause_node(node, order, CALL_TIMEOUT_S)
-        if process.plan.name == node:
-            # This comes before the signal: from now on no call to the process is awaited.
+        if process.plan.name == node:  # a process with a node's name hosts no other node
+            # `stopped` is set before the signal: from now on no call to the process is awaited. An
+            # earlier pause may have set it and failed afterwards.
             if not process.is_stopped:
                 process.stopped.set_result(None)
             await process.agent.stop(process.listening.process, SIGNAL_TIMEOUT_S)
@@ -278,6 +283,7 @@ class Fleet:
         """Return the agent of a process's machine; None if the machine does not answer."""
         ray_node_id = self._places[process_name].ray_node_id
         state = self.machines[ray_node_id]
+        # Ray's list and the beats are independent: either may show first that a machine is gone.
         is_alive = any(machine.ray_node_id == ray_node_id for machine in actors.machines())
         return state.agent if is_alive and not state.line.is_silent else None
 
@@ -304,6 +310,7 @@ class Fleet:
         for process in live:
             process.is_up = False
             process.handle.end()
+        # Processes that ended earlier are included: `give_up` has not waited for its processes.
         await side_by_side(
             self._wait_gone(
                 state,
@@ -328,6 +335,7 @@ class Fleet:
                     # The machine shares the driver's file system, so no file is lost.
                     machine_processes.remove_disks(self._run_dir)
                     continue
+                # Only the first line is kept, because Ray's errors have many lines.
                 lost[state.machine.address] = str(error).partition("\n")[0]
                 self.nodes_without_trace |= dict.fromkeys(self._nodes_ever_on(state.machine))
         return lost
@@ -345,7 +353,7 @@ class Fleet:
             actors.disconnect_ray()
 
     async def _start_agents(self, machines: Sequence[Machine], marker: str) -> None:
-        """Start an agent on each machine; put machines on which none started into `never_up`.
+        """Start an agent on each machine; put machines on which no agent started into `never_up`.
 
         Raises: if no agent started at all, the exception of the first failed start (such as
             ActorGone), or TimeoutError.
@@ -399,6 +407,7 @@ class Fleet:
             trace_messages=self._trace_messages,
         )
         process_id = f"{plan.name}#{attempt}"
+        # All processes of a local Ray are on this machine, so no other machine needs to reach them.
         is_local = self._ray_address == actors.LOCAL
         handle = ProcessHandle.start(
             process_id,
@@ -425,7 +434,7 @@ class Fleet:
         return process
 
     def choose_machine(self, plan: ProcessPlan) -> Machine:
-        """Return a process's machine; if that one is lost, choose another and keep the choice.
+        """Return a process's machine; if this machine is lost, choose another and keep the choice.
 
         Raises: ClusterStartError if no machine is left.
         """
@@ -501,6 +510,8 @@ class Fleet:
     async def _query_machine(self, ray_node_id: str, state: MachineState) -> None:
         """Query the agent of a machine every second, for as long as the run lasts."""
         loop = asyncio.get_running_loop()
+        # The agent has just answered `prepare`. MachineWatch checks only machines that have
+        # answered at least once.
         self._contacts.record_answer(ray_node_id, loop.time())
         while True:
             with suppress(ActorGone, TimeoutError):
@@ -536,6 +547,8 @@ class Fleet:
             p for p in self.processes if p.machine.ray_node_id == change.machine and p.is_up
         ]
         state.line.set_silent(silent=change.state is not Contact.HEARD)
+        # The runtime asks for the machine's nodes (`nodes_on`), so it is informed before the
+        # processes are given up.
         self._on_machine(change)
         if change.state is Contact.HEARD:
             await self.control.catch_up(live_processes)

@@ -115,6 +115,8 @@ def place(
         raise ValueError("no machine to put nodes on")
     if layout:
         machine_of = {name: index for index, names in enumerate(layout) for name in names}
+        # All nodes of a process are on one machine (`_shares_by_machine`), so the first one
+        # decides.
         return {
             plan.name: machines[machine_of[plan.nodes[0].name] % len(machines)]
             if plan.nodes

@@ -28,6 +28,7 @@ def remove_abandoned(parent: Path, pattern: str) -> None:
     starting its Ray right now and has not written the file yet.
     """
     for folder in sorted(parent.glob(pattern)):
+        # The pattern also matches Ray's link `session_latest`, which `remove_session` handles.
         if not folder.is_symlink() and _is_abandoned(folder / OWNER_FILE):
             shutil.rmtree(folder, ignore_errors=True)
 

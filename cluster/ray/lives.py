@@ -80,7 +80,10 @@ class RayLife(NodeLife):
         return self.plan.name == self.name
 
     def hit(self) -> HitNode:
-        """Return the live incarnation as a HitNode, with the pid if the process is its own."""
+        """Return the live incarnation as a HitNode.
+
+        It has a pid only if the node has its own process.
+        """
         own_process = self.process if self.has_own_process else None
         return HitNode(
             node=self.name,
@@ -209,6 +212,7 @@ class RayLives(NodeLives[RayLife]):
     async def resume(self, node: NodeName) -> None:
         """Let a paused node continue."""
         life = self._begin(node, LifeAct.RESUME)
+        # If this call fails, the node still counts as paused, and `resume` is still legal.
         await self._fleet.resume(life.live_process(), node)
         life.is_paused = False
 
@@ -227,6 +231,7 @@ class RayLives(NodeLives[RayLife]):
         or a ZooKeeper server was lost, no node is started, because the run will end.
         Returns: the reason why the cluster cannot continue without the nodes; "" if it can.
         """
+        # A shared process of the machine may also have nodes that are down.
         lives = [life for name in nodes if (life := self._lives[name]).process is not None]
         for life in lives:
             self._begin(life.name, LifeAct.KILL, cause=KillCause.MACHINE_LOST)
@@ -326,6 +331,8 @@ class RayLives(NodeLives[RayLife]):
         process = life.process
         if process is None:
             raise ClusterStartError(f"{life.name} has no process")
+        # The number is used up even if the start fails: the call may still arrive in the process,
+        # and start a node with this number.
         incarnation = Incarnation(life.incarnations)
         life.incarnations += 1
         try:

@@ -91,7 +91,8 @@ class RayRuntime(RayLives, RealtimeRuntime):
     @property
     def clock_error_us(self) -> int:
         """Largest possible difference between the clocks of two nodes, in microseconds."""
-        # The worst case is a node on each of the two machines with the largest errors.
+        # The worst case is a node on each of the two machines with the largest errors. Nodes of one
+        # machine read the same clock.
         bounds = sorted(self.clock_bounds_us.values(), reverse=True)
         return sum(bounds[:2]) if len(bounds) > 1 else 0
 
@@ -128,7 +129,8 @@ class RayRuntime(RayLives, RealtimeRuntime):
             case Contact.HEARD:
                 event = replace(event, until_us=now_us)
             case Contact.LOST:
-                # The reason why the run cannot go on without these nodes, "" if it can.
+                # `ends_run` is the reason why the run cannot continue without these nodes; "" if it
+                # can. A run that is ending needs none of them.
                 ends_run = "" if self._is_ending else self.lose_nodes(event.nodes)
                 event = replace(event, is_lost=True, ends_run=ends_run)
             case Contact.SILENT:

@@ -60,6 +60,7 @@ def processes_of(folder: Path, proc: Path = Path("/proc")) -> list[int]:
     """Return Ray's agents and workers that have a file below `folder` open."""
     if not proc.is_dir():
         return []
+    # The links in /proc/<pid>/fd have resolved targets, so the folder is resolved, too.
     return [
         int(entry.name)
         for entry in proc.iterdir()
@@ -90,12 +91,14 @@ def _is_open_below(folder: Path, descriptor: Path) -> bool:
 def end_session(folder: Path) -> None:
     """Kill the processes of a session and remove its folder; give up after ten seconds."""
     deadline = time.monotonic() + _PATIENCE_S
+    # The loop looks again, because a killed process exists for a moment, and Ray may just be
+    # starting another one.
     while (left := processes_of(folder)) and time.monotonic() < deadline:
         for pid in left:
             try:
                 os.kill(pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
-                continue
+                continue  # the process has ended, and its pid may belong to another user now
         time.sleep(_POLL_S)
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -3,7 +3,7 @@
 Workers are actors (objects in processes of their own, which Ray starts and calls), not anonymous
 tasks. So the caller knows the process of each result, and can give the same work to another
 process; a check of determinism needs this. Ray restarts and retries nothing. The death of a worker
-is reported, and a new one is started instead. An item is one piece of work: the seed of a run.
+is reported, and a new worker is started instead. An item is one piece of work: the seed of a run.
 """
 
 import time
@@ -129,7 +129,7 @@ class RayWorkers:
     @property
     def size(self) -> int:
         """Intended number of workers."""
-        return self._wanted or 1
+        return self._wanted or 1  # the number of processors is known only after `__enter__`
 
     def idle(self) -> tuple[WorkerName, ...]:
         """Return the workers without work."""
@@ -162,12 +162,14 @@ class RayWorkers:
         if not calls:
             return []
         done, _ = ray.wait(calls, num_returns=1, timeout=timeout_s)
-        if done:  # collect all other finished calls, too
+        if done:  # collect all other finished calls
             done, _ = ray.wait(calls, num_returns=len(calls), timeout=0)
         events: list[Finished | Died] = []
         for index, worker in enumerate(self._workers):
             if worker.call is None:
                 continue
+            # PATIENCE_S applies to workers with a name only: before its first answer, a worker may
+            # wait for a free processor for any time.
             if worker.call in done:
                 event = self._answer(worker)
             elif worker.name is not None and self._clock() - worker.since > PATIENCE_S:

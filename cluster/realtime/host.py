@@ -207,8 +207,9 @@ class RealHost(BaseHost):
         try:
             fn(*args)
         except HostDead:
-            pass
+            pass  # the incarnation ended during the call
         except Exception as error:
+            # Some callables have no name, for example a functools.partial.
             self.callback_failed(error, getattr(fn, "__qualname__", "callback"))
 
     def _post(self, callback: Callable[..., object], *args: object) -> None:

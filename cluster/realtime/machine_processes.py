@@ -2,6 +2,7 @@
 
 A machine's directory has the traces, the logs and the disks of the nodes that ran on the machine.
 At its end, a run collects traces and logs from other machines, in pieces.
+
 A process is identified by its pid and its start time, because the system may give the pid of an
 ended process to a new one. The module does not need Ray.
 """
@@ -51,7 +52,8 @@ def start_ticks(pid: int) -> int | None:
     Source: proc(5), fields 3 (state) and 22 (starttime) of /proc/<pid>/stat.
     """
     state, ticks = _state_and_start(pid)
-    return None if state in "ZX" else ticks  # Z: zombie, X: dead
+    # Z: zombie, X: dead. A zombie counts as gone, because it runs no code and has no open files.
+    return None if state in "ZX" else ticks
 
 
 def _state_and_start(pid: int) -> tuple[str, int]:
@@ -68,6 +70,7 @@ def _state_and_start(pid: int) -> tuple[str, int]:
 def own_process() -> ProcessRef:
     """Return the calling process."""
     pid = os.getpid()
+    # A system without /proc has no start times: there it is 0.
     return ProcessRef(pid=pid, start_ticks=start_ticks(pid) or 0)
 
 
@@ -154,6 +157,8 @@ def collected_files(machine_dir: Path) -> tuple[tuple[str, int], ...]:
 def read_piece(machine_dir: Path, relative_path: str, offset: int) -> bytes:
     """Return up to READ_CHUNK_BYTES of a collected file. Raises: ValueError, OSError."""
     path = (machine_dir / relative_path).resolve()
+    # The path comes over the network. It must not lead to other files of the machine, by `..` or by
+    # a link.
     if not path.is_relative_to(machine_dir.resolve()):
         raise ValueError(f"{relative_path} is outside of the run")
     with path.open("rb") as file:

@@ -72,6 +72,8 @@ async def _ask(run_dir: Path, listeners: Listeners, question: Callable[[Host], A
         trace_messages=listeners.trace_messages,
     )
     process = NodeProcess(name, settings, is_guest=True)
+    # The guest listens, because a process sends only on links that it dialed
+    # (`cluster.realtime.tcp`). So the answers come on links that the run's processes dial.
     await process.listen(_own_address(listeners))
     process.set_directory(listeners.directory)
     try:
@@ -97,7 +99,8 @@ async def _await_answer(
     """
     try:
         await asyncio.wait((asked, lost, failed), return_when=asyncio.FIRST_COMPLETED)
-        # `lost` and `failed` never return: if one of them is done, it has raised.
+        # `lost` and `failed` never return: if one of them is done, it has raised. If the answer
+        # came in the same turn of the loop, the answer counts.
         for watch in (lost, failed):
             if watch.done() and not asked.done():
                 watch.result()

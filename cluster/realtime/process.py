@@ -292,7 +292,7 @@ class NodeProcess:
 
     async def stop(self) -> None:
         """End every node in an orderly way, in the reverse order of starts, and close all links."""
-        for host in reversed(list(self._hosts.values())):
+        for host in reversed(list(self._hosts.values())):  # a copy: `_remove` changes the dict
             host.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))
             self._remove(host, is_orderly=True)
         for sock in self._reserved.values():
@@ -309,7 +309,7 @@ class NodeProcess:
     def _shut_down(self, host: RealHost) -> None:
         """Remove a node that has stopped; peers see their connections with it closed."""
         if not host.alive:
-            return
+            return  # killed before this call of the loop
         host.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))
         host.endpoint.close_all()
         self._remove(host, is_orderly=True)
@@ -320,7 +320,7 @@ class NodeProcess:
         self._nodes.pop(host.name, None)
         host.retire()
         self._close_listener(host.name)
-        self._unflushed.pop(host, None)
+        self._unflushed.pop(host, None)  # `retire` has flushed and closed the trace
         waiting = self._shutting_down.pop(host.name, None)
         if waiting is not None and not waiting.done():
             waiting.set_result(is_orderly)
@@ -456,6 +456,7 @@ class NodeProcess:
 
     def _report_refusal(self, caller: str, reason: str) -> None:
         """Log and trace a refused link at the process's first node, if it has any."""
+        # Only nodes have a log and a trace; the process itself has neither.
         for host in self._hosts.values():
             host.log(f"refused the link from {caller}: {reason}")
             host.trace(

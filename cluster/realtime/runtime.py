@@ -60,6 +60,7 @@ class RealtimeRuntime(Runtime):
         self.trace_report: TraceReport | None = None
         """Set by stop()."""
         self._run_id = run_id
+        # An absolute path, because other processes of the run have other working directories.
         self._run_dir = run_dir.resolve()
         self._observers = tuple(observers)
         self._clock = RunClock.starting_now(time_scale=time_scale)
@@ -115,7 +116,7 @@ class RealtimeRuntime(Runtime):
     def trace(self, event: TraceEvent) -> None:
         """Write an event of the run itself, and flush it to the page cache."""
         if self._is_stopped:
-            return
+            return  # `stop` has closed the trace
         now_us = self._clock.now_us()
         self._driver_trace.write(
             stamp(
@@ -156,7 +157,7 @@ class RealtimeRuntime(Runtime):
         """End every node, clients first, and collect their files.
 
         May be called again after a Ctrl-C that interrupted it.
-        Returns: the lost machines, whose files are lost, too, with the reasons.
+        Returns: the machines whose files are lost, with the reasons.
         """
 
     def _disconnect(self) -> None:
@@ -224,6 +225,7 @@ class RealtimeRuntime(Runtime):
 
 def merge_status(part: ClusterStatus, *, into: ClusterStatus) -> None:
     """Add to `into` the state that the nodes of one process know."""
+    # Only the controller's process knows the controller; the parts of other processes have None.
     into.controller = part.controller or into.controller
     into.brokers_fenced.update(part.brokers_fenced)
     into.partitions.update(part.partitions)

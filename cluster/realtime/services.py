@@ -279,7 +279,7 @@ class AgentService:
         return machine_processes.read_piece(self._machine_dir, relative_path, offset)
 
     async def clean_up(self) -> None:
-        """Delete the disks, or the whole directory if it is not the driver's own."""
+        """Delete the disks; delete the whole directory if it is not the driver's own."""
         if self._shares_files:
             machine_processes.remove_disks(self._machine_dir)
         else:

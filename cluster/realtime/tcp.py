@@ -144,8 +144,8 @@ class Transport:
     def send(self, address: ProcessAddress, frame: Frame) -> None:
         """Send `frame` to the process at `address`; dial if there is no link.
 
-        If it cannot be sent, the frame is lost, and the peer is reported as lost. The functions of
-        `events` are only called after this returns.
+        If the frame cannot be sent, it is lost, and the peer is reported as lost. The functions of
+        `events` are only called after `send` returns.
         Raises: SimulationError if the frame is too long.
         """
         if self._closed:
@@ -284,6 +284,7 @@ class _OutgoingLink(asyncio.Protocol):
         if not self._flush_scheduled and self._transport is not None:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
+        # Until the link is open, frames stay in the buffer. Later `_flush` checks asyncio's buffer.
         if len(self._buffer) > MAX_UNSENT_BYTES:
             self.abort()
             self._loop.call_soon(self._owner.outgoing_lost, self)
@@ -310,7 +311,7 @@ class _OutgoingLink(asyncio.Protocol):
         if not isinstance(transport, asyncio.Transport):
             raise SimulationError(f"asyncio gave {type(transport).__name__} for a TCP link")
         self._transport = transport
-        if self._ended:
+        if self._ended:  # by `abort`, while the connection was being opened
             transport.abort()
         else:
             self._flush()
@@ -455,6 +456,7 @@ class _IncomingLink(asyncio.Protocol):
             return
         address = self._transport.get_extra_info("peername") if self._transport else None
         caller = f"{address[0]}:{address[1]}" if address else "unknown"
+        # The frames before the refused bytes are valid, and `abort` would drop them.
         self._deliver_inbox()
         self.abort()
         self._owner.events.on_refused(caller, reason)

@@ -67,7 +67,7 @@ class WireConnection(asyncio.Protocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._unread = bytearray()
-        """Bytes that have arrived and belong to no served request."""
+        """Bytes that have arrived, after those of the served request."""
         self._is_scheduled = False
         """True if a call of `_serve_next` is scheduled for the next turn of the loop."""
         self._is_held = False
@@ -109,6 +109,8 @@ class WireConnection(asyncio.Protocol):
         """
         self._unread += data
         self._owner.received(self)
+        # Without a served request, the bytes belong to the next request. It may have more than
+        # UNREAD_BYTES_MAX bytes, and must be read completely.
         if self._is_reading and len(self._unread) > UNREAD_BYTES_MAX and self.exchange is not None:
             self._set_reading(False)
         self._schedule()

@@ -155,7 +155,7 @@ class Exchange:
         """
         if self.answer_version >= OFFSET_FETCH_HAS_ERROR_SINCE:
             return response
-        group = response.groups[0]
+        group = response.groups[0]  # requests of v0 and v1 name exactly one group
         if group.error_code is ErrorCode.NONE or not isinstance(self.body, OffsetFetchRequest):
             return response
         topics = tuple(
@@ -259,6 +259,7 @@ def _batch_of(data: PartitionProduceData, version: int) -> RecordBatch | ErrorCo
     if version < OLDEST_ANSWERED_PRODUCE:
         return ErrorCode.UNSUPPORTED_VERSION
     payload = data.records
+    # The codec leaves records as bytes; null is None, and counts as no batch.
     try:
         batches = decode_batches(payload if isinstance(payload, bytes) else b"")
     except InvalidBatch as error:

@@ -52,7 +52,7 @@ def read_header(cursor: Cursor) -> RequestHeader:
         api_key=api_key,
         api_version=api_version,
         correlation_id=correlation_id,
-        client_id=read_nullable_string(cursor) or "",
+        client_id=read_nullable_string(cursor) or "",  # null, which is legal, counts as no id
     )
 
 

@@ -61,6 +61,7 @@ class ConnectionLimits:
         if not self._by_address[address]:
             del self._by_address[address]
         if self._last_bytes_us.pop(connection, None) is None:
+            # It was held, so no place has become free.
             self._waiting.remove(connection)
         elif self._waiting:
             admitted = self._waiting.popleft()
@@ -69,9 +70,11 @@ class ConnectionLimits:
 
     def idle(self, now_us: int) -> Iterator[WireConnection]:
         """Yield the connections that have been idle for connections.max.idle.ms or longer."""
+        # The iteration needs a copy: the caller closes each connection, and `forget` then removes
+        # it.
         for connection, last_us in list(self._last_bytes_us.items()):
             if now_us - last_us < self._idle_max_us:
-                return
+                return  # all further connections have been idle for a shorter time
             yield connection
 
     def next_check_us(self, now_us: int) -> int:

@@ -42,7 +42,7 @@ NAME_MAX = 100
 WILDCARDS = ("0.0.0.0", "::", "")
 """Addresses that stand for all addresses of the machine."""
 BACKLOG = 50
-"""socket.listen.backlog.size"""
+"""Kafka's default of socket.listen.backlog.size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +113,7 @@ def bind(host: str, port: int) -> socket.socket:
         )[0]
         sock = socket.socket(family, kind)
         try:
+            # A restarted broker needs its port while the system still keeps the old connections.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.setblocking(False)
             sock.bind(address)
@@ -207,11 +208,12 @@ class WireListener:
 
     def stop(self) -> None:
         """Stop listening and close every connection, as the end of a process does."""
+        # Set first, so that `closed` sends the dead broker no frames.
         self._is_stopped = True
         if self._server is not None:
             self._server.close()
         self._sock.close()
-        for connection in list(self._connections):
+        for connection in list(self._connections):  # a copy: `closed` changes the dict
             connection.end()
 
     def connection_counts(self) -> dict[NodeName, int]:
@@ -339,7 +341,7 @@ class WireListener:
             return
         host = self._host
         if host is None or self._links is None:
-            return
+            return  # this never happens: the listener is attached before it listens
         if connection.client is None:
             self._introduce(connection, exchange.header.client_id, host.name)
         client = connection.client
