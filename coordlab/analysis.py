@@ -32,6 +32,9 @@ from pipeline.summary.figures import RunSummary
 from pipeline.summary.summary_file import is_current, read_summary
 from results_schema.results import Results, RunOutcome
 
+COMPARISON_FILE = "comparison.html"
+"""Name of the page that compares runs."""
+
 
 class NoJava(Exception):
     """Runs have to be analysed, but Spark finds no Java; the message says what to install."""
@@ -54,10 +57,11 @@ def salvage(past: PastRun, console: Console) -> None:
     Print the number of rows. Nothing happens if the run is complete, or if the rows have been
     collected before.
     """
-    if past.incomplete:
-        # A run reserves disk space for its results. A killed driver could not free the reserve.
-        RunDisk(past.path).free_reserve()
-    if not past.incomplete or (past.events / EVENTS_FILE).exists():
+    if not past.incomplete:
+        return
+    # A run reserves disk space for its results. A killed driver could not free the reserve.
+    RunDisk(past.path).free_reserve()
+    if (past.events / EVENTS_FILE).exists():
         return
     salvaged = salvage_trace(past.path / TRACE_FOLDER, past.events / EVENTS_FILE)
     if salvaged is None:
@@ -75,10 +79,10 @@ def salvage(past: PastRun, console: Console) -> None:
 def sum_up(
     console: Console, run: Path, results: Results, *, max_rows: int | None = None
 ) -> RunSummary | None:
-    """Return the summary of a run without Spark; None if there is none.
+    """Return the summary of a run, computed without Spark; None if it was not computed.
 
-    There is no summary if the run was not completed, if a Ctrl-C interrupts the computation, or if
-    the run has too many rows. In the last two cases a line is printed.
+    It is not computed if the run was not completed, or if the run has too many rows. A Ctrl-C ends
+    the computation. In the last two cases a line is printed.
 
     `max_rows`: a smaller limit than the default one, for callers that will compute Spark's tables
     anyway.
@@ -116,6 +120,7 @@ def analyze_runs(
         TextColumn("{task.description}"),
     )
     with Progress(*columns, console=console, transient=True) as bar:
+        # Without a total the bar only pulses: Spark's start has no progress to show.
         task = bar.add_task("", total=None)
 
         def show(progress: AnalysisProgress) -> None:
@@ -133,6 +138,7 @@ def analyse_if_needed(
 
     Raises: NoJava if an analysis is needed and impossible; the exceptions of pipeline.run.analyze.
     """
+    # First, because salvaging writes the file of events with which the tables are compared.
     for run in past:
         salvage(run, console)
     to_analyse = [run for run in past if current_summary(run.path) is None]
@@ -160,10 +166,6 @@ def _summary(run: Path) -> RunSummary:
 def current_summary(run: Path) -> RunSummary | None:
     """Return the summary of a run; None if its tables are incomplete or older than its events."""
     return read_summary(run) if is_current(run) else None
-
-
-COMPARISON_FILE = "comparison.html"
-"""Name of the page that compares runs."""
 
 
 def write_run_report(console: Console, past: PastRun, *, output: Path | None = None) -> Path:

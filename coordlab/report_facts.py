@@ -102,8 +102,8 @@ def _entries(
 ) -> tuple[tuple[JournalEntry, ...], tuple[str, ...]]:
     """Return an entry for each fault of the plan, and a sentence if the journal is damaged.
 
-    The entries come from the journal; else from the results; else from the plan. Those from the
-    plan say that the fault was not injected.
+    The entries come from the journal. If it has none, they come from the results, or else from the
+    plan. An entry from the plan says that its fault was not injected.
     """
     damage: tuple[str, ...] = ()
     entries: tuple[JournalEntry, ...] = ()
@@ -118,6 +118,7 @@ def _entries(
 
 def _planned(fault: PlannedFault) -> JournalEntry:
     """Return the entry of a fault that was not injected."""
+    # The plan of another version can have a kind of fault that this version does not know.
     kind = FAULT_KINDS.get(fault.fault)
     return JournalEntry.of(fault, momentary=kind is not None and kind.momentary)
 
@@ -125,20 +126,22 @@ def _planned(fault: PlannedFault) -> JournalEntry:
 def _file_of(manifest: Manifest) -> str | None:
     """Return the path of the experiment's file without the folders of this machine.
 
-    That is `experiments/<name>.yaml` for an experiment of that folder. For other files it is the
-    path on the command line, or only the file's name if that path was absolute.
+    A file in a folder `experiments` has the path `experiments/<name>.yaml`. Any other file has its
+    path of the command line, or only its name if that path was absolute.
     """
     if manifest.experiment_file is None:
         return None
     path = PurePath(manifest.experiment_file)
     if not path.is_absolute():
         return path.as_posix()
-    is_by_name = path.parent.name == EXPERIMENTS
-    return f"{EXPERIMENTS}/{path.name}" if is_by_name else path.name
+    # The name of an experiment can lead to the folder of this installation, whose path is absolute.
+    is_in_experiments = path.parent.name == EXPERIMENTS
+    return f"{EXPERIMENTS}/{path.name}" if is_in_experiments else path.name
 
 
 def _coordinator(config: Mapping[str, Any]) -> str | None:
     """Return which of Kafka's coordinators a run modelled; None if the run did not record it."""
+    # `config` can be of another version, so each of the keys can be missing.
     value: object = config
     for key in ("cluster", "config", _COORDINATOR_SWITCH):
         value = value.get(key) if isinstance(value, Mapping) else None

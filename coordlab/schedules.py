@@ -50,10 +50,12 @@ class Schedule:
         return f"{PROGRAM} replay {self.name}"
 
     def changes_since_stamp(self, verb: str, *, force: bool) -> tuple[str, ...]:
-        """Return texts on how code and Python have changed since the stamp; none without a stamp.
+        """Return texts on how code and Python have changed since the stamp was written.
+
+        Without a stamp there are no texts. A digest holds only for the same code and Python.
 
         `verb`: what the command does with the schedule, such as "play"; for the error's message.
-        Raises: click.UsageError if they differ and `force` is False.
+        Raises: click.UsageError if code or Python have changed and `force` is False.
         """
         changed = () if self.stamp is None else differences(self.stamp)
         if changed and not force:
@@ -77,6 +79,7 @@ def named_schedule(word: str, space: str) -> Schedule:
         return Schedule(
             experiment=grown.experiment,
             seed=grown.network_seed,
+            # A command takes a seed for one of the default space unless it has `--space`.
             words=(word,) if space == DEFAULT_SPACE else (word, "--space", space),
         )
     loaded = load_experiment(word)

@@ -36,9 +36,10 @@ FROM_STEADY = "after the steady state"
 moment at which the whole cluster is up and its groups are Stable."""
 NOT_SET = "not set"
 _NO_SETTINGS = frozenset({"version", "name", "question", "expect", "faults", "links"})
-"""Top-level keys that are no settings. The report shows them elsewhere."""
+"""Keys at the top level that are not settings. The report shows them elsewhere."""
 _MISSING = object()
-"""Stands for the value of a setting that the group lacks. It equals no value."""
+"""Stands for the value of a setting that the group lacks. It equals no value, not even None, which
+is the value of some settings."""
 _LAB_SECTIONS = frozenset({"cluster.links", "cluster.storage", "run"})
 """Sections whose settings Kafka does not have."""
 _LAB_SETTINGS = frozenset({"isolate", "checks"})
@@ -103,7 +104,8 @@ def _settings(
     - `section`: the section's path in the file; "" for the whole file.
     """
     fields = {} if struct is None else {field.key: field for field in fields_of(struct)}
-    # (Values, struct, path) of each section below this one.
+    # (Values, struct, path) of each section below this one. They come after the section's own
+    # values, so that the settings of one section follow each other in the report.
     below: list[tuple[Mapping[str, Any], type[msgspec.Struct] | None, str]] = []
     for name, value in values.items():
         field = fields.get(name)
@@ -133,7 +135,7 @@ def _settings(
     for nested, inner, path in below:
         is_late = inner is LateMembersDefinition
         # The section of late members is inside the section of their group. So here `values` is the
-        # group's, and `values["config"]` has the settings of the group.
+        # section of the group, and `values["config"]` has the settings of the group.
         section_values = _without_repeats(nested, values.get("config")) if is_late else nested
         yield from _settings(section_values, inner, path)
 

@@ -2,9 +2,9 @@
 
 Data flow: words of the command line -> two `Side`s -> `TraceDifference` -> text or a JSON document.
 
-A trace has one row for each event of a run. A seed determines all random choices of a run, so that
-between two seeds all times differ. A comparison row by row then shows nothing, and the command
-compares stories instead.
+A trace has one row for each event of a run. A seed determines all random choices of a run, also the
+latency of each message. So under two seeds all times differ, and a comparison row by row shows
+nothing. The command then compares stories instead.
 
 - Story: the steps of each node in their order, without times, offsets and ids. A step is an event
   such as an election or a rebalance. A story begins when the cluster and its groups have started
@@ -66,8 +66,9 @@ _ROWS = click.IntRange(min=0, max=10_000)
 class DiffOptions:
     """The options of a comparison.
 
-    - `other`: the second run; None if `against_passing` is True: the command then searches for it.
-    - `before`, `after`: numbers of rows to show before the first difference, and from there on.
+    - `other`: the second run. It is None if `against_passing` is True, because the command then
+      searches for the second run.
+    - `before`, `after`: numbers of rows to show before the first difference, and from it on.
     """
 
     one: str
@@ -181,6 +182,7 @@ def _sides(options: DiffOptions) -> tuple[Side, Side] | None:
     failed, side = _played(schedule.name, schedule)
     if failed.result is PlayResult.PASS:
         raise click.UsageError(f"{schedule.name} passes itself: there is nothing to explain")
+    # On standard error, because with --json standard output has only the document.
     errors = Console(stderr=True)
     neighbour = nearest_passing(
         schedule.experiment,
@@ -206,6 +208,7 @@ def _side(word: str, options: DiffOptions) -> Side:
     A run directory is read; a schedule (a file or a seed) is played.
     """
     if not _is_run(word):
+        # `play` records no messages.
         if options.messages:
             raise click.UsageError("--messages: only run directories hold messages")
         schedule = named_schedule(word, options.space)
@@ -229,6 +232,7 @@ def _side(word: str, options: DiffOptions) -> Side:
 
 def _is_run(word: str) -> bool:
     """Return whether a word names a run: a directory, or a name such as `list` prints."""
+    # `list` prints EXPERIMENT/START. The path of a schedule's file can contain a `/`, too.
     return Path(word).is_dir() or ("/" in word and not word.endswith((".yaml", ".yml")))
 
 
@@ -299,6 +303,7 @@ def _side_document(side: Side) -> dict[str, object]:
 
 
 def _rows(rows: Iterable[TraceRow | None]) -> list[dict[str, object] | None]:
+    """Return rows as plain data. Most columns of a row are None, and are left out."""
     return [
         None
         if row is None
@@ -408,7 +413,7 @@ def _print_nodes(console: Console, heading: str, nodes: Sequence[NodeParting]) -
 
 
 def _side_by_side(pairs: Iterable[tuple[TraceRow | None, TraceRow | None]]) -> Table:
-    """Return a table with the rows of A and B beside each other; different ones are bold."""
+    """Return a table with the rows of A and B beside each other; rows that differ are bold."""
     table = Table(expand=True, pad_edge=False)
     table.add_column("A", ratio=1, overflow="fold")
     table.add_column("B", ratio=1, overflow="fold")

@@ -2,15 +2,15 @@
 
 A schedule is an experiment with its faults and a seed. `chaos.exploration.shrink` searches for the
 smaller schedule; this module connects the search with the command line, the live view and the file.
-The live view shows the part that the search just tries to leave out, and the size of the schedule
-so far. Without a terminal, it prints one line for each smaller size.
+The live view shows which part the search tries to leave out at the moment, and the size of the
+schedule so far. Without a terminal, it prints one line for each smaller size.
 
 - Finding: a violation that a check reports. Its signature is the check's name and the violation's
   text without names and numbers. The smaller schedule must show a finding with the same signature.
 - Space: a description of schedules, from which a seed draws one.
 - Stamp: the part of a finding's file that describes the run for which the file was written.
-- Robustness: how many runs of the smaller schedule with other seeds of the network show the
-  violation, too.
+- Robustness: how many runs of the smaller schedule with other seeds of the network show the same
+  violation.
 - Story: the events that lead to the violation, as lines for the file.
 """
 
@@ -55,7 +55,7 @@ from coordlab.views.live import LiveView
 from results_schema.results import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNKNOWN
 
 SEARCH_SHARE = 0.75
-"""Share of the time limit for the search; the rest is for counting network seeds that fail."""
+"""Share of the time limit that the search gets. The rest is for the robustness."""
 EXIT_CODES_OF_SHRINKING = (
     "Exit codes: 0 shrunk, 2 it does not fail (any more), 130 interrupted (the best so far is "
     "written), 254 bad arguments or file, 255 internal error."
@@ -66,8 +66,9 @@ EXIT_CODES_OF_SHRINKING = (
 class ShrinkOptions:
     """The options of shrinking.
 
-    - `seed`: of the network; None: the schedule's own.
-    - `check`: whose violation is to be kept; None: that of a stamp, else the earliest.
+    - `seed`: seed of the network; None: the seed of the schedule.
+    - `check`: the check whose violation is to be kept. None: the violation in the stamp; without a
+      stamp the earliest violation.
     - `time_limit_us`: real time, in microseconds.
     - `robustness`: the number of other seeds with which the result is played.
     """
@@ -168,7 +169,8 @@ def shrink_command(options: ShrinkOptions) -> int:
         limit_s = options.time_limit_us / 1e6
         view = shrink_view(console, origin, shown=not options.json)
         shrinker = Shrinker(
-            # The function that plays a smaller schedule. The run ends soon after the violation.
+            # The function that plays a smaller schedule. The run ends soon after the violation,
+            # because the rest of the run would only cost time.
             lambda experiment, seed, signature: play(experiment, seed, stop_at=signature),
             now_s=time.monotonic,
             deadline_s=began_s + limit_s * SEARCH_SHARE,  # end of the search
@@ -186,6 +188,7 @@ def shrink_command(options: ShrinkOptions) -> int:
         shrunk,
         origin=origin,
         path=str(output),
+        # The search may have left no time to play a single other seed.
         robustness=robustness if robustness.tried else None,
     )
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -242,14 +245,15 @@ def finding_to_keep(
 ) -> PlayedFinding | None:
     """Return the finding that the smaller schedule must show; None if there is none.
 
-    It is the finding that the stamp names. Another version of coordlab can describe the same
-    violation in other words, so the second choice is a finding of the stamp's check. The last
-    choice is any finding. Of several, the earliest is chosen.
+    The first choice is the finding that the stamp names. Another version of coordlab can describe
+    the same violation in other words, so the second choice is a finding of the stamp's check. The
+    last choice is any finding. Of several equal choices, the earliest finding is returned.
 
     `check`: only findings of this check count; None: of any check.
     """
+    # Without a stamp the line is "", which equals the line of no finding.
     stamped_line = "" if stamp is None else stamp.finding or ""
-    # A finding's line is "CHECK: summary".
+    # The line of a finding is "CHECK: summary".
     stamped_check = stamped_line.partition(":")[0]
     candidates = [
         finding for finding in played.findings if check in {None, finding.signature.check}
@@ -308,7 +312,7 @@ def _print_shrunk(
 
 def shrink_view(console: Console, origin: str, *, shown: bool = True) -> LiveView[ShrinkProgress]:
     """Return the live view of shrinking the schedule that `origin` names."""
-    sizes: Sizes | None = None  # those of the last line that was printed
+    sizes: Sizes | None = None  # the sizes in the last line that was printed
 
     def lines(progress: ShrinkProgress) -> Iterator[str]:
         nonlocal sizes

@@ -2,8 +2,8 @@
 
 A finding is a violation that a check reports. Its `story` has the events that prove the violation;
 `led_to` has the events before these. The figures of a check are the numbers of things that it saw,
-such as records. A check keeps only its first findings, which results.json has; `findings_total`
-counts all findings.
+such as records. A check keeps only its first findings, in `findings` and in results.json.
+`findings_total` counts all of them.
 """
 
 from collections.abc import Iterator
@@ -80,7 +80,8 @@ def _print_findings(console: Console, check: CheckReport) -> None:
         more = len(finding.story) - len(story)
         if more > 0:
             print_lines(console, [f"  and {more} more events: results.json"])
-    hidden = check.findings_total - min(len(check.findings), _MAX_FINDINGS)
+    printed = min(len(check.findings), _MAX_FINDINGS)
+    hidden = check.findings_total - printed
     if hidden > 0:
         print_lines(console, [f"{check.check}: {hidden:,} more findings of the same kind"])
     if len(check.findings) > 1:

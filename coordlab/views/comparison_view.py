@@ -28,8 +28,8 @@ _MISSING = "-"
 _GAP = 2
 """Blanks behind each column."""
 _MAX_FAULTS_IN_FULL = 2
-"""With more faults than this, only the figures that differ are shown. The comparison page has
-all."""
+"""With more faults than this, only those figures after a fault are shown that differ between
+columns. The comparison page has all of them."""
 _MAX_RUNS_NAMED = 3
 """Limit of the runs of one column that the list of letters names."""
 

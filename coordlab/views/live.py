@@ -22,8 +22,8 @@ class LiveView(Generic[P]):
     """Shows progress on a console.
 
     Use it as a context manager, and call it with each progress. The panel is cleared at the end,
-    because a closing summary follows. With `shown` False the view prints nothing; that is for
-    commands whose output is one JSON document.
+    because a closing summary follows. With `shown` False the view prints nothing. Commands use that
+    if their output is one JSON document.
     """
 
     def __init__(

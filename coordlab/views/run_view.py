@@ -5,12 +5,11 @@ unusual brokers, groups and faults first, and only counts the others. It fits in
 Without a terminal, the view prints a line for each change of a stage or a fault, and for each
 finding (a violation that a check reports).
 
-- Progress: the state of the whole run, which the runner (the code that conducts the run) gives to
-  the view again and again. Its `waiting_for` has the conditions of the present stage that are not
-  fulfilled yet.
-- Journal entry: a fault of the plan, with its times and the nodes that it hit. Its fate is its
-  state in words. An entry "by accident" is about a machine that was lost or silent, which no plan
-  contains.
+- Progress: the state of the whole run at one moment. The runner (the code that conducts the run)
+  gives one to the view again and again. `waiting_for` has the conditions of the present stage that
+  are not fulfilled yet.
+- Journal entry: a fault, with its times and the nodes that it hit. Its fate is its state in words.
+  Most entries are of the plan; an entry "by accident" is about a machine that was lost or silent.
 - Coordinator: the broker that manages a group's members. A generation is the number of a group's
   rebalance, in which the members get new partitions.
 - Quiet group: a group that is Stable (not in a rebalance) and has exactly one coordinator.
@@ -86,11 +85,13 @@ class RunLines:
     def __call__(self, progress: Progress) -> Iterator[str]:
         """Yield the lines that `progress` adds."""
         for fault in progress.faults:
+            # The note of an accident changes when the machine answers again.
             new_fate = (fault.note or "") if fault.is_by_accident else fate(fault)
             is_known = self._yielded_fates.get(fault.fault_id) == new_fate
             if fault.outcome is FaultOutcome.PLANNED or is_known:
                 continue
             self._yielded_fates[fault.fault_id] = new_fate
+            # The time of the latest change: the injection, or the healing after it.
             at_us = fault.fired_at_us if fault.healed_at_us is None else fault.healed_at_us
             # Only the line on a fault's beginning names the nodes that it hit.
             injected = fault.outcome is FaultOutcome.HIT and fault.healed_at_us is None
@@ -192,12 +193,13 @@ def brokers_line(status: ClusterStatus) -> Text:
 
 
 def broker_words(status: ClusterStatus) -> dict[int, str]:
-    """Return each broker's state in a word: that of its node, or `down` or `fenced`."""
+    """Return a word for the state of each broker: the state of its node, or `down` or `fenced`."""
     words = {}
     for broker_id in sorted(dict.fromkeys((*status.brokers_fenced, *status.brokers_alive))):
         word = str(status.nodes.get(broker_name(broker_id), NodeState.UP))
         if not status.brokers_alive.get(broker_id, False):
             word = "down"
+        # A paused or stopping broker is soon fenced, too. Its word stays, because it says why.
         elif word == NodeState.UP and status.brokers_fenced.get(broker_id, False):
             word = "fenced"
         words[int(broker_id)] = word
@@ -241,6 +243,7 @@ def groups_view(status: ClusterStatus, width: int) -> RenderableType:
     members: dict[str, list[MemberStatus]] = {}
     for member in status.members.values():
         members.setdefault(member.group_id, []).append(member)
+    # A group that no broker coordinates is only known from its members.
     group_ids = list(dict.fromkeys((*status.groups, *members)))
     if len(group_ids) > _MAX_GROUPS:
         # Groups that are not quiet come first, because False sorts before True.
@@ -249,7 +252,7 @@ def groups_view(status: ClusterStatus, width: int) -> RenderableType:
     rows = [
         (group_id, group, _members_see(members.get(group_id, ())))
         for group_id in shown
-        # A group that no broker coordinates has a row, too.
+        # One row for each coordinator. A group without a coordinator has one row, too.
         for group in (status.groups.get(group_id) or (None,))
     ]
     parts: list[RenderableType] = (
@@ -277,10 +280,7 @@ def _is_quiet(coordinators: Sequence[GroupStatus]) -> bool:
 
 
 def _members_see(members: Sequence[MemberStatus]) -> tuple[str, ...]:
-    """Return a text for each broker that members take for their coordinator, with their number.
-
-    `2 x broker 1`: two members take broker 1 for their coordinator.
-    """
+    """Return texts such as `2 x broker 1`: two members regard broker 1 as their coordinator."""
     seen = Counter(
         "unknown" if member.coordinator is None else f"broker {member.coordinator}"
         for member in members
@@ -410,10 +410,12 @@ def _fault_line(fault: JournalEntry, now_us: int) -> Text:
 def _injected(fault: JournalEntry, now_us: int) -> str:
     """Return how long ago a fault was injected, or in how long it will be.
 
-    "": the fault will not be injected, or its time is not known yet.
+    "": the fault will not be injected. Or its time is not known yet, because the plan's times count
+    from the steady state, which the run has not reached.
     """
     if fault.fired_at_us is not None:
         return f"{clock_seconds(now_us - fault.fired_at_us)} ago"
     if fault.planned_at_us is None or fault.outcome is not FaultOutcome.PLANNED:
         return ""
+    # An injection can begin a moment after its planned time.
     return f"in {clock_seconds(max(fault.planned_at_us - now_us, 0))}"

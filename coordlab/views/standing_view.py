@@ -6,8 +6,8 @@ change of a broker, a group, a fault or a stage, and for each finding.
 
 - A progress is the state of the whole run at one moment. Its `faults` are the entries of the
   journal, one for each fault.
-- A broker's word is its state, such as `up` or `fenced` (it runs, but the controller takes it for
-  dead).
+- The word of a broker is its state, such as `up` or `fenced`. A fenced broker runs, but the
+  controller (which manages the cluster) does not regard it as alive.
 - A coordinator is the broker that manages a group's members. A group can have two for a short time.
 - A generation is the number of a group's rebalance.
 """
@@ -57,6 +57,7 @@ def standing_panel(name: str, runtime: str, progress: Progress, width: int) -> G
     status = progress.status
     if status is not None:
         parts.append(brokers_line(status))
+        # The counts are about the lab's own clients, which a standing cluster may lack.
         if status.members or status.records_produced:
             parts.append(counts_line(progress))
         parts.append(groups_view(status, width) if status.groups else Text("no group", "dim"))
@@ -82,7 +83,8 @@ def standing_panel(name: str, runtime: str, progress: Progress, width: int) -> G
 def _shown_faults(faults: tuple[JournalEntry, ...]) -> list[JournalEntry]:
     """Return the faults to show, in the journal's order.
 
-    These are all faults that are not over, and the latest _MAX_PAST_FAULTS that are over.
+    A fault is over if it hit and has no effect any more. Of these faults only the latest
+    _MAX_PAST_FAULTS are shown. All other faults are shown, also those that missed or failed.
     """
     over = [fault for fault in faults if not fault.in_force and fault.outcome is FaultOutcome.HIT]
     shown_ids = {fault.fault_id for fault in over[-_MAX_PAST_FAULTS:]}
@@ -111,7 +113,7 @@ class StandingLines:
         """Yield the lines that `progress` adds."""
         yield from self._run_lines(progress)
         if progress.status is None or progress.stage == "starting":
-            # Every broker is still down and every group unknown: not worth a line each.
+            # Every broker is still down and every group unknown, so the lines would tell nothing.
             return
         for broker_id, word in broker_words(progress.status).items():
             if self._brokers.get(broker_id, "up") != word:

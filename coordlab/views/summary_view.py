@@ -77,7 +77,7 @@ _FAULT_COLUMNS = {
 }
 """Headings of the table of many faults, and the measures in it."""
 _GAPS = ("commit gap", "processing gap")
-"""Measures of gaps. One gap can last through several faults, and is then counted for each."""
+"""Measures of gaps. One gap can last through several faults; each of them then has this gap."""
 _SUBJECTS = {"member": "per member", "partition": "per partition", "group": "per group"}
 """Texts for the kinds of subjects over which a measure is distributed."""
 
@@ -119,7 +119,7 @@ def print_figures(
 
 
 def print_notes(console: Console, notes: Sequence[str]) -> None:
-    """Print facts about the experiment without which a reader would misunderstand the figures."""
+    """Print the notes: facts that a reader of the figures must know about the experiment."""
     print_lines(console, (f"note: {note}" for note in notes), style="cyan")
 
 
@@ -127,8 +127,8 @@ def _notes(manifest: Manifest) -> tuple[str, ...]:
     """Return the notes on the run's experiment; none if this version cannot read it."""
     try:
         return notes_of(experiment_of(manifest))
-    # Another version of coordlab wrote the experiment.
     except msgspec.ValidationError:
+        # Another version of coordlab wrote the experiment.
         return ()
 
 
@@ -311,6 +311,7 @@ def _print_felt_in_all(console: Console, felt: Felt) -> None:
     else:
         print_lines(console, [NOTHING_FELT])
     lag = felt.in_all.spreads.get(LAG_OVER)
+    # A partition whose lag did not become usual again has no value: it counts as missing.
     if lag is not None and lag.missing:
         late = counted(lag.missing, "partition")
         print_lines(console, [f"{late} had not come back to the usual lag when the run ended"])
@@ -360,9 +361,10 @@ def _print_verdict(
 def _print_faults(console: Console, faults: Sequence[JournalEntry]) -> None:
     """Print the outcomes of the faults.
 
-    If there are many faults, print only those of the first ones and of failed ones, up to a limit,
-    and count the others.
+    If there are many faults, print only the outcomes of the first _MAX_FAULTS_LISTED and of later
+    ones that failed. The other faults are counted.
     """
+    # Perhaps every fault fails, so the failed ones need a limit, too.
     limit = 2 * _MAX_FAULTS_LISTED
     shown = [
         fault
@@ -431,7 +433,7 @@ def outcome_lines(summary: RunSummary) -> Iterator[str]:
     for coordinators in summary.coordinators[:MAX_BLOCKS]:
         yield from _statement_lines(coordinators_statement(coordinators))
     yield from _left_out(len(summary.coordinators), "coordinators", "tenure_overlaps")
-    # An overlap that is shorter than the error of the machines' clocks is perhaps none.
+    # An overlap that is shorter than the error of the machines' clocks may not have happened.
     long_enough = [
         owners for owners in summary.owners if owners.longest_us >= summary.clock_error_us
     ]
@@ -446,9 +448,9 @@ def outcome_lines(summary: RunSummary) -> Iterator[str]:
 
 
 def _left_out(number: int, what: str, table: str) -> Iterator[str]:
-    """Yield a line if there are more than MAX_BLOCKS overlaps.
+    """Yield a line with the number of overlaps that were not printed, if there are any.
 
-    `number`: of the overlaps. `table`: the name of the table that has all of them.
+    `number`: how many overlaps there are. `table`: the name of the table that has all of them.
     """
     if number > MAX_BLOCKS:
         yield f"and {number - MAX_BLOCKS} more times with two {what} at once: table {table}"

@@ -189,6 +189,7 @@ class RunningCluster(AskedCluster):
         async def timed(host: Host) -> tuple[int, T, int]:
             """Return the time of the question, the answer, and the time of the answer."""
             asked_at_us = host.now_us()
+            # The parts are computed in their order, so the last one is the time of the answer.
             return asked_at_us, await question(host, self._cluster), host.now_us()
 
         try:
@@ -212,6 +213,7 @@ class RunningCluster(AskedCluster):
         log = RebalanceLog()
         files = sorted((self._past.path / TRACE_FOLDER).glob("*.frames"))
         for row in merge_rows([FrameReader(file) for file in files]):
+            # The run goes on, so the files already have rows from after the answer.
             if row.time_us <= until_us:
                 log.observe(row)
         return log
@@ -325,7 +327,7 @@ class _Played(Generic[T]):
             seed=seed,
             run_id="asked",
             observers=(self._suite.observe, self._observe),
-            trace_messages=False,
+            trace_messages=False,  # rebalances are in other rows
         )
         self._runtime.at(at_us, self._begin)
 
@@ -341,8 +343,8 @@ class _Played(Generic[T]):
             self._suite,
             seed=self._seed,
         ).execute()
-        # `_end_the_run` interrupts the run only after the answer. Without an answer, it was the
-        # user.
+        # `_end_the_run` interrupts the run only after the answer. A run that was interrupted before
+        # an answer was interrupted by the user.
         if results.outcome is RunOutcome.INTERRUPTED and not self._is_over:
             raise KeyboardInterrupt
         return results
@@ -368,16 +370,17 @@ class _Played(Generic[T]):
         """Ask the question on a host of the replay, and then end the run."""
         try:
             self.answers.append(await self._question(host, self._spec))
-        # The run has ended before an answer.
         except (HostDead, asyncio.CancelledError):
+            # The run has ended before an answer.
             raise
-        # The question has failed, not the run. `ReplayedCluster.ask` will raise the exception.
         except Exception as error:
+            # The question has failed, not the run. `ReplayedCluster.ask` will raise the exception.
             self.failure = error
         self.answered_at_us = self._runtime.now_us()
+        # By `Runtime.at`, because a KeyboardInterrupt from such a callback counts as a Ctrl-C.
         self._runtime.at(self.answered_at_us, _end_the_run)
 
 
 def _end_the_run() -> None:
-    """Interrupt the run as Ctrl-C does: the runner then heals and stops the cluster in order."""
+    """Interrupt the run as a Ctrl-C does: the runner then heals faults and stops the cluster."""
     raise KeyboardInterrupt

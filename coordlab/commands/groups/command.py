@@ -76,8 +76,8 @@ EXIT_CODES = (
     "Exit codes: 0 done, 1 the cluster answered with an error or not at all, 130 interrupted, "
     "254 bad arguments or no such cluster, 255 internal error."
 )
-# A name, then perhaps `:` and numbers of partitions. A number has at most nine digits, so that it
-# fits into 32 bits.
+# A name, then perhaps `:` and numbers of partitions. A number has at most nine digits, because a
+# request has 32 bits for it.
 _TOPIC = re.compile(r"([^:]+)(?::([0-9]{1,9}(?:,[0-9]{1,9})*))?")
 
 
@@ -90,6 +90,7 @@ class TopicParam(click.ParamType[ChosenTopic]):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> ChosenTopic:
         """Return the topic that `value` names."""
+        # click also converts values that are converted already, such as defaults.
         if isinstance(value, ChosenTopic):
             return value
         match = _TOPIC.fullmatch(str(value))
@@ -254,6 +255,7 @@ def list_groups_command(
     names = [group.group for group in listed.groups]
     if asked.rebalances is not None and not states and not types:
         # A group without a coordinator is in no broker's list, but its rebalances are in the trace.
+        # With a filter such a group is left out, because its state and type are not known.
         names += asked.rebalances.groups()
     return _conclude(
         where,
@@ -294,6 +296,7 @@ def describe_command(
     why: bool,
 ) -> int:
     """Describe groups: their offsets and lag, their members, or their coordinator and state."""
+    # Both or neither of the two were given.
     if all_groups == bool(groups):
         raise click.UsageError("name groups with --group, or all of them with --all-groups")
     if offsets + members + state > 1:
@@ -435,6 +438,7 @@ def reset_offsets_command(
 
     An offset outside of the log is replaced by the nearer end of the log.
     """
+    # Both or neither of the two were given.
     if all_topics == bool(topics):
         raise click.UsageError("name topics with --topic, or all of them with --all-topics")
     # One target for each option that was given.

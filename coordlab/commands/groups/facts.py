@@ -40,7 +40,7 @@ class CoordinatedGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupList(msgspec.Struct, frozen=True, kw_only=True):
-    """Every listed group.
+    """The groups in the lists of all brokers.
 
     `failures`: id of a broker whose list is missing or incomplete -> the reason.
     """
@@ -126,8 +126,8 @@ class ResetOffset(msgspec.Struct, frozen=True, kw_only=True):
 
     - `current_offset`: None if no offset was committed.
     - `new_offset`: None if the partition gets no new offset; `error` then has the reason.
-    - `asked_for`: the requested offset if it is outside of the log, otherwise None. `new_offset` is
-      then the nearer end of the log.
+    - `asked_for`: the requested offset if it is outside of the log; `new_offset` is then the nearer
+      end of the log. None if the requested offset is in the log.
     """
 
     topic: str
@@ -142,7 +142,8 @@ class OffsetReset(msgspec.Struct, frozen=True, kw_only=True):
     """Outcome of resetting the offsets of one group.
 
     - `executed`: True if the offsets were sent to be committed. If False, `offsets` is only a plan.
-    - `error`: the reason if no offset of the group could be reset. Rows have their own errors.
+    - `error`: the reason if no offset of the group could be reset. Each row of `offsets` can have
+      an error of its own.
     - `held_by`: the group's members, which prevent the reset.
     """
 

@@ -81,10 +81,13 @@ async def describe_groups(
 ) -> tuple[GroupFacts, ...]:
     """Return the facts about each group, in the order of `groups`.
 
-    The requests are sent in three steps, and each step handles all groups together: the
-    descriptions, the committed offsets of the groups that exist, the log ends of all their
-    partitions.
+    There are three steps, each of which asks about all groups together:
+
+    1. the descriptions of the groups;
+    2. the committed offsets of the groups that exist;
+    3. the log ends of all partitions of these groups.
     """
+    # `dict.fromkeys` drops a group that the command line names twice, and keeps the order.
     descriptions = await admin.describe_groups(tuple(dict.fromkeys(groups)))
     facts = {group: _described(group, answer) for group, answer in descriptions.items()}
     if not with_offsets:
@@ -119,6 +122,7 @@ async def delete_groups(admin: AdminClient, groups: Sequence[str]) -> tuple[Dele
         for group, error in outcomes.items()
         if error is not None and error.name == ErrorCode.NON_EMPTY_GROUP.name
     ]
+    # The error of a deletion does not name the members, so they are asked for.
     members = {
         group: answer.members if isinstance(answer, GroupDescription) else ()
         for group, answer in (await admin.describe_groups(held)).items()
@@ -139,6 +143,7 @@ async def delete_group_offsets(
     """Delete the committed offsets of some partitions. Raises: TimeoutError."""
     partitions, problems = await _chosen(admin, topics)
     try:
+        # If none of the chosen partitions exists, there is nothing to delete.
         codes = await admin.delete_consumer_group_offsets(group, partitions) if partitions else {}
     except ClientError as error:
         return DeletedOffsets(group=group, error=_error_text(error))
@@ -163,13 +168,15 @@ async def reset_group_offsets(
 ) -> OffsetReset:
     """Plan new offsets for a group without members; commit them if `execute`.
 
-    `topics` None: all partitions with committed offsets. If one partition gets no new offset,
-    nothing is committed. Raises: TimeoutError.
+    `topics`: None for all partitions with committed offsets. If one partition gets no new offset,
+    nothing is committed.
+    Raises: TimeoutError.
     """
     (described,) = (await admin.describe_groups((group,))).values()
     if isinstance(described, ClientError):
         return OffsetReset(group=group, executed=False, error=_error_text(described))
-    # If the group had members, their next commits would overwrite the new offsets.
+    # If the group had members, their next commits would overwrite the new offsets. A group that
+    # does not exist (Dead) is allowed, because a commit creates it.
     if described.state not in (EMPTY, DEAD):
         return OffsetReset(
             group=group,
@@ -260,6 +267,7 @@ async def _chosen(
             else:
                 errors[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
         if isinstance(described, ClientError) and chosen.partitions is None:
+            # Neither the user nor the cluster has named a partition that could have the error.
             errors[TopicPartition(chosen.topic, WHOLE_TOPIC)] = _error_text(described)
     return tuple(existing), errors
 
@@ -267,7 +275,7 @@ async def _chosen(
 async def _bounds(
     admin: AdminClient, partitions: Sequence[TopicPartition]
 ) -> tuple[dict[TopicPartition, LogBounds], dict[TopicPartition, str]]:
-    """Return the first offset and the end of each log, and an error where they are not known."""
+    """Return the first offset and the end of each log, or an error if one of them is not known."""
     earliest = await admin.list_offsets(partitions, OffsetSpec.EARLIEST)
     latest = await admin.list_offsets(partitions, OffsetSpec.LATEST)
     bounds: dict[TopicPartition, LogBounds] = {}
@@ -313,7 +321,7 @@ def _member(member: MemberDescription) -> GroupMember:
 def _partitions(
     group: GroupFacts, committed: Mapping[TopicPartition, int]
 ) -> tuple[TopicPartition, ...]:
-    """Return the partitions that have a committed offset or a member, sorted by name."""
+    """Return the partitions with a committed offset, or assigned to a member, sorted by name."""
     assigned = [partition for member in group.members for partition in member.assigned]
     return tuple(sorted(dict.fromkeys([*committed, *assigned])))
 
@@ -324,7 +332,10 @@ def _with_offsets(
     partitions: Sequence[TopicPartition],
     ends: Mapping[TopicPartition, int | ClientError],
 ) -> GroupFacts:
-    """Add the offsets of a group: each partition with its commit, its end and its owner."""
+    """Add the offsets to the facts of a group.
+
+    Each of its partitions has the committed offset, the log end, and the member that owns it.
+    """
     if committed is None:  # the group itself could not be described
         return group
     if isinstance(committed, ClientError):
@@ -359,6 +370,7 @@ def _offset(
 
 
 def _name(code: ErrorCode) -> str | None:
+    """Return the name of an error; None for success, as in the facts."""
     return None if code is ErrorCode.NONE else code.name
 
 

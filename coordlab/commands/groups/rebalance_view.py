@@ -2,9 +2,9 @@
 
 In a rebalance the members of a group join it again and get new partitions. The group's generation,
 a number, then increases. The length of a rebalance is the sum of its join phase (members send
-JoinGroup) and its sync phase (members get their assignment). It is None if the rebalance has not
-ended yet, or was cut short, for instance by the next one. A RebalanceLog has the rebalances in the
-rows of a trace so far.
+JoinGroup) and its sync phase (members get their assignment). The length is None if the rebalance
+has not ended yet, or was cut short, for instance by the next rebalance. A RebalanceLog has the
+rebalances in the rows of a trace so far.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -79,9 +79,10 @@ def _course(rebalance: Rebalance) -> str:
 
 
 def _why(rebalance: Rebalance, names: Mapping[str, str]) -> str:
-    """Return the reason of a rebalance, with the member that caused it and this member's own words.
+    """Return the reason of a rebalance, with the member that caused it.
 
-    If no single member caused the rebalance, the coordinator's sentence follows the reason.
+    A member can send a reason of its own (`client_reason`), which then follows. If no single member
+    caused the rebalance, the coordinator's sentence (`cause`) follows.
     """
     if rebalance.member is None:
         return f"{rebalance.reason} ({rebalance.cause})"

@@ -56,7 +56,7 @@ def print_list(console: Console, listed: GroupList) -> None:
 
 
 def print_failures(console: Console, failures: Mapping[int, str]) -> None:
-    """Print the brokers whose lists are missing or incomplete, with the reasons."""
+    """Print each broker whose list is missing or incomplete, with the reason."""
     print_errors(
         console,
         [f"the list of {broker_name(broker)}: {why}" for broker, why in failures.items()],
@@ -100,6 +100,7 @@ def print_offsets(console: Console, group: GroupFacts) -> None:
 
 def print_members(console: Console, group: GroupFacts, *, verbose: bool) -> None:
     """Print the members of a group; with `verbose`, also the partitions of each."""
+    # As in Kafka's tool, the column GROUP-INSTANCE-ID is shown only if some member has one.
     any_static = any(member.group_instance_id for member in group.members)
     headings = (
         *("GROUP", "CONSUMER-ID"),
@@ -223,6 +224,7 @@ def print_reset(console: Console, reset: OffsetReset, *, execute: bool) -> None:
     if rows and not execute:
         print_lines(console, ["nothing was changed: --execute commits these offsets"])
     elif rows and not reset.executed:
+        # --execute was given, but a partition without a new offset prevented all commits.
         print_lines(console, ["nothing was changed"])
 
 
