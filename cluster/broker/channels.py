@@ -1,8 +1,8 @@
 """A broker's identity, and its connections to other nodes.
 
-A purpose is the use of a connection, such as heartbeats: each purpose has its own connection. An
-incarnation is one life of the broker, from a start to its end. A broker epoch is the number of a
-broker's registration, which the controller gives it. A connection that has ended is replaced.
+A purpose is the use of a connection, such as heartbeats. Each purpose has its own connection. A
+connection that has ended is replaced. An incarnation is one life of the broker, from a start to its
+end. A broker epoch is the number that the controller gives to a broker's registration.
 Source: Kafka `BrokerToControllerChannelManager`, `InterBrokerSendThread`.
 """
 

@@ -170,9 +170,9 @@ class BrokerNode:
             self._zookeeper.start()
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Begin a controlled shutdown: leaderships move away first; the broker serves meanwhile.
+        """Begin a controlled shutdown: the broker serves until its leaderships have moved away.
 
-        A group is unloaded when its partition's leadership moves. `on_done` is called when the
+        A group is unloaded when its partition gets another leader. `on_done` is called when the
         controller lets this broker stop, or after CONTROLLED_SHUTDOWN_TIMEOUT_US without an answer.
         In the second case, partitions that this broker still leads lose their leader.
         Raises: SimulationError if it was called before. Source: Kafka BrokerServer.shutdown.
@@ -276,6 +276,7 @@ class BrokerNode:
             self._coordination.partitions_deleted(leadership.deleted)
 
     def _new_uuid(self) -> str:
+        # From the host's random numbers, so that a run with the same seed has the same ids.
         return str(uuid.UUID(int=self._host.rng.getrandbits(128), version=4))
 
 

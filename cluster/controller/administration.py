@@ -71,8 +71,8 @@ def alter_partition_reassignments(
 ) -> Decision[AlterPartitionReassignmentsResponse]:
     """Give each partition the replicas that `request` names; each is decided separately.
 
-    If only the order of the replicas changes, the new order is in force immediately; the leader,
-    the leader epoch (the number of its leadership) and the ISR stay.
+    If only the order of the replicas changes, the new order is in force immediately. The leader,
+    the leader epoch (the count of the partition's elections) and the ISR stay.
     Errors, by partition:
     - UNKNOWN_TOPIC_OR_PARTITION.
     - INVALID_REPLICA_ASSIGNMENT for no replicas, a broker named twice, or an unknown broker.
@@ -86,7 +86,6 @@ def alter_partition_reassignments(
         for target in topic.partitions:
             name = TopicPartition(topic.name, target.partition_index)
             partition = image.partition(name)
-            # Replicas in the present order are no error, and no record is written for them.
             error, message = _check_reassignment(image, partition, target)
             answers.append(
                 ReassignablePartitionResponse(
@@ -95,6 +94,8 @@ def alter_partition_reassignments(
                     error_message=message,
                 )
             )
+            # A valid target needs no record if the replicas have its order already. The test for
+            # None is only for mypy: a missing partition has an error.
             if (
                 error is ErrorCode.NONE
                 and partition is not None
@@ -129,7 +130,9 @@ def _elect(
 def _check_reassignment(
     image: MetadataImage, partition: PartitionRegistration | None, target: ReassignablePartition
 ) -> tuple[ErrorCode, str | None]:
-    """Return error and message for an invalid `target`, else NONE. Checks are in Kafka's order.
+    """Return error and message for an invalid `target`, NONE without a message for a valid one.
+
+    The checks are in Kafka's order.
 
     Source: validateManualPartitionAssignment.
     """

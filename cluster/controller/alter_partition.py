@@ -1,10 +1,11 @@
 """AlterPartition: a leader proposes a new ISR; the controller accepts it or answers an error.
 
-The ISR is the set of in-sync replicas of a partition. The checks are in Kafka's order.
-NEW_LEADER_ELECTED does not occur: Kafka returns it only at the end of a reassignment, and
-reassignments do not exist here. The image is the present metadata. The leader epoch of a partition
-counts its elections, its partition epoch all its changes. A Decision has the records that change
-the image, and the response.
+The ISR is the set of in-sync replicas of a partition. The image is the present metadata. The leader
+epoch of a partition counts its elections, its partition epoch all its changes. A Decision has the
+records that change the image, and the response.
+
+The checks are in Kafka's order. The error NEW_LEADER_ELECTED does not occur, because Kafka returns
+it only at the end of a reassignment, and reassignments do not exist here.
 Source: Kafka `ReplicationControlManager.alterPartition` and `validateAlterPartitionData`.
 """
 
@@ -42,6 +43,7 @@ def alter_partition(
             name = TopicPartition(topic.topic_name, data.partition_index)
             partition = image.partition(name)
             error = _check(image, broker.broker_id, partition, data)
+            # The test for None is only for mypy: a missing partition has an error.
             if partition is None or error != ErrorCode.NONE:
                 answers.append(
                     AlterPartitionPartitionResponse(
@@ -96,6 +98,7 @@ def _check(
         return ErrorCode.INVALID_REQUEST
     if data.partition_epoch < partition.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION
+    # An ISR contains its leader, has no broker twice, and consists of replicas of the partition.
     new_isr = [BrokerId(state.broker_id) for state in data.new_isr_with_epochs]
     is_valid_isr = (
         leader_id in new_isr
@@ -113,8 +116,8 @@ def _is_eligible(image: MetadataImage, state: IsrBrokerState) -> bool:
     """Return True if a proposed member is active, and has not restarted since its last fetches.
 
     The broker epoch is the number of a broker's registration, which each restart changes. The
-    leader sends the epoch of the member's fetches; -1 means that it does not know the epoch, and
-    any epoch is accepted.
+    leader sends the broker epoch that was in the member's fetches. A leader that does not know this
+    epoch sends -1, which is always accepted.
     """
     broker_id = BrokerId(state.broker_id)
     if not image.is_active(broker_id):

@@ -134,10 +134,12 @@ class BrokerControl:
                 case BrokerControlState.SHUTDOWN_NOW:
                     pass  # DEVIATION: Kafka writes another record that the broker is fenced.
 
+        # A fenced broker has no session. A broker that is unfenced now gets its session here.
         if not following.is_fenced:
             self._liveness.touch(broker.broker_id, now_us, request.current_metadata_offset)
         if following is BrokerControlState.CONTROLLED_SHUTDOWN:
-            # All active brokers must have applied the last record of this decision.
+            # All active brokers must have applied the last record of this decision. Of all
+            # heartbeats of a shutdown, only the first one sets this offset.
             self._liveness.begin_controlled_shutdown(
                 broker.broker_id, self._image.end_offset + len(decision.records) - 1
             )
@@ -151,7 +153,7 @@ class BrokerControl:
     def fence_stale_broker(self, now_us: int) -> Decision[None] | None:
         """Fence the broker that has been silent the longest, if its session has ended.
 
-        None if there is no such broker.
+        Returns None if no session has ended.
         """
         broker_id = self._liveness.find_stale_broker(now_us)
         if broker_id is None:
@@ -197,6 +199,8 @@ class BrokerControl:
 
         Source: Kafka ReplicationControlManager.handleBrokerInControlledShutdown.
         """
+        # The metadata may have the shutdown already. Then the controller has restarted since, and
+        # only the session has forgotten the shutdown.
         if not broker.in_controlled_shutdown:
             decision.records.append(
                 BrokerRegistrationChangeRecord(
@@ -222,7 +226,7 @@ class BrokerControl:
                 )
 
     def _unfence(self, broker: BrokerRegistration, decision: Decision[T]) -> None:
-        """Mark the broker unfenced, and elect leaders for partitions without one."""
+        """Mark the broker unfenced, and elect leaders for partitions without a leader."""
         unfenced_id = broker.broker_id
         decision.records.append(
             BrokerRegistrationChangeRecord(
@@ -252,10 +256,11 @@ class BrokerControl:
         target_isr: tuple[BrokerId, ...],
         is_acceptable_leader: Callable[[BrokerId], bool],
     ) -> None:
-        """Add the record that sets an ISR and elects a leader, if it changes the partition.
+        """Add the record that sets an ISR and elects a leader, if the partition changes.
 
         If `target_isr` is empty, the last member stays in the ISR, but is not elected.
         """
+        # A topic's own setting takes precedence over the setting of the brokers.
         unclean = self._image.topic_config(name.topic).unclean_leader_election_enable
         record = change_partition(
             name,

@@ -1,9 +1,11 @@
-"""Soft state from brokers' heartbeats: time of the last one, and offset of applied metadata.
+"""Soft state from brokers' heartbeats: time of the last heartbeat, offset of applied metadata.
 
 An unfenced broker may lead. It has a session, which ends if its heartbeats stop. In a controlled
-shutdown a broker stops in an orderly way: its leaderships move away first. Soft state is state that
-is not in the metadata log, so a controller that takes over lacks it. This controller gives every
-unfenced broker a full session. A controlled shutdown begins again with the broker's next heartbeat.
+shutdown a broker stops in an orderly way: its leaderships move away first.
+
+Soft state is state that is not in the metadata log, so a controller that takes over lacks it. The
+new controller gives every unfenced broker a full session. A controlled shutdown begins again with
+the broker's next heartbeat.
 Source: Kafka `BrokerHeartbeatManager`.
 """
 
@@ -16,7 +18,10 @@ from protocol.ids import BrokerId
 from protocol.messages.controller import BrokerHeartbeatRequest
 
 UNKNOWN_METADATA_OFFSET = -1
-"""Metadata offset of a broker that has not sent a heartbeat to this controller."""
+"""Metadata offset of a broker that has not sent a heartbeat to this controller.
+
+It is below every offset, so controlled shutdowns of other brokers wait for this heartbeat.
+"""
 
 
 class BrokerControlState(Enum):
@@ -98,7 +103,7 @@ class BrokerLiveness:
         return broker_id
 
     def next_check_us(self) -> int | None:
-        """Return the end of the session that ends first, None if there is none."""
+        """Return the end of the session that ends first, None without sessions."""
         broker_id = self._longest_silent()
         if broker_id is None:
             return None
@@ -124,9 +129,11 @@ class BrokerLiveness:
         )
 
     def lowest_active_offset(self) -> int | None:
-        """Return the lowest metadata offset reported by an active broker, None without any.
+        """Return the lowest metadata offset that an active broker has reported.
 
-        Active means unfenced and not in a controlled shutdown.
+        Returns None without active brokers.
+
+        An active broker is unfenced and not in a controlled shutdown.
         """
         return min(
             (
@@ -171,6 +178,7 @@ class BrokerLiveness:
                     following = BrokerControlState.UNFENCED
             case BrokerControlState.UNFENCED:
                 if request.want_shut_down:
+                    # A broker that also wants to be fenced asks for an immediate stop.
                     following = (
                         BrokerControlState.CONTROLLED_SHUTDOWN
                         if has_leaderships() and not request.want_fence
@@ -188,9 +196,9 @@ class BrokerLiveness:
 
     def _all_have_learnt(self, session: _Session | None) -> bool:
         """Return True if every active broker has applied the metadata of this shutdown."""
-        if session is None or session.shutdown_offset is None:
+        if session is None or session.shutdown_offset is None:  # only for mypy
             return False
-        lowest = self.lowest_active_offset()  # None: no broker is left that has to learn of it
+        lowest = self.lowest_active_offset()  # None: no active broker is left to learn of it
         return lowest is None or session.shutdown_offset <= lowest
 
     def _longest_silent(self) -> BrokerId | None:

@@ -45,7 +45,7 @@ class ControllerMetrics:
             case TraceKind.LEADER_ELECTED if event.detail and event.detail.get("unclean"):
                 self._unclean_elections.mark(self._now_ms())
             case _:
-                pass
+                pass  # Clean elections have no metric here.
 
     def values(self) -> dict[str, float]:
         """Return every metric by Kafka's name."""

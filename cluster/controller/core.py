@@ -117,6 +117,7 @@ class ControllerCore:
     def start(self, now_us: int) -> Result:
         """Replay the log; every unfenced broker in it gets a full session."""
         log = self._log
+        # One read returns a limited number of bytes, so a long log needs several reads.
         while self.image.end_offset < log.log_end_offset:
             batches = log.read(
                 self.image.end_offset,
@@ -126,6 +127,7 @@ class ControllerCore:
             for batch in batches:
                 for record in decode_records(batch.records):
                     self.image.replay(decode_metadata_record(record))
+        # The log has no times of heartbeats, so this controller cannot know who is silent.
         for broker in self.image.brokers.values():
             if not broker.fenced:
                 self._liveness.touch(broker.broker_id, now_us)
@@ -174,6 +176,7 @@ class ControllerCore:
                     f"a controller answers Fetch and ControllerRequest; "
                     f"{envelope.client_host} sent {type(other).__name__}"
                 )
+        # A heartbeat may have begun the only session, for whose end no timer is set yet.
         self._schedule_fencing(result, now_us)
         return result
 
@@ -205,6 +208,7 @@ class ControllerCore:
         `thoroughly` reads the log, too.
         Raises: InvariantViolation.
         """
+        # Checking the image is slow, and only a replay changes the image and its end offset.
         if self._checked_up_to != self.image.end_offset:
             self._checked_up_to = self.image.end_offset
             check_image(self.image)
@@ -259,6 +263,7 @@ class ControllerCore:
                 leader_epoch=self.controller_epoch,
             )
             self._log.flush()
+        # In the trace, a cause (such as a fenced broker) precedes its effects (new leaders).
         result.trace.extend(decision.trace)
         for record in decision.records:
             self._replay(record, decision.reason, result)
@@ -273,7 +278,7 @@ class ControllerCore:
                 before = self.image.partition(name)
                 self.image.replay(record)
                 after = self.image.partition(name)
-                if after is not None:
+                if after is not None:  # only for mypy: the replay has created it or changed it
                     result.trace.extend(_partition_events(name, before, after, reason))
             case _:
                 self.image.replay(record)
@@ -307,9 +312,10 @@ def _partition_events(
     events = []
     partition = str(name)
     isr = list(after.isr)
+    # A partition that loses its leader gets a new leader epoch, too. The event then has no peer.
     if before is None or after.leader_epoch != before.leader_epoch:
         detail: dict[str, object] = {"isr": isr, "reason": reason}
-        # A leader from outside the ISR may lack acknowledged records.
+        # Unclean: a leader from outside the ISR may lack acknowledged records.
         if before is not None and after.leader != NO_LEADER and after.leader not in before.isr:
             detail["unclean"] = True
         events.append(

@@ -15,7 +15,7 @@ from protocol.ids import NO_BROKER, BrokerId
 def check_image(image: MetadataImage) -> None:
     """Check the ISR and the leader of each partition.
 
-    - The ISR is a non-empty subset of the replicas.
+    - The ISR is a non-empty subset of the replicas, without duplicates.
     - The leader, if there is one, is in the ISR, is not fenced, and is in no controlled shutdown.
     - A broker that is fenced or in a controlled shutdown stays in an ISR only as the last member.
       (Without this member in the ISR, no later election could choose a broker that has every
@@ -75,7 +75,7 @@ def check_sessions(
 
     - Exactly the unfenced brokers have sessions.
     - If there is a session, the timer is set.
-    - Each broker whose session is in a controlled shutdown is in one in the metadata, too.
+    - If a broker's session is in a controlled shutdown, the metadata records this shutdown.
       (Otherwise the broker could be elected, or rejoin an ISR, while it shuts down.)
     """
     unfenced = {broker.broker_id for broker in image.brokers.values() if not broker.fenced}

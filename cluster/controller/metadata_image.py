@@ -75,12 +75,15 @@ class MetadataImage:
         self.topic_configs: dict[str, TopicConfig] = {}
         """Settings of the topics that have settings of their own."""
         self.deleted_topics: dict[str, None] = {}
-        """Names of deleted topics, which `create_missing_topics` does not create again: an ordered
-        set."""
+        """Ordered set of the names of deleted topics.
+
+        `create_missing_topics` does not create them again.
+        """
 
     def partition(self, partition: TopicPartition) -> PartitionRegistration | None:
         """Return the registration of `partition`, None if there is no such partition."""
         partitions = self.topics.get(partition.topic)
+        # A client may ask for a negative index, which Python would count from the end.
         if partitions is None or not 0 <= partition.partition < len(partitions):
             return None
         return partitions[partition.partition]
@@ -128,6 +131,7 @@ class MetadataImage:
                 self._replay_broker_change(record)
             case TopicRecord():
                 self.topics.setdefault(record.name, [])  # PartitionRecords follow
+                # A client may create a topic of this name again.
                 self.deleted_topics.pop(record.name, None)
             case RemoveTopicRecord():
                 self._replay_remove_topic(record)

@@ -54,7 +54,7 @@ class ControllerNode:
         self._metrics.start()
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Stop immediately: a controller has no leaderships to move."""
+        """Stop immediately, because a controller has no leaderships to move."""
         on_done()
 
     def report(self, status: ClusterStatus) -> None:

@@ -13,6 +13,7 @@ from protocol.ids import BrokerId, LeaderEpoch
 
 QUORUM_STATE = "quorum-state"
 FIRST_CONTROLLER_EPOCH = LeaderEpoch(1)
+"""In KRaft, epoch 0 is the one before the first election."""
 
 
 class QuorumState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -27,6 +28,7 @@ def begin_controller_epoch(
 ) -> LeaderEpoch:
     """Return the epoch of the incarnation that begins now, and store it on the disk."""
     content = storage.read_checkpoint(QUORUM_STATE)
+    # The file is missing at the first start.
     known = -1 if content is None else msgspec.json.decode(content, type=QuorumState).leader_epoch
     # Both the file and the log count: after a power loss of the real machine the file may be lost.
     epoch = next_controller_epoch(log, known)

@@ -188,6 +188,7 @@ def _settings_of(topic: CreatableTopic) -> TopicConfig:
             )
         settings[setting.name] = setting.value
     try:
+        # The request has all values as text; `strict=False` turns them into numbers and booleans.
         return msgspec.convert(settings, TopicConfig, strict=False)
     except msgspec.ValidationError as error:
         raise _Refusal(ErrorCode.INVALID_CONFIG, str(error)) from error
@@ -278,6 +279,7 @@ def _spread(
     if num_partitions == DEFAULT:
         num_partitions = config.num_partitions
 
+    # In the order of ids, because the order of registrations depends on the timing of the start.
     active = [each for each in sorted(image.brokers) if image.is_active(each)]
     others = [each for each in sorted(image.brokers) if not image.is_active(each)]
     if not active:

@@ -106,14 +106,14 @@ class MetadataCache:
         return partitions is not None and 0 <= partition < len(partitions)
 
     def live_leader(self, partition: TopicPartition) -> BrokerId | None:
-        """Return a partition's leader, None if it has none or the leader is fenced."""
+        """Return a partition's leader, None if there is no leader or the leader is fenced."""
         registration = self.image.partition(partition)
         if registration is None or not self._is_alive(registration.leader):
             return None
         return registration.leader
 
     def transaction_coordinator(self, transactional_id: str) -> BrokerId | None:
-        """Return the coordinator of a transactional id, None if there is none."""
+        """Return the coordinator of a transactional id, None while its partition has no leader."""
         return self.live_leader(self._partition_of(CoordinatorType.TRANSACTION, transactional_id))
 
     def missing_topics(self, request: MetadataRequest) -> tuple[str, ...]:

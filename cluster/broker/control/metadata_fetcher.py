@@ -134,6 +134,7 @@ class MetadataFetcher:
         if data.error_code != ErrorCode.NONE:
             self._host.log(f"metadata fetch was answered {data.error_code.name}")
             self._channel.try_next_controller()
+            # `run` then waits for the backoff, as after the loss of a connection.
             raise Disconnected(data.error_code.name)
         return data.records
 

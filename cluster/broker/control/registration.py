@@ -36,9 +36,9 @@ T = TypeVar("T")
 PORT = 9092
 """Port in the registration. No node connects to this port: nodes address each other by name."""
 STARTING_INTERVAL_US = 10_000
-"""Interval of heartbeats until the broker has read its own registration."""
+"""Kafka's interval of heartbeats until the broker has read its own registration."""
 SHUTDOWN_INTERVAL_US = 50_000
-"""Interval between the first two heartbeats of a controlled shutdown."""
+"""Kafka's interval between the first two heartbeats of a controlled shutdown."""
 RESEND_BACKOFF_US = 100_000
 """Wait before the second attempt of a request. The wait doubles with each further attempt."""
 
@@ -199,6 +199,7 @@ class BrokerHeartbeats:
             broker_id=self._identity.broker_id,
             broker_epoch=self._identity.broker_epoch,
             current_metadata_offset=self._metadata_offset(),
+            # A starting broker has applied no metadata to its replicas, so it cannot lead yet.
             want_fence=self.state is BrokerState.STARTING,
             want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
         )

@@ -1,6 +1,7 @@
-"""Forwarding of CreateTopics and DeleteTopics: clients send them to any broker.
+"""Forwarding of CreateTopics and DeleteTopics, which clients send to any broker.
 
-The broker sends them on to the controller, and passes its answer to the client.
+The broker sends the request on to the controller, and passes the controller's answer to the client.
+The broker itself creates a missing topic in this way if a client's Metadata request permits it.
 
 Source: Kafka `ForwardingManager`, `AutoTopicCreationManager`.
 DEVIATION: the request itself is sent. Kafka wraps it into an Envelope, which names the client for
@@ -70,7 +71,7 @@ class TopicForwarding:
         return frozenset(self._waiting)
 
     def forward(self, request_id: RequestId, request: TopicRequest) -> None:
-        """Send a client's request to the controller; its answer goes to the client."""
+        """Send a client's request to the controller, and the controller's answer to the client."""
         self._waiting.add(request_id)
         self._send(_Forwarded(request_id, request, self._host.now_us() + FORWARDING_TIMEOUT_US))
 

@@ -40,7 +40,7 @@ class ZooKeeperRegistration:
         self._host.spawn(self._register(), name="zookeeper-registration")
 
     def close(self, on_closed: Callable[[], None]) -> None:
-        """Close the session: the servers then delete the znode immediately."""
+        """Close the session, so that the servers delete the znode immediately."""
         self._is_closed = True
         if self._zk is None:
             on_closed()

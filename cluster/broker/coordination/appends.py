@@ -24,8 +24,8 @@ from protocol.trace import TraceEvent, TraceKind
 class CoordinatorAppends:
     """Unfinished appends of the coordinator.
 
-    `on_completed` is called with the outcome of each append, except with acks=0. If the outcome is
-    known immediately, it is called before `append` returns.
+    `on_completed` is called with the outcome of each append, except for appends with acks=0. If the
+    outcome is known immediately, `on_completed` is called before `append` returns.
     """
 
     def __init__(

@@ -54,7 +54,7 @@ class _Unload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Completion:
-    """Completion of a producer's transaction: its marker is in these offsets partitions."""
+    """Completion of a producer's transaction, whose marker is in the offsets `partitions`."""
 
     producer_id: int
     partitions: tuple[int, ...]
@@ -138,8 +138,8 @@ class CoordinatorTasks:
         """Queue a task; with `late_notices_us` queue it again later, when it may be outdated.
 
         In this way a run can test notices about leadership that arrive late or twice. The
-        coordinator recognises an outdated or repeated task by its leader epoch (the number of the
-        partition's leadership), and must ignore it.
+        coordinator recognises an outdated or repeated task by its leader epoch (the count of the
+        partition's elections), and must ignore it.
         """
         self._enqueue(task)
         if self._late_notices_us:

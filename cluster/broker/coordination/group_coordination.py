@@ -95,6 +95,8 @@ class GroupCoordination:
         """
         if unknown:
             self._unknown[request_id] = unknown
+        # The coordinator holds one JoinGroup and one SyncGroup of a member. If it holds another
+        # request afterwards, the earlier one was replaced, and never gets an answer.
         held = self._held_of_sender(envelope.body)
         self.carry_out(self.coordinator.handle(request_id, envelope, self._host.wall_us()))
         if held is not None and self._held_of_sender(envelope.body) != held:
@@ -112,6 +114,7 @@ class GroupCoordination:
     def expire_offsets(self) -> None:
         """Remove offsets older than offsets.retention.minutes, and log their number."""
         result = self.coordinator.expire_offsets(self._host.wall_us())
+        # Each removed offset has one trace event.
         removed = sum(event.kind is TraceKind.OFFSET_REMOVED for event in result.trace)
         if removed:
             self._host.log(f"removed {removed} expired offsets")
@@ -126,7 +129,7 @@ class GroupCoordination:
     def _held_of_sender(self, body: AnyRequest) -> RequestId | None:
         """Return the unanswered request of the same type and member as `body`, if there is one.
 
-        None for a `body` that is neither a JoinGroup nor a SyncGroup.
+        Returns None for a `body` that is neither a JoinGroup nor a SyncGroup.
         """
         if not isinstance(body, JoinGroupRequest | SyncGroupRequest):
             return None

@@ -16,7 +16,7 @@ from protocol.records.batch import RecordBatch
 LOAD_TURN_BYTES = 65_536
 """Bytes that a load reads per turn, unless offsets.load.buffer.size is smaller.
 
-Decoding this many takes a few milliseconds of real time. A heartbeat tolerates such a delay.
+Decoding this many bytes takes a few milliseconds of real time. A heartbeat tolerates such a delay.
 """
 
 
@@ -40,8 +40,8 @@ async def read_log(
     """Pass the whole log to `take`, `turn_bytes` per turn; return the amounts read.
 
     As in Kafka, the log is read to its end, beyond the high watermark: the last records may not be
-    on every in-sync replica yet. Reading ends early once this broker is no longer the leader: a
-    follower's log grows and is truncated as its leader demands, so a load cannot read to its end.
+    on every in-sync replica yet. Reading ends early once this broker is no longer the leader. A
+    follower's log grows and is truncated as its leader demands, so it has no end to read to.
     """
     if host.simulates_costs:
         await host.sleep(costs.load_fixed_us)

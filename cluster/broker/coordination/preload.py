@@ -2,12 +2,12 @@
 
 An offsets partition is a partition of `__consumer_offsets`. The first incarnation (process) of each
 broker with a replica writes the records to its empty disk. The records are equal on every replica,
-and have leader epoch 0 (the partition's first leadership). `spec` is one entry of the experiment's
-preload:
+and have the leader epoch of the partition's first leader, 0. `spec` is one entry of the
+experiment's preload:
 - the offsets partition, and the numbers of records and of groups;
 - `unreadable`: the last record is UNREADABLE;
-- `deleted`: entries (group, topic, partition). If there are any, only their offsets are committed,
-  and all of them are deleted at the end.
+- `deleted`: entries (group, topic, partition). If `deleted` is not empty, only the offsets of these
+  entries are committed, and all of them are deleted at the end.
 """
 
 from functools import lru_cache

@@ -42,8 +42,8 @@ class DelayedFetches:
         self._followers: dict[RequestId, _DelayedFetch] = {}
         self._consumers: dict[RequestId, _DelayedFetch] = {}
         self._watchers: dict[PartitionKey, dict[RequestId, None]] = {}
-        """The consumers' Fetches by the partitions that they wait for; the inner dicts are ordered
-        sets."""
+        """By partition: the consumers' Fetches that wait for it. The inner dicts are ordered sets.
+        """
 
     def park(self, request_id: RequestId, request: FetchRequest, read: FetchRead) -> None:
         """Keep a Fetch for which `read` is not enough, for `max_wait_ms` at most."""
@@ -58,14 +58,14 @@ class DelayedFetches:
 
     def logs_grew(self) -> None:
         """Answer the followers whose partitions have new records."""
-        for fetch in list(self._followers.values()):
+        for fetch in list(self._followers.values()):  # a copy: an answered Fetch is removed
             self._try_to_complete(fetch)
 
     def high_watermark_advanced(self, partition: TopicPartition) -> None:
         """Answer the consumers' Fetches that wait for `partition` and have enough bytes now."""
         watchers = self._watchers.get(partition)  # a TopicPartition equals its PartitionKey
         if watchers:
-            for request_id in list(watchers):
+            for request_id in list(watchers):  # a copy: an answered Fetch is removed
                 fetch = self._consumers.get(request_id)
                 if fetch is not None:
                     self._try_to_complete(fetch)
@@ -94,7 +94,7 @@ class DelayedFetches:
             )
 
     def _try_to_complete(self, fetch: _DelayedFetch) -> None:
-        """Read a Fetch again, and answer it if that is enough now."""
+        """Read a Fetch again, and answer it if it has enough bytes now."""
         read = self._read(fetch)
         if read.is_complete:
             fetch.timer.cancel()
@@ -118,6 +118,7 @@ class DelayedFetches:
             return
         del self._consumers[request_id]
         for key in _keys(fetch.request):
+            # The default is for a request that names a partition twice.
             self._watchers[key].pop(request_id, None)
 
 

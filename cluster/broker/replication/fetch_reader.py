@@ -1,11 +1,13 @@
 """FetchReader: reads the records for a Fetch.
 
-This is the busiest code of a broker: after every append followers request all partitions that they
-follow. A partition is quiet for a follower if it has not changed since the follower read it to its
-end; quiet partitions are not read again (`quiet_fetches`). A partition that is not quiet is called
-stirred. From the time and the position of a Fetch the leader decides whether the follower is in
-sync; to count a Fetch means to record them. A diverging epoch in an answer tells the follower to
-truncate its log.
+This is the busiest code of a broker, because followers request all their partitions after every
+append. A partition is quiet for a follower if it has not changed since the follower read it to its
+end. Quiet partitions are not read again (`quiet_fetches`). A partition that is not quiet is called
+stirred.
+
+From the time and the position of a Fetch, the leader decides whether the follower is in sync. To
+count a Fetch means to record its time and its position. A diverging epoch in an answer tells the
+follower to truncate its log.
 Source: Kafka `ReplicaManager.readFromLog`.
 """
 
@@ -82,7 +84,9 @@ class FetchReader:
                 if not quiet.stirred:
                     topics.append(quiet.whole_answer())  # every partition is quiet
                     continue
+                # A copy, because `quiet.answers` must not get answers with records or errors.
                 answers = quiet.answers.copy()
+                # In the order of the request: the earlier partitions use up the limit of bytes.
                 indices = sorted(quiet.stirred)
 
             # An answer comes from the cheapest source that has it: the answer of the first read, an

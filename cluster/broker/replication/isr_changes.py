@@ -29,7 +29,7 @@ RETRY_BACKOFF_US = 50_000
 
 
 class IsrChanges:
-    """The proposals that wait for the controller. `on_result` gets the result of each."""
+    """The proposals that wait for the controller. `on_result` gets the result of each proposal."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class IsrChanges:
         """True while a request is in flight, and during the pause after a failed one."""
 
     def submit(self, partition: Partition, proposal: IsrProposal) -> None:
-        """Send `proposal` with the next request, in place of an older one of the partition."""
+        """Send `proposal` with the next request, instead of an older proposal of the partition."""
         self._pending[partition.topic_partition] = (partition, proposal)
         if not self._is_busy:
             self._send()
@@ -126,6 +126,7 @@ class IsrChanges:
                 raise SimulationError(f"AlterPartition was answered by {outcome}")
         if error == ErrorCode.NOT_CONTROLLER:
             self._channel.try_next_controller()
+        # The pause keeps a broker from sending the same request in a tight loop.
         must_wait = error != ErrorCode.NONE
 
         # `_is_busy` stays True in this loop. So a proposal that arises in it becomes pending, and

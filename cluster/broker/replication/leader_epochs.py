@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch: returns the end offset of a leader epoch in this broker's logs.
 
-A leader epoch is the number of a partition's leadership; each election increases it. After an
-election a consumer asks where the epoch of its last record ends. If the consumer's position is
-above that end, records that it has read were truncated.
+The leader epoch of a partition counts its elections. After an election, a consumer asks where the
+epoch of its last record ends. If the consumer's position is above that end, records that it has
+read were truncated.
 Source: Kafka `Partition.lastOffsetForLeaderEpoch`.
 """
 

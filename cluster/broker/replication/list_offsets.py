@@ -70,7 +70,8 @@ def _first_record_since(
 ) -> ListOffsetsPartitionResponse:
     """Return offset and time of the first record that is not older than the requested time.
 
-    Reads batch after batch, up to the high watermark. The answer has offset -1 if there is none.
+    Reads batch after batch, up to the high watermark. Without such a record, the answer has offset
+    -1.
     """
     log = partition.log
     offset = log.log_start_offset
@@ -102,7 +103,7 @@ def _check(partition: Partition, asked: ListOffsetsPartition) -> ErrorCode:
         asked.timestamp == LATEST_TIMESTAMP
         and partition.log.high_watermark < partition.leader_epoch_start_offset
     ):
-        # A new leader's high watermark may be below records that the former leader acknowledged. So
-        # it is no valid end before it has reached the start of the new leader epoch.
+        # A new leader's high watermark may be below records that the previous leader acknowledged.
+        # So it is no valid end before it has reached the start of the new leader epoch.
         return ErrorCode.LEADER_NOT_AVAILABLE
     return ErrorCode.NONE

@@ -37,7 +37,10 @@ _MS_PER_HOUR = 3_600_000
 
 
 class LogCleaner:
-    """The cleaner of one broker. `logs` gives all its logs, `topic_config` a topic's settings."""
+    """The cleaner of one broker.
+
+    `logs` returns all logs of the broker, `topic_config` returns the settings of a topic.
+    """
 
     def __init__(
         self,

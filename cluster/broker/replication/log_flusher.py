@@ -3,7 +3,7 @@
 There are three ways:
 1. `log.flush.interval.messages`: the log flushes itself at the end of an append. `configure` sets
    the number of records.
-2. `log.flush.interval.ms`: a scheduler flushes; it is off by default, as in Kafka.
+2. `log.flush.interval.ms`: a scheduler flushes. As in Kafka, the scheduler is off by default.
 3. The operating system's kernel writes back records that the first two ways have not flushed. The
    cluster's StorageModel stands for the kernel, in virtual time and on real nodes.
 Unflushed records are lost if the machine loses power. The flush mark (`flushed_length`) is the
@@ -42,7 +42,10 @@ class _Dirty:
 
 
 class LogFlusher:
-    """Flushes the logs of one broker. `logs` gives them all, `topic_config` a topic's settings."""
+    """Flushes the logs of one broker.
+
+    `logs` returns all logs of the broker, `topic_config` returns the settings of a topic.
+    """
 
     def __init__(
         self,
@@ -79,6 +82,7 @@ class LogFlusher:
         messages = self._topic_config(log.topic_partition.topic).flush_messages
         if messages is None:
             messages = self._config.log_flush_interval_messages
+        # LONG_MAX, Kafka's default, means never.
         log.flush_interval_messages = messages if messages < LONG_MAX else None
 
     def forget(self, partition: TopicPartition) -> None:
@@ -128,7 +132,7 @@ class LogFlusher:
         return last
 
     def _flush_ms(self, log: PartitionLog) -> int:
-        """Return the flush interval of a log: the topic's, the broker's, or the scheduler's."""
+        """Return the flush interval of the topic, else of the broker, else of the scheduler."""
         flush_ms = self._topic_config(log.topic_partition.topic).flush_ms
         if flush_ms is None:
             flush_ms = self._config.log_flush_interval_ms
@@ -137,7 +141,7 @@ class LogFlusher:
     # -- the operating system --
 
     def _write_back(self) -> None:
-        """Write back the logs that have been dirty for long enough, each as a whole."""
+        """Write back each log that has been dirty for long enough, always the whole log."""
         now_us = self._host.now_us()
         for log in self._logs():
             name, storage = log.topic_partition, log.storage

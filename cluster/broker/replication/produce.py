@@ -32,10 +32,10 @@ VALID_ACKS = (ACKS_ALL, ACKS_NONE, ACKS_LEADER)
 
 
 class _DelayedProduce:
-    """A Produce that waits: its answers so far, and the partitions that are not acknowledged.
+    """A Produce that waits for acknowledgements.
 
-    `answers` has every partition. The answer of a partition that is also in `waiting` may still
-    become an error.
+    `answers` has the answer of every partition, `waiting` the appends that have no outcome yet. The
+    answer of a partition that is in `waiting` may still become an error.
     """
 
     __slots__ = ("answers", "request_id", "timer", "waiting")

@@ -147,7 +147,7 @@ class QuietFetches:
         if followers is None:
             followers = self._topics[topic.topic] = {}
         quiet: QuietTopic | None = None
-        epoch = replica_epoch
+        epoch = replica_epoch  # of the follower's last Fetch; at its first Fetch, of this one
         if replica_id in followers:
             epoch, quiet = followers[replica_id]
 

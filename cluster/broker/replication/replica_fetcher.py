@@ -1,14 +1,14 @@
 """Fetches of followers: one coroutine for each broker from which this broker follows partitions.
 
 Each coroutine has one source broker. In a loop it sends one Fetch for all partitions that this
-broker follows from there, and passes the answers to the Partitions. A Fetch is a long poll: the
-source holds it until there are records, or a time has passed.
+broker follows from the source, and passes the answers to the Partitions. A Fetch is a long poll:
+the source holds it until there are records, or replica.fetch.wait.max.ms has passed.
 
 - Position: the part of a request about one partition, mainly fetch offset and leader epoch (the
-  number of the partition's leadership).
-- News: the answer for a partition has news if it has records, an error, a diverging epoch (so that
-  the follower must truncate its log) or another high watermark than the follower's (the offset
-  below which every in-sync replica has the records).
+  count of the partition's elections).
+- High watermark: the offset below which every in-sync replica has the records.
+- News: the answer for a partition has news if it has records, an error, a diverging epoch (which
+  makes the follower truncate its log), or a high watermark that differs from the follower's.
 Source: Kafka `ReplicaFetcherThread`, `AbstractFetcherThread`, `ReplicaFetcherManager`
 (num.replica.fetchers 1).
 DEVIATION: each request names all partitions; there are no fetch sessions.
@@ -81,7 +81,7 @@ class ReplicaFetchers:
 
 
 class ReplicaFetcher:
-    """Fetches from one broker. Ends only with the incarnation (the broker's life).
+    """Fetches from one broker, as long as this broker's incarnation (its life) lasts.
 
     Most partitions have no news in most answers. In virtual time messages are passed by reference,
     so positions and answers that did not change are the same objects as before. Leader and follower
@@ -214,6 +214,7 @@ class ReplicaFetcher:
                         position = known[index] = partition.fetch_position(max_bytes)
                     requested.append(position)
                 positions[topic] = FetchTopic(topic=topic, partitions=tuple(requested))
+        # A topic has no positions while all its partitions are delayed.
         return tuple(positions[topic] for topic in self._topics if positions[topic].partitions)
 
     def _ask_anew(self, topic: str) -> None:
@@ -247,6 +248,7 @@ class ReplicaFetcher:
             seen = self._seen.get(topic)
             if seen is all_data:
                 continue  # the leader sent the same object again: no partition has news
+            # The lengths differ if a partition was added or removed during an earlier request.
             if seen is None or len(seen) != len(all_data):
                 seen = (None,) * len(all_data)
             news: list[int] = []
@@ -273,7 +275,10 @@ class ReplicaFetcher:
             self._remember(topic, all_data, news)
 
     def _remember(self, topic: str, answered: tuple[PartitionData, ...], news: list[int]) -> None:
-        """Keep the answers of `topic` that had no news; `news` has the indices of the others."""
+        """Keep the answers of `topic` that had no news; `news` has the indices of those with news.
+
+        An answer with news must be handled again if the same object comes again.
+        """
         if not news:
             self._seen[topic] = answered
             return

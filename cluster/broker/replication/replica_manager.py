@@ -5,10 +5,11 @@ set of replicas in sync with the leader. The high watermark is the offset below 
 in the ISR have the records.
 
 This module owns the Partitions and makes them lead or follow. It carries out the effects that they
-return. When a high watermark has moved, it completes delayed appends and fetches. When a Partition
-proposes an ISR, it sends the proposal to the controller. A delayed append waits for its
-acknowledgement, a delayed fetch for more bytes. Both are completed only at the end of an input (a
-request, an answer or a timer), by `complete_delayed`. Must not know groups.
+return. When a Partition proposes an ISR, the module sends the proposal to the controller.
+
+A delayed append waits for its acknowledgement, a delayed fetch for more bytes. The move of a high
+watermark can end both waits. `complete_delayed` ends them, only at the end of an input (a request,
+an answer or a timer). This module must not know groups.
 Source: Kafka `ReplicaManager`.
 """
 
@@ -75,8 +76,8 @@ AppendCallback = Callable[[ErrorCode], None]
 class LocalLeadership:
     """The partitions that this broker leads or follows in a new leader epoch.
 
-    The cause is a delta, a piece of the metadata log. A leader epoch is the number of a partition's
-    leadership.
+    The cause is a delta, a piece of the metadata log. The leader epoch of a partition counts its
+    elections.
     """
 
     became_leader: tuple[Partition, ...]
@@ -100,6 +101,8 @@ class ReplicaManager:
         self._identity = identity
         self._config = cluster.broker_config
         self._checkpoint_us = self._config.replica_high_watermark_checkpoint_interval_ms * 1_000
+        # Kafka's interval of the check. A silent follower therefore stays in the ISR for up to 1.5
+        # times replica.lag.time.max.ms.
         self._shrink_us = self._config.replica_lag_time_max_ms * 1_000 // 2
         self._expire_us = self._config.producer_id_expiration_check_interval_ms * 1_000
         self._guards = cluster.guards
@@ -179,7 +182,7 @@ class ReplicaManager:
         return self._partitions
 
     def partition(self, name: TopicPartition) -> Partition | None:
-        """Return this broker's replica of a partition, None if it has none."""
+        """Return this broker's replica of a partition, None if the broker has no replica."""
         return self._partitions.get(name)
 
     def absence(self, topic: str, partition: int) -> ErrorCode:
@@ -354,10 +357,12 @@ class ReplicaManager:
     def _get_or_create(self, name: TopicPartition) -> Partition:
         partition = self._partitions.get(name)
         if partition is None:
+            # The first choice is a log that `start` found on the disk, with its high watermark.
             log = self._logs.pop(name, None) or PartitionLog(name, self._host.storage.log(name))
             self._flusher.configure(log)
             settings = self._topic_config(name.topic)
             log.is_compacted = settings.cleanup_policy == "compact"
+            # A topic's own settings take precedence over the broker's.
             min_insync_replicas = settings.min_insync_replicas
             partition = Partition(
                 name,
@@ -388,7 +393,7 @@ class ReplicaManager:
     # -- appends --
 
     def append_for_coordinator(self, partition: Partition, append: Append) -> AppendInfo:
-        """Append a coordinator's batch. The caller calls `complete_delayed` after it."""
+        """Append a coordinator's batch; the caller then calls `complete_delayed`."""
         info = partition.append_records(
             append.records,
             required_acks=append.required_acks,
@@ -479,6 +484,7 @@ class ReplicaManager:
             if grown:
                 self._fetches.logs_grew()
             if self._log_moved is not None:
+                # A partition may be in both dicts, and is told once.
                 self._tell_offsets_logs({**dict.fromkeys(grown), **advanced})
         self._is_completing = False
 
@@ -542,6 +548,7 @@ class ReplicaManager:
         self._high_watermark_moved(partition, result.new_high_watermark, result.trace)
         if result.committed_isr is not None:
             self._metrics.isr_changed(proposal)
+            # The size of the ISR, too, decides about delayed appends (min.insync.replicas).
             self._advanced[partition.topic_partition] = partition
         self.complete_delayed()
 

@@ -2,9 +2,9 @@
 
 The coordinator has no clock and no connections. Its Result for an input lists the replies, appends,
 markers (records that end a transaction), timers and trace rows that the input calls for. While a
-Result is carried out, another input may arise, for example the outcome of an append. It waits in a
-queue until the Result is carried out. So replies leave in the order in which the coordinator gave
-them.
+Result is carried out, another input may arise, for example the outcome of an append. This input
+waits in a queue until the Result is carried out. So replies leave in the order in which the
+coordinator gave them.
 """
 
 from collections import deque

@@ -3,8 +3,8 @@
 A load reads a partition of `__transaction_state` into the coordinator's memory, in turns; between
 two turns the broker's other tasks run. An unload drops a partition from memory. Loads have a queue
 separate from the group coordinator's, as Kafka has a separate thread. As in Kafka, an unload takes
-effect immediately, even during a load; the load then ends without effect. A leader epoch is the
-number of a partition's leadership.
+effect immediately, even during a load; the load then ends without effect. The leader epoch of a
+partition counts its elections.
 Source: Kafka `TransactionStateManager.loadTransactionsForTxnTopicPartition`,
 `removeTransactionsForTxnTopicPartition`.
 """
