@@ -98,6 +98,7 @@ class BaseTurn(Generic[_Timer, _Pending, _Result]):
     def set_timer(self, key: str, timer: _Timer, delay_ms: int) -> None:
         """Start a timer, replacing a timer with the same key; a negative delay counts as 0."""
         self._in_flight.timers[key] = timer
+        # A JoinGroup may name a negative rebalance timeout (BEHAVIOUR 0.1).
         self.result.timers.append(SetTimer(key=key, delay_us=max(delay_ms, 0) * 1_000))
 
     def has_timer(self, key: str) -> bool:

@@ -211,6 +211,7 @@ class GroupCoordinator:
             case StaticMemberAppend():
                 static_member_stored(turn, pending, completed.error)
             case OffsetsAppend():
+                # None if the partition was unloaded while the append was in flight.
                 shard = self._shards.owned.get(pending.group.partition)
                 offsets_stored(turn, shard, pending, completed)
             case TransactionalOffsetsAppend():
@@ -299,6 +300,7 @@ class GroupCoordinator:
         turn = Turn(self._shared, now_us)
         retention_ms = turn.config.offsets_retention_minutes * MS_PER_MINUTE
         for shard in self._shards.owned.values():
+            # A copy, because `clean_up` removes groups without offsets from the shard.
             for group in tuple(shard.groups.values()):
                 expired = expired_offsets(group, now_ms=turn.now_ms, retention_ms=retention_ms)
                 clean_up(turn, shard, group, expired, cause=DeletionCause.EXPIRED)
@@ -311,8 +313,9 @@ class GroupCoordinator:
         """
         turn = Turn(self._shared, now_us)
         for shard in self._shards.owned.values():
-            # Every group is cleaned up, even one without an offset of these partitions. Kafka does
-            # so, too, and thereby removes every Empty group that has no offsets.
+            # As in Kafka, `clean_up` gets every group, even a group without an offset of these
+            # partitions. So it removes every Empty group that has no offsets. The groups are
+            # copied, because `clean_up` removes them from the shard.
             for group in tuple(shard.groups.values()):
                 clean_up(turn, shard, group, partitions, cause=DeletionCause.TOPIC_DELETED)
         return turn.result
@@ -334,6 +337,7 @@ class GroupCoordinator:
             return self._ignored(partition, IgnoredCause.LOAD_FAILED)
         shards.failed.pop(partition, None)
         shards.loading[partition] = Load(partition, leader_epoch, self._codecs)
+        # An empty Result: unlike LoadIgnored it tells the broker to read the log for this load.
         return Turn(self._shared, now_us).result
 
     def load_batches(self, partition: int, batches: tuple[RecordBatch, ...]) -> Result:
@@ -377,6 +381,8 @@ class GroupCoordinator:
         shard = Shard(partition)
         shards.owned[partition] = shard
         for group in groups:
+            # The markers of transactions that are still open come later. Each marker names only
+            # its producer, by which the shard must find the group.
             for producer_id in group.offsets.producers():
                 shard.add_producer(producer_id, group)
             _group_loaded(turn, shard.add(group))
@@ -453,6 +459,7 @@ class GroupCoordinator:
         for group in self._shards.groups():
             groups[group.state] = groups.get(group.state, 0) + 1
             offsets += len(group.offsets)
+        # A HeldWriteTimer bounds the wait for the high watermark. It belongs to neither number.
         timers = [
             t for t in self._shared.in_flight.timers.values() if not isinstance(t, HeldWriteTimer)
         ]
@@ -635,6 +642,8 @@ def _server_error(body: GroupRequest, api_version: int) -> AnyResponse:
     Source: Kafka `AbstractRequest.getErrorResponse` of each API.
     """
     error = ErrorCode.UNKNOWN_SERVER_ERROR
+    # Only the handlers of JoinGroup and LeaveGroup raise UnknownServerError. The other cases are
+    # here so that the match has every request of the group coordinator.
     match body:
         case JoinGroupRequest():
             return join_error("", error, api_version)

@@ -66,6 +66,8 @@ def group_append_error(error: ErrorCode, java: JavaSwitches) -> ErrorCode:
 
 def offset_append_error(error: ErrorCode, java: JavaSwitches) -> ErrorCode:
     """Return the client's error when the append of its commit ended with `error`."""
+    # `commits_apply_on_append` stores commits as the Java coordinator does, so their errors are
+    # Java's, too.
     as_java = java.append_errors or java.commits_apply_on_append
     errors = _JAVA_APPEND_ERRORS if as_java else _OFFSET_APPEND_ERRORS
     return errors.get(error, error)

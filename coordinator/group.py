@@ -148,6 +148,8 @@ class Group:
     def add(self, member: Member, parked: ParkedJoin | None = None) -> None:
         """Add a member; the first member sets the protocol type and becomes the leader.
 
+        `parked` is the member's JoinGroup; a load, which restores a stored member, has none.
+
         Raises: IllegalTransition if another member has the instance id, or if the group does not
             support the member's protocols. The callers check both before.
         """
@@ -175,6 +177,7 @@ class Group:
         self._count_protocols(member, 1)
         if parked is not None:
             self.park_join(member, parked)
+        # A client that was answered MEMBER_ID_REQUIRED joins with its pending id.
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member | None:
@@ -224,7 +227,11 @@ class Group:
         session_timeout_ms: int,
         parked: ParkedJoin | None,
     ) -> None:
-        """Update a member from its new JoinGroup, and park that request unless `parked` is None."""
+        """Update a member from its new JoinGroup, and park that request unless `parked` is None.
+
+        `parked` is None when a failed replacement of a static member is undone: the member then
+        gets its old timeouts back, and no request of it waits.
+        """
         self._count_protocols(member, -1)
         member.supported_protocols = protocols
         self._count_protocols(member, 1)
@@ -285,6 +292,8 @@ class Group:
     @property
     def has_all_members_joined(self) -> bool:
         """True if the join phase may complete: every member is parked, no member id is pending."""
+        # The client of a pending id is about to join. If the phase did not wait for that client,
+        # its JoinGroup would begin another rebalance.
         return len(self.members) == self.members_awaiting_join and not self.pending_members
 
     def is_leader(self, member_id: str) -> bool:
@@ -304,7 +313,7 @@ class Group:
 
         Source: Kafka `maybeElectNewJoinedLeader`; BEHAVIOUR 3.2.
         """
-        if self.leader_id is None:
+        if self.leader_id is None:  # the group has no members
             return False
         if self.members[self.leader_id].awaiting_join is not None:
             return True
@@ -319,6 +328,7 @@ class Group:
 
     def supports_protocols(self, protocol_type: str, names: tuple[str, ...]) -> bool:
         """Return True if the group accepts a member with this type and these protocols."""
+        # An Empty group has no members to agree with: it accepts every type and protocol.
         if self._state is GroupState.EMPTY:
             return bool(protocol_type) and bool(names)
         return self.protocol_type == protocol_type and self._is_common(names)
@@ -358,6 +368,7 @@ class Group:
         self.subscribed_topics = self.compute_subscribed_topics()
         target = GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY
         self.transition_to(target, now_us=now_us, cause=cause, cause_text=cause_text, trace=trace)
+        # The beginning of the rebalance has cleared it already. Kafka clears it here, too.
         self.pending_sync_members.clear()
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
@@ -369,6 +380,8 @@ class Group:
         """
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
+        # Checked before the protocol, which an Empty group does not have either. Without members
+        # the topics are known: there are none.
         if not self.members:
             return frozenset()
         if self.protocol_name is None:
@@ -380,7 +393,7 @@ class Group:
                 for topic in decode_subscribed_topics(member.metadata(self.protocol_name))
             )
         except TruncatedConsumerProtocol:
-            return None
+            return None  # real Kafka tolerates it (BEHAVIOUR 0.1)
         except ConsumerProtocolError as error:
             raise UnknownServerError(f"group {self.group_id}: subscription: {error}") from error
 
@@ -437,6 +450,7 @@ class Group:
 
     def _fits(self, member: Member) -> bool:
         """Return True if a new member's protocols suit the group."""
+        # As in `supports_protocols`: an Empty group has no members to agree with.
         if self._state is GroupState.EMPTY:
             return bool(member.protocol_type) and bool(member.supported_protocols)
         return self._is_common(member.protocol_names())

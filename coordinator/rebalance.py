@@ -89,6 +89,7 @@ def reason_of_client(
     """
     return RebalanceReason(
         cause=cause,
+        # An empty reason is treated as no reason.
         text=f"{what}; client reason: {client_reason or 'not provided'}",
         member_id=member_id,
         client_reason=client_reason or None,
@@ -176,7 +177,7 @@ def complete_join(
         0.1).
     """
     cancel_join(turn, group)
-    for member in tuple(group.members.values()):
+    for member in tuple(group.members.values()):  # a copy: `drop_member` removes members
         # A static member keeps its place while it restarts; only its session timer removes it.
         if member.awaiting_join is None and not member.is_static:
             drop_member(turn, group, member, cause=RemovalCause.DID_NOT_REJOIN)

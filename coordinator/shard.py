@@ -109,7 +109,7 @@ class Shards:
     """The offsets partitions that this broker owns or loads.
 
     Invariant: a partition is in at most one of `owned`, `loading` and `failed`.
-    Invariant: the number of partitions never changes: Kafka, too, reads it only once, at its start.
+    Invariant: the number of partitions never changes. Kafka, too, reads it only once, at its start.
     """
 
     def __init__(self, num_partitions: int) -> None:

@@ -173,6 +173,8 @@ def _revert(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
     group, member = append.group, append.member
     if member.awaiting_join is not append.parked:
         return
+    # `update_member` before `_rename`: it takes the new process's JoinGroup from the member.
+    # Otherwise `_rename` would answer that request with FENCED_INSTANCE_ID.
     group.update_member(
         member,
         member.supported_protocols,

@@ -76,6 +76,8 @@ def _expire_join(turn: Turn, group: Group) -> None:
 
 def _expire_sync(turn: Turn, group: Group, generation_id: int) -> None:
     """Remove the members that sent no SyncGroup in time, and rebalance."""
+    # Stable is included: the leader's assignment is stored, and a follower may still owe its
+    # SyncGroup. In the other states the generation of the deadline is over.
     if (
         generation_id != group.generation_id
         or group.state not in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE}

@@ -70,7 +70,8 @@ def check_offset_commit(
         # An admin tool or a simple consumer. Its member id and instance id are not checked.
         return ErrorCode.NONE
     if generation_id >= 0 or member_id or group_instance_id is not None:
-        # The request names a member: it must be in the group, and in its current generation.
+        # The request names a member: it must be in the group, and in its current generation. The
+        # value of NONE is 0.
         error = check_current_member(group, member_id, group_instance_id)
         return error if error.value else check_generation(group, generation_id, guards)
     # A producer older than KIP-447 names no member. The log refuses it if its producer epoch is

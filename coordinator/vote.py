@@ -25,6 +25,8 @@ def most_votes(votes: Iterable[str]) -> str:
         counts[name] = counts.get(name, 0) + 1
     most = max(counts.values())
     leading = [name for name, count in counts.items() if count == most]
+    # The map in Kafka has every name with a vote as a key. The order of two of its keys can depend
+    # on a third one, so `scala_order` gets all names.
     return leading[0] if len(leading) == 1 else scala_order(leading, among=counts)[0]
 
 

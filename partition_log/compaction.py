@@ -212,6 +212,7 @@ class Compaction:
         # The horizon that an earlier cleaning has set.
         before_ms = NO_HORIZON if batch.cleaned is None else batch.cleaned.delete_horizon_ms
         # 1. The batch keeps all its records and its horizon: no new batch and CRC need be built.
+        #    A batch that had no record before is case 2.
         if len(kept) == batch.record_count and horizon_ms == before_ms and kept:
             self._left.append(batch)
             return

@@ -37,6 +37,8 @@ def find_divergence(
     epoch, end_offset = log.end_offset_for_epoch(request.last_fetched_epoch)
     if epoch == NO_LEADER_EPOCH or request.fetch_offset < log.log_start_offset:
         return ErrorCode.OFFSET_OUT_OF_RANGE
+    # The logs differ if the leader's log lacks the fetcher's last epoch, or if this epoch ends
+    # earlier in the leader's log than in the fetcher's.
     if epoch < request.last_fetched_epoch or end_offset < request.fetch_offset:
         return EpochEndOffset(epoch=epoch, end_offset=end_offset)
     return None
@@ -100,7 +102,7 @@ def truncation_offset(log: PartitionLog, diverging: EpochEndOffset) -> int:
     # The largest epoch of this log up to the leader's, and where it ends in this log.
     epoch, end_offset = log.end_offset_for_epoch(diverging.epoch)
     if epoch == NO_LEADER_EPOCH:
-        # All epochs of this log are newer than the leader's, or it has none: only the leader's end
+        # This log has no epochs, or only epochs older than the leader's. So only the leader's end
         # counts.
         return min(diverging.end_offset, log.log_end_offset)
     if epoch != diverging.epoch:
@@ -116,8 +118,11 @@ def _truncate(
     """Truncate a follower's log where it diverges from its leader's."""
     from_offset = log.log_end_offset
     previous_high_watermark = log.high_watermark
+    # A log cannot end before its start. The end of an epoch in the leader's log may be lower.
     log.truncate_to(max(truncation_offset(log, diverging), log.log_start_offset))
     if log.log_end_offset == from_offset:
+        # No batch was removed, but the log may have forgotten an epoch (`truncate_to`). So the next
+        # Fetch names an older one.
         return FollowerFetchResult()
     moved = log.high_watermark != previous_high_watermark
     trace = (log_truncated(log, leader_epoch, from_offset),)

@@ -181,6 +181,8 @@ class InSyncReplicas:
                 or (self._is_caught_up(follower, now_us) and self._is_eligible(broker, follower))
             ):
                 new_high_watermark = follower.log_end_offset
+        # The high watermark of a leader never falls. A new leader does not know the log ends of its
+        # followers before their first Fetches (-1), and so computes a value that is too low.
         if new_high_watermark <= log.high_watermark:
             return False
         return log.update_high_watermark(new_high_watermark)

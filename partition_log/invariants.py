@@ -48,7 +48,7 @@ def check_log(log: PartitionLog) -> None:
 def check_partition(partition: Partition) -> None:
     """A leader is one of the replicas and writes in its epoch; its ISR is within the maximal ISR.
 
-    Only a leader has a proposal in flight. Without one the two ISRs are equal.
+    Only a leader has a proposal in flight. Without a proposal the two ISRs are equal.
 
     Raises: InvariantViolation.
     """
@@ -245,10 +245,13 @@ def check_producers(log: PartitionLog) -> None:
         known = [(batch.first_offset, batch.last_offset) for batch in remembered]
         log_epoch, log_batches = in_log.get(producer_id, (NO_PRODUCER_EPOCH, []))
         if log.is_compacted:
+            # `log_epoch` is lower if a cleaning has removed the marker with the producer's epoch.
             holds = all(last < log.log_end_offset for _, last in known) and log_epoch <= epoch
             if holds and log_epoch == epoch:
                 left = [span for span, *_ in log_batches[-BATCHES_TO_RETAIN:]]
-                # A batch older than the remembered ones is left if younger ones were removed.
+                # If a cleaning has removed remembered batches, `left` also has batches that are too
+                # old to be remembered. These are not compared. A state that remembers no batch is
+                # right only if the log has none.
                 oldest = min((first for first, _ in known), default=-1)
                 holds = [span for span in left if span[0] >= oldest] == [
                     span for span in known if span in left

@@ -58,10 +58,10 @@ def check_acknowledged(
 ) -> None:
     """A batch that was acknowledged is in the leader's log, with acks=all below the high watermark.
 
-    Called when the answer leaves. `base_offset` is the batch's offset in the answer; `needs_all`:
-    it was sent with acks=all. `is_alone`: it is the only one of its request, so that the answer was
-    decided just now. Otherwise other partitions may have delayed the answer, and the leader may
-    have been replaced since it acknowledged this batch, and elected again.
+    Called when the answer leaves. `base_offset` is the offset of the batch in the answer.
+    `needs_all`: the batch was sent with acks=all. `is_alone`: the request has no other batch, so
+    its answer was decided just now. Otherwise other partitions may have delayed the answer. The
+    leader may then have been replaced since it acknowledged this batch, and elected again.
     Source: Kafka Partition.checkEnoughReplicasReachOffset.
     """
     log = partition.log
@@ -78,7 +78,8 @@ def check_acknowledged(
                 f"log ends at {log.log_end_offset} and has there "
                 f"{'nothing' if stored is None else _identity(stored)}",
             )
-        return
+        return  # removed since by another leader
+    # The high watermark of a leader that was elected after the acknowledgement may still be lower.
     in_this_epoch = stored.partition_leader_epoch == partition.leader_epoch
     if needs_all and log.high_watermark < end_offset and (is_alone or in_this_epoch):
         raise InvariantViolation(
@@ -136,6 +137,7 @@ def check_same_batches(log: PartitionLog, other: PartitionLog, up_to: int) -> No
     for batch in theirs:
         same = ours.get(batch.base_offset)
         if same is None:
+            # Legal: a cleaning has removed the batch, or this log begins after it.
             if is_compacted or batch.base_offset < log.log_start_offset:
                 continue
         elif same is batch or (
@@ -155,6 +157,7 @@ def _batch_at(log: PartitionLog, offset: int) -> RecordBatch | None:
     """Return the batch that contains `offset`, None if the log has none."""
     if not log.log_start_offset <= offset < log.log_end_offset:
         return None
+    # With a limit of 0 bytes, `read` returns exactly one batch.
     (batch,) = log.read(offset, 0, up_to=log.log_end_offset)
     return batch
 

@@ -285,6 +285,7 @@ class PartitionLog:
         """
         if not batches or batches[0].base_offset != self._base_offsets[0]:
             raise SimulationError(f"{self.topic_partition}: a cleaning moved the log's beginning")
+        # The end of the replaced batches, from `_base_offsets` as it is before the replacement.
         end = (
             Offset(self._base_offsets[length])
             if length < len(self._base_offsets)

@@ -123,7 +123,7 @@ class FollowerFetchResult(msgspec.Struct, frozen=True, kw_only=True):
 
     ignored: the answer belongs to an older leader epoch, or the log end has moved since the Fetch.
     error: says what the broker does next.
-            NONE: fetch again immediately, from the new log end.
+        NONE: fetch again immediately, from the new log end.
         FENCED_LEADER_EPOCH, UNKNOWN_SERVER_ERROR: stop until the next leader epoch, as Kafka's
         markPartitionFailed does.
         Any other error: fetch again after `replica.fetch.backoff.ms`.

@@ -513,6 +513,7 @@ class Partition:
             return None
         log = self.log
         if replica_id == CONSUMER:
+            # A consumer that names its last epoch needs the check for divergence in `fetch`.
             if (
                 request.fetch_offset != log.high_watermark
                 or request.last_fetched_epoch != NO_LEADER_EPOCH
@@ -654,6 +655,8 @@ class Partition:
 
     def _append(self, batch: RecordBatch, now_us: int, log_append_time_ms: int = -1) -> AppendInfo:
         """Append a checked batch, unless it is too large, and advance the high watermark."""
+        # `append_batch` has checked the size already, because Kafka checks it before the sequence.
+        # The other callers have not.
         size = batch.size_in_bytes
         if size > self._config.message_max_bytes:
             return AppendInfo(error=ErrorCode.MESSAGE_TOO_LARGE)
@@ -691,6 +694,7 @@ class Partition:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         if replica_epoch != -1 and self._in_sync.registered_epoch(broker) > replica_epoch:
             # The follower sent this Fetch before its restart. It may have lost records since then.
+            # (-1: the version of the Fetch has no broker epoch to check.)
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 

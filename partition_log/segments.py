@@ -110,6 +110,7 @@ class Segments:
         for segment, successor in zip(self._segments, self._segments[1:], strict=False):
             if successor.base_offset > uncleanable_offset:
                 break
+            # As in Kafka, without a lag even a record with a time in the future is cleaned.
             if min_lag_ms > 0 and segment.max_timestamp_ms > now_ms - min_lag_ms:
                 break
             end_offset = successor.base_offset

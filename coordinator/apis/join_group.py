@@ -121,6 +121,8 @@ def handle_join_group(
 
     group = shard.groups.get(request.group_id)
     if group is None:
+        # A member id shows that the client was in a group that is gone. It must start over without
+        # the id: only a client without a member id creates a group.
         if request.member_id:
             _refuse(turn, join, request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
             return
@@ -148,7 +150,7 @@ def _accepts(group: Group, member_id: str, group_max_size: int) -> bool:
     """
     match group.state:
         case GroupState.EMPTY | GroupState.DEAD:
-            return True
+            return True  # a Dead group is refused later, with COORDINATOR_NOT_AVAILABLE
         case GroupState.PREPARING_REBALANCE:
             # Only members that have rejoined (are parked) count here: in a group that is too large,
             # the first members to rejoin keep their places.

@@ -51,7 +51,8 @@ def for_version(response: LeaveGroupResponse, api_version: int) -> LeaveGroupRes
     """
     if api_version >= BATCH_VERSION:
         return response
-    # The first error among that of the whole request and those of its members.
+    # Such a request has one member. So at most one of these errors differs from NONE: that of the
+    # whole request (then `members` is empty), or that of the member.
     errors = (response.error_code, *(member.error_code for member in response.members))
     first = next((error for error in errors if error is not ErrorCode.NONE), ErrorCode.NONE)
     return LeaveGroupResponse(error_code=first)

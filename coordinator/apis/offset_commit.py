@@ -63,6 +63,7 @@ def handle_offset_commit(
 
     `shard`: the group's shard, or the error why it is not served here.
     """
+    # Kafka's API layer answers such a request without the coordinator (BEHAVIOUR 2.0).
     if not any(topic.partitions for topic in request.topics):
         turn.reply(request_id, OffsetCommitResponse())
         return
@@ -190,15 +191,18 @@ def _store(
         return error
     match group.state:
         case GroupState.EMPTY:
-            pass
+            pass  # no member has sent the request, so there is no session to restart
         case GroupState.STABLE | GroupState.PREPARING_REBALANCE:
             # In a join phase members may still commit: they do so for the partitions that they
             # are about to lose.
             member = group.members[request.member_id]
             restart_session(turn, group, member, Api.OFFSET_COMMIT)
+        # The member is in the new generation, and waits for its assignment. It has no partitions
+        # yet whose offsets it could commit.
         case GroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         case GroupState.DEAD:
+            # Refused by check_offset_commit already; listed here as in Kafka.
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
     _append(turn, group, request_id, request, api_version)
     return ErrorCode.NONE
@@ -224,9 +228,9 @@ def _append(
         return
 
     now_ms, versions = turn.now_ms, turn.versions
-    # Scala: the offset is pending from here until the append completes. Java: the offset is in
-    # memory as written directly after the append is requested, and stable fetches return it from
-    # then on.
+    # Scala: the offset is pending from here until the append completes. Java: the offset is
+    # written, and stable fetches return it, as soon as the append is requested. It is put into
+    # memory after the request of the append, because `write` needs the append's id.
     applies_at_once = turn.java.commits_apply_on_append
     records = []
     for partition, value in values.items():

@@ -148,6 +148,8 @@ def _fetch_partition(
             partition_index=index, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
         )
     offsets = group.offsets
+    # Only with `commits_apply_on_append` can `latest` differ from `get`. The answer then waits
+    # until the offset is committed.
     value = offsets.latest(partition) if require_stable else offsets.get(partition)
     if value is None:
         return OffsetFetchResponsePartition(partition_index=index)

@@ -54,6 +54,7 @@ def handle_sync_group(
 
     `shard`: the group's shard, or the error why it is not served here.
     """
+    # Kafka's API layer checks this, before the coordinator sees the request (BEHAVIOUR 2.0).
     if api_version >= MANDATORY_PROTOCOL_VERSION and (
         request.protocol_type is None or request.protocol_name is None
     ):
@@ -77,6 +78,7 @@ def handle_sync_group(
 
     match group.state:
         case GroupState.EMPTY:
+            # Refused by _check already, since no member id is in the group.
             _refuse(turn, request_id, ErrorCode.UNKNOWN_MEMBER_ID)
         case GroupState.PREPARING_REBALANCE:
             _refuse(turn, request_id, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -90,7 +92,7 @@ def handle_sync_group(
             turn.reply(request_id, sync_response(group, member))
             restart_session(turn, group, member, Api.SYNC_GROUP)
         case GroupState.DEAD:
-            # Refused by _check already; listed here as in Kafka.
+            # Refused by _check already. Both states are listed here as in Kafka.
             _refuse(turn, request_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -122,6 +124,8 @@ def assignment_stored(
         )
         return
 
+    # The members are still those of the append. A member that joins, leaves or is replaced would
+    # have begun a rebalance.
     for member in group.members.values():
         member.assignment = append.assignments[member.member_id]
     turn.trace(

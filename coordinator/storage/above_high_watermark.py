@@ -5,7 +5,7 @@ committed. This module is used only with switches of the Java coordinator. There
 until every record that its request could see is committed. An OffsetCommit's answer may time out
 before that. Such a commit is called late; it still becomes the committed offset once the high
 watermark passes it. The broker reports the end of the log and its high watermark
-(`GroupCoordinator.log_moved`). Must not know how requests are answered.
+(`GroupCoordinator.log_moved`). This module must not know how requests are answered.
 Source: Kafka (Java) `CoordinatorRuntime`, `SnapshottableCoordinator` (lastWrittenOffset,
 lastCommittedOffset), `DeferredEventQueue`.
 """
@@ -89,7 +89,7 @@ class AboveHighWatermark:
 
     @property
     def is_empty(self) -> bool:
-        """True if every record in this leader's log is committed."""
+        """True if every record in this leader's log is committed; False for a former leader."""
         position = self.position
         return position is not None and position.end_offset <= position.high_watermark
 
@@ -125,4 +125,5 @@ class AboveHighWatermark:
         # A commit has one record for each value; the high watermark must pass the last of them.
         passed = [c for c in self._late if c.base_offset + len(c.values) <= high_watermark]
         self._late = [c for c in self._late if c not in passed]
+        # Commits become late in the order of their timeouts, which need not be that of the log.
         return sorted(passed, key=lambda commit: commit.base_offset)

@@ -85,6 +85,7 @@ class Load:
         """Return the groups: first those with a group record, then those with offsets only."""
         groups: dict[str, Group] = {}
         try:
+            # Groups with records come first, since `_offset` creates every group that is missing.
             for group_id, value in self._groups.items():
                 groups[group_id] = group_from_record(group_id, self.partition, value, now_us)
             for key_bytes, written in self._offsets.items():
@@ -216,7 +217,7 @@ def group_from_record(
     state = GroupState.STABLE if value.members else GroupState.EMPTY
     group = Group(group_id, partition, state, now_us)
     group.generation_id = value.generation
-    group.protocol_type = value.protocol_type or None
+    group.protocol_type = value.protocol_type or None  # "" in the record of a group without type
     group.protocol_name = value.protocol
     timestamp = value.current_state_timestamp_ms
     group.current_state_timestamp_ms = None if timestamp == -1 else timestamp  # -1: unknown
@@ -247,5 +248,6 @@ def group_from_record(
         if value.leader not in group.members:
             raise CorruptRecord(f"group {group_id}: leader {value.leader} is no member")
         group.leader_id = value.leader
+    # The next generation would compute them, too late for an expiry of offsets or an OffsetDelete.
     group.subscribed_topics = group.compute_subscribed_topics()
     return group

@@ -33,7 +33,8 @@ def expired_offsets(group: Group, *, now_ms: int, retention_ms: int) -> tuple[To
             and group.subscribed_topics is not None
         ):
             spared = group.subscribed_topics
-        # Otherwise the group rebalances, or its subscriptions are unknown.
+        # Otherwise the group rebalances, or its subscriptions are unknown: any offset may be in
+        # use.
         else:
             return ()
     return tuple(
@@ -48,7 +49,10 @@ def expired_offsets(group: Group, *, now_ms: int, retention_ms: int) -> tuple[To
 def _is_expired(
     stored: CommittedOffset, empty_since_ms: int | None, *, now_ms: int, retention_ms: int
 ) -> bool:
-    """Return True if an offset is past its own expiry; without one, past the retention time."""
+    """Return True if an offset is past its expiry time or, without an expiry time, the retention.
+
+    Only old clients set an expiry time, by the retention time of their commits.
+    """
     value = stored.value
     if value.expire_timestamp_ms != NO_EXPIRE_TIMESTAMP:
         return now_ms >= value.expire_timestamp_ms

@@ -55,6 +55,7 @@ def handle_add_partitions(
         api_version=api_version,
     )
     if not request.transactions:
+        # No outcome will ever be collected, so the answer is sent here.
         turn.reply(request_id, AddPartitionsToTxnResponse())
     for transaction in request.transactions:
         partitions = tuple(
@@ -147,7 +148,7 @@ def _check(
     if metadata.is_pending or metadata.state in PREPARED:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     is_ongoing = metadata.state is TransactionState.ONGOING
-    # A producer that retries adds the same partitions again: answered without another append.
+    # A producer that retries adds the same partitions again. It is answered without an append.
     if is_ongoing and all(each in metadata.topic_partitions for each in partitions):
         return ErrorCode.NONE
     return None

@@ -100,6 +100,8 @@ def end_transaction(
     if answer is not None:
         return answer
 
+    # `not is_commit` is Kafka's. Here a fence is prepared and used in one turn, so no commit of a
+    # client meets a pending fence.
     is_epoch_fence = is_fence and not is_commit
     if is_epoch_fence:
         metadata.abort_fenced(producer_epoch)
@@ -140,7 +142,7 @@ def end_decided(
         else:
             turn.reply(purpose.request_id, end_txn_answer(error, purpose.api_version))
     # If `found` is None, another coordinator loads the log, finds the decision, and sends the
-    # markers.
+    # markers. The test of `owned` follows from that of `found`; the type checker needs it.
     if error is ErrorCode.NONE and isinstance(owned, OwnedPartition) and found is not None:
         begin_markers(turn, owned, found)
 

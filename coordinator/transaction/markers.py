@@ -93,6 +93,7 @@ def completion_written(turn: TransactionTurn, pending: PendingStep, error: Error
         transactional_id = pending.transactional_id
         key = f"transaction-complete-{transactional_id}"
         turn.set_timer(key, CompletionTimer(transactional_id), RETRY_MS)
+    # After a load in a later leader epoch, the id may have another completion, which stays.
     elif turn.shared.completions.get(pending.transactional_id) is pending:
         del turn.shared.completions[pending.transactional_id]
 

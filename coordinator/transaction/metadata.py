@@ -5,7 +5,7 @@ A step takes three actions:
 2. The caller appends them to the log.
 3. `complete_transition_to` makes them the current values, once the log has acknowledged them.
 
-While a step is pending no other step may begin. Must not know requests or logs.
+While a step is pending no other step may begin. This module must not know requests or logs.
 
 Several producers may use one transactional id, one after the other. Each gets a higher epoch than
 its predecessor. To fence a producer is to raise the epoch without informing this producer, so that

@@ -333,6 +333,7 @@ def _finish_step(turn: TransactionTurn, pending: PendingStep, error: ErrorCode) 
     """
     owned = turn.owned_partition(pending.partition)
     if isinstance(owned, ErrorCode):
+        # The partition is not served here any more. An error of the log itself goes first.
         return owned if error is ErrorCode.NONE else error
     if owned.coordinator_epoch != pending.coordinator_epoch:
         return ErrorCode.NOT_COORDINATOR

@@ -238,6 +238,7 @@ def _record(pending: PendingStep, now_ms: int) -> Record:
     by_topic: dict[str, tuple[int, ...]] = {}
     for topic, index in step.topic_partitions:
         by_topic[topic] = (*by_topic.get(topic, ()), index)
+    # In the state Empty, Kafka writes null in place of an empty list of partitions.
     is_empty = step.state is TransactionState.EMPTY
     value = TransactionLogValue(
         producer_id=step.producer_id,
