@@ -25,7 +25,7 @@ class RecordWork:
         return self._process_us + self._spread_us > 0
 
     def draw_us(self, records: int) -> int:
-        """Return the time that a number of records takes; the random part is drawn for each."""
+        """Return the time that `records` records take; the random part is drawn for each record."""
         work_us = self._process_us * records
         if self._rng is not None:
             work_us += sum(self._rng.randint(0, self._spread_us) for _ in range(records))

@@ -1,11 +1,11 @@
 """Verdicts of the current link rules on one frame, at the sender's or the receiver's end.
 
 A link rule is the effect of a fault on messages. This module decides which frames (messages between
-two nodes) a rule selects, by nodes, purpose and API, and what its effect means for the sender and
-for the receiver. It holds no frames: `gate` carries a verdict out. The effects: Cut holds frames,
-and drops them if their connection is closed; Clog holds them; Slow delays them; LoseResponses drops
-some responses and resets their connections. A purpose is the use of a connection, such as
-heartbeats.
+two nodes) a rule selects, by nodes, purpose (use of the connection, such as heartbeats) and API. It
+also decides what the effect of the rule means for the sender and for the receiver. This module
+holds no frames; `gate` carries a verdict out. The effects: Cut holds frames, and drops them if
+their connection is closed; Clog holds them; Slow delays them; LoseResponses drops some responses
+and resets their connections.
 """
 
 import random
@@ -62,8 +62,8 @@ class Judge:
     """The rules about the frames that one node sends, or about those that it receives.
 
     The first matching rule decides about a frame.
-    Randomness: one draw for each frame that a Slow rule selects, from a stream of this rule's own.
-    So its draws do not depend on other rules or other nodes.
+    Randomness: one draw for each frame that a Slow rule selects. Each Slow rule draws from a random
+    stream of its own, so that its delays do not depend on other rules or other nodes.
     """
 
     def __init__(self, node: NodeName, *, is_sender: bool, rng_for: RngFor) -> None:
@@ -76,7 +76,8 @@ class Judge:
         self._lost: dict[str, int] = {}
         """Number of responses that each LoseResponses rule has lost at this node, by the rule's id.
 
-        `set_rules` keeps these numbers.
+        `set_rules` keeps these numbers, because the limit of a rule is for the whole incarnation,
+        and `set_rules` also gets the rules that stay in force when another rule begins or ends.
         """
 
     @property
@@ -93,7 +94,7 @@ class Judge:
             nodes_at_other_end = destinations if self._is_sender else sources
             if self._node in nodes_at_this_end:
                 for peer in dict.fromkeys(nodes_at_other_end):  # a peer named twice counts once
-                    if peer != self._node:
+                    if peer != self._node:  # a node's frames to itself meet no rule (Selector)
                         self._rules.setdefault(peer, []).append(rule)
 
     def verdict(self, peer: NodeName, purpose: str | None, frame: Frame) -> Verdict:
@@ -128,6 +129,8 @@ class Judge:
 
     def _is_lost(self, rule_id: str, effect: LoseResponses, frame: Frame) -> bool:
         """Return True if the rule loses this frame, and count it against the rule's limit."""
+        # Only the server, which sends the response, loses it. This effect does not touch a response
+        # that is already on its way.
         if not self._is_sender or not isinstance(frame, ResponseFrame):
             return False
         if effect.errors and error_of(frame.envelope.body) not in effect.errors:
@@ -153,6 +156,7 @@ class Judge:
         rng = self._rngs.get(rule_id)
         if rng is None:
             rng = self._rngs[rule_id] = self._rng_for(rule_id)
+        # A whole number from 0 up to and including `jitter_us`.
         return slow.delay_us + int(rng.random() * (slow.jitter_us + 1))
 
 

@@ -94,7 +94,11 @@ class _State(Enum):
 
 
 class _Waiting:
-    """A frame that waits. Invariant: sequences grow along each stream and are unique over all."""
+    """A frame that waits.
+
+    `sequence` is the number of its arrival. Invariant: the numbers grow along each stream, and are
+    unique over all streams of a direction.
+    """
 
     __slots__ = ("frame", "purpose", "sequence", "state", "was_cut")
 
@@ -143,6 +147,7 @@ class _Direction:
     def offer(self, end: ConnectionEnd, frame: Frame) -> None:
         """Forward `frame` now, or let it wait if earlier frames wait, or if its verdict says so."""
         stream = self._streams.get(end)
+        # An OpenFrame names the purpose itself: the receiver's endpoint has no connection yet.
         purpose = purpose_named_by(frame) or self._connections.purpose_of(end)
         if stream is not None:
             # The endpoint may not know the connection yet, or no longer. Then a waiting frame of
@@ -150,7 +155,7 @@ class _Direction:
             purpose = purpose or stream[-1].purpose
             if isinstance(frame, CloseFrame):
                 self.drop_cut_frames(end)
-                stream = self._streams.get(end)
+                stream = self._streams.get(end)  # None if all of its frames were dropped
         verdict = self.judge.verdict(end.peer, purpose, frame)
         if isinstance(verdict, Lose):
             self._lose(end, frame)
@@ -168,7 +173,10 @@ class _Direction:
         self._carry_out(verdict, end, waiting)
 
     def judge_again(self) -> None:
-        """Apply the new rules to the frames that the old ones held; forwards nothing yet."""
+        """Apply the new rules to the frames that the old ones held; forwards nothing yet.
+
+        A delayed frame keeps its delay, because its timer runs already.
+        """
         for end, stream in self._streams.items():
             for waiting in stream:
                 if waiting.state is _State.HELD:
@@ -193,7 +201,10 @@ class _Direction:
                 self._forward_first(end, current_stream)
 
     def drop_cut_frames(self, end: ConnectionEnd) -> None:
-        """Drop the first frame that a cut holds on a closed connection, and all later ones."""
+        """Drop the first frame that a cut held on a closed connection, and all later ones.
+
+        The later frames are dropped, too, because a TCP stream delivers nothing behind a gap.
+        """
         stream = self._streams.get(end)
         if stream is None:
             return
@@ -219,6 +230,7 @@ class _Direction:
 
     def holds_open_of(self, end: ConnectionEnd) -> bool:
         """Return True if a connection's OpenFrame itself waits here."""
+        # The OpenFrame is the first frame of a connection, so nothing waits in front of it.
         stream = self._streams.get(end)
         return stream is not None and isinstance(stream[0].frame, OpenFrame)
 
@@ -237,6 +249,7 @@ class _Direction:
     def _end_delay(self, end: ConnectionEnd, waiting: _Waiting) -> None:
         """Make a delayed frame ready, and forward the ready frames at the head of its stream."""
         waiting.state = _State.READY
+        # `waiting` may have been dropped since. Then only frames leave that were ready before.
         stream = self._streams.get(end)
         while stream is not None and stream[0].state is _State.READY:
             self._forward_first(end, stream)
@@ -288,7 +301,7 @@ class LinkGate:
             connections,
             after=after,
             forward=self._forward_received,
-            lose=self._lose_response,
+            lose=self._lose_response,  # never called: only the judge of a sender loses responses
         )
         self.is_idle = True
 
@@ -307,6 +320,8 @@ class LinkGate:
 
     def send(self, frame: Frame) -> None:
         """Take a frame that the node sends."""
+        # The last waiting frame may have left since `is_idle` was set, so it is computed again. A
+        # ResetFrame belongs to no connection, so there is no stream in which it could wait.
         if self.is_idle or self._refresh_idle() or isinstance(frame, ResetFrame):
             self._transmit(frame)
             return
@@ -368,6 +383,7 @@ class LinkGate:
                 by_client=False,
                 reason="its process is gone",
             )
+            # An OpenedFrame is the first frame that a server sends on a connection.
             for frame in self._sent.first_waiting_frames()
             if isinstance(frame, OpenedFrame)
         )

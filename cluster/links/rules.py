@@ -52,8 +52,8 @@ class LoseResponses(msgspec.Struct, frozen=True, kw_only=True, tag="lose_respons
     """Resets a connection instead of sending the answer to a request that was carried out.
 
     Each incarnation of a server loses `count` responses. `errors` are names of Kafka's errors
-    ("NONE" is one of them). Only responses with one of these errors are lost; empty: with any
-    error.
+    ("NONE" is one of them). Only responses with one of these errors are lost. If `errors` is empty,
+    the error of a response does not matter.
     """
 
     count: int = 1

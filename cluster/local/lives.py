@@ -56,6 +56,7 @@ class LocalLife(NodeLife):
 
     def hit(self) -> HitNode:
         """Return the live incarnation as a HitNode; `pid` is None, as it has no own process."""
+        # Incarnations are numbered from 0.
         return HitNode(node=self.name, incarnation=self.incarnations - 1, pid=None)
 
     def end_incarnation(self) -> None:
@@ -198,6 +199,7 @@ class LocalLives(NodeLives[LocalLife]):
 
         Raises: ClusterStartError.
         """
+        # A start that fails is counted, too: the node is then DOWN, and may be restarted.
         incarnation = Incarnation(life.incarnations)
         life.incarnations += 1
         try:

@@ -1,9 +1,9 @@
 """LocalRuntime: a cluster in this process, in real time.
 
-Owns the NodeProcess, which has all nodes, and the task that watches it for failures. LocalLives
-starts and ends nodes; RealtimeRuntime has the common part of the runtimes in real time. The
-listeners file has the addresses by which clients from outside reach the nodes. A link rule disturbs
-messages between nodes.
+LocalRuntime owns the NodeProcess, which has all nodes, and the task that watches it for failures.
+LocalLives starts and ends nodes; RealtimeRuntime has the common part of the runtimes in real time.
+The listeners file has the addresses by which clients from outside reach the nodes. A link rule
+disturbs messages between nodes.
 """
 
 import asyncio
@@ -60,6 +60,7 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
         trace_messages: bool = True,
         build: NodeBuilder = build_node,
     ) -> None:
+        # RealtimeRuntime comes first: it sets `_run_dir`, which LocalLives needs.
         RealtimeRuntime.__init__(
             self, run_id=run_id, run_dir=run_dir, time_scale=time_scale, observers=observers
         )
@@ -176,7 +177,7 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
         self._end_all_incarnations()
         gc.unfreeze()
         machine_processes.remove_disks(self._run_dir)
-        return {}
+        return {}  # no machine is lost: every node was in this process
 
     async def _watch(self, process: NodeProcess) -> None:
         """Record the failures of the process until the run ends."""
@@ -192,6 +193,7 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
         """Write the addresses of the nodes into the listeners file, for clients from outside."""
         if self._address is None:
             return
+        # The admin node may start later, and its start writes no new file, so it is always listed.
         names = (*self.names_up(), ADMIN_NODE)
         listeners = Listeners(
             run_id=self._settings.run_id,

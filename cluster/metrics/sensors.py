@@ -59,17 +59,17 @@ class SampledSensor:
             return 0.0
         elapsed_ms = now_ms - samples[0].start_ms  # since the older of the two windows began
         # Missing earlier windows count as elapsed. Otherwise a single value, read 1 ms later, would
-        # be a rate of 1000 per second.
+        # be a rate of 1000 per second. So `elapsed_ms` is never 0 either.
         missing_windows = NUM_SAMPLES - 1 - elapsed_ms // WINDOW_MS
         elapsed_ms += max(0, missing_windows) * WINDOW_MS
         return sum(sample.total for sample in samples) * 1_000 / elapsed_ms
 
     def max(self, now_ms: int) -> float:
-        """Return the largest recent value, NaN without one."""
+        """Return the largest recent value, or NaN if no value is recent."""
         return max((sample.largest for sample in self._recent_samples(now_ms)), default=math.nan)
 
     def average(self, now_ms: int) -> float:
-        """Return the mean of the recent values, NaN without any."""
+        """Return the mean of the recent values, or NaN if no value is recent."""
         samples = self._recent_samples(now_ms)
         number = sum(sample.count for sample in samples)
         return sum(sample.total for sample in samples) / number if number else math.nan

@@ -142,7 +142,7 @@ class ZooKeeperHandle:
         future = self._host.create_future()
 
         def resolve(outcome: ZooKeeperResponse | KeeperError) -> None:
-            if not future.done():
+            if not future.done():  # it is done if the calling task was cancelled meanwhile
                 future.set_result(outcome)
 
         self.send(request, resolve)
@@ -162,6 +162,7 @@ class ZooKeeperHandle:
         """
         packet = _Packet(request, on_outcome)
         if not self.is_alive:
+            # Fail in a later event: `on_outcome` is never called before `send` returns.
             self._host.after(0, on_outcome, KeeperError.SessionExpired)
         elif self.is_connected:
             self._send(packet)
@@ -169,8 +170,9 @@ class ZooKeeperHandle:
             self._queued.append(packet)
 
     def close(self, on_closed: Callable[[], None]) -> None:
-        """Close the session. A connected server deletes its ephemeral znodes now (ZK-11).
+        """Close the session.
 
+        The server of a connected client deletes the session's ephemeral znodes now (ZK-11).
         Otherwise they stay until the leader expires the session.
         """
         if not self.is_connected:
@@ -214,6 +216,8 @@ class ZooKeeperHandle:
     ) -> None:
         """Take the session that a server grants: set watches, send queued requests."""
         if connection is not self._connection or not isinstance(answer, ConnectResponse):
+            # The answer is of an earlier connection, or a failure. After a failure,
+            # `_connection_ended` connects again.
             return
         if answer.session_id == NO_SESSION:  # the server does not know the session any more
             self._expire()
@@ -326,6 +330,7 @@ class ZooKeeperHandle:
             return
         if now_us - self._last_heard_us >= self._read_timeout_us:
             connection.close()
+            # `close` reports the end only in a later event; then the report is ignored.
             self._connection_ended(connection)
             return
         if self.is_connected and now_us - self._last_sent_us >= self._read_timeout_us // 2:

@@ -178,6 +178,8 @@ class ClientRequests:
         """
         self._send_events(self.watches.fire(changes), result)
         if answers and txn.server_id == self._ensemble.server_id:
+            # None if the client's connection has ended since, or if an earlier incarnation of this
+            # server got the write.
             pending = self._pending.pop(txn.request_number, None)
             if pending is not None:
                 self._answer_write(pending, txn, result)

@@ -75,5 +75,6 @@ def check_clients(clients: ClientRequests) -> None:
                 "session_is_on_one_connection",
                 f"{session_id:#x} on {connection}, which has {clients.sessions.get(connection)}",
             )
+    # A second connection of a session would be one more entry in `sessions`, not in `connections`.
     if len(clients.sessions) != len(clients.connections):
         raise InvariantViolation("session_is_on_one_connection", f"{clients.sessions}")

@@ -345,7 +345,8 @@ class Leading:
     ) -> None:
         """Propose the transaction of `request`, whose client is connected to `server_id`."""
         self._sessions.touch(session_id, now_us)
-        # If the session has moved, this is a late request on the client's old connection.
+        # If the session has moved, this is a late request on the client's old connection. A
+        # ConnectRequest opens a session, so it has none that could have moved.
         if not isinstance(request, ConnectRequest) and self._sessions.has_moved(
             session_id, server_id
         ):
@@ -378,7 +379,7 @@ class Leading:
         """Give a transaction a zxid, log it, and send it to each learner that has been synced."""
         zxid = self._last_zxid = Zxid(self._last_zxid + 1)
         if isinstance(body, CreateSessionTxn):
-            session_id = SessionId(zxid)
+            session_id = SessionId(zxid)  # unique, like the zxid
             self._sessions.add(session_id, body.timeout_ms * 1_000, now_us)
             self._sessions.move(session_id, server_id)
         elif isinstance(body, CloseSessionTxn):
@@ -440,6 +441,7 @@ class Leading:
         """Propose the end of each session whose deadline has passed; an end is a write (ZK-12)."""
         for session_id in self._sessions.expired(now_us):
             result.add(session_expired(session_id))
+            # The request number 0 has no meaning: no server waits for this write.
             self._propose(session_id, BY_THE_LEADER, 0, CloseSessionTxn(), now_us, result)
         self._set_expiry_timer(now_us, result)
 

@@ -44,7 +44,10 @@ class AskLeader:
 
 @dataclass(frozen=True, slots=True)
 class LeaveLeader:
-    """Closes this learner's connection to its leader; no later answer or notice of it counts."""
+    """Closes this learner's connection to its leader.
+
+    Answers and notices that still arrive on this connection are ignored.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,6 +148,7 @@ class ServerCore:
             case VoteRequest():
                 result.add(Reply(request_id=request_id, response=self._own_vote()))
             case FollowerInfoRequest() if not isinstance(self._role, Leading):
+                # An answer without an epoch says that this server does not lead.
                 result.add(Reply(request_id=request_id, response=FollowerInfoResponse()))
             case (
                 FollowerInfoRequest()
@@ -174,6 +175,7 @@ class ServerCore:
                 | SetWatchesRequest()
                 | PingRequest()
             ):
+                # A server that serves has a role; the first test only tells the type checker.
                 if self._role is None or not self.is_serving:
                     result.add(HangUp(connection))
                 else:
@@ -225,6 +227,7 @@ class ServerCore:
                 case AckNewLeaderResponse():
                     role.up_to_date(response, now_us)
                 case RevalidateResponse(timeout_ms=timeout_ms):
+                    # The answer does not name the session; the request does.
                     if isinstance(request, RevalidateRequest):
                         self._clients.revalidated(request.session_id, timeout_ms, result)
                 case _:

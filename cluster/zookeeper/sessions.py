@@ -56,6 +56,8 @@ class SessionTracker:
 
     def has_moved(self, session_id: SessionId, server_id: ServerId) -> bool:
         """Return True if the session's client has moved from `server_id` to another server."""
+        # A new leader does not know the servers of the sessions that are open already. Such a
+        # session counts as not moved.
         return self._servers.get(session_id, server_id) != server_id
 
     def expired(self, now_us: int) -> tuple[SessionId, ...]:
@@ -70,7 +72,7 @@ class SessionTracker:
         return over
 
     def next_deadline_us(self) -> int | None:
-        """Return the earliest deadline, None without a session."""
+        """Return the earliest deadline, or None if no session is open."""
         return min(self._deadlines.values(), default=None)
 
     def deadlines(self) -> Iterable[int]:

@@ -115,6 +115,7 @@ class TxnLog:
 
     def epoch_ends(self) -> tuple[Zxid, ...]:
         """Return the last zxid of each epoch in the log, in order."""
+        # Of two equal keys the later value stays, so each epoch keeps its last zxid.
         ends = {epoch_of(zxid): zxid for zxid in self._zxids}
         return tuple(ends.values())
 

@@ -45,7 +45,7 @@ class WatchTable:
         self._children.setdefault(path, {})[connection] = None
 
     def fire(self, changes: Iterable[Change]) -> list[Fired]:
-        """Remove the watches on `changes`, and return their events."""
+        """Remove the watches that `changes` fire, and return their events."""
         fired: list[Fired] = []
         for change in changes:
             match change.type:
@@ -64,6 +64,7 @@ class WatchTable:
     def forget(self, connection: AcceptedConnection) -> None:
         """Remove the watches of a connection that has ended."""
         for table in (self._data, self._children):
+            # The paths are a list of their own, because the loop deletes keys of `table`.
             for path in [path for path, watchers in table.items() if connection in watchers]:
                 del table[path][connection]
                 if not table[path]:

@@ -1,8 +1,8 @@
 """The tree of znodes of one server, and the changes that transactions make to it.
 
-Owns data, versions and ephemeral owners. Must not know clients or their watches (requests for an
-event when a znode changes). Each method that changes the tree returns the changes. The module
-`watches` sends the events for them.
+The tree owns the data, versions and ephemeral owners of the znodes. It must not know clients or
+their watches (requests for an event when a znode changes). Each method that changes the tree
+returns the changes; the module `watches` makes the events for them.
 
 - zxid: the number of a transaction. NO_ZXID stands for the time before the first one.
 - Ephemeral znode: is deleted when the session that owns it ends.
@@ -185,7 +185,7 @@ def is_path(path: str) -> bool:
 
 def parent_of(path: str) -> str:
     """Return the path of the parent."""
-    return path.rpartition("/")[0] or ROOT
+    return path.rpartition("/")[0] or ROOT  # "" is left of the "/" of "/a"
 
 
 def name_of(path: str) -> str:

@@ -393,7 +393,7 @@ class AdminClient:
 
         If the answer was lost, the request is repeated, and may then get an error because the topic
         is deleted already.
-        Raises: TimeoutError without an answer; ClientError that no retry can help.
+        Raises: TimeoutError if no answer came; ClientError that no retry can help.
         """
         response = await self._driver.ask_controller(
             DeleteTopicsRequest(topic_names=tuple(names)), DeleteTopicsResponse, _not_controller

@@ -24,7 +24,7 @@ class ToLatest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToCurrent:
-    """To the committed offset; a partition without one gets the log's end."""
+    """To the committed offset; if nothing is committed, to the end of the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ def plan_reset(
     """Return the planned offset of each partition in `bounds`, in their order.
 
     `committed` has no entry for a partition without a committed offset.
-    Raises: CannotShift with all partitions that have none, if `target` is a ShiftBy.
+    Raises: CannotShift with all partitions without a committed offset, if `target` is a ShiftBy.
     """
     if isinstance(target, ShiftBy):
         missing = [partition for partition in bounds if partition not in committed]

@@ -278,6 +278,7 @@ async def delete_offsets(
     with _group_order(host, cluster, group_id) as admin:
         partitions = await _partitions_of(admin, topics)
         counts = Counter(partition.topic for partition in partitions) if unknown_partitions else {}
+        # Partitions are numbered from 0, so no topic has a partition with the number `count`.
         unknown = [TopicPartition(topic, count) for topic, count in counts.items()]
         errors = await admin.delete_consumer_group_offsets(group_id, [*partitions, *unknown])
         answers = dict.fromkeys(map(str, partitions), NOT_IN_RESPONSE)

@@ -74,7 +74,7 @@ class GroupListings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberDescription:
-    """A member; `assigned` is empty without an assignment, or if it cannot be decoded."""
+    """A member; `assigned` is empty if the member has no assignment that can be decoded."""
 
     member_id: str
     group_instance_id: str | None
@@ -171,7 +171,10 @@ def _decode_assigned(member: DescribedGroupMember) -> tuple[TopicPartition, ...]
 def fetched_offsets(
     response: OffsetFetchResponse, _broker: BrokerId, _keys: tuple[str, ...]
 ) -> Mapping[str, dict[TopicPartition, int] | ClientError]:
-    """Return the committed offsets of each group; partitions without one (-1) are left out."""
+    """Return the committed offsets of each group.
+
+    Partitions without a committed offset (-1 in the answer) are left out.
+    """
     return {
         group.group_id: failure(group.error_code)
         or {

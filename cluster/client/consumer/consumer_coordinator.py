@@ -116,6 +116,7 @@ class GroupSubscriber:
             if response.skip_assignment:
                 assign(())
                 return
+            # A good answer names a protocol; `or` is there only for the type checker.
             assignor = ASSIGNORS[response.protocol_name or ""]
             assign(
                 tuple(
@@ -252,9 +253,10 @@ class ConsumerCoordinator:
             deadline_us = self._host.now_us() + self._config.max_poll_interval_ms * MS
             try:
                 await self._commits.commit_sync(self._subscription.consumed(), deadline_us)
-            except ClientError as error:
+            except ClientError as error:  # as in Kafka, the member joins even so
                 self._host.log(f"automatic commit before the rebalance failed: {error.name}")
         await self.release_partitions()
+        # The next leader may be another member; `on_leader_elected` sets the snapshot again.
         self._subscriber.assignment_snapshot = None
 
     async def release_partitions(self) -> None:

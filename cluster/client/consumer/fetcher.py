@@ -3,7 +3,7 @@
 Owns the records that were fetched and not yet passed to the application. Applications here count
 records and never read them, so fetched records are kept as ranges of offsets. A state
 (`AssignedPartition`) is one partition of the current assignment, with its position: the next offset
-to read. Must not know what a group is.
+to read. The Fetcher must not know what a group is.
 Source: Kafka AbstractFetch, FetchCollector.
 DEVIATION: no fetch sessions; no OffsetsForLeaderEpoch validation after a change of leader (a
 truncated position shows as OFFSET_OUT_OF_RANGE); after a failed fetch a partition is skipped for
@@ -150,6 +150,7 @@ class Fetcher:
     def collect(self, max_records: int) -> list[ConsumedRange]:
         """Return up to `max_records` fetched records, and move the positions past them."""
         collected: list[ConsumedRange] = []
+        # A list, because the loop deletes entries of the dict.
         for partition, completed in list(self._completed.items()):
             state = completed.state
             if not self._subscription.is_current(state):  # of an earlier assignment

@@ -1,10 +1,10 @@
 """Kafka's classic consumer: poll, commit, close.
 
-Connects the parts of a consumer, and runs one poll in Kafka's order: the group's work, positions,
-fetches. An application of Kafka calls poll again and again; each call ends after `poll_timeout_ms`
-if nothing happens. Here one call of poll waits until something happens, which saves events in
-virtual time (the run's simulated clock). Every event sets the wakeup, which ends this wait. A
-lookup asks a broker for the group's coordinator.
+GroupConsumer connects the parts of a consumer, and runs one poll in Kafka's order: the group's
+work, positions, fetches. An application of Kafka calls poll again and again; each call ends after
+`poll_timeout_ms` if nothing happens. Here one call of poll waits until something happens, which
+saves events in virtual time (the run's simulated clock). Every event sets the wakeup, which ends
+this wait. A lookup asks a broker for the group's coordinator.
 Source: Kafka ClassicKafkaConsumer, ConsumerNetworkClient.poll.
 """
 

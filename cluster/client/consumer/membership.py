@@ -219,6 +219,7 @@ class Membership:
                 self._discovery.mark_unknown(code.name)
                 error = error_from_code(code)
             case ErrorCode.MEMBER_ID_REQUIRED:
+                # KIP-394: the first answer only assigns an id. A second JoinGroup then joins.
                 self.member.take_member_id(MemberId(response.member_id))
                 self.request_rejoin("need to re-join with the given member-id")
                 error = error_from_code(code)
@@ -230,6 +231,7 @@ class Membership:
 
     def _joined(self, response: JoinGroupResponse, join: RequestFuture[bytes]) -> None:
         """Enter the answered generation and send SyncGroup; a leader first computes assignments."""
+        # The type is None if the answer is of a version without this field.
         if response.protocol_type is not None and response.protocol_type != PROTOCOL_TYPE:
             join.fail(error_from_code(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return
@@ -354,6 +356,8 @@ class Membership:
         """
         request: RequestFuture[LeaveGroupResponse] | None = None
         member = self.member
+        # A member that has not joined, or has no id, is not in the group. Without a coordinator no
+        # broker can be asked.
         if (
             self._config.group_instance_id is None
             and self._discovery.coordinator() is not None

@@ -52,12 +52,13 @@ class ConsumerNode:
         costs = cluster.costs
         self._start_us = costs.consumer_start_us if host.simulates_costs else 0
         self._start_jitter_us = costs.consumer_start_jitter_us if host.simulates_costs else 0
+        # At least 1 ms, because `_turn` and `_poll_ends_us` divide by it.
         self._poll_timeout_us = max(1, spec.poll_timeout_ms) * MS
         # Time at which an application of Kafka would have begun its present poll.
         self._poll_began_us = 0
         self._commit_due_us = 0
         self._is_committing = False
-        # Texts of the asynchronous commits, in turn; without end.
+        # Texts of the asynchronous commits, in turn; without end. The default is "": no text.
         self._texts = cycle(spec.commit_metadata or ("",))
         self._is_closing = False
         self._ended_by: ClientError | None = None
@@ -96,7 +97,7 @@ class ConsumerNode:
 
     async def on_partitions_revoked(self) -> None:
         """Commit the processed records, while the member still owns the partitions."""
-        if self._spec.commit_interval_ms is None:
+        if self._spec.commit_interval_ms is None:  # the application never commits
             return
         try:
             await self._consumer.commit_sync(self._spec.config.default_api_timeout_ms * MS)

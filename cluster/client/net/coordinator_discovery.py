@@ -161,12 +161,12 @@ class CoordinatorDiscovery:
         """
         if self.coordinator() is not None:
             return True
-        self._metadata_wanted = False
+        self._metadata_wanted = False  # it may be True from an earlier search that failed
         try:
             await with_retries(self._host, self._backoff, deadline_us, self._find_once, deadline_us)
         except ClientError as error:
             if not error.retriable:
-                raise
+                raise  # a retriable error means that the deadline has passed
         return self._coordinator is not None
 
     def send(

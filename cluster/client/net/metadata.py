@@ -186,7 +186,8 @@ class Metadata:
             self._age_timer.cancel()
         self._age_timer = self._host.after(self._max_age_us, self._refresh_aged)
         if self._update_wanted:
-            # `_apply` found a topic or a partition without a usable answer.
+            # `_apply` found a topic or a partition without a usable answer, or an update was
+            # requested while this request was in flight.
             self.request_update()
         self.version += 1
         self._on_update()
@@ -219,6 +220,7 @@ class Metadata:
         self._nodes = nodes
         self._live = dict.fromkeys(broker.node_id for broker in response.brokers)
         for topic in response.topics:
+            # The call stands on the left side of `or`, which may skip the right side.
             changed = self._apply_topic(topic) or changed
         return changed
 

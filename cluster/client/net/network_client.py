@@ -1,7 +1,8 @@
 """Connections of one client: choice of a node, reconnects, and their backoff.
 
-Owns one connection per (node, purpose) and the backoff of its reconnects. During a backoff the node
-is "held back": the client does not connect to it. Must not know what the requests mean.
+NetworkClient owns one connection per (node, purpose) and the backoff of its reconnects. During a
+backoff the node is "held back": the client does not connect to it. NetworkClient must not know what
+the requests mean.
 
 As in Kafka's client, fetches, lookups (of a coordinator) and metadata requests to a node share one
 connection. So a lookup waits behind a parked Fetch (one that the node holds until records arrive).
@@ -127,6 +128,8 @@ class NetworkClient:
                 return
             if not isinstance(outcome, response_type):
                 raise SimulationError(f"{node} answered {type(request).__name__} with {outcome!r}")
+            # An answer proves that the connection opened, even if `_refresh_state` did not see it.
+            # `_note_end` resets the counters later.
             state.was_open = True
             future.complete(outcome)
 
@@ -251,6 +254,7 @@ class NetworkClient:
             if connection in self._closed_by_disconnect:
                 del self._closed_by_disconnect[connection]
                 return
+            # `_refresh_state` may have noted the end already; then a new connection may exist.
             if state.connection is connection:
                 self._note_end(state)
             self._on_disconnect()

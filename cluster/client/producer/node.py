@@ -354,7 +354,7 @@ class ProducerNode:
         batch.ready_at_us = now_us + self._backoff.delay_us(batch.attempts)
         batch.attempts += 1
         self._queues[batch.partition].appendleft(batch)
-        self._metadata.request_update()
+        self._metadata.request_update()  # the partition may have another leader by now
 
     def _give_up(self, batch: _Batch, error: str) -> None:
         """Drop a batch, and trace the failure."""

@@ -24,7 +24,7 @@ class BrokerChannel:
         self._connection: Connection | None = None
 
     async def ask(self, request: AnyRequest, response_type: type[R]) -> R | None:
-        """Send a request and wait for its answer; None if the connection failed."""
+        """Send a request and wait for its answer; None if the connection failed or timed out."""
         if self._connection is None or self._connection.is_closed:
             self._connection = self._host.connect(
                 broker_name(self._broker_id), GENERAL, setup_timeout_us=self._timeout_us

@@ -43,7 +43,7 @@ from cluster.zookeeper.zk_client import ListenerFailed, ZkClient
 from protocol.ids import NodeName
 from protocol.messages.zookeeper import KeeperError
 
-STREAMS_PER_TOPIC = 1
+STREAMS_PER_TOPIC = 1  # the application (`node`) has one thread for each topic or filter
 _MS = 1_000  # microseconds in a millisecond
 
 
@@ -133,6 +133,8 @@ class ZooKeeperConsumerConnector:
             await self._zk.subscribe_data_changes(topic_path(topic), self._changed)
         await self.rebalancer.synced_rebalance("starting")
         await self._watch_brokers_if_none()
+        # As in Kafka, the list of all topics is watched only after the first rebalance. A topic
+        # that is created before is noticed at the next change of the list.
         if self._spec.topic_filter is not None:
             await self._zk.subscribe_child_changes(BROKER_TOPICS, self._topics_changed)
 
@@ -196,7 +198,7 @@ class ZooKeeperConsumerConnector:
         """
         topic_filter = self._spec.topic_filter
         if topic_filter is None:
-            return
+            return  # never: only a consumer with a filter subscribes to this listener
         before, self._topics = self._topics, await self._allowed_topics(topic_filter)
         if self._topics == before:
             return

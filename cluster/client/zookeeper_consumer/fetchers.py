@@ -128,6 +128,7 @@ class _FetchRun:
             channel = BrokerChannel(self.member.host, broker, self.config.socket_timeout_ms * MS)
             answer = await channel.ask(MetadataRequest(topics=topics), MetadataResponse)
             channel.close()
+            # An answer without brokers comes from a broker that has no metadata yet.
             if answer is not None and answer.brokers:
                 live = [each.node_id for each in answer.brokers]
                 # Only partitions that still wait for a fetcher, and only leaders that are live.

@@ -124,6 +124,7 @@ class OffsetManagerChannel:
             FindCoordinatorResponse,
         )
         channel.close()
+        # The request has one key, the group, so the answer has one coordinator.
         if answer is None or answer.coordinators[0].error_code is not ErrorCode.NONE:
             return None
         return BrokerId(answer.coordinators[0].node_id)

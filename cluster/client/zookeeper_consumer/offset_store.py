@@ -63,7 +63,7 @@ class OffsetStore:
                 )
 
     async def fetch(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the stored offsets, INVALID_OFFSET where there is none."""
+        """Return the stored offset of each partition; INVALID_OFFSET if none is stored."""
         offsets: dict[TopicPartition, int] = {}
         if self._offset_manager is not None:
             offsets = await self._offset_manager.fetch(partitions)
@@ -91,7 +91,7 @@ class OffsetStore:
         self._committed(partition, offset, "zookeeper", begun_us)
 
     async def _read(self, partition: TopicPartition) -> int:
-        """Return the offset in ZooKeeper, INVALID_OFFSET without one."""
+        """Return the offset in ZooKeeper, or INVALID_OFFSET if the znode does not exist."""
         try:
             answer = await self._member.zk.read(self._member.paths.offset(partition))
         except KeeperException as error:

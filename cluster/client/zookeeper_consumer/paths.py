@@ -80,7 +80,7 @@ def streams_of(registered: str, topics: Iterable[str] = ()) -> dict[str, int]:
 
 def allowed_topics(pattern: str, regex: str, topics: Iterable[str]) -> list[str]:
     """Return the topics that a filter allows, sorted. Source: Kafka 1.1 `TopicFilter`."""
-    wanted = pattern == WHITE_LIST
+    wanted = pattern == WHITE_LIST  # a black list allows the topics that do not match
     return sorted(topic for topic in topics if bool(re.fullmatch(regex, topic)) == wanted)
 
 

@@ -195,6 +195,8 @@ class Rebalancer:
         # 2. The old owner commits a later offset, and releases the partition.
         # 3. This consumer claims the partition, and begins at the older offset.
         offsets = await self._offsets.fetch(tuple(assigned))
+        # The shutdown waits for the end of this rebalance, and then closes the session: a claim
+        # would be in vain.
         if self._is_shutting_down():
             return False
         if not await self._claim(assigned):  # R9, R10
