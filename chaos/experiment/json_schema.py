@@ -119,9 +119,10 @@ def _restrict(defs: dict[str, Schema]) -> None:
     defs["GroupDefinition"]["properties"]["topics"]["uniqueItems"] = True
     consumer = defs[ConsumerConfig.__name__]["properties"]
     consumer["partition.assignment.strategy"]["minItems"] = 1
+    # The patterns end with `(?!\n)$`, because in Python `$` alone also matches before a line break
+    # at the end.
     consumer["bootstrap.servers"]["items"]["pattern"] = r"^broker-[0-9]+(:|(?!\n)$)"
-    # The alternatives are a text and null; the pattern is for the text. It ends with `(?!\n)$`,
-    # because in Python `$` alone also matches before a line break at the end.
+    # The alternatives are a text and null; the pattern is for the text.
     for choice in consumer["group.instance.id"]["anyOf"]:
         if choice["type"] == "string":
             choice["pattern"] = r"^([A-Za-z0-9._-]|\{index\})+(?!\n)$"
@@ -140,6 +141,7 @@ def _restrict_faults(defs: dict[str, Schema]) -> None:
     """Add each fault's allowed targets, duration and arguments."""
     definition = defs[FaultDefinition.__name__]
     properties = definition["properties"]
+    # `_one_of` lists the names of faults, so the words for the type after " Written as " are cut.
     properties["fault"] = {
         "description": properties["fault"]["description"].partition(" Written as ")[0],
         **_one_of({kind.name: kind.doc for kind in FAULT_KINDS.values()}),

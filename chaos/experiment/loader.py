@@ -186,6 +186,7 @@ def _no_file(written: str, path: Path, known: Collection[str]) -> Problem:
         )
     near = near_miss(path.stem, [other.stem for other in _files(path.parent)])
     suggestion = None if near is None else str(path.with_name(near + (path.suffix or ".yaml")))
+    # A known name comes first: the user probably added the suffix to a name.
     if path.stem in known:
         suggestion = path.stem
     return Problem(
@@ -204,6 +205,8 @@ def inherit_settings(root: Item) -> None:
         config = group.child("config")
         for late in group.child("late_members").children():
             late_config = late.child("config")
+            # Late members without a section of their own have the group's settings as a whole
+            # (`GroupDefinition.settings_of_members`).
             if not isinstance(config.value, dict) or not isinstance(late_config.value, dict):
                 continue
             for key, item in config.value.items():

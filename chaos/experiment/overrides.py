@@ -49,10 +49,10 @@ def apply_overrides(root: Item, overrides: Sequence[str]) -> list[Problem]:
             continue
         try:
             value = item_of(yaml.safe_load(text))
-        # Three kinds of texts cannot be read: a text that is no YAML, such as a single bracket
-        # (YAMLError); an impossible date, such as 2024-13-01 (ValueError); a thousand brackets
-        # (RecursionError). Then the text itself becomes the value, and the shape check judges it.
         except (yaml.YAMLError, ValueError, RecursionError):
+            # Three kinds of texts cannot be read: a text that is no YAML, such as a single bracket
+            # (YAMLError); an impossible date, such as 2024-13-01 (ValueError); a thousand brackets
+            # (RecursionError). The text itself becomes the value, and the shape check judges it.
             value = Item(value=text)
         _put(root, steps, value)
     return problems
@@ -64,6 +64,7 @@ def _put(item: Item, steps: list[str | int], value: Item) -> None:
         if isinstance(item.value, list) and isinstance(step, int):
             item = item.value[step]
             continue
+        # A key that the file leaves empty (`config:`) is None here, and becomes a mapping.
         if not isinstance(item.value, dict):
             item.value = {}
         if str(step) not in item.value:

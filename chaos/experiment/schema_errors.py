@@ -149,6 +149,7 @@ def _validator(struct: type[msgspec.Struct]) -> _Untyped:
     # Importing jsonschema takes a tenth of a second, and only files with errors need it.
     from jsonschema import Draft202012Validator, validators  # noqa: PLC0415
 
+    # NaN is found by its text, because `math.isnan` raises for very large integers.
     types = Draft202012Validator.TYPE_CHECKER.redefine_many(
         {
             "integer": lambda _, value: _is_number(value) and isinstance(value, int),

@@ -79,6 +79,7 @@ def _candidates(document: object, error: ShapeError) -> Iterator[_Document]:
     # `holder` is the mapping or list around the wrong value, within the copy.
     *path, last = error.steps
     copy, holder = _copy_with_part(document, path)
+    # Only a key is removed. Without an element of a list, the indexes of later ones would change.
     if isinstance(last, str) and last in holder:
         value = holder.pop(last)
         if error.meant is not None:

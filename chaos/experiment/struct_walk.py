@@ -240,7 +240,7 @@ def _lost(walked: str, rest: str, known: Iterable[str]) -> Problem:
     names = list(known)
     # If names may contain dots, the end of the wrong word is unclear. So the whole rest is named.
     word = rest if any("." in name for name in names) else _AFTER_WORD.split(rest, maxsplit=1)[0]
-    word = word or rest
+    word = word or rest  # `rest` may begin with a bracket; then the word is empty
     close = near_miss(word, names)
     return Problem(
         file="--var",

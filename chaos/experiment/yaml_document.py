@@ -198,7 +198,10 @@ class _Reader:
         return Item(line=line, value=values, key_lines=key_lines)
 
     def _keys(self, node: yaml.MappingNode, path: str) -> Iterator[tuple[str, int, yaml.Node]]:
-        """Yield each key as written, with its line and the node of its value."""
+        """Yield each key, with its line and the node of its value.
+
+        A key is taken as written, because YAML would read some words, such as `on`, as other types.
+        """
         for key_node, child in node.value:
             key_line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):

@@ -22,6 +22,8 @@ def finding_text(group: FindingGroup, space: Space, commit: str | None) -> str:
     # A drawn run has no lineage: its seed alone defines it.
     grown = grow(space, run.lineage or (run.seed,))
     experiment = grown.experiment
+    # `replay` plays the file with the stamp's seed. For a mutated run, this must be the network
+    # seed, and `run.seed` may be another number.
     stamp = msgspec.structs.replace(
         stamp_of(experiment, run, finding=finding), commit=commit, seed=grown.network_seed
     )

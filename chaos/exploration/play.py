@@ -33,11 +33,11 @@ from results_schema.results import Results, RunOutcome
 INVARIANTS_EVERY = 500
 """Number of events between two checks of the nodes' invariants.
 
-It gives about sixty checks in a run, which take 3 % of its time. Other modules check more in
-addition: `replica_checks`, `controller_checks` and `metrics_checks`.
+It gives about sixty checks in a run, which take 3 % of its time. The modules `replica_checks`,
+`controller_checks` and `metrics_checks` make further checks.
 """
 INVARIANTS_DENSELY = 25
-"""This number of events in a run with dense checks (`batches.DENSE_CHECKS_EVERY`)."""
+"""Number of events between two checks in a run with dense checks (`batches.DENSE_CHECKS_EVERY`)."""
 
 
 class PlayResult(StrEnum):
@@ -118,7 +118,7 @@ def play(
     - `plan` replaces the experiment's own plan.
     - `invariants_every`: every node checks its invariants after about this many events, and at the
       end (None: never). A violated invariant is a failure of the tool.
-    Raises: no exception of the run, which is BROKEN instead, with the exception as its reason.
+    An exception in the run is not raised. The run is BROKEN, with the exception as its reason.
     """
     with collecting_afterwards():
         return _play(
@@ -217,7 +217,11 @@ def _played(
 
 
 def _result(results: Results, violated: bool) -> PlayResult:
-    """Return the result of a run; a failure of the lab itself counts more than any finding."""
+    """Return the result of a run; a failure of the lab itself counts more than any finding.
+
+    A finding counts in a run without a steady state, too. Without a finding, such a run proves
+    nothing, and neither does a run that ended before the healing.
+    """
     if results.outcome is RunOutcome.INTERRUPTED:
         return PlayResult.INTERRUPTED
     if results.outcome is RunOutcome.INTERNAL_ERROR:

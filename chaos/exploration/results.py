@@ -179,6 +179,7 @@ def results_of(
             PlayResult.PASS.value: tally.results[PlayResult.PASS],
             PlayResult.VIOLATED.value: tally.results[PlayResult.VIOLATED],
             PlayResult.UNKNOWN.value: tally.results[PlayResult.UNKNOWN],
+            # A lost seed has no run, but `seeds` counts it. Its worker died, so the lab failed.
             PlayResult.BROKEN.value: tally.results[PlayResult.BROKEN] + len(tally.lost),
         },
         findings=tuple(_found(group, path) for group in tally.groups.values()),
@@ -225,7 +226,6 @@ def results_of(
 
 def _lineages(tally: Tally, guidance: Guidance) -> dict[str, str]:
     """Return the lineage of each mutated seed that the results name."""
-    # A drawn seed has a lineage of length 1, which is left out here.
     named = [seed for group in tally.groups.values() for seed in group.seeds]
     named += [
         seed
@@ -236,6 +236,7 @@ def _lineages(tally: Tally, guidance: Guidance) -> dict[str, str]:
     return {
         str(seed): lineage_text(lineage)
         for seed in sorted(dict.fromkeys(named))
+        # The lineage of a drawn seed is only the seed itself.
         if len(lineage := guidance.lineage(seed)) > 1
     }
 
@@ -266,6 +267,7 @@ def _verdict(tally: Tally, unknown: tuple[ReasonGroup, ...]) -> Verdict:
         return Verdict.VIOLATED
     if not all(group.allowed for group in unknown):
         return Verdict.UNKNOWN
+    # If every run ended UNKNOWN, even for an allowed reason, the search has proved nothing.
     return Verdict.PASS if tally.results[PlayResult.PASS] else Verdict.UNKNOWN
 
 

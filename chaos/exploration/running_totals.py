@@ -113,7 +113,10 @@ class Tally:
 
     @property
     def broken_runs(self) -> int:
-        """Number of seeds whose runs are void because the tool failed, rechecks included."""
+        """Number of seeds that prove nothing, because the lab failed.
+
+        Their run is BROKEN, or their workers died, or their two plays differ.
+        """
         return sum(map(len, self.broken.values())) + len(self.lost) + len(self.differences)
 
     def take(self, record: ExplorationRecord) -> list[FindingGroup]:
@@ -172,7 +175,7 @@ class Tally:
     def _found(self, run: PlayedRun) -> dict[Signature, FindingGroup]:
         """Add a run's findings to their groups; return the groups that have it as example now."""
         changed = {}
-        # A run has at most one finding of each signature.
+        # A run has at most one finding of each signature, so no group counts it twice.
         for finding in run.findings:
             signature = finding.signature
             group = self.groups.get(signature)
@@ -231,5 +234,6 @@ def _add_reason(reasons: dict[str, list[int]], run: PlayedRun) -> None:
 
 
 def _rank(run: PlayedRun, finding: PlayedFinding) -> tuple[int, int, int]:
-    """Return a rank: of several runs with a finding, that of the best example is the smallest."""
+    """Return the rank of a run as an example of its finding; the best example has the smallest."""
+    # The seed comes last, so that the example does not depend on the order in which runs end.
     return (run.faults_hit + run.faults_missed, finding.time_us, run.seed)

@@ -137,6 +137,7 @@ class Search:
         while True:
             self._stop = self._reason_to_stop()
             self._observer(self.progress())
+            # After Ctrl-C the search does not wait for batches. A resumed search plays their seeds.
             if self._stop is Stop.INTERRUPTED:
                 return self._stop
             # Even after a reason to stop, the search waits for batches that workers have, and for
@@ -164,7 +165,10 @@ class Search:
         )
 
     def _left_s(self, elapsed_s: float, wanted: int | None) -> float | None:
-        """Return the expected remaining time: until the time limit, or until `wanted` runs."""
+        """Return the expected remaining time; None while it is not known.
+
+        It ends at the time limit or after `wanted` runs, whichever is first.
+        """
         left = []
         if self._limits.time_limit_s is not None:
             left.append(self._limits.time_limit_s - elapsed_s)
@@ -189,6 +193,7 @@ class Search:
         stop_after = self._limits.stop_after
         if stop_after is not None and len(self._tally.groups) >= stop_after:
             return Stop.FINDINGS
+        # While a worker plays seeds, the count is not complete: if it dies, they go to `_alone`.
         if self._next is None and not self._alone and not any(self._playing.values()):
             return Stop.COUNT
         return None
@@ -213,7 +218,9 @@ class Search:
     def _waiting_to_be_played_again(self) -> dict[int, str]:
         """Return the seeds to recheck that no worker has yet, each with its first worker."""
         if self._stop in {Stop.TIME_LIMIT, Stop.TOOL_FAILED}:
-            return {}  # after other reasons than COUNT and FINDINGS nothing is rechecked
+            # Rechecks would exceed the time limit. After so many failures of the lab, they would
+            # prove nothing.
+            return {}
         given = {seed for seeds in self._replaying.values() for seed in seeds}
         return {
             seed: first
@@ -252,6 +259,7 @@ class Search:
 
         There are none while the next seed's plan depends on results that are not known yet.
         """
+        # A suspect is the only seed of its batch. If its worker dies, too, the seed is the cause.
         if self._alone:
             return (self._alone.pop(),)
         seeds: list[int] = []
@@ -291,6 +299,7 @@ class Search:
         given = (self._replaying if again else self._playing).get(event.worker, {})
         if isinstance(event, Died):
             left = tuple(given)
+            # A dead worker plays no seed, and the search must not wait for it.
             given.clear()
             self._take_death(left, event.why, again=again)
             return

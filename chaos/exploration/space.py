@@ -50,7 +50,7 @@ _STUB = {"version": 1, "name": "space", "question": "?", "expect": "?"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """A space that was read and checked. SpaceDefinition explains the fields without a text."""
+    """A space that was read and checked. SpaceDefinition explains fields without a docstring."""
 
     name: str
     question: str
@@ -182,6 +182,8 @@ def _is_always_kept(choice: Choice, place: Steps, steps: Steps, base: Item) -> b
     counts = [
         value.count for option in choice.options for value in option if isinstance(value, FirstOf)
     ]
+    # `steps` must lead into an item of the list or mapping at `place`. An override of the whole
+    # list would be lost.
     if not counts or len(steps) <= len(place) or steps[: len(place)] != place:
         return False
     container = base

@@ -249,6 +249,7 @@ def create_exploration(
         replace_file(path / "manifest.json", content)
         point_latest(path)
     except OSError as error:
+        # No command can open a directory without a manifest, so it must not stay.
         shutil.rmtree(path, ignore_errors=True)
         raise NotAnExploration(f"no exploration can be kept in {root}: {error}") from error
     return ExplorationStore(path, manifest)
@@ -299,6 +300,7 @@ def check_resumable(store: ExplorationStore) -> None:
         changed.append(f"it was begun by Python {manifest.python}, this is {python_version()}")
     original = Path(manifest.space_file)
     copy = store.path / SPACE_FILE
+    # A missing original is no change, because a resumed exploration reads only the copy.
     if original.exists() and _content(original) != _content(copy):
         changed.append(f"the space changed: {original} is no longer what {copy} is")
     if changed:

@@ -54,6 +54,7 @@ def blast_radius_of_partitions(
 
 
 def _sorted(groups: set[str], partitions: set[TopicPartition]) -> BlastRadius:
+    # The order of a set differs between processes, but equal runs must have equal traces.
     return BlastRadius(
         groups=tuple(sorted(groups)),
         partitions=tuple(str(partition) for partition in sorted(partitions)),

@@ -219,6 +219,7 @@ def missing_commits(
             continue
         for name in _expected(group_id, members[group_id], lost, joined):
             member = status.members.get(name)
+            # `missing_groups` has named a member that does not answer.
             if (
                 member is not None
                 and member.assigned

@@ -100,6 +100,7 @@ class FaultInjector:
             entry.error = f"{type(error).__name__}: {error}"
             self._journal.changed()
             raise ToolFailed(f"{planned.fault_id} could not be injected: {error}") from error
+        # Some kinds learn only now that they hit nothing, such as an order that a broker refuses.
         if isinstance(hit, Miss):
             self._record_miss(entry, hit)
             return
@@ -274,7 +275,7 @@ class FaultInjector:
             entry.links = LinkEnds(from_=aim.nodes, to=aim.to_nodes)
         entry.moves = aim.moves
         entry.blast_radius = aim.blast_radius
-        # True if no member has a reason to leave its group: a rebalance is then a finding.
+        # True if no member has a reason to leave its group. A rebalance is then a finding.
         entry.members_survive = kind.spares_members and not any(
             node in self._members for node in (*aim.nodes, *aim.to_nodes)
         )

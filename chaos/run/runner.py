@@ -185,6 +185,7 @@ class ExperimentRun:
         # Collect the failures of the run, then judge it.
         if self._directory is not None and self._directory.disk.trouble is None:
             self._directory.disk.trouble = self._runtime.disk_trouble
+        # A failure that ended the run is known already, as a part of a longer text.
         for failure in self._runtime.failures():
             if not any(failure in known for known in self._tool_failures):
                 self._tool_failures.append(failure)
@@ -199,6 +200,7 @@ class ExperimentRun:
         try:
             self._enter_stage("starting")
             await self._runtime.start(apart=self._starts_apart)
+            # The clock error is measured by `start`, and some checkers depend on it.
             for checks in (self._suite, self._live_checks):
                 if checks is not None:
                     checks.allow_clock_error(self._runtime.clock_error_us)
@@ -412,13 +414,14 @@ class ExperimentRun:
             if self._status_is_needed():
                 await self._check_and_query()
             elif reason := self._reason_to_give_up():
-                await self._query_status()
+                await self._query_status()  # the results take their totals from the last status
                 raise GiveUp(reason)
             self._show()
 
     async def _check_and_query(self) -> ClusterStatus:
         """Report new findings, apply limits, and return the state of the cluster."""
         reason = self._reason_to_give_up()
+        # The status is queried even if the run ends now: the results take their totals from it.
         status = await self._query_status()
         if reason:
             raise GiveUp(reason)
@@ -498,7 +501,10 @@ class ExperimentRun:
             entry.nodes = event.nodes
             entry.node = event.nodes[0] if event.nodes else None
             entry.note = event.sentence
+            # The run cannot heal a machine, so the entry must never count as in force. Without an
+            # end it is momentary, and with an end it is healed.
             entry.momentary = event.until_us is None
+            # Members may be on the machine, so a rebalance is no finding.
             entry.members_survive = False
             if event.until_us is not None:
                 entry.in_force_from_us = event.from_us

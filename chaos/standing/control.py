@@ -90,6 +90,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def answering(self) -> tuple[threading.Thread, ...]:
         """Return the threads that have a request and have not answered it."""
+        # A copy, because each thread removes itself when it has answered.
         return tuple(self._answering)
 
     def process_request_thread(
@@ -126,7 +127,7 @@ class _Connection(socketserver.BaseRequestHandler):
         except (OSError, EOFError, msgspec.MsgspecError):
             return  # another program, not one of this project's commands
         # `compare_digest` takes the same time for each wrong token, so that the time of an answer
-        # reveals nothing about the right one.
+        # reveals nothing about the right one. Of texts it takes only ASCII, so bytes are compared.
         if not hmac.compare_digest(envelope.token.encode(), self.server.token.encode()):
             return
         # A PresenceRequest is answered here, before the version is compared and without the run. So

@@ -123,6 +123,7 @@ def _blank(flags: Flags) -> Item:
     """
     brokers = ClusterDefinition().brokers if flags.brokers is None else flags.brokers
     cluster: dict[str, object] = {"brokers": brokers}
+    # The check of the document reports a number below 1.
     if 1 <= brokers < _MOST_REPLICAS:
         cluster["config"] = {
             "offsets.topic.replication.factor": brokers,

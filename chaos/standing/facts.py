@@ -71,6 +71,7 @@ def status_answer(
 def broker_state(status: ClusterStatus, broker_id: BrokerId) -> str:
     """Return the state of a broker's process, or `fenced` if it runs and is fenced."""
     word = str(status.nodes.get(broker_name(broker_id), NodeState.DOWN))
+    # If no controller answers, nobody knows whether the broker is fenced. It is shown as running.
     if word == NodeState.UP and status.brokers_fenced.get(broker_id, False):
         return "fenced"
     return word

@@ -97,10 +97,10 @@ def order_fault(
     problems = list(fault_errors(experiment, fault, FILE))
     if problems:
         # The order may name groups or topics that do not exist yet. So it is checked once more, as
-        # if these existed. If this check finds no errors, the order is only too early. Otherwise it
-        # is wrong at any time.
+        # if these existed. If this check finds no error, the order is only too early.
         imagined = _with_named_topics_and_groups(experiment, fault)
         kind = RefusalKind.NOTHING_NOW
+        # A single remaining error shows that the order is wrong at any time.
         if any(True for _ in fault_errors(imagined, fault, FILE)):
             kind = RefusalKind.UNKNOWN
         return _refusal(kind, problems)
@@ -149,6 +149,7 @@ def _with_named_topics_and_groups(experiment: Experiment, fault: FaultDefinition
     groups: list[str] = []
     topics = dict(experiment.topics)
     for target in (fault.target or "", *ends_of(fault.from_), *ends_of(fault.to)):
+        # A target of another form has no role, and so names neither a group nor a topic.
         role, argument = split_target(target) or ("", "")
         if role == MachineOf.name:  # its argument is a target: `machine-of(member(g, 0))`
             role, argument = split_target(argument) or ("", "")

@@ -172,6 +172,7 @@ class StandingRun(ExperimentRun):
         fenced = [
             f"broker {broker} is not registered"
             for broker in brokers
+            # The status lacks a broker that the controller does not know yet.
             if status.brokers_fenced.get(BrokerId(broker), True)
         ]
         # The partitions of a missing broker have no leader. Only the cause is shown.
@@ -323,6 +324,7 @@ class StandingRun(ExperimentRun):
         try:
             await self._injector.inject(planned, status)
         except ToolFailed as error:
+            # The failure ends the run, so the order is answered first.
             pending.answer(OrderRefusal(kind=RefusalKind.FAILED, problems=(str(error),)))
             raise
         self._acted_since_status = True
@@ -380,6 +382,7 @@ class StandingRun(ExperimentRun):
                 raise
             healed.append(self._journal.entry(planned.fault_id))
         self._acted_since_status = True
+        # The planned ends of the healed faults are no longer due.
         self._moments = [
             moment
             for moment in self._moments
@@ -415,6 +418,7 @@ class StandingRun(ExperimentRun):
 
     def _answer_waiting(self) -> None:
         """Answer the orders with `waits` whose fault is over."""
+        # The list is a copy, because the loop removes entries.
         for fault_id, (pending, warnings) in list(self._waiting.items()):
             entry = self._journal.entry(fault_id)
             if not entry.in_force:

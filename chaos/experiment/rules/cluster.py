@@ -100,6 +100,7 @@ def topic_warnings(
     """Yield warnings about one topic."""
     of_topic = topic.config.min_insync_replicas
     min_insync = experiment.cluster.config.min_insync_replicas if of_topic is None else of_topic
+    # min.insync.replicas counts only for writes with acks=all.
     written = any(
         producer.topic == name and producer.config.acks == _ACKS_ALL
         for producer in experiment.producers
@@ -224,8 +225,8 @@ _REPLICATING_FAULTS = frozenset({"slow"})
 def _is_aimed_at_a_broker(fault: FaultDefinition) -> bool:
     """Return True if a fault hits a broker, or its links to other servers.
 
-    A fault of links does so if one end has a broker, and both ends have servers. Links to clients
-    do not count.
+    A fault of links hits such links if one end has a broker and both ends have servers. Links to
+    clients do not count.
     """
     if fault.target is not None:
         return any(role in _BROKERS for role in _roles((fault.target,)))

@@ -51,6 +51,7 @@ def fault_warnings(experiment: Experiment, fault: FaultDefinition, path: str) ->
     if fault.duration is None or fault.target is None:
         return
     lasts_us = microseconds(fault.duration)
+    # The fallback is for a target of another form, which `fault_errors` refuses.
     role, argument = split_target(fault.target) or ("", "")
     if role in MEMBER_TARGETS:
         if fault.fault == "crash":
@@ -82,7 +83,7 @@ def _short_member_crash(
     experiment: Experiment, fault: FaultDefinition, argument: str, path: str
 ) -> Iterator[Problem]:
     """Yield a warning about a crash of a member that is shorter than the member's session."""
-    group = experiment.groups.get(argument.partition(",")[0].strip())
+    group = experiment.groups.get(argument.partition(",")[0].strip())  # of `group, index`
     if group is None or group.is_on_zookeeper or fault.duration is None:
         return
     # A static member (with a `group.instance.id`) takes its old place when it restarts.

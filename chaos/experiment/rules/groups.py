@@ -171,6 +171,7 @@ def _metadata_errors(
 def _assignor_warnings(group: GroupDefinition, path: str) -> Iterator[Problem]:
     """Yield a warning if members have no assignor in common."""
     lists = [config.partition_assignment_strategy for config, _ in group.settings_of_members()]
+    # An assignor that all members have is also in the first member's list.
     if lists and not any(all(name in other for other in lists) for name in lists[0]):
         yield problem(
             f"{path}.late_members",

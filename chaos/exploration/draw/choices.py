@@ -80,6 +80,7 @@ def choices_of(definition: SpaceDefinition, base: Item) -> tuple[tuple[Choice, .
     """
     choices: list[Choice] = []
     problems: list[Problem] = []
+    # Counts come first: the stars of later choices must stand only for the items that are kept.
     for path, counts in definition.counts.items():
         here = f"counts.{path}"
         spot = _spot(path, base, here)
@@ -113,6 +114,7 @@ def choices_of(definition: SpaceDefinition, base: Item) -> tuple[tuple[Choice, .
 def put_option(root: Item, choice: Choice, index: int, *, key: str | int | None = None) -> None:
     """Write option `index` into the document: at every place, or only where the star is `key`."""
     for spot, value in zip(choice.spots, choice.options[index], strict=True):
+        # A tuple, because `places` iterates over keys of the document, which `_put` changes.
         for steps in tuple(spot.places(root)):
             if key is None or spot.star is None or steps[spot.star] == key:
                 _put(root, steps, value)
@@ -180,6 +182,7 @@ def _choice_of_sets(
             problems.append(
                 problem(f"{here}[{index}].{missing[0]}", "is missing: another set of it has it")
             )
+        # A missing value is None only here: the problem above refuses the space.
         options.append(tuple(values.get(path) for path in paths))
     return Choice(where=here + "[{}]", spots=tuple(spots), options=tuple(options))
 
@@ -257,6 +260,7 @@ def _put(root: Item, steps: Steps, value: object) -> None:
         if isinstance(root.value, list) and isinstance(step, int):
             root = root.value[step]
             continue
+        # A key of the file without a value (`config:`) is None here, and becomes a mapping.
         if not isinstance(root.value, dict):
             root.value = {}
         root = root.value.setdefault(str(step), Item(value={}))

@@ -144,10 +144,10 @@ def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     the ISR) is lost.
     """
     rng = draw.rng("lag")
-    # `draw.broker` may draw the coordinator itself. Then there is no link, and the fault hits
-    # nothing.
     delay_ms = draw.around_ms("replica.lag.time.max.ms", rng.choice((0.1, 0.3, 0.6, 1.1)))
     lasts_ms = 1_000 + draw.length_ms()
+    # `draw.broker` may draw the coordinator itself. Then there is no link, and the fault hits
+    # nothing.
     slow = draw.link_fault(
         "slow",
         draw.coordinator(),

@@ -187,6 +187,7 @@ def _topic_deletion(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
 
 def _args(draw: FaultDraw, kind: FaultKind, target: str) -> dict[str, Any]:
     """Draw the arguments of a fault with a target. Arguments that are not drawn have defaults."""
+    # The fallback is only for the type checker: every drawn target has a role.
     role, argument = split_target(target) or ("", "")
     if kind.args_type is DiskArgs and role in BROKER_TARGETS:
         return draw.disk()
@@ -276,6 +277,7 @@ def _ends_at_zookeeper(draw: FaultDraw) -> tuple[str, str, _Links] | None:
     server = rng.choice(("zookeeper-leader", draw.zookeeper_server() or "zookeepers"))
     if drawn < BETWEEN_ZOOKEEPERS:
         other = rng.choice(("zookeepers", draw.zookeeper_server("other server") or "zookeepers"))
+        # If the two ends are equal or there is only one server, a link to clients is drawn below.
         if other != server and len(zookeeper_ids(draw.experiment)) > 1:
             return server, other, _ENSEMBLE_LINKS
     if drawn < BETWEEN_ZOOKEEPERS + TO_ZOOKEEPER:

@@ -146,7 +146,7 @@ def _leadership_to_and_fro(draw: FaultDraw) -> Faults:
 
 
 def _move_during_rebalance(draw: FaultDraw) -> Faults:
-    """Kill a member, and move the coordinator while the group rebalances because of that."""
+    """Kill a member, and move the coordinator during the rebalance that this causes."""
     rng = draw.rng("move")
     member = draw.member()
     if member is None:

@@ -153,6 +153,7 @@ def members_at_once(draw: FaultDraw) -> Faults:
         return ()
     rng = draw.rng("herd")
     total = draw.experiment.groups[group].members_total
+    # `randint` needs at least one member. A group may start with none.
     killed = rng.sample(range(total), rng.randint(1, total)) if total else []
     down_ms = rng.choice((200, 1_000, 9_000))
     return tuple(

@@ -58,7 +58,7 @@ class Guidance:
     def is_ready(self, seed: int) -> bool:
         """Return True if all results are known that determine the plan of `seed`."""
         if not self._share:
-            return True
+            return True  # no seed mutates a plan, so none depends on results
         return all(
             self._unfinished.get(block, self._block) == 0
             # The blocks that are not in the corpus yet, up to the last one that may have parents.

@@ -117,6 +117,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.GENERATION_STARTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # A group that was deleted has a generation 1 again, which is not its first.
     return (
         row.generation == 1
         and row.group not in seen.deleted

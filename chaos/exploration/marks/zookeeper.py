@@ -133,6 +133,7 @@ def _set_back(seen: SeenCluster, row: TraceRow) -> bool:
     if detail["op"] != "setData" or "/offsets/" not in path:
         return False
     znode = seen.zookeeper_tree.now(path)
+    # Only the first row of a transaction counts: at later rows the tree has the new offset.
     is_news = (row.offset or 0) > seen.zookeeper_tree.last_zxid
     return is_news and znode is not None and int(detail["data"]) < int(znode.data)
 
@@ -179,6 +180,7 @@ def _change_within_a_rebalance(seen: SeenCluster, row: TraceRow) -> bool:
     return (
         ended is not None
         and ended.incarnation == row.incarnation
+        # In virtual time, the time of two rows is equal if the consumer waits for nothing between.
         and row.time_us == ended.time_us
         and detail_of(row)["attempt"] == 0  # the first attempt of its rebalance
         and bool(detail_of(ended)["done"])  # the last attempt succeeded
@@ -208,6 +210,7 @@ def _position_behind_a_commit(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.PARTITIONS_LOST,
 )
 def _lost_with_its_session(seen: SeenCluster, row: TraceRow) -> bool:
+    # A consumer on ZooKeeper loses partitions only by an expiry. Otherwise it revokes them.
     return row.group in seen.context.zookeeper_groups
 
 
@@ -218,6 +221,7 @@ def _lost_with_its_session(seen: SeenCluster, row: TraceRow) -> bool:
 )
 def _committed_after_an_expiry(seen: SeenCluster, row: TraceRow) -> bool:
     expired = seen.on_zookeeper.expired.get(row.node)
+    # `begun_us` is a time of the node's own clock, so it is compared with `node_time_us`.
     return expired is not None and detail_of(row)["begun_us"] < expired.node_time_us
 
 
@@ -239,6 +243,7 @@ def _elected_again(seen: SeenCluster, row: TraceRow) -> bool:
 )
 def _without_an_ensemble(seen: SeenCluster, row: TraceRow) -> bool:
     on_zookeeper = seen.on_zookeeper
+    # Without any state of a server, `not any` would be True, but nothing is known.
     return (
         row.group in seen.context.zookeeper_groups
         and bool(on_zookeeper.states)

@@ -48,7 +48,7 @@ from chaos.targets.registry import split_target
 T = TypeVar("T")
 
 FIRST_AT_US = 1_000_000
-"""Earliest beginning of a plan: one second after the steady state."""
+"""Earliest beginning of a plan, so that the run shows the undisturbed steady state for a second."""
 MANY_FAULTS = 24
 """In a plan with more faults, large parts are left out first."""
 PARTS = 8
@@ -179,6 +179,7 @@ def _by_role(current: Experiment) -> Steps:
         for group_id in current.groups:
             aimed = _aimed_at(fault, f"coordinator-of({group_id})")
             candidate = with_fault(current, index, aimed)
+            # A fault without a single broker as target stays as it is, and needs no run.
             if aimed != fault and (yield candidate):
                 current = candidate
                 break
@@ -191,6 +192,7 @@ def _aimed_at(fault: FaultDefinition, target_role: str) -> FaultDefinition:
     """
 
     def change(target: str) -> str:
+        # The fallback is only for the type checker: a valid experiment has no other form.
         role = (split_target(target) or ("", ""))[0]
         is_one_broker = role in {"broker", "any-broker", "leader-of", "follower-of"}
         return target_role if is_one_broker else target
@@ -198,6 +200,7 @@ def _aimed_at(fault: FaultDefinition, target_role: str) -> FaultDefinition:
     return replace(
         fault,
         target=None if fault.target is None else change(fault.target),
+        # Several brokers may become the same role, so repetitions are dropped.
         from_=written_end(tuple(dict.fromkeys(map(change, ends_of(fault.from_))))),
     )
 
@@ -295,6 +298,7 @@ def _settings(base: Experiment | None) -> ShrinkPass:
     """
 
     def steps(current: Experiment) -> Steps:
+        # Settings that were reset before are not unusual in `now`, so the edits look anew.
         current = yield from fewer(
             current,
             unusual_settings(current),

@@ -37,7 +37,7 @@ FEW_SEEDS = 4
 These plans are tried once, at the end of the passes of STRUCTURE in the first round.
 """
 SHIFTS_US = (350_000, 750_000, 1_100_000, 1_600_000)
-"""Delays of the whole plan. If a plan fails with a delay, its simplified form must, too.
+"""Delays of the whole plan. If a plan fails with a delay, its simplified form must fail with it.
 
 A delay shifts the plan against the heartbeats. In virtual time (the run's own simulated clock) all
 heartbeats have the same phase in each run when the steady state is reached. On a real cluster the
@@ -211,6 +211,7 @@ class Shrinker:
             for seed in _other_seeds(shrunk.seed, count):
                 if self._stop_requested() or self._now_s() >= self._last_s:
                     break
+                # `_judge` would end at `deadline_s` and `max_runs`, which are for the shrinking.
                 failed = self._finding_of(shrunk.experiment, seed) is not None
                 tried += 1
                 fails += failed
@@ -234,11 +235,13 @@ class Shrinker:
                 self._run_pass(part_pass, seeds=1 if number == 0 else 1 + NETWORK_SEEDS)
             if number == 0:
                 self._run_pass(FAULTS, seeds=1 + FEW_SEEDS)
+            # The first round cannot be the last, because it hardly tries other seeds.
             if number > 0 and self._best == before:
                 return
             self._find_required_failures()
             for simplification in simplifications:
                 self._run_pass(simplification, seeds=1)
+            # The next round leaves out parts. Such a plan may fail less often, but is smaller.
             self._required_failures = ()
 
     def _find_required_failures(self) -> None:
@@ -308,6 +311,7 @@ class Shrinker:
     def _return_to_confirmed(self, *, may_run: bool) -> None:
         """Return to the last confirmed schedule, unless one more run confirms the best one."""
         if self._waits and may_run and self._best != self._confirmed[0]:
+            # `_judge` would raise, because the time or the runs are used up.
             finding = self._finding_of(self._best, self._seed, full_timeout=True)
             if finding is not None:
                 self._confirmed = (self._best, self._seed, finding)
@@ -320,7 +324,7 @@ class Shrinker:
     def _accepts(self, candidate: Experiment, seeds: int) -> bool:
         """Return True, and make `candidate` the best, if it fails with one of `seeds` seeds."""
         if candidate == self._best:
-            return True
+            return True  # the edit changed nothing, and the best schedule is known to fail
         key = msgspec.msgpack.encode(candidate)
         if self._tried.get(key, 0) >= seeds or not is_sound(candidate, self._original):
             return False
@@ -361,6 +365,7 @@ class Shrinker:
         if self._waits and not full_timeout:
             candidate = with_wait(candidate, self._waits[0])
         played = self._play(candidate, seed, self._signature)
+        # A run handles Ctrl-C itself and returns. Here the Ctrl-C must end the shrinking, too.
         if played.result is PlayResult.INTERRUPTED:
             raise KeyboardInterrupt
         self._runs += 1
