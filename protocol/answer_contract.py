@@ -193,7 +193,7 @@ def _beginning(message: AnyRequest | AnyResponse) -> str:
 
 
 def _produced(request: ProduceRequest, response: ProduceResponse) -> Iterator[str]:
-    """Yield the partitions that were appended without an offset."""
+    """Yield the partitions whose answer has neither an error nor an offset."""
     for topic in response.responses:
         for partition in topic.partition_responses:
             if partition.error_code is ErrorCode.NONE and partition.base_offset < 0:
@@ -241,9 +241,9 @@ def _fetched(request: FetchRequest, response: FetchResponse) -> Iterator[str]:
 def _requested_at(
     request: FetchRequest, topic_index: int, answered: FetchableTopicResponse
 ) -> Sequence[FetchPartition]:
-    """Return the requested partitions of the topic that has the same place in the request.
+    """Return the requested partitions of a topic that has the same place in request and answer.
 
-    Empty if that is another topic.
+    Empty if the request has another topic at this place.
     """
     if topic_index < len(request.topics) and request.topics[topic_index].topic == answered.topic:
         return request.topics[topic_index].partitions
@@ -264,7 +264,7 @@ def _read(asked: FetchPartition, data: PartitionData, *, is_consumer: bool) -> I
     if data.diverging_epoch is not None:
         if data.records:
             yield "records come with the epoch at which the logs diverge"
-        return
+        return  # the follower only truncates its log, and ignores the high watermark
     if data.high_watermark < 0:
         yield f"the high watermark is {data.high_watermark}"
     next_offset = asked.fetch_offset
@@ -285,6 +285,7 @@ def _joined(request: JoinGroupRequest, response: JoinGroupResponse) -> Iterator[
     """Yield the problems of an answer that lets a member into a generation."""
     if not response.member_id:
         yield "the member has no id"
+    # The first completed join phase of a group begins generation 1.
     if response.generation_id < 1:
         yield f"expected a generation from 1, got {response.generation_id}"
     if response.protocol_type != request.protocol_type:
@@ -315,7 +316,7 @@ def _allocated(
 def _isr_altered(request: AlterPartitionRequest, response: AlterPartitionResponse) -> Iterator[str]:
     """Yield the problems of the epochs and ISRs that the controller answers.
 
-    `_check_names` comes before: each answered partition has a proposal.
+    `check_answer` calls `_check_names` before, so each answered partition has a proposal.
     """
     proposals = {
         (topic.topic_name, data.partition_index): data
@@ -328,17 +329,20 @@ def _isr_altered(request: AlterPartitionRequest, response: AlterPartitionRespons
             place = f"{answered.topic_name}-{data.partition_index}"
             if data.error_code is not ErrorCode.NONE:
                 continue
+            # The change raises the epoch by 1. If the proposed ISR is stored already, the epoch
+            # stays.
             if data.partition_epoch < proposed.partition_epoch:
                 yield (
                     f"the epoch of {place} falls from {proposed.partition_epoch} to "
                     f"{data.partition_epoch}"
                 )
-            # Another change came in between, which the leader's proposal did not know.
+            # A larger step shows another change, which the leader did not know when it proposed.
             if data.partition_epoch > proposed.partition_epoch + 1:
                 yield (
                     f"the ISR of {place} was proposed for epoch {proposed.partition_epoch}, and is "
                     f"stored in {data.partition_epoch}"
                 )
+            # A change of the ISR keeps the leader epoch, and keeps at least the leader in the ISR.
             if data.leader_epoch != proposed.leader_epoch or not data.isr:
                 yield f"{place} has ISR {data.isr} in epoch {data.leader_epoch} by a change of ISR"
 
@@ -384,7 +388,7 @@ def _offsets_fetched(request: OffsetFetchRequest, response: OffsetFetchResponse)
     """Yield the groups whose answer lacks a requested partition, or has another one.
 
     If `topics` of a group is None, all of its offsets were requested, and any partitions fit.
-    `_check_names` comes before: each group has an answer.
+    `check_answer` calls `_check_names` before, so each group has an answer.
     """
     answers = {answer.group_id: answer for answer in response.groups}
     for group in request.groups:

@@ -345,7 +345,7 @@ class Api(IntEnum):
     # ZooKeeper's requests have as key their OpCode plus 10,000 (two OpCodes are negative); packets
     # between its servers have their packet type plus 20,000. Messages of both protocols travel in
     # the same frames as Kafka's, and link faults are chosen by API. So no two protocols may share a
-    # number.
+    # number. The answers between ZooKeeper's servers have no error fields: `errors` is empty.
     CONNECT = _Row(9_990, (0, 0), zookeeper.ConnectRequest, zookeeper.ConnectResponse)
     CLOSE_SESSION = _Row(
         9_989, (0, 0), zookeeper.CloseSessionRequest, zookeeper.CloseSessionResponse

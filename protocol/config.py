@@ -355,6 +355,7 @@ class ZooKeeperConsumerConfig(
     def commits_to_both(self) -> bool:
         """True if offsets are stored in Kafka and in ZooKeeper (ZK-64)."""
         is_kafka = self.offsets_storage == "kafka"
+        # None (not set) stands for the default, which is true if offsets.storage is kafka.
         return is_kafka and self.dual_commit_enabled is not False
 
 

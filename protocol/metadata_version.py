@@ -64,7 +64,7 @@ def metadata_version(name: str) -> MetadataVersion:
     count = _INTERNAL_VERSIONS.get(release)
     if count is None or (internal and not (internal.isdecimal() and int(internal) < count)):
         raise SimulationError(f"Kafka has no version {name}")
-    # The release alone stands for its last internal version.
+    # The release alone stands for its last internal version, or for number 0 if it has none.
     return MetadataVersion(
         tuple(_INTERNAL_VERSIONS).index(release), int(internal) if internal else max(count - 1, 0)
     )

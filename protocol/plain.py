@@ -1,11 +1,11 @@
 """Conversion between messages and plain data (dicts, lists, numbers) in one version of an API.
 
 A recording of real Kafka has messages as plain data: the fields that the message has in its
-version, under Kafka's names. They are read and compared in this form. A message class of this
-project describes only the newest version of an API, a schema (see `protocol.wire.fields`) all
-versions. If an old version has another structure than the newest, `lift` of the schema converts a
-request from it, and `lower` converts an answer to it. An API is named by its label, such as
-`JoinGroup`.
+version, under Kafka's names. Messages are read and compared in this form. A message class of this
+project describes only the newest version of an API. A schema (see `protocol.wire.fields`) describes
+all versions. If an old version has another structure than the newest, the schema's function `lift`
+converts a request from the old structure, and `lower` converts an answer to it. An API is named by
+its label, such as `JoinGroup`.
 """
 
 import types

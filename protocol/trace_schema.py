@@ -581,6 +581,7 @@ def _kind(
         summary=summary,
         columns=filled,
         causes=causes,
+        # Without enums, every cause is a name. With enums, only a meaning of `cause` permits names.
         has_named_cause="cause" in filled and (not causes or bool(filled["cause"])),
         detail=detail,
     )
@@ -1147,14 +1148,13 @@ _UNDECLARED = {
     kind.value: tuple(name for name in COLUMN_MEANINGS if name not in (*STAMP, *schema.columns))
     for kind, schema in TRACE_KINDS.items()
 }
-# An attrgetter reads all its attributes in one call, into a tuple.
 _UNDECLARED_OF = {
     kind: (attrgetter(*names), (None,) * len(names)) for kind, names in _UNDECLARED.items()
 }
 """For each kind: the function that reads all its undeclared columns, and the Nones to expect.
 
-One function reads all of them, because the check runs for every row of a test. Every kind leaves
-several columns undeclared, so attrgetter returns a tuple.
+The check runs for every row of a test, so a single call reads all columns of a kind. Every kind
+leaves several columns undeclared, so attrgetter returns a tuple.
 """
 _DECODERS = {
     kind.value: msgspec.json.Decoder(schema.detail)
@@ -1175,6 +1175,8 @@ def nonconformity(row: TraceRow) -> str | None:
         expected = ", ".join(sorted(_CLOSED_CAUSES[kind]))
         return f"{kind} has cause {row.cause!r}, expected one of {expected}"
     if row.detail is not None:
+        # _DECODERS has the kind: for a kind without a detail, `detail` is an undeclared column,
+        # which is checked above.
         try:
             _DECODERS[kind].decode(row.detail)
         except msgspec.ValidationError as error:

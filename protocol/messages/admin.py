@@ -91,6 +91,7 @@ def refused_creation(request: CreateTopicsRequest, error: ErrorCode) -> CreateTo
 
     The answer has no field for an error of the whole request.
     """
+    # `dict.fromkeys`: a topic that the request names twice is answered once.
     return CreateTopicsResponse(
         topics=tuple(
             CreatableTopicResult(name=name, error_code=error)
@@ -124,6 +125,7 @@ def refused_deletion(request: DeleteTopicsRequest, error: ErrorCode) -> DeleteTo
 
     The answer has no field for an error of the whole request.
     """
+    # `dict.fromkeys`: a topic that the request names twice is answered once.
     return DeleteTopicsResponse(
         responses=tuple(
             DeletableTopicResult(name=name, error_code=error)

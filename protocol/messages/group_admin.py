@@ -22,7 +22,7 @@ class DescribeGroupsRequest(msgspec.Struct, frozen=True, kw_only=True, array_lik
 
 
 class DescribedGroupMember(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A member; metadata and assignment are empty unless its group is Stable."""
+    """A member. Its metadata and assignment are empty unless the group is Stable."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -116,7 +116,7 @@ class OffsetDeleteRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=
 
 
 class OffsetDeleteResponsePartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The outcome for one partition; it is NONE for a partition without an offset, too."""
+    """The outcome for one partition. A partition without an offset also has NONE."""
 
     partition_index: int
     error_code: ErrorCode = ErrorCode.NONE

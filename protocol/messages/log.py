@@ -80,7 +80,8 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 class FetchPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """Position from which to read one partition. An epoch that the fetcher does not know is -1.
 
-    current_leader_epoch: the leader epoch in the fetcher's metadata; a leader refuses another one.
+    current_leader_epoch: the leader epoch in the fetcher's metadata. If the leader's own epoch is
+        another one, the partition gets an error.
     last_fetched_epoch: the epoch of the last record in the fetcher's log.
     log_start_offset: start of the fetcher's log, from a follower.
     """
@@ -106,9 +107,9 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, t
     The broker parks the request (keeps it without an answer) until `min_bytes` of new records are
     there or `max_wait_ms` have passed.
 
-    A fetch session lets a client omit partitions that did not change (KIP-227). A client without
-    one sends `session_id` 0 and `session_epoch` -1. A client that wants one sends `session_epoch`
-    0.
+    A fetch session lets a client omit partitions that did not change (KIP-227). A client without a
+    session sends `session_id` 0 and `session_epoch` -1. A client that wants a session sends
+    `session_epoch` 0.
     """
 
     replica_id: int = -1
@@ -233,7 +234,7 @@ class ListOffsetsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=
 
 
 class OffsetForLeaderPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A partition, with the leader epoch whose end is wanted: the last that the client knows."""
+    """A partition. The end of `leader_epoch`, the last one that the client knows, is requested."""
 
     partition: int
     current_leader_epoch: int = -1

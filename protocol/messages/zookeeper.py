@@ -181,8 +181,8 @@ class SetWatchesRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=Tr
 
     A watch whose path has changed since `relative_zxid` fires immediately.
 
-    `data_watches` are paths of getData, `exist_watches` of exists for a missing znode,
-    `child_watches` of getChildren.
+    `data_watches` are the paths that getData watched, and `child_watches` those that getChildren
+    watched. `exist_watches` are the paths at which exists found no znode.
     """
 
     relative_zxid: Zxid

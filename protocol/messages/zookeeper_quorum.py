@@ -129,8 +129,8 @@ class AckEpochRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True
     """AckEpoch (20018). A learner accepts the leader's epoch, and describes its own log.
 
     `epoch_ends` has the last zxid of each epoch in the log, in order. From it the leader computes
-    where the two logs part: take the newest epoch that both logs have; they are equal up to its end
-    in the log where it ends earlier.
+    where the two logs part. The newest epoch that both logs have ends in each log at some zxid. The
+    logs are equal up to the smaller of these two zxids.
     """
 
     current_epoch: int

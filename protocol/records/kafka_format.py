@@ -213,7 +213,7 @@ def _translate(batch: RecordBatch, codecs: Codecs) -> tuple[bytes, KafkaHeader]:
     # In Kafka's format a record has distances from the batch's first offset and timestamp.
     records = decode_records(payload_of(batch, codecs))
     deltas = range(len(records)) if batch.cleaned is None else batch.cleaned.offset_deltas
-    base_timestamp_ms = records[0].timestamp_ms if records else -1
+    base_timestamp_ms = records[0].timestamp_ms if records else -1  # -1: Kafka's "no timestamp"
     payload = encode_kafka_records(
         (delta, record.timestamp_ms - base_timestamp_ms, record.key, record.value)
         for delta, record in zip(deltas, records, strict=True)

@@ -112,6 +112,8 @@ def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - n
     """
     # Varints of one and of two bytes are read in place, since calls would take most of the time.
     # The number in two bytes is `first & 0x7F | second << 7`, since the second is below 0x80.
+    # A key or value that is longer than its record needs no check of its own: `position` never
+    # decreases, so `position != end` finds it.
     end = max_timestamp_delta_ms = 0
     keyless: list[int] = []
     for index in range(count):
@@ -230,7 +232,8 @@ def _read_varint(
 ) -> tuple[int, int]:
     """Return the number at `position`, and the position after it.
 
-    Raises: IndexError at the payload's end; ValueError if the number is beyond `limit`.
+    Raises: IndexError at the payload's end; ValueError if the number is beyond `limit`, or has more
+        than `max_bytes` bytes.
     """
     raw = shift = 0
     for place in range(max_bytes):

@@ -1,8 +1,8 @@
 """The vocabulary of schema tables: fields, their kinds and their versions.
 
 A schema table says how Kafka encodes the messages of an API: the fields, and the versions in which
-each exists. `message_schemas`, `listener_schemas` and `transaction_schemas` have the tables; this
-module knows no API. A listener is the socket at which a broker serves Kafka clients.
+each field exists. `message_schemas`, `listener_schemas` and `transaction_schemas` have the tables;
+this module knows no API. A listener is the socket at which a broker serves Kafka clients.
 """
 
 from collections.abc import Callable
@@ -68,8 +68,8 @@ class ApiSchema:
 
     Versions below `reshaped_below` have another structure than the newest, for example one group
     where the newest has a list of groups. `lift` converts a request of such a version into the
-    newest structure. `lower` converts an answer from the newest structure into that of such a
-    version.
+    newest structure. `lower` converts an answer from the newest structure into the structure of
+    such a version.
     """
 
     request_fields: tuple[WireField, ...]

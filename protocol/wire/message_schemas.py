@@ -138,7 +138,10 @@ OFFSET_COMMIT = ApiSchema(
 
 
 def _lift_offset_fetch(request: PlainMessage) -> PlainMessage:
-    """Return the newest structure of an OffsetFetch below v8, which has a single group."""
+    """Return the newest structure of an OffsetFetch below v8, which has a single group.
+
+    Only v7 has `require_stable`; in older versions no request demands stable offsets.
+    """
     group: PlainMessage = {"group_id": request["group_id"], "topics": request["topics"]}
     return {"groups": [group], "require_stable": request.get("require_stable", False)}
 
