@@ -8,7 +8,7 @@ kinds:
 - a `view` is not kept: each reader filters the view's input again.
 
 Bad rows are events that cannot be used. The telling rows are those that most tables read, about a
-third of all rows; few tables need `all_events`.
+third of all rows. The few tables that count all events or all requests read `all_events`.
 
 To add a table: write its transform in a module of its own, add an entry here, and add a section to
 docs/TABLES.md. `table_graph` derives the order of computing from the inputs.

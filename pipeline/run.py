@@ -151,7 +151,8 @@ def _analyze(
     """Analyse small runs by one task each, and all other runs by the transforms."""
     # `and whole_run_rows`: if it is 0, not even a run without rows is read whole.
     small = [run for run in runs if run.rows <= min(whole_run_rows, MAX_ROWS) and whole_run_rows]
-    # Without this package on the workers, a task cannot read a run; Spark's own transforms can.
+    # Workers without this package cannot read a run in plain Python. The transforms need no Python
+    # on the workers.
     if not workers_have_package(spark.sparkContext):
         small = []
     has_large_runs = len(small) < len(runs)

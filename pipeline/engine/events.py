@@ -82,6 +82,7 @@ def run_of_file(depth: int) -> Column:
 def _why_bad() -> Column:
     """Return the reason why a row cannot be used, or null."""
     missing = [F.when(F.col(name).isNull(), F.lit(f"no {name}")) for name in REQUIRED]
+    # A `kind` that is null makes this null, too: the row then has the reason "no kind".
     unknown = F.when(~F.col("kind").isin(_KNOWN_KINDS), F.lit("unknown kind"))
     return F.coalesce(*missing, unknown)
 
@@ -133,6 +134,7 @@ def detail(*fields: str, of: type[Detail] | tuple[type[Detail], ...]) -> Column:
         for field in msgspec.structs.fields(kind_of_detail)
     }
     schema = T.StructType([T.StructField(name, _detail_type(declared[name])) for name in fields])
+    # PERMISSIVE: one damaged detail gives nulls, and does not fail the whole analysis.
     return F.from_json("detail", schema, {"mode": "PERMISSIVE"})
 
 

@@ -25,7 +25,9 @@ def remove_abandoned(parent: Path, pattern: str) -> None:
     have made it, or its owner may be about to write the file.
     """
     for folder in sorted(parent.glob(pattern)):
+        # Any user can put a link into a temporary directory: its target is not ours to remove.
         if not folder.is_symlink() and _is_abandoned(folder / OWNER_FILE):
+            # Another session may remove the same folder at the same time, hence `ignore_errors`.
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -36,11 +38,14 @@ def _is_abandoned(owner_file: Path) -> bool:
     """
     try:
         host, process_id = owner_file.read_text(encoding="utf-8").split()
+        # On a shared disk the owner can be a process of another machine, which cannot be asked.
         if host != socket.gethostname():
             return False
         os.kill(int(process_id), 0)  # signal 0 is not delivered: it only looks for the process
     except ProcessLookupError:
         return True
     except (OSError, ValueError, OverflowError):
-        return False  # in doubt
+        # In order: no file, or no right to signal the process; other text than a host and a number;
+        # a number that is too large for a process id.
+        return False
     return False  # the process lives

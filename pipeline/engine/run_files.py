@@ -51,11 +51,12 @@ def run_name(directory: Path) -> str:
 def find_run_files(run_dirs: Iterable[Path]) -> tuple[RunFiles, ...]:
     """Find the event files of run directories, in the given order and each directory once.
 
-    Files that a killed driver left incomplete go to `unreadable`, and files that are not part of a
-    trace.
+    Two sorts of files go to `unreadable`: those that a killed driver left incomplete, and those
+    that are not part of a trace.
     Raises: RunNameClash.
     """
     files_by_run: dict[str, RunFiles] = {}
+    # `fromkeys` drops a directory that is given twice, under whatever paths, and keeps the order.
     for directory in dict.fromkeys(path.resolve() for path in run_dirs):
         name = run_name(directory)
         if name in files_by_run:

@@ -35,7 +35,7 @@ LOCAL_SHUFFLE_PARTITIONS = 2
 of one run has some 100,000 rows: more partitions would only cost their scheduling.
 """
 _JVM_EXIT_S = 20
-"""Time in which the JVM must exit by itself; then it is killed."""
+"""Time in which the JVM must exit by itself. After this time it is killed."""
 
 _SHORT_WORK = {
     "spark.sql.adaptive.enabled": "false",
@@ -149,8 +149,8 @@ def spark_session(
             conf = SparkConf(_jvm=gateway.jvm).setAll(list(settings.items()))
             with _preserve_sigint():
                 context = SparkContext(conf=conf, gateway=gateway)
-            # By default the workers run the first `python3` of the PATH, which may lack our
-            # packages.
+            # By default the workers run the first `python3` of the PATH, which may lack this
+            # package.
             context.pythonExec = _python_of_workers(context)
             session = SparkSession(context)
             try:

@@ -87,6 +87,7 @@ class MemoryStore:
             self._cached.append(stored)
             return stored
         # Unlike `persist` above, `localCheckpoint` makes later steps forget this step's plan.
+        # It need not be eager: the first reader computes the rows.
         stored = in_one_partition.localCheckpoint(eager=False)
         if step.result == "table":
             table_rows = [row.asDict() for row in stored.collect()]
@@ -132,7 +133,8 @@ class FileStore:
         if step.result in ("rows", "view"):
             return frame
         if step.filtered_by is not None:
-            # Sorted for the same reason as in MemoryStore.
+            # `repartition` brings each run into one partition, once for all readers. The rows are
+            # sorted for the same reason as in MemoryStore.
             by_run = frame.repartition("run").sortWithinPartitions(F.hash(step.filtered_by))
             stored = by_run.persist()
             self._cached.append(stored)
@@ -155,6 +157,7 @@ class FileStore:
                 for run, part in _split_by_run(pq.read_table(path)):
                     pq.write_table(part, targets[run] / f"part-{number:05d}.parquet")
                     runs_with_rows.add(run)
+            # A table without rows has a file, too, from which readers learn its columns.
             empty = _arrow_schema(schema).empty_table()
             for run in targets.keys() - runs_with_rows:
                 pq.write_table(empty, targets[run] / "part-empty.parquet")

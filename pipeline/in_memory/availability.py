@@ -82,7 +82,7 @@ def availability_of(trace: Trace) -> list[TableRow]:
 
 
 def _member_gap(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | None:
-    """Return the gap between a member's commits that belongs to the fault; None if there is none.
+    """Return the gap that the fault caused between two commits of a member; None if it caused none.
 
     If the coordinator moved, this is the first gap that a commit at a later coordinator ended. The
     old coordinator can still acknowledge commits that were in flight; that is no recovery.
@@ -92,8 +92,11 @@ def _member_gap(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | No
         return _longest_around(trace, failover, gaps)
     for gap in gaps:
         if gap.after_us is None:
-            # The open gap, which is the last one.
+            # The open gap, which is the last one. A member that missed nothing had no reason to
+            # commit, so this gap is no outage.
             return gap if gap.missed_us is not None else None
+        # The start is compared, too, because the old coordinator can be elected again: what it
+        # acknowledged before its new tenure is no recovery.
         ended_by_later_coordinator = any(
             broker == gap.back_at and start_us <= gap.after_us
             for broker, start_us in failover.later_coordinators
@@ -131,6 +134,8 @@ def _length_us(trace: Trace, gap: _Gap) -> int:
         return gap.after_us - gap.before_us
     if gap.missed_us is None:
         return 0
+    # `missed_us` is before `before_us` if a record was produced during the work on the last batch.
+    # `before_us` can be after the run's end: nodes still write rows while they stop.
     return max(0, trace.end_us - max(gap.missed_us, gap.before_us))
 
 
@@ -150,7 +155,8 @@ def _coordinator_gap(trace: Trace, failover: Failover, tenures: list[TableRow]) 
         if start_us > covered_until_us:
             gaps.append(_Gap(before_us=covered_until_us, after_us=start_us))
         covered_until_us = max(covered_until_us, end_us)
-    # No tenure follows: `covered_until_us` is now the latest end of all tenures.
+    # No tenure follows: `covered_until_us` is now the latest end of all tenures. A gap that begins
+    # after the next fault belongs to that fault.
     if covered_until_us < trace.end_us and covered_until_us < failover.until_us:
         # This gap lasts to the end of the run, so it counts as the longest.
         return _Gap(before_us=covered_until_us, after_us=None)
@@ -178,6 +184,8 @@ def _commit_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
     # By group and consumer: the time of each acknowledged commit -> the broker that acknowledged.
     commits: dict[tuple[str, str], dict[int, str | None]] = {}
     for row in trace.of(TraceKind.OFFSETS_COMMITTED):
+        # A commit of several partitions has a row for each partition, all with the same time and
+        # broker. The time as the key makes them one commit.
         commits.setdefault((str(row.group), row.node), {})[row.time_us] = row.peer
 
     commit_attempts: dict[tuple[str, str], list[int]] = {}

@@ -38,7 +38,9 @@ def broker_phases_of(trace: Trace) -> list[TableRow]:
     for row in elections:
         partition = str(row.partition)
         old_leader = leaders.get(partition)
-        if row.peer:  # the elected leader; empty if no broker could become leader
+        # `peer` is the elected leader. It is empty if no broker could become leader; then the old
+        # leader stays in `leaders`, so that the next election still finds the fault that hit it.
+        if row.peer:
             leaders[partition] = row.peer
 
         possible_causes = [
@@ -50,6 +52,7 @@ def broker_phases_of(trace: Trace) -> list[TableRow]:
         if possible_causes and row.peer:
             fault = possible_causes[-1]  # faults are in the order of their injection
             move = (fault["fault"], partition)
+            # A later election of the same fault and partition does not replace the first one.
             first_moves.setdefault(move, _phases(trace, fault, row, old_leader))
     return list(first_moves.values())
 

@@ -74,6 +74,7 @@ def client_phases_of(trace: Trace) -> list[TableRow]:
         steps = _steps(rows)
         requests = [row for row in rows if row.kind == TraceKind.REQUEST_SENT]
         for failover in failovers:
+            # A consumer that was no member yet had no coordinator that the fault could take away.
             was_member = any(
                 row.kind in _MEMBERSHIP and row.time_us < failover.fault_us for row in rows
             )
@@ -208,6 +209,7 @@ def _is_accepted(failover: Failover, step: _Step) -> bool:
 
     The load is the time in which the new coordinator reads its groups into memory.
     """
+    # A coordinator that did not move has nothing to load, so every success after the fault counts.
     loaded_us = failover.fault_us if failover.move is None else failover.move["active_us"]
     if loaded_us is None or step.at_us < loaded_us or step.row.peer != failover.new_leader:
         return False
@@ -226,7 +228,7 @@ def _late_heartbeats(failover: Failover, from_old: list[_Step]) -> int | None:
     if failover.move is None or failover.new_leader == failover.old_leader:
         return None
     active_us: int | None = failover.move["active_us"]
-    if active_us is None:
+    if active_us is None:  # the new coordinator never became active, so no answer was late
         return 0
     late = [step for step in from_old if step.at_us >= active_us]
     return sum(step.is_answer("Heartbeat", error="NONE") for step in late)
@@ -237,7 +239,8 @@ def _request_to_success_us(
 ) -> int | None:
     """Return the time from the first request of an API after the fault to the API's first success.
 
-    `sent` are the consumer's requests after the fault, `after` its steps after the fault.
+    The first request counts even if it failed, so that the time includes the retries. `sent` are
+    the consumer's requests after the fault, `after` its steps after the fault.
     """
     requests_us = [row.time_us for row in sent if row.api == api]
     success = _first_step(

@@ -24,6 +24,7 @@ from protocol.trace import TraceKind, TraceRow
 @once_per_trace
 def coordinator_tenures_of(trace: Trace) -> list[TableRow]:
     """Return every tenure: its end, and its pauses, cuts and acknowledged commits."""
+    # Nodes still write rows after the run's end, while they stop. No table counts those rows.
     tenures = [tenure for tenure in _find_tenures(trace) if tenure["start_us"] <= trace.end_us]
     faults = faults_of(trace)
     commits_by_tenure = _acknowledged_commits(trace)

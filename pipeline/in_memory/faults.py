@@ -23,6 +23,7 @@ def faults_of(trace: Trace) -> list[TableRow]:
         detail = detail_of(row)
         in_force = _first_of(trace, TraceKind.FAULT_IN_FORCE, row)
         healed = _first_of(trace, TraceKind.FAULT_HEALED, row)
+        # `peer` is the first of the fault's nodes. It stands for all if the detail lists none.
         nodes = detail.get("nodes") or ([row.peer] if row.peer else [])
         is_last = index == len(hits) - 1
         table.append(

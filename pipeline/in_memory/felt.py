@@ -68,6 +68,7 @@ def felt_partitions_of(trace: Trace) -> list[TableRow]:
             "repeated": repeated.get(key, 0),
             **_peak(levels.get(key, []), start_us, first_fault_us, trace.end_us),
         }
+        # `repeated` has each partition that was processed, `owners` each that had an owner.
         for key in sorted({*owners, *repeated})
     ]
 
@@ -127,7 +128,7 @@ def _owners(trace: Trace) -> dict[_GroupAndPartition, list[TableRow]]:
 def _unowned_us(trace: Trace, owners: Sequence[TableRow]) -> int | None:
     """Return the time without an owner, counted from the first owner's beginning.
 
-    None if the partition never had an owner.
+    Returns None if the partition never had an owner.
     """
     if not owners:
         return None
@@ -137,6 +138,7 @@ def _unowned_us(trace: Trace, owners: Sequence[TableRow]) -> int | None:
         from_us: int = row["from_us"]
         unowned_us += max(0, from_us - owned_until_us)
         ends_us: int = trace.end_us if row["to_us"] is None else row["to_us"]
+        # Two members can own the partition at the same time, and the later owner can end first.
         owned_until_us = max(owned_until_us, ends_us)
     return unowned_us + max(0, trace.end_us - owned_until_us)
 
@@ -150,10 +152,10 @@ def _levels(trace: Trace) -> dict[_GroupAndPartition, list[_Level]]:
     consumed: dict[_GroupAndPartition, list[TraceRow]] = {}
     for row in trace.of(TraceKind.RECORDS_CONSUMED):
         consumed.setdefault((str(row.group), str(row.partition)), []).append(row)
-
-    # A partition without a processed batch has a lag, too, if it had an owner.
+    # A partition that had an owner has a lag even if no batch of it was processed.
     for key in _owners(trace):
         consumed.setdefault(key, [])
+
     # A step is the production or the processing of a batch, as a tuple of four:
     # - its time;
     # - True if the batch was processed, False if it was produced;
@@ -258,7 +260,7 @@ def _successive_owners(trace: Trace, owners: Sequence[TableRow]) -> list[str]:
 
 def _sent_away(trace: Trace) -> list[str]:
     """Return the group of each removal of a member whose process ran and could be reached."""
-    # For each member id of a group: the last node and incarnation that wrote rows with this id.
+    # For each member id of a group: the node and its last incarnation that wrote rows with this id.
     lives: dict[tuple[str | None, str | None], tuple[str, int]] = {}
     for row in trace.of(*MEMBER_KINDS):
         member, life = (row.group, row.member), (row.node, row.incarnation)
@@ -269,6 +271,7 @@ def _sent_away(trace: Trace) -> list[str]:
     for row in trace.of(TraceKind.MEMBER_REMOVED):
         if row.cause not in _SENT_AWAY or not start_us <= row.time_us <= trace.end_us:
             continue
+        # Without a row of the member itself, nobody knows whether its process ran.
         last_life = lives.get((row.group, row.member))
         if last_life is None or _is_dead(trace, *last_life, row.time_us):
             continue

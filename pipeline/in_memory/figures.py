@@ -52,7 +52,10 @@ _ENDS = {
 }
 """Columns with the beginning and the end of the time that a subject's values describe."""
 _RANKED = {"p50": (50, 1), "p90": (90, 10), "p99": (99, 100)}
-"""Percentiles: name -> the percentage, and the least number of samples for which it is given."""
+"""Percentiles: name -> the percentage, and the least number of samples for which it is given.
+
+Fewer samples say nothing about the rare values above the percentile.
+"""
 
 
 def figures_of(trace: Trace) -> list[TableRow]:
@@ -72,6 +75,9 @@ def figures_of(trace: Trace) -> list[TableRow]:
         for chain, name, column, rows in measured:
             subjects = [row for row in rows if row["fault"] == fault["fault"]]
             values = [row[column] for row in subjects]
+            # The table has no row about a measure without subjects.
+            if not values:
+                continue
             about = {
                 "fault": fault["fault"],
                 "kind": fault["kind"],
@@ -79,13 +85,12 @@ def figures_of(trace: Trace) -> list[TableRow]:
                 "measure": name,
                 "is_time": column.endswith("_us"),
             }
-            if values:
-                spans = [_span(chain, row, fault) for row in subjects]
-                span = {
-                    "from_us": min(from_us for from_us, _ in spans),
-                    "to_us": max(to_us for _, to_us in spans),
-                }
-                table.append(about | _percentiles(values) | span)
+            spans = [_span(chain, row, fault) for row in subjects]
+            span = {
+                "from_us": min(from_us for from_us, _ in spans),
+                "to_us": max(to_us for _, to_us in spans),
+            }
+            table.append(about | _percentiles(values) | span)
     return table
 
 

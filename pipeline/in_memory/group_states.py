@@ -52,7 +52,7 @@ class _BrokerLife:
             case TraceKind.LOAD_STARTED | TraceKind.LOAD_COMPLETED:
                 self._epochs[str(row.partition)] = row.leader_epoch
             case TraceKind.UNLOAD_COMPLETED:
-                for name in list(self._open):
+                for name in list(self._open):  # a copy: `_close` removes the group
                     if self._open[name]["partition"] == row.partition:
                         self._close(name, row.time_us)
             case TraceKind.MEMBER_ADDED:
@@ -66,7 +66,7 @@ class _BrokerLife:
                 self._enter(str(group), row, detail_of(row).get("state"), row.partition)
             case TraceKind.GROUP_STATE:
                 state = detail_of(row).get("to")
-                if state == "Dead":
+                if state == "Dead":  # a later group of the same name begins without members
                     self._members[str(group)] = 0
                 self._enter(str(group), row, state, None)
             case _:
@@ -96,6 +96,8 @@ class _BrokerLife:
         if state is None:
             return
         self._close(group, row.time_us)
+        # The trace knows the partition only of groups that had members. For another group, the row
+        # about its load names the partition.
         partition = self._partition_of.get(group) or partition_of_row
         self._open[group] = self._life | {
             "group": group,

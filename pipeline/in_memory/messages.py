@@ -42,9 +42,10 @@ _LISTED = (
 )
 """APIs whose exchanges the table lists."""
 _NOT_COLLAPSED = ("JoinGroup", "SyncGroup", "LeaveGroup")
-"""APIs whose successful requests have a row each, even if they are equal."""
+"""APIs whose successful requests have a row each, even if they are equal: each changes the group.
+"""
 _MAX_ROWS = 400
-"""Limit of the rows of one fault."""
+"""Limit of the rows of one fault: enough for a failover of some 30 members."""
 _SECOND_US = 1_000_000
 
 
@@ -119,7 +120,8 @@ def _windows(trace: Trace) -> list[tuple[TableRow, int, int]]:
 
     The time begins one second before the fault, and ends one second after the last effect of the
     fault. An effect is an active coordinator, an accepted member or a stable group. The time after
-    the fault lasts at least 5 s, and at most 120 s, but not beyond the next fault.
+    the fault lasts at least 5 s, and at most 120 s (so that a very late effect does not extend it),
+    but not beyond the next fault.
     """
     faults = faults_of(trace)
     effects = [(row["fault"], row["active_us"]) for row in broker_phases_of(trace)]
@@ -196,9 +198,9 @@ class _Pairing:
                         answered_lookup.named = row.peer
                     answered_lookup = None
                 elif row.kind == TraceKind.REQUEST_SENT:
-                    if id(row) in by_sent_row:
+                    if id(row) in by_sent_row:  # requests that are not listed have no exchange
                         last_by_request[request] = by_sent_row[id(row)]
-                    if row.api == "FindCoordinator":
+                    if row.api == "FindCoordinator":  # the answer before it named no coordinator
                         answered_lookup = None
                 else:  # an answer or a failure; only the first one of a request counts
                     exchange = last_by_request.get(request)
@@ -220,6 +222,8 @@ class _Pairing:
             for exchange in same_request
             if exchange.sent is not None and exchange.sent.time_us <= row.time_us
         ]
+        # The clocks of two nodes differ, so a server can seem to receive a request before the
+        # client sent it. Such a row belongs to the first exchange.
         exchange = sent_before[-1] if sent_before else same_request[0]
         if row.kind == TraceKind.REQUEST_RECEIVED:
             if exchange.received_us is None:

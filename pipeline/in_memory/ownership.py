@@ -75,6 +75,8 @@ def _intervals(rows: Sequence[TraceRow]) -> list[TableRow]:
                 synced_with[group] = row.peer
         elif row.kind == TraceKind.PARTITIONS_ASSIGNED:
             for partition in detail_of(row)["partitions"]:
+                # The old interval ends even if the member keeps the partition: the new assignment
+                # has another generation.
                 _give_up(open_intervals, (group, partition), row.time_us, "reassigned")
                 open_intervals[group, partition] = {
                     "group": group,
@@ -96,6 +98,7 @@ def _intervals(rows: Sequence[TraceRow]) -> list[TableRow]:
             ended_by = "lost" if row.kind == TraceKind.PARTITIONS_LOST else "revoked"
             for partition in detail_of(row)["partitions"]:
                 _give_up(open_intervals, (group, partition), row.time_us, ended_by)
+        # A batch that was in work when the member gave its partition up belongs to no interval.
         elif (group, str(row.partition)) in open_intervals:
             owned = open_intervals[group, str(row.partition)]
             if row.kind == TraceKind.RECORDS_CONSUMED:

@@ -166,7 +166,7 @@ class RebalanceLog:
     def groups(self) -> tuple[str, ...]:
         """Return the groups that had a rebalance, by name."""
         groups = {
-            group: None
+            group
             for (_node, _incarnation, group), coordinator in self._coordinators.items()
             if coordinator.begun
         }
@@ -229,9 +229,13 @@ class RebalanceLog:
 
     def _process_death(self, row: TraceRow) -> None:
         """Process the end of a node: it cuts short the rebalances that the node coordinated."""
+        # A node itself writes NODE_STOPPED. It cannot write NODE_KILLED: the run's driver (the
+        # process that conducts the run) does, with the node as `peer`.
         is_killed = row.kind == TraceKind.NODE_KILLED
         name = row.peer if is_killed else row.node
         end = f"{name} {'was killed' if is_killed else 'stopped'}"
+        # The row does not name the incarnation. Rebalances of earlier ones have ended already, and
+        # `cut_short` leaves them as they are.
         for (node, _incarnation, _group), coordinator in self._coordinators.items():
             if node == name and coordinator.begun:
                 coordinator.begun[-1].cut_short(row.time_us, end)

@@ -285,6 +285,7 @@ def _merge(spans: Iterable[Span], end_us: int) -> list[Span]:
     """Merge overlapping spans, and end them at the run's end at the latest."""
     merged: list[Span] = []
     for span in sorted(spans, key=lambda span: (span.from_us, span.to_us)):
+        # A span that begins after the run's end gets length 0.
         to_us = max(span.from_us, min(span.to_us, end_us))
         if merged and span.from_us <= merged[-1].to_us:
             last = merged.pop()

@@ -47,6 +47,7 @@ def commit_gaps(events: DataFrame) -> DataFrame:
     consumer = F.col("node").alias("subject")
     acknowledged = (
         of_kind(events, TraceKind.OFFSETS_COMMITTED)
+        # A commit of several partitions has a row for each, all with the same time and broker.
         .groupBy("run", "group", consumer, F.col("time_us").alias("before_us"))
         .agg(F.max("peer").alias("peer"))
     )
@@ -109,7 +110,7 @@ def processing_gaps(events: DataFrame) -> DataFrame:
         (F.col("offset") + F.coalesce("span.count", F.lit(1)) - 1).alias("newest"),
     )
 
-    # `waiting_us`: when the first record was produced that the group never consumed.
+    # `waiting_us`: when the first record that the group never consumed was produced.
     reached = consumed.groupBy(*key).agg(F.max("last").alias("last"))
     waiting = (
         produced.join(reached, ["run", "subject"])

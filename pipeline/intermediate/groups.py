@@ -53,6 +53,7 @@ def groups(events: DataFrame) -> DataFrame:
     consumers = members.groupBy("run", "group").agg(
         F.size(F.collect_set("node")).alias("consumers")
     )
+    # All loads of a group name the same partition, so `max` only picks it.
     loaded = of_kind(events, TraceKind.GROUP_LOADED).groupBy("run", "group")
     loaded_from = loaded.agg(F.max("partition").alias("loaded_from"))
     # The number behind the last "-" of a partition's name.

@@ -97,7 +97,7 @@ def repeated_records(events: DataFrame) -> DataFrame:
 
 
 def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame) -> DataFrame:
-    """Pair overlapping intervals of two owners of a partition, with the offsets both processed.
+    """Pair overlapping intervals of two owners, with the offsets that both owners processed.
 
     A member owns a partition while it may process the partition's records.
     Input grain: one row per interval of ownership (table `ownership`), per run (table `runs`), and

@@ -102,5 +102,5 @@ def _is_any_of(kinds: tuple[TraceKind, ...]) -> Column:
 
 
 def _certainly(condition: Column) -> Column:
-    """Return `condition`, with false instead of null. It is null if it reads a column that is."""
+    """Return `condition`, with false where it is null (because a column that it reads is null)."""
     return F.coalesce(condition, F.lit(False))

@@ -85,7 +85,8 @@ def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFram
     """Return one row per fault, group and consumer, with its gap between commits."""
     gaps_per_fault = _gaps_per_fault(gaps, failovers, runs)
     # The old coordinator can still acknowledge commits that were in flight when it lost the
-    # partition. This is no recovery: the gap must end at a later coordinator.
+    # partition. This is no recovery: the gap must end at a later coordinator. If the old one is
+    # elected again, it counts as a later coordinator from its new start on.
     at_later = F.exists(
         "later",
         lambda tenure: (
@@ -98,7 +99,7 @@ def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFram
     longest = ~F.col("moved") & _around_the_fault()
     # If the coordinator moved, the first gap that ends at a later coordinator counts, and without
     # such a gap the open one. If the coordinator did not move, these two are null, and the longest
-    # gap counts.
+    # gap counts. A subject has at most one open gap, so `max` only picks it.
     first = F.min_by(_ends_of_gap(), F.when(ends_at_later, F.col("after_us")))
     picked = F.coalesce(
         first,
@@ -136,7 +137,7 @@ def _coordination(holes: DataFrame, failovers: DataFrame, tenures: DataFrame) ->
         .where(F.col("first_us") <= F.col("fault_us"))
         .join(holes, ["run", "partition"], "left")
         .groupBy("run", "fault", "group", "fault_us")
-        .agg(longest.alias("longest"))
+        .agg(longest.alias("longest"))  # null if no hole is in the fault's time
         .withColumn("gap", F.coalesce("longest", no_gap))
         .withColumns({"subject_kind": F.lit("group"), "subject": F.col("group")})
         .select(*_COLUMNS[:-2], "gap.before_us", "gap.after_us")

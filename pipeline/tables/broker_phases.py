@@ -75,7 +75,8 @@ def broker_phases(events: DataFrame, faults: DataFrame, groups: DataFrame) -> Da
 
 def _elections(events: DataFrame) -> DataFrame:
     """One row per election of an offsets partition, with the last leader before it."""
-    # An election that found no leader has an empty `peer`.
+    # An election that found no leader has an empty `peer`. It hides no earlier leader
+    # (`ignorenulls`): the next election is still due to the fault that hit this leader.
     leader = F.nullif("peer", F.lit(""))
     before = (
         Window.partitionBy("run", "partition")
@@ -121,6 +122,7 @@ def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
         elections.join(causes, "run")
         .where(possible_cause)
         .withColumn("nth_fault", F.row_number().over(latest_fault))
+        # Elections without a leader are dropped before the first one is searched.
         .where((F.col("nth_fault") == 1) & F.col("new_leader").isNotNull())
         .withColumn("nth_election", F.row_number().over(first_election))
         .where(F.col("nth_election") == 1)

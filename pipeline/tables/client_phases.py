@@ -104,6 +104,7 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
         .withColumns({f"{name}_us": F.col(f"{name}.at_us") for name in _MOMENTS})
     )
     members = steps.groupBy(*_KEY).agg(
+        # These columns are equal in all rows of a member, so the first value is the only one.
         *(F.first(f"{name}_us").alias(f"{name}_us") for name in ("fault", *_MOMENTS)),
         F.min(_when(_is_membership())).alias("member_since_us"),
         F.count(_when(_is_lookup())).alias("lookups"),
@@ -124,6 +125,7 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
         _first_success(Api.SYNC_GROUP).alias("sync_us"),
     )
     has_lost_coordinator = F.col("unknown_us").isNotNull()
+    # A consumer that was no member yet had no coordinator that the fault could take away.
     return members.where(F.col("member_since_us") < F.col("fault_us")).select(
         "run",
         "fault",
@@ -257,6 +259,7 @@ def _is_accepted() -> Column:
     heartbeat counts only if the member sent it after the load.
     Source: BEHAVIOUR 2.0.
     """
+    # A coordinator that did not move has nothing to load, so every success after the fault counts.
     loaded_us = F.when(F.col("moved"), F.col("active_us")).otherwise(F.col("fault_us"))
     committed = _is(TraceKind.OFFSETS_COMMITTED)
     is_heartbeat = F.col("api") == Api.HEARTBEAT.label

@@ -34,9 +34,9 @@ def commits(events: DataFrame, faults: DataFrame) -> DataFrame:
     """
     outcomes = (
         of_kind(events, TraceKind.OFFSETS_COMMITTED, TraceKind.COMMIT_FAILED)
-        .groupBy("run", "group", "node", "incarnation", "time_us", "peer")
         # A commit of several partitions has a row for each partition, all with the same time. Of
         # the errors of these rows, the last one in alphabetical order is the commit's outcome.
+        .groupBy("run", "group", "node", "incarnation", "time_us", "peer")
         .agg(F.max(F.coalesce("error", F.lit(""))).alias("worst"))
         .withColumn("error", F.coalesce(F.nullif("worst", F.lit("")), F.lit(ACKNOWLEDGED)))
     )

@@ -49,6 +49,9 @@ def group_failovers(
         "decided_us",
         "active_us",
     )
+    # Of the tenures that began before the fault, the one with the highest epoch counts. It need not
+    # be the one that started last: a broker that lost its leadership can finish its load later than
+    # its successor.
     latest_brokers = (
         faults.select("run", "fault", "injected_us")
         .join(tenures.select("run", "partition", "broker", "leader_epoch", "start_us"), "run")
@@ -100,6 +103,7 @@ def _later(moves: DataFrame, tenures: DataFrame) -> DataFrame:
         "run", "partition", F.col("leader_epoch").alias("epoch"), "broker", "start_us"
     )
     loaded = moves.join(served, ["run", "partition"]).where(F.col("epoch") >= F.col("leader_epoch"))
+    # The trace lacks the load of these elected leaders, so their start is the election.
     elected = moves.where(F.col("active_us").isNull()).select(
         *move, F.col("new_leader").alias("broker"), F.col("decided_us").alias("start_us")
     )

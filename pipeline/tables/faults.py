@@ -64,6 +64,7 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
     in_order = Window.partitionBy("run").orderBy("time_us", "fault")
     none = F.array().cast("array<string>")
     node = F.nullif("peer", F.lit(""))
+    # `nodes` of a fault whose detail lists none.
     just_the_node = F.when(node.isNotNull(), F.array(node)).otherwise(none)
     return (
         injected.join(F.broadcast(missed), ["run", "fault"], "left_anti")

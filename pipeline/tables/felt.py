@@ -147,6 +147,7 @@ def _measured(runs: DataFrame, faults: DataFrame) -> DataFrame:
     `since_us` is the moment of the first fault in the measured time. Without a fault, it is the
     beginning of the measured time.
     """
+    # A run that never became steady is measured from its beginning (0).
     start_us = F.least("end_us", F.coalesce("steady_us", F.lit(0)))
     times = runs.select("run", start_us.alias("start_us"), "end_us")
     first = (
@@ -337,6 +338,7 @@ def _sent_away(events: DataFrame, impairments: DataFrame, measured: DataFrame) -
             F.col("time_us").alias("at_us"),
             F.struct("node", "incarnation", "seq").alias("row"),
         )
+        # Members without a row of their own drop out: nobody knows whether their processes ran.
         .join(lives, ["run", "group", "member"])
     )
     # A death has a `successor` if the start of a new process shows it. Then it is the death of the

@@ -43,6 +43,7 @@ def figures(
     }
     percents = F.array(*(F.lit(percent / 100) for percent in PERCENTS))
     ends = F.broadcast(faults.select("run", "fault", "kind", F.col("until_us").alias("next_us")))
+    # An open time lasts until the next fault. If it began after that fault, it has no length.
     to_us = F.coalesce("to_us", F.greatest("from_us", "next_us"))
     summed = (
         _long(inputs)
@@ -51,6 +52,7 @@ def figures(
         .agg(
             F.count("value").alias("samples"),
             F.count_if(F.col("value").isNull()).alias("missing"),
+            # In contrast to `percentile`, this returns values that occurred.
             F.percentile_approx("value", percents).alias("percentiles"),
             F.max("value").alias("max"),
             F.min("from_us").alias("from_us"),

@@ -146,6 +146,7 @@ def _exchanges(events: DataFrame) -> DataFrame:
     # - `exchange` is the number of the request that the row is about; 0 if it is a client's row and
     #   no request came before it.
     connection = Window.partitionBy(*_PAIR, "node", "incarnation", "purpose").orderBy("seq")
+    # Of rows at the same time, the client's come first: it sent before the server received.
     pair = Window.partitionBy(*_PAIR).orderBy("time_us", "is_server", "node", "incarnation", "seq")
     is_sent, is_server = _is(TraceKind.REQUEST_SENT), F.col("is_server")
     sent_so_far = F.count(F.when(is_sent, 1)).over(_up_to_here(pair))
@@ -164,6 +165,7 @@ def _exchanges(events: DataFrame) -> DataFrame:
     )
     ended = F.struct("seq", "time_us", F.coalesce("error", F.lit("NONE")).alias("error"), "named")
     exchanges = numbered.groupBy(*_PAIR, "exchange").agg(
+        # Only the client's rows have these three. `max` skips the nulls of the server's rows.
         *(F.max(column).alias(column) for column in ("purpose", "group", "member")),
         _first_us(TraceKind.REQUEST_SENT).alias("sent_us"),
         _first_us(TraceKind.REQUEST_RECEIVED).alias("received_us"),
@@ -245,6 +247,7 @@ def _collapse_equal(exchanges: DataFrame) -> DataFrame:
     # which a row of the table begins; the sum of `new` numbers the rows.
     equal = F.struct("outcome", "member", "named", F.col("begin_us") < F.col("injected_us"))
     has_own_row = F.col("api").isin(_TURNING_POINTS) & (F.col("outcome") == "NONE")
+    # Before the first exchange of a route, `lag` is null: `eqNullSafe` is false, and a row begins.
     new = (has_own_row | ~equal.eqNullSafe(F.lag(equal).over(in_order))).cast("int")
     first = F.min(
         F.struct(
@@ -273,6 +276,7 @@ def _collapse_equal(exchanges: DataFrame) -> DataFrame:
 
 def _keep_most_telling(rows: DataFrame) -> DataFrame:
     """Keep MESSAGES_PER_FAULT rows of each fault (rule 3 of `messages`)."""
+    # All columns after `begin_us` only make the order certain.
     time = ("begin_us", "from_node", "to_node", "api", "correlation_id", "exchange")
     kind = Window.partitionBy(*_FAULT, "api", "to_node", "group", "outcome").orderBy(*time)
     client = Window.partitionBy(*_FAULT, "from_node")

@@ -149,6 +149,7 @@ def _started(steps: DataFrame) -> DataFrame:
     )
 
     def next_of(kind: TraceKind) -> Column:
+        # `ignorenulls` skips the rows of other kinds.
         step = F.struct("seq", "time_us", "generation", "cause", "error")
         return F.last(F.when(_is(kind), step), ignorenulls=True).over(backwards)
 
@@ -158,6 +159,7 @@ def _started(steps: DataFrame) -> DataFrame:
         .withColumn("stable", next_of(TraceKind.ASSIGNMENT_STORED))
         .where(_is(TraceKind.REBALANCE_STARTED))
     )
+    # A generation or an assignment after the next rebalance's start belongs to that rebalance.
     return started.withColumns({step: _unless_restarted(step) for step in ("joined", "stable")})
 
 

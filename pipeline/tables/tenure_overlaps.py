@@ -66,6 +66,7 @@ def tenure_overlaps(
         older.join(newer, ["run", "partition"])
         .withColumn("from_us", F.greatest("older_start_us", "newer_start_us"))
         .withColumn("to_us", F.least("older_end_us", "newer_end_us"))
+        # `<` keeps each pair in one order only, and no tenure with itself.
         .where((older_key < newer_key) & (F.col("from_us") < F.col("to_us")))
     )
     impaired = impaired_us(overlaps, impairments, node="older_broker")

@@ -41,6 +41,7 @@ def verdicts(documents: DataFrame) -> DataFrame:
         _parsed(MANIFEST, _MANIFEST_SCHEMA).alias("manifest"),
         _parsed(RESULTS, _RESULTS_SCHEMA).alias("results"),
     )
+    # `explode_outer` keeps the row of a run without checks; `explode` would drop it.
     return by_run.select(
         "run", "manifest", "results.verdict", F.explode_outer("results.checks").alias("report")
     ).select(
@@ -58,5 +59,6 @@ def verdicts(documents: DataFrame) -> DataFrame:
 
 def _parsed(document: str, schema: str) -> Column:
     """Return a run's document as a struct, whose fields are null if it is missing or incomplete."""
+    # A run has at most one document of a name, so `max` only picks it from the run's rows.
     text = F.max(F.when(F.col("document") == document, F.col("text")))
     return F.from_json(text, schema, {"mode": "PERMISSIVE"})

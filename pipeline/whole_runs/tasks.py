@@ -75,7 +75,7 @@ def analyze_by_run(
             while not wait([future], timeout=LOOK_AGAIN_S).done:
                 report_done(pool.submit(_count_done_tasks, context, tag).result())
             results = future.result()
-        except BaseException:
+        except BaseException:  # a KeyboardInterrupt must end the jobs, too
             stop_jobs([future], context, tag)
             raise
 
@@ -97,9 +97,11 @@ def workers_have_package(context: SparkContext) -> bool:
         return True
     count = context.defaultParallelism
     try:
+        # As many tasks as processors, so that most likely each worker gets one.
         versions = context.parallelize(range(count), count).map(_version).collect()
-    except Py4JError:
+    except Py4JError:  # a worker could not import this module
         return False
+    # Tables of another version would not fit together with those of the driver.
     return set(versions) == {TABLES_VERSION}
 
 
@@ -120,6 +122,7 @@ def _task(files: RunFiles) -> tuple[str, RunSummary | _Refused | None]:
 
 def _count_done_tasks(context: SparkContext, group: str) -> int:
     """Return how many tasks of the job group have ended so far."""
+    # Spark's tracker forgets old jobs and stages: it returns None for them.
     tracker = context.statusTracker()
     jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(group)]
     stages = [tracker.getStageInfo(number) for job in jobs if job for number in job.stageIds]

@@ -301,7 +301,10 @@ def _add_step(attempt: TableRow, row: TraceRow) -> None:
 
 
 def _outcome(attempt: TableRow, *, is_done: bool) -> str:
-    """Return how an attempt ended; it is done without a view if the consumer saw no broker."""
+    """Return how an attempt ended.
+
+    If no broker is registered, a consumer's attempt is done before it reads a view.
+    """
     if is_done:
         return "no broker" if attempt["view_us"] is None else "done"
     if attempt["exception"] is not None:

@@ -94,8 +94,8 @@ def zookeeper_attempts(events: DataFrame) -> DataFrame:
 def _numbered(events: DataFrame) -> DataFrame:
     """Return the rows of consumers, each with the number of the last attempt that began.
 
-    The column `is_within` is True for the rows of the attempt, its end included. Up to such a row,
-    more attempts have started than have ended before the row.
+    The column `is_within` is true for the rows of the attempt, up to and including its end. Only in
+    these rows is the number of starts so far greater than the number of ends before the row.
     """
     in_order = Window.partitionBy(*_LIFE).orderBy("seq")
     starts = F.when(_is(TraceKind.ZOOKEEPER_ATTEMPT_STARTED), True)
@@ -147,7 +147,8 @@ def _steps(numbered: DataFrame) -> DataFrame:
         F.max(F.when(is_end, F.col("decoded.done"))).alias("done"),
         F.max(F.when(is_end, F.col("cause_text"))).alias("exception"),
     )
-    # An attempt that is done although it read no view found no broker.
+    # The order of the conditions matters. An attempt that is done although it read no view found no
+    # broker. An attempt with an exception can have had conflicts, too; the exception ended it.
     has_no_view = F.col("view_us").isNull()
     outcome = (
         F.when(F.col("ended_us").isNull(), None)

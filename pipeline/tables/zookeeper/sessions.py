@@ -116,8 +116,8 @@ def _expirations(events: DataFrame) -> DataFrame:
 
 def _writes(txns: DataFrame) -> DataFrame:
     """Return one row per session that created or deleted a znode."""
-    # `before` is the write of the same path before this one. Before a delete, this is the creation,
-    # because ZooKeeper refuses to delete a missing znode.
+    # `before` is the previous create or delete of the same path. Before a delete it is the
+    # creation, because ZooKeeper refuses to delete a missing znode.
     of_path = Window.partitionBy("run", "path").orderBy("zxid")
     of_another = F.col("before.ephemeral") & (F.col("before.session") != F.col("session"))
     deletes = F.col("op") == "delete"
