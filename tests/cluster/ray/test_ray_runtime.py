@@ -32,7 +32,12 @@ from cluster.runtime import (
 from cluster.spec import BrokerSpec, ClusterSpec, NodeSpec
 from protocol.ids import BrokerId, NodeName, broker_name
 from protocol.trace import TraceKind, TraceRow
-from tests.support.harness.fake_cluster import FakeBroker, fake_builder, fake_spec
+from tests.support.harness.fake_cluster import (
+    FakeBroker,
+    FakeConsumer,
+    fake_builder,
+    fake_spec,
+)
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("local_ray")]
 
@@ -64,6 +69,15 @@ class UnstartableBroker(FakeBroker):
 
     def start(self) -> None:
         raise ZeroDivisionError("planted bug")
+
+
+class PatientConsumer(FakeConsumer):
+    """A consumer whose requests end by an answer or by a closed connection.
+
+    On a busy machine, an answer can take longer than the 50 ms of a FakeConsumer.
+    """
+
+    request_timeout_us = 60 * SECOND_US
 
 
 def build_broken(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
@@ -122,7 +136,7 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
         seed=1,
         run_id="run",
         run_dir=run_dir,
-        build=fake_builder(),
+        build=fake_builder(consumer=PatientConsumer),
         observers=[rows.append],
     )
 

@@ -105,6 +105,8 @@ class FakeConsumer:
     After five heartbeats on a connection, or a failed one, the consumer goes on to the next broker.
     """
 
+    request_timeout_us = 50 * MS
+
     def __init__(self, host: Host, cluster: ClusterSpec, spec: ConsumerSpec) -> None:
         self.host = host
         self.cluster = cluster
@@ -131,7 +133,7 @@ class FakeConsumer:
                         generation_id=self.acknowledged,
                         member_id=self.spec.name,
                     )
-                    await connection.call(request, timeout_us=50 * MS)
+                    await connection.call(request, timeout_us=self.request_timeout_us)
                     self.acknowledged += 1
             except (Disconnected, RequestTimedOut):
                 await self.host.sleep(20 * MS)
