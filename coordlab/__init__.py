@@ -6,8 +6,8 @@ commands for a standing cluster), `commands` (one module or folder per command),
 that several commands share) and `console`; `analysis` (Spark, pages), `report_facts` and
 `settings_facts` (facts for the pages of a run), `seed_names`, `junit`, `schedules`, `signals`,
 `output` (streams whose reader is gone), `errors` (texts and exit codes of errors); `own_packages`
-(a check before any import). The import of this package also switches to compiled modules, if any
-are built.
+(a check before any import). The import of this package also makes Python use the compiled modules,
+if `make fast` has built them.
 """
 
 from coordlab.own_packages import require_own_packages

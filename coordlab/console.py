@@ -47,6 +47,7 @@ def print_lines(console: Console, lines: Iterable[str], *, style: str = "") -> N
             _NUMBER_AND_UNIT.sub(rf"\1{_NO_BREAK}\2", text),
             max(_MIN_WIDTH, console.width - len(indent)),
             subsequent_indent="  ",
+            # A path or a name that is broken cannot be copied.
             break_long_words=False,
             break_on_hyphens=False,
         )

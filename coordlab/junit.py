@@ -13,7 +13,7 @@ violation as a finding, whose `story` has the events that prove the violation; `
 events before these.
 
 The document follows the schema that Jenkins publishes (junit-10.xsd). Some tools have stricter
-schemas, so the elements are in the order that those demand.
+schemas, so the elements are in the order that the stricter ones demand.
 """
 
 import re
@@ -278,6 +278,7 @@ def _seconds(suite: Suite) -> float:
     if suite.started_at is None or suite.ended_at is None:
         return 0.0
     began, ended = map(datetime.fromisoformat, (suite.started_at, suite.ended_at))
+    # If the machine's clock was set back meanwhile, the difference is negative.
     return max((ended - began).total_seconds(), 0.0)
 
 

@@ -6,8 +6,7 @@ A command that runs a cluster would fail in the middle of that print, and leave 
 This module prevents that in three steps:
 
 1. It drops everything that the command prints from then on.
-2. It interrupts the command as Ctrl-C does; a run then heals its faults and stops its
-   cluster.
+2. It interrupts the command as a Ctrl-C does. A run then heals its faults and stops its cluster.
 3. The process ends with EXIT_OUTPUT_CLOSED.
 """
 
@@ -41,7 +40,7 @@ class Output:
 
     def __init__(self) -> None:
         self._error: OSError | None = None  # None: no write has failed so far
-        self._failed_stream = 1  # file descriptor of the failed write; has no meaning before it
+        self._failed_stream = 1  # file descriptor of that write; means nothing without an error
         self._stderr = 2  # leads to the real standard error; `lose` replaces it by a copy
 
     def take_over(self) -> None:
@@ -57,7 +56,9 @@ class Output:
             signal.signal(signal.SIGHUP, self._hang_up)
 
     def lose(self, stream: int, error: OSError) -> None:
-        """Drop what is printed from now on, and interrupt the command. Only the first call does so.
+        """Drop what is printed from now on, and interrupt the command.
+
+        Only the first call has an effect, because a second signal would interrupt the healing.
 
         `stream`: 1 or 2, the file descriptor whose write failed with `error`.
         """
@@ -86,10 +87,11 @@ class Output:
         """
         for stream in (sys.stdout, sys.stderr):
             try:
+                # Python sets a stream to None if its descriptor was closed from the start.
                 if stream is not None:
                     stream.flush()
-            # If this flush is the first failed write, `lose` has sent SIGINT to this thread.
             except KeyboardInterrupt:
+                # This flush was the first failed write, so `lose` has sent SIGINT to this thread.
                 continue
         if self._error is None:
             return code

@@ -46,7 +46,7 @@ def foreign_packages() -> tuple[str, ...]:
 
 
 def require_own_packages() -> None:
-    """End the process with these errors unless every package is ours."""
+    """End the process with the errors of `foreign_packages`, if there are any."""
     problems = foreign_packages()
     if problems:
         sys.stderr.write("".join(f"coordlab: {problem}\n" for problem in problems))

@@ -48,6 +48,7 @@ def ask_on_first_ctrl_c(ask: Callable[[], object]) -> Iterator[None]:
     before = signal.getsignal(signal.SIGINT)
 
     def first(_signal: int, _frame: FrameType | None) -> None:
+        # Before `ask`, so that a Ctrl-C during `ask` already counts as the second one.
         signal.signal(signal.SIGINT, before)
         ask()
 

@@ -65,6 +65,7 @@ def ask_cluster(runs: Path, name: str | None, request: Request, expected: type[A
     try:
         cluster, died = find_cluster(runs, name)
     except NoCluster as error:
+        # If clusters are up, the user must name one of them. `up` would be the wrong advice.
         if not error.none_is_up:
             raise
         raise NoCluster(f"{error}: `{called_as()} up` starts one") from error

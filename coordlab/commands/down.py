@@ -27,6 +27,7 @@ def down_command(name: str | None, runs: Path) -> int:
     NAME is by default the only cluster that is up, or `lab`. Ctrl-C ends only the waiting.
     """
     answer = ask_cluster(runs, name, DownRequest(), DownAnswer)
+    # Only a run that was completed has a verdict that means something.
     click.echo(answer.verdict if answer.outcome == "completed" else answer.outcome)
     for reason in answer.reasons:
         click.echo(f"  {reason}")

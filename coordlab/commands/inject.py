@@ -119,4 +119,7 @@ def _argument(text: str) -> tuple[str, object]:
     try:
         return key, yaml.safe_load(value)
     except (yaml.YAMLError, ValueError, RecursionError):
-        return key, value  # sent as text: the cluster's check explains what is wrong with it
+        # YAML raises ValueError for an impossible date such as `2026-13-01`, and RecursionError for
+        # brackets that are nested too deeply. The value is sent as text, because the check of the
+        # cluster explains what is wrong with it.
+        return key, value

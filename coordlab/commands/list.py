@@ -61,7 +61,7 @@ def list_command(runs: Path, limit: int, json: bool) -> int:
     """
     console = Console()
     experiments = list_experiments()
-    past = find_past_runs(runs, limit=limit or None)
+    past = find_past_runs(runs, limit=limit or None)  # 0 stands for no limit
     if json:
         print_document(console, _document(experiments, past))
     else:
@@ -122,6 +122,7 @@ def find_past_runs(root: Path, *, limit: int | None = None) -> PastRuns:
             past_runs.append(run_or_error)
         else:
             unreadable.append(str(run_or_error))
+    # `scan_runs` yields the runs of one experiment after those of another.
     past_runs.sort(key=lambda past: past.manifest.started_at)
     shown = past_runs if limit is None else _newest_entries(past_runs, limit)
     return PastRuns(
@@ -139,7 +140,7 @@ def _newest_entries(past_runs: Sequence[PastRun], limit: int) -> Sequence[PastRu
 
 
 def _entry_of(run: str) -> str:
-    """Return the name of a run's entry: the run's own, or that of its `run --seeds`."""
+    """Return the name of the entry that has the run: the run, or all runs of its `run --seeds`."""
     return group_of_seeds(run) or run
 
 
@@ -274,7 +275,7 @@ def _cells(runs: Sequence[ListedRun]) -> tuple[Text, ...]:
     """Return one cell for each of _COLUMNS; `runs` are the runs of one entry."""
     verdicts = _counted([run.verdict or "-" for run in runs], _VERDICT_STYLES, "dim")
     return (
-        Text(runs[0].runtime),
+        Text(runs[0].runtime),  # the same for all seeds
         Text(seed_ranges(run.seed for run in runs)),
         _counted([run.status for run in runs], _STATUS_STYLES, "yellow"),
         verdicts.append(f" {_CAVEAT}" if any(run.caveats for run in runs) else ""),

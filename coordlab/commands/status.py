@@ -1,10 +1,10 @@
 """`status`: shows a standing cluster, one that `up` started: brokers, groups, members, faults.
 
 The process that runs the cluster answers the command. A group is listed once for each broker that
-acts as its coordinator; there can be two for a short time, after a partition of the network. A
-member of a group is a node of the cluster, or a client from outside, whose `node` is None. A
-generation is the number of a group's rebalance. ISR means in-sync replicas of a partition; the
-epoch of a partition is the number of its leadership.
+acts as its coordinator. After a partition of the network a group can have two coordinators for a
+short time. A member of a group is a node of the cluster, or a client from outside; the `node` of
+such a client is None. A generation is the number of a group's rebalance. ISR means the in-sync
+replicas of a partition. The epoch of a partition is the number of its leadership.
 """
 
 from collections.abc import Iterator
@@ -71,6 +71,7 @@ def status_lines(status: StatusAnswer) -> Iterator[str]:
         ", ".join(f"{name} ({count})" for name, count in status.topics.items()) or "none"
     )
     for partition in status.partitions:
+        # As in Kafka's metadata, -1 means that the partition has no leader.
         leader = "no leader" if partition.leader < 0 else f"leader {partition.leader}"
         yield (
             f"  {partition.topic}-{partition.partition}: {leader}, epoch "

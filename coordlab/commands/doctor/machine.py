@@ -1,7 +1,7 @@
 """ThisMachine: memory, cores, limits, Ray processes and system of the machine, for `doctor`.
 
 The values come from Linux's /proc and from control groups, which limit the resources of processes,
-for instance in containers; only version 2 of control groups is read. If a source does not exist,
+for instance in containers. Only version 2 of control groups is read. If a source does not exist,
 its value is None. Each source is a field of ThisMachine, so that tests can replace it. Nothing on
 the machine is changed.
 """
@@ -148,6 +148,7 @@ class ThisMachine:
             if limit is not None and used is not None:
                 cache = _stat(group / "memory.stat", "inactive_file") or 0
                 left_by_group.append(limit - used + cache)
+        # A group may use more than its limit for a moment, so the difference can be negative.
         return max(min(left_by_group), 0) if left_by_group else None
 
     def cores(self) -> float:

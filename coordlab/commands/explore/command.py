@@ -72,8 +72,9 @@ EXIT_CODES_OF_A_SEARCH = (
 class ExploreOptions:
     """The options of a search.
 
-    None: the command line does not have the option. Then a new search uses the default, and a
-    resumed search the value in its manifest. If `workers` is None, there is one per processor.
+    An option is None if the command line does not have it. Then a new search uses the default, and
+    a resumed search uses the value in its manifest. If `workers` is None, there is one worker for
+    each processor.
     Units: `time_limit_us` is in microseconds of real time.
     """
 
@@ -309,7 +310,7 @@ def _store(options: ExploreOptions) -> ExplorationStore:
         ("--first-seed", options.first_seed, manifest.first_seed),
         ("--recheck", options.recheck, manifest.recheck_percent),
         ("--mutated", options.mutated, manifest.mutated_percent),
-        ("--var", options.var or None, manifest.overrides),
+        ("--var", options.var or None, manifest.overrides),  # (): the option was not given
     ):
         if given is not None and given != begun_with:
             raise CannotResume(
@@ -335,10 +336,11 @@ def _new_count(options: ExploreOptions) -> int | None:
 def _workers(options: ExploreOptions, space: Space, code: str) -> Workers:
     """Return the workers: this process, or processes on Ray.
 
-    `code`: the digest of the source code, from the manifest. The worker's code must have the same
-    digest.
+    `code`: the digest of the source code, from the manifest. A worker on another machine may have
+    other code, so each worker checks that its code has this digest.
     """
     work = partial(play_seeds, space)
+    # If `size` is None, RayWorkers counts the processors of the whole Ray cluster.
     size = options.workers
     if options.ray_address == LOCAL_RAY:
         size = size or os.cpu_count() or 1

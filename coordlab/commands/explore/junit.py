@@ -71,6 +71,7 @@ def _case_of_search(results: ExplorationResults) -> Case:
             story="\n".join(reasons),
         )
     if results.verdict is Verdict.UNKNOWN:
+        # Without such a run, the verdict is UNKNOWN because no run at all proved anything.
         not_allowed = [unknown for unknown in results.unknown if not unknown.allowed]
         reasons = [unknown.reason for unknown in not_allowed]
         runs = sum(unknown.runs for unknown in not_allowed)

@@ -32,7 +32,7 @@ from pipeline.summary.story import counted
 
 LINE_EVERY_S = 10.0
 _MAX_GROUPS = 8
-"""Findings that the panel shows; the summary has them all."""
+"""Limit of the findings that the panel shows. The summary has more of them."""
 _MAX_REASONS = 3
 _MINUTE_S = 60
 _HOUR_MIN = 60
@@ -70,6 +70,7 @@ class _SearchLines:
         if tally.broken_runs > self._printed_broken_runs:
             self._printed_broken_runs = tally.broken_runs
             yield _timed(progress, f"the lab itself failed: {_most_serious_failure(tally)}")
+        # The first progress is printed at once.
         if self._progress_s is None or progress.elapsed_s - self._progress_s >= LINE_EVERY_S:
             self._progress_s = progress.elapsed_s
             yield _timed(progress, progress_text(progress))
@@ -118,6 +119,7 @@ def progress_text(progress: SearchProgress) -> str:
         texts.append(f"{unknown:,} unknown")
     if tally.broken_runs:
         texts.append(f"{tally.broken_runs:,} BROKEN")
+    # A search that stops only finishes the runs in progress, so its time limit says nothing.
     if progress.left_s is not None and progress.stop is None:
         texts.append(f"{_duration(progress.left_s)} left")
     return "  ".join(texts)

@@ -3,7 +3,7 @@
 - Finding: all runs whose violations have the same evidence; one of them is its example.
 - Unknown: a run that proved nothing.
 - Broken: a run in which coordlab itself failed.
-- Lost: a seed whose workers died.
+- Lost: a seed that ended its worker process twice.
 - Excuse: an exception that a promise permits. A check counts it, and reports no finding.
 - Recheck: a seed played a second time, whose digest (a hash of its trace) must be the same.
 - Mark: a named rare situation that runs may reach.
@@ -84,9 +84,9 @@ def _print_verdict(
 
 
 def _print_unknown(console: Console, results: ExplorationResults) -> None:
-    """Print the runs that prove nothing, directly after the verdict.
+    """Print the runs that prove nothing.
 
-    A reader who sees PASS may not read on.
+    They come directly after the verdict, because a reader who sees PASS may not read on.
     """
     for unknown in results.unknown[:_MAX_REASONS]:
         line = f"unknown in {counted(unknown.runs, 'run')} ({_seeds(unknown.seeds, results)})"
@@ -238,7 +238,7 @@ def _print_guided(console: Console, results: ExplorationResults) -> None:
 
 def _worth_of_mutation(guided: GuidedSearch) -> Iterator[str]:
     """Compare runs of mutated plans with drawn ones: the rare and new marks in each run."""
-    # `max`, because figures are divided by the number of drawn runs since the first mutated one.
+    # `max` prevents a division by 0: perhaps no plan was drawn since the first mutated one.
     mutated, drawn = guided.mutated_runs, max(1, guided.drawn_runs_since)
     yield (
         f"{counted(mutated, 'run')} of plans mutated from {counted(guided.parents, 'plan')}; "

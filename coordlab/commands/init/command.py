@@ -193,7 +193,7 @@ def write_new(new: NewFile, text: str, *, force: bool) -> None:
 
 
 def published_schema() -> Path | None:
-    """Return the path of the JSON Schema, in the checkout or in the installation; None without."""
+    """Return the path of the JSON Schema, in the checkout or the installation; None if missing."""
     for path in (
         package_root() / "docs" / FILE_NAME,
         Path(sys.prefix) / "share" / "coordlab" / FILE_NAME,

@@ -60,6 +60,9 @@ from results_schema.results import (
 
 REPLAY_FILE = "replay.yaml"
 """File in a run directory: the experiment with a stamp, which `replay` can play again."""
+_NOT_ONE_RUN = (
+    "coordlab itself failed: the run with messages in its trace differs from the run without them"
+)
 _EXIT_OF_RESULT = {
     PlayResult.PASS: EXIT_PASS,
     PlayResult.VIOLATED: EXIT_VIOLATED,
@@ -178,7 +181,7 @@ def _edits(schedule: Schedule) -> tuple[str, ...]:
     Such a file is played nevertheless.
     """
     stamp = schedule.stamp
-    # "": a stamp that does not say of which schedule it is.
+    # `schedule` is "" in a stamp without the digest of its schedule: it cannot show an edit.
     if stamp is None or stamp.schedule in {"", schedule_digest(schedule.experiment)}:
         return ()
     return ("the file was edited since its run was stamped",)
@@ -194,6 +197,7 @@ def _play_whole(
 ) -> int:
     """Play the schedule without messages, then with messages into its directory."""
     played = play(schedule.experiment, schedule.seed)
+    # After a Ctrl-C, `play` only returns this result. The exception also ends the command.
     if played.result is PlayResult.INTERRUPTED:
         raise KeyboardInterrupt
     recording = Recorder(schedule.experiment, schedule.seed, directory).play()
@@ -240,11 +244,6 @@ def _play_whole(
     return EXIT_INTERNAL_ERROR if broken else _EXIT_OF_RESULT[played.result]
 
 
-_NOT_ONE_RUN = (
-    "coordlab itself failed: the run with messages in its trace differs from the run without them"
-)
-
-
 def _play_and_inspect(
     options: ReplayOptions, schedule: Schedule, directory: RunDirectory, console: Console
 ) -> int:
@@ -270,8 +269,8 @@ def _play_and_inspect(
         print_lines(console, [ended], style="bold yellow")
     elif schedule.stamp is not None and schedule.stamp.trail:
         _print_compared_so_far(console, schedule.stamp, recording)
-    # --until ends the run as Ctrl-C does, and so does a user who quits the debugger. Such a run has
-    # no verdict to print.
+    # --until ends the run as a Ctrl-C does, and so does quitting the debugger. A run that was ended
+    # like this has no verdict to print.
     if results.outcome is not RunOutcome.INTERRUPTED:
         summary = sum_up(console, directory.path, results)
         print_summary(console, directory.manifest, results, summary)
@@ -293,8 +292,8 @@ def _compare(schedule: Schedule, played: PlayedRun) -> Compared:
         return Compared(
             same=False, said=f"{said}; the stamp does not show when they begin to differ"
         )
-    # `parted_between` returns None if the trails are equal. They then do not tell where the traces
-    # differ: anywhere after 0.
+    # `parted_between` returns None if the trails are equal. The trails then do not tell where the
+    # traces differ: anywhere after 0.
     after_us, before_us = parted_between(stamp.trail, played.trail) or (0, None)
     until = "" if before_us is None else f" and before {before_us / 1e6:g} s"
     return Compared(

@@ -56,7 +56,7 @@ Inspection = Callable[[Moment], bool]
 class Recording:
     """Results of a recorded run.
 
-    - `digest`, `trail`: of the trace without messages.
+    - `digest`, `trail`: computed over the trace without messages.
     - `reached`: the run reached the requested time.
     """
 

@@ -2,9 +2,9 @@
 
 A ClusterStatus has the answers of the live nodes about their own state; a paused or dead node has
 none. A claim is the state of a group in the memory of one broker that acts as the group's
-coordinator. In a split brain two brokers do so, and the group has two claims. A generation is the
-number of a group's rebalance. A partition of `__consumer_offsets` stores the state of its groups;
-the broker that leads the partition coordinates them.
+coordinator. In a split brain two brokers act as the coordinator of one group, which then has two
+claims. A generation is the number of a group's rebalance. A partition of `__consumer_offsets`
+stores the state of its groups; the broker that leads the partition coordinates these groups.
 """
 
 from collections.abc import Iterator, Sequence

@@ -172,6 +172,7 @@ def run_command(options: RunOptions) -> int:
     try:
         return _run(options, Console())
     except BaseException as error:  # also Ctrl-C: without a file, CI would show no run at all
+        # An error after the run, such as one of the analysis, must not replace the run's results.
         if not options.junit.exists():
             write_junit(options.junit, junit_of_failure(options.experiment, error))
         raise
@@ -233,8 +234,8 @@ def _run(options: RunOptions, console: Console) -> int:
             junit = junit_of_run(directory.manifest, results, directory.path)
             write_junit(options.junit, junit)
         if options.json:
-            # The summary is only for the caveats. A trace with more than ROWS_AT_ONCE rows has
-            # neither here.
+            # The summary is only for the caveats. For a trace with more than ROWS_AT_ONCE rows it
+            # would take too long, so such a run has no caveats here.
             summary = sum_up(Console(stderr=True), directory.path, results, max_rows=ROWS_AT_ONCE)
             passed = results.verdict is Verdict.PASS
             document = {

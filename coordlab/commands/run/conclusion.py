@@ -2,7 +2,8 @@
 
 The figures come from a summary of the trace (the run's recorded events). It is computed in memory;
 only if the trace has too many rows, Spark computes it together with the tables. A caveat is a
-remark on a run that passed. A notice says why Spark cannot be started, for instance without Java.
+remark on a run that passed. A notice says why Spark cannot be started, for instance because there
+is no Java.
 """
 
 from contextlib import nullcontext
@@ -32,9 +33,10 @@ def conclude_run(
 ) -> Path | None:
     """Print verdict and figures, make the tables, and write the report.
 
-    If the disk refuses a write, or the user presses Ctrl-C, that is printed and raises nothing.
+    If the disk refuses a write, or the user presses Ctrl-C, this function prints that and goes on,
+    because the run itself is complete.
 
-    Returns: the path of the report; None if none was written.
+    Returns: the path of the report; None if it was not written.
     Raises: the other exceptions of the analysis and of the report.
     """
     # A large trace is not summed up in memory if Spark computes the figures afterwards anyway.
@@ -45,6 +47,7 @@ def conclude_run(
     print_path(console, "run directory", directory.path)
     console.print(Text(f"again: {to_paste(directory.manifest.replay)}"), soft_wrap=True)
     analysed = _analyze(directory, results, console, master=master) if analyze else None
+    # Without a summary `print_figures` had no figures to print.
     if analysed is not None and summary is None:
         print_phases(console, analysed)
     return _report(directory, console) if report and analysed is not None else None

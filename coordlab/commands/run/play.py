@@ -199,7 +199,7 @@ def make_runtime(
             observers=observers,
             trace_messages=trace_messages,
         )
-    from cluster.ray.machine_watch import SilenceLimits  # noqa: PLC0415 - as the next
+    from cluster.ray.machine_watch import SilenceLimits  # noqa: PLC0415 - it imports Ray
     from cluster.ray.runtime import RayRuntime  # noqa: PLC0415 - importing Ray takes a second
 
     return RayRuntime(

@@ -47,7 +47,7 @@ class PlayedSeed(msgspec.Struct, frozen=True, kw_only=True):
     - `directory`: the run directory; None if none could be made.
     - `summary`: bytes for `decode_summary`; None if the run did not complete, or if its trace has
       too many rows to sum up in memory.
-    - `failure`: traceback of an error of coordlab itself; None without one.
+    - `failure`: traceback of an error of coordlab itself; None if there was no error.
     """
 
     seed: int
@@ -81,8 +81,8 @@ def _played(job: SeedJob, seed: int) -> PlayedSeed:
         results = play_into(directory, job.playable)
         if results.outcome is RunOutcome.COMPLETED:
             summary = summarize_directory(path)
-    # A run handles Ctrl-C itself, so this one came before or after the run.
     except KeyboardInterrupt:
+        # A run handles Ctrl-C itself, so this Ctrl-C came before or after the run.
         return PlayedSeed(seed=seed, directory=None if path is None else str(path))
     except Exception:
         directory_text = None if path is None else str(path)

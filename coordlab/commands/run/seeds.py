@@ -2,8 +2,8 @@
 
 1. Worker processes play a SeedJob, and return a PlayedSeed for each seed.
 2. SeedRuns collects these results, which are printed, or written as JSON or JUnit.
-3. Spark makes the tables of all runs; then the report of one run and a page that compares all runs
-   are written.
+3. Spark makes the tables of all runs.
+4. The report of one run, and a page that compares all runs, are written.
 
 A Playable is an experiment with all options that determine its runs, except the seed. A summary has
 the figures of one run. The worker computes the summary, unless the trace (the run's recorded
@@ -159,6 +159,7 @@ def _play(
         if stop_requested() and not interrupted:
             interrupted = True
             waiting.clear()
+            # A Ctrl-C on the terminal does not reach the worker processes, so it is passed on.
             workers.interrupt()
         for worker in workers.idle():
             if waiting:

@@ -92,7 +92,7 @@ def print_seed_runs(console: Console, seed_runs: SeedRuns) -> None:
 
 
 def _print_verdicts(console: Console, seed_runs: SeedRuns) -> None:
-    """Print the worst outcome, the number of seeds with each outcome, and passed seeds' caveats.
+    """Print the worst outcome, the numbers of seeds by outcome, and the caveats of passed seeds.
 
     After a Ctrl-C the word INTERRUPTED replaces the word for the worst outcome, but not its colour.
     """
@@ -150,16 +150,17 @@ def print_seed_figures(console: Console, figures: Comparison, seeds: int) -> Non
 
 
 def _same_gap_lines(figures: Comparison, fault: str) -> Iterator[str]:
-    """Yield a line for each longest gap after `fault` that also is the one after an earlier fault.
+    """Yield a line for each longest gap after `fault` that is also the longest after another fault.
 
-    One gap can be counted for two faults that follow each other soon. Gaps with equal figures in
-    all seeds are taken for one gap.
+    One gap can be counted for two faults that follow each other soon. Two gaps with equal figures
+    over all seeds count as one gap. The line names the first fault of the plan that has this gap.
     """
     longest = [row for row in figures.rows if row.group == "gap" and row.statistic == "max"]
     for gap in (row for row in longest if row.fault == fault):
         # The faults with an equal gap, in the order of the plan; at least `fault` itself has it.
         equal = (row.fault for row in longest if row.name == gap.name and row.cells == gap.cells)
         first = next(equal)
+        # The largest value is 0 if no seed had such a gap at all.
         if first != fault and gap.cells[0] is not None and gap.cells[0].high:
             yield f"the longest {gap.name} is the one after {first}"
 
