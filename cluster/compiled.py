@@ -39,11 +39,11 @@ LIBRARY = f"{GROUP}__mypyc"
 COMPILED_AGAINST = (
     "protocol", "partition_log", "coordinator", "cluster", "results_schema", "chaos",
 )  # fmt: skip
-"""Packages that the fingerprint covers. Compiled code contains constants of interpreted modules, so
-the fingerprint covers these, too."""
+"""Packages that the fingerprint covers. Interpreted modules are among them, because compiled code
+contains constants of interpreted modules."""
 _MADE_BY_CALL = (NewType, ParamSpec, TypeVar, TypeVarTuple)
 """Types whose instances get their `__module__` from the frame of the caller. A compiled body has no
-frame, so `_set_own_module` corrects it."""
+frame, so `_set_own_module` corrects the attribute."""
 
 
 class CompiledState(StrEnum):
@@ -238,7 +238,7 @@ def _find_installed() -> CompiledFinder | None:
 
 
 def use_compiled(build: Path = BUILD, root: Path = PACKAGE_ROOT) -> None:
-    """Import hot modules from the library in `build` from now on; does nothing without one."""
+    """Import hot modules from the library in `build` from now on, if a library was built."""
     if os.environ.get(SWITCH) == "0" or _find_installed() is not None:
         return
     if (build / RECORD).is_file():

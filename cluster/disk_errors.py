@@ -19,5 +19,8 @@ def is_of_the_disk(error: BaseException) -> bool:
 
 
 def unwritten(path: Path, error: OSError) -> str:
-    """Return the message that a file cannot be written: the error's file, or else `path`."""
+    """Return the message that a file cannot be written.
+
+    The file is the one that the error names, or `path` if the error names no file.
+    """
     return f"{error.filename or path} cannot be written: {error.strerror or error}"

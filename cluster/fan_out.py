@@ -117,7 +117,7 @@ class ThisProcess:
         return () if self._given else (self._name,)
 
     def coming(self) -> int:
-        """Return 0: this process has started."""
+        """Return 0, because this process has started."""
         return 0
 
     def give(self, worker: WorkerName, items: Items) -> None:

@@ -12,7 +12,7 @@ from protocol.ids import NodeName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineLayout:
-    """The nodes of each machine: `machines[i]` is machine i. Each node is on exactly one."""
+    """The nodes of each machine: `machines[i]` is machine i. A node is on one machine only."""
 
     machines: tuple[tuple[NodeName, ...], ...]
 
@@ -43,6 +43,7 @@ def spread_nodes(
     free_nodes = [name for name in nodes if name not in placed_names]
     for turn, name in enumerate(free_nodes):
         chosen[turn % machines].append(name)
+    # On each machine, the placed nodes and the others are in the order of `nodes`.
     order = {name: index for index, name in enumerate(nodes)}
     return MachineLayout(
         machines=tuple(tuple(sorted(names, key=order.__getitem__)) for names in chosen)

@@ -37,7 +37,7 @@ RowObserver = Callable[[TraceRow], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
-    """A partition in the metadata of the active controller. `leader` is -1 if there is none."""
+    """A partition in the metadata of the active controller. `leader` is -1 without a leader."""
 
     leader: BrokerId
     leader_epoch: int
@@ -58,7 +58,7 @@ class GroupStatus:
     generation: int
     members: tuple[str, ...]
     leader: str | None = None
-    """Member id of the group's leader; None while it has none."""
+    """Member id of the group's leader; None while the group has no leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class MemberStatus:
     """A consumer's own view of its membership.
 
     `state` is the name of Kafka's MemberState. `waiting` are its requests without an answer.
-    `ended_by` is the name of the error that ended its application; None if there was none.
+    `ended_by` is the name of the error that ended its application; None if no error did.
     """
 
     group_id: str
@@ -112,8 +112,9 @@ class ClusterStatus:
     """The cluster's state at one moment; nodes that cannot answer (dead, paused) are missing.
 
     Only `nodes` has every node, because the runtime itself knows their states. `groups` has, for
-    each group, one entry for each broker that has loaded it. There are two in a split brain, when
-    two brokers both act as the group's coordinator. `controller` is the active one.
+    each group, one entry for each broker that has loaded the group. A group has two entries in a
+    split brain, when two brokers both act as its coordinator. `controller` is the active
+    controller.
     """
 
     nodes: dict[NodeName, NodeState] = field(default_factory=dict)
@@ -134,7 +135,7 @@ class ClusterStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HitNode:
-    """A node that a fault hit. `pid` is its process id; None if it has no process of its own."""
+    """A node that a fault hit. `pid` is its process id; None without a process of its own."""
 
     node: NodeName
     incarnation: int
@@ -148,7 +149,7 @@ class MachineEvent:
     Units: microseconds of the run's clock. `until_us` is the end of the silence; None while it
     lasts. `nodes` were on the machine when the silence began. `is_lost` is True if the run has
     given up the machine, and starts its nodes on other machines. `ends_run` is the reason why the
-    run cannot continue without the machine; "" if it can.
+    run cannot continue without the machine; "" if the run can continue.
     """
 
     address: str
@@ -305,7 +306,7 @@ class Runtime(ABC):
 
     @property
     def clock_error_us(self) -> int:
-        """Largest possible difference between the clocks of two nodes; 0 if they share one."""
+        """Largest possible difference between the clocks of two nodes; 0 with a common clock."""
         return 0
 
     @property
@@ -316,8 +317,8 @@ class Runtime(ABC):
     async def settle_contact(self) -> None:  # noqa: B027 - most runtimes have one machine
         """Wait until every machine has answered, or is in `machine_events`.
 
-        The run calls this after a failure: a failure that a lost machine caused is not a failure of
-        the tool.
+        The run calls this after a failure. If a lost machine has caused the failure, the failure
+        does not count as one of the tool.
         """
 
     @property
@@ -332,7 +333,7 @@ class Runtime(ABC):
 
     @property
     def disk_trouble(self) -> str | None:
-        """Sentence on the first write that a node's disk refused; None if there is none."""
+        """Sentence on the first write that a node's disk refused; None without such a write."""
         return None
 
     @abstractmethod

@@ -76,7 +76,7 @@ class PreloadSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     - `commit_records`: number of commit records. They were written by `groups` different groups
       without members, in batches of `records_per_batch`. The records are equal on every replica,
-      and have leader epoch 0 (the number of the partition's leadership; elections increase it).
+      and have the leader epoch of the partition's first leader, 0.
     - `deleted`: the keys (group, topic, partition) of deleted offsets. If it is empty, no commit is
       deleted. Otherwise the `commit_records` commits are of these keys only, in turn, instead of
       those of `groups`. A tombstone (a record without a value, which deletes its key) follows for

@@ -27,14 +27,14 @@ from cluster.fan_out import (
 from cluster.realtime.machine_processes import die_with_parent
 
 _END_S = 10.0
-"""Longest wait for the end of a killed process; then it is left to the operating system."""
+"""Longest wait for the end of a killed process. After it, the operating system has to end it."""
 _Answer = tuple[bytes, float]
 """The bytes that the work returned, and the processor time that it took, in seconds."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Worker:
-    """One process. `items` is its current work, None while it is idle."""
+    """One process. `items` is its current work, None while the process is idle."""
 
     process: SpawnProcess
     connection: "Connection[Items, _Answer]"
@@ -96,7 +96,8 @@ class WorkerProcesses:
         for worker in self._workers:
             if (
                 worker.items is not None
-                and worker.process.pid is not None
+                and worker.process.pid is not None  # only for mypy: the process was started
+                # The operating system may have given a dead worker's number to another process.
                 and worker.process.is_alive()
             ):
                 os.kill(worker.process.pid, signal.SIGINT)
@@ -116,7 +117,7 @@ class WorkerProcesses:
 
     def _take_outcome(self, worker_process: _Worker) -> Finished | Died:
         """Return the outcome of a worker's items; a dead worker is replaced."""
-        items = worker_process.items or ()
+        items = worker_process.items or ()  # only for mypy: a busy worker has items
         try:
             # The answer is read first, because a process may have answered and died afterwards.
             answer, busy_s = worker_process.connection.recv()
@@ -148,6 +149,7 @@ class WorkerProcesses:
             process.start()
         finally:
             signal.signal(signal.SIGINT, before)
+        # Only the child keeps its end open. So `recv` here fails as soon as the child has died.
         worker_end.close()
         name = WorkerName(f"{name_of_this_process()}:{process.pid}")
         return _Worker(process=process, connection=own_end, name=name)

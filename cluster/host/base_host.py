@@ -2,14 +2,14 @@
 
 A Host is a node's only access to its surroundings; a node is a broker, a client and so on. An
 incarnation is one life of a node. A frame is a message on a link between two nodes. A link rule is
-the effect of a fault on frames, for example a delay; the gate applies the rules.
+the effect of a fault on frames, for example a delay. The gate applies the rules.
 
-Owns one incarnation: the tasks and connections of its node, the gate of its links, the numbers of
-its trace rows, its pauses and its end. A runtime (virtual or real time) adds clocks, timers, the
-transport of frames, and the destinations of rows and log lines.
+A BaseHost owns one incarnation: the tasks and connections of its node, the gate of its links, the
+numbers of its trace rows, its pauses and its end. A runtime (virtual or real time) adds clocks,
+timers, the transport of frames, and the destinations of trace rows and log lines.
 
-Once the incarnation is over, every call raises HostDead, no timer fires, no frame is taken, and no
-coroutine of the node has any effect: a killed process sends no LeaveGroup.
+Once the incarnation is over, every call raises HostDead, no timer fires, and no frame is taken. No
+coroutine of the node has any effect, as a killed process sends no LeaveGroup.
 """
 
 import asyncio
@@ -146,14 +146,14 @@ class BaseHost(Host):
     def spawn(self, coroutine: Coroutine[Any, Any, None], *, name: str) -> None:
         """Run `coroutine` as a task of this incarnation; it takes no step before this returns."""
         if not self.alive:
-            coroutine.close()
+            coroutine.close()  # else Python warns that the coroutine was never awaited
             raise self._dead()
         task = self._event_loop.create_task(coroutine, name=name, context=self._context)
         self._tasks[task] = None
         task.add_done_callback(self._task_done)
 
     def callback_failed(self, error: Exception, what: str = "callback") -> None:
-        """Record an exception that left a callback; ignored if the node died in the callback."""
+        """Record an exception that left a callback, unless the node died in the callback."""
         if isinstance(error, NodeTaskFailed):
             raise error  # recorded already; it must reach the caller of the loop
         if self.alive:
@@ -162,6 +162,7 @@ class BaseHost(Host):
     def _task_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.pop(task, None)
         if task.cancelled():
+            # Not even the end of an incarnation cancels its tasks, so this is a failure.
             error: BaseException | None = asyncio.CancelledError("a node's task was cancelled")
         else:
             error = task.exception()
@@ -216,6 +217,7 @@ class BaseHost(Host):
     def receive(self, frame: Frame) -> None:
         """Take a frame from the network: the receiver's side of a link."""
         if not self._takes_frames:
+            # Without a backlog the incarnation is over, and the frame is lost.
             if self._backlog is not None:
                 self._backlog.arrivals.append(frame)
         elif self._gate is None:
@@ -235,7 +237,7 @@ class BaseHost(Host):
             self.callback_failed(error)
 
     def _deliver(self, frame: Frame) -> None:
-        """Pass a frame that no rule holds to the node, or keep it if the node is paused."""
+        """Pass a frame to the node once no rule holds it; keep it if the node is paused."""
         if self._takes_frames:
             try:
                 self.endpoint.deliver(frame)
@@ -371,8 +373,10 @@ class BaseHost(Host):
         if backlog is not self._backlog or not backlog.is_resuming:
             return  # paused again, or dead, since this was posted
         self._takes_frames = True
+        # The resets come first, because frames that wait on these connections are lost.
         if backlog.resets:
             self.reset(backlog.resets)
+        # `alive`: the handling of a frame may end the incarnation.
         while backlog.released and self.alive:
             self._deliver(backlog.released.popleft())
         while backlog.arrivals and self.alive:

@@ -1,8 +1,8 @@
 """The client's end of a connection: requests in flight, their timeouts and their outcomes.
 
-Owns the states connecting, open and closed, and gives each sent request exactly one outcome: an
-answer, Disconnected or RequestTimedOut. It knows neither what carries the frames (messages between
-nodes) nor other connections.
+The connection is connecting, open or closed. It gives each sent request exactly one outcome: an
+answer, Disconnected or RequestTimedOut. It knows neither the transport of the frames (messages
+between nodes) nor other connections.
 
 - Endpoint: holds all connections of one node, and calls `opened`, `answered`, `noticed` and
   `ended`.
@@ -222,6 +222,7 @@ class ClientConnection(Connection):
     def answered(self, envelope: ResponseEnvelope) -> None:
         """Take the answer to one request."""
         entry = self._requests.pop(envelope.correlation_id, None)
+        # A request that times out ends the connection, so an answer can never come too late.
         if entry is None:
             raise SimulationError(
                 f"{self.peer} answered correlation id {envelope.correlation_id} on {self.purpose},"
@@ -232,7 +233,7 @@ class ClientConnection(Connection):
         entry.on_response(envelope.body)
 
     def ended(self, reason: str) -> None:
-        """Take the end of the connection, by the peer or by the death of the peer's process."""
+        """End this side, because the peer has ended the connection or the peer's process died."""
         if self._state is not ConnectionState.CLOSED:
             self._end(Disconnected(f"{self.peer}: {reason}"))()
 

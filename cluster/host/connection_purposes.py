@@ -39,5 +39,5 @@ PURPOSES: dict[str, str] = {
     ZOOKEEPER_QUORUM: "ZooKeeper's follower to its leader: transactions, and what is forwarded",
     ZOOKEEPER_ELECTION: "ZooKeeper's servers among themselves: votes",
 }
-"""Meaning of each purpose between nodes. ADMIN is not among them: no fault may target the
+"""Meaning of each purpose between nodes. ADMIN is left out, because no fault may target the
 administrator."""

@@ -1,11 +1,12 @@
 """Endpoint: all connections of one host incarnation. Its code is the same in every runtime.
 
 An incarnation is one life of a node, from a start to its end. A frame is one message between two
-nodes; `frames` has the kinds of frames and explains the purpose of a connection.
-Owns the connections as a client (`client_connection`) and as a server. As in Kafka, a server
-handles one request at a time per connection. The transport of frames is a simulated link or a TCP
-stream. It calls `deliver` and `peer_lost`, and takes frames through `send_frame`. The endpoint must
-not know which transport it is.
+nodes; `frames` has the kinds of frames. The purpose of a connection is its use, such as heartbeats.
+
+The endpoint owns its node's connections as a client (`client_connection`) and as a server. As in
+Kafka, a server handles one request at a time per connection. The transport of frames is a simulated
+link or a TCP stream. The transport calls `deliver` and `peer_lost`, and takes frames through
+`send_frame`. The endpoint must not know which transport it is.
 Source: Kafka `SocketServer.Processor`, which mutes a channel while it serves a request.
 """
 
@@ -138,7 +139,7 @@ class Endpoint:
 
     def notify(self, connection: AcceptedConnection, notice: AnyNotice) -> None:
         """Send an unrequested message; see Host.notify."""
-        if connection in self._servers:
+        if connection in self._servers:  # an AcceptedConnection equals the key of the dict
             self.send_frame(
                 NoticeFrame(
                     source=self.host.name,
@@ -299,6 +300,7 @@ class Endpoint:
 
     def close_all(self) -> None:
         """End every connection as an orderly stop does: both ends see Disconnected."""
+        # Copies, because the calls remove the connections.
         for key, server in list(self._servers.items()):
             self._send_reset(server.peer, server.connection_id, by_client=False)
             self._server_ended(key)
@@ -367,6 +369,7 @@ class Endpoint:
             self._serve(connection, frame.envelope)
 
     def _serve_next(self, connection: _ServerConnection) -> None:
+        # No request waits if the connection has ended since the reply.
         if connection.serving is None and connection.waiting:
             self._serve(connection, connection.waiting.popleft())
 

@@ -51,7 +51,7 @@ ResponseCallback = Callable[[AnyResponse | Disconnected | RequestTimedOut], None
 
 
 class WaitingRequest(NamedTuple):
-    """A request without an answer. Units: `waited_us` is the time since it was sent."""
+    """A request without an answer. Units: `waited_us` is the time since the request was sent."""
 
     peer: NodeName
     api: str
@@ -61,9 +61,9 @@ class WaitingRequest(NamedTuple):
 class Connection(ABC):
     """A client's connection to one server for one purpose: FIFO, one request served at a time.
 
-    A purpose is the use of a connection, such as heartbeats. States: connecting, open, closed. A
-    request that is sent earlier leaves when the connection opens. In these cases the connection
-    ends, and requests in flight fail with Disconnected:
+    A purpose is the use of a connection, such as heartbeats. A connection is connecting, open or
+    closed. A request that is sent while the connection is connecting leaves when it opens. In these
+    cases the connection ends, and requests in flight fail with Disconnected:
     - the peer's process dies, refuses or resets;
     - setup takes longer than `setup_timeout_us`;
     - a request times out (as in Kafka's NetworkClient);

@@ -17,8 +17,8 @@ from protocol.compression import CompressionType
 from protocol.errors import SimulationError
 
 MAX_PAYLOAD_BYTES = 1 << 28
-"""Largest decompressed size of a batch. Without it, a few compressed kilobytes could fill the
-memory."""
+"""Largest decompressed size of a batch. Without this limit, a few compressed kilobytes could fill
+the memory."""
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 """zlib's `wbits` value for its largest window (15), plus 16 for gzip's header and trailer.
 
@@ -69,6 +69,7 @@ class PayloadCodecs:
                 plain = _decompress_snappy(payload)
             else:
                 plain = _decompress_stream(compression, payload)
+        # zlib raises zlib.error for a broken payload, pyarrow raises OSError.
         except (zlib.error, struct.error, OSError, ValueError) as error:
             raise ValueError(f"codec {compression}: {error}") from error
         if len(plain) > MAX_PAYLOAD_BYTES:
@@ -204,7 +205,7 @@ def _decompress_stream(compression: int, payload: bytes) -> bytes:
     _codec(compression)  # raises SimulationError if the codec is not supported
     import pyarrow  # noqa: PLC0415 - a large import, needed for these codecs only
 
-    if not payload:
+    if not payload:  # pyarrow would return an empty content without an error
         raise ValueError("0 bytes are no frame")
     name = CompressionType(compression).name.lower()
     with pyarrow.CompressedInputStream(pyarrow.BufferReader(payload), name) as stream:

@@ -77,7 +77,7 @@ class FileLogStorage(LogStorage):
                 partition=_partition_of(path),
                 log_end_offset=log.end_offset(len(self._batches)),
                 cut_bytes=torn_bytes,
-                cut_batches=None,
+                cut_batches=None,  # the torn bytes are not parsed into batches
                 cause=RecoveryCause.TORN_TAIL,
             )
 
@@ -219,7 +219,7 @@ class FileStorage(Storage):
         self.directory = directory
         self._files = files or Files()
         self._logs: dict[TopicPartition, FileLogStorage] = {}
-        # Open every log now: damage is found, cut off and reported before the broker starts.
+        # Open every log now, so that damage is cut off and reported before the broker starts.
         for path in _log_paths(directory):
             self.log(_partition_of(path))
 
@@ -253,11 +253,11 @@ class FileStorage(Storage):
         write_checkpoint_file(self.directory / name, content, self._files)
 
     def read_checkpoint(self, name: str) -> bytes | None:
-        """Return a checkpoint's content, None if there is no valid one."""
+        """Return a checkpoint's content, None if the file is missing or damaged."""
         return read_checkpoint_file(self.directory / name)
 
     def take_recoveries(self) -> tuple[LogRecovery, ...]:
-        """Return the cuts, by power losses and of torn frames at the opening, then forget them.
+        """Return the cuts by power losses and the cuts of torn frames; forget all of them.
 
         So each cut is reported to only one incarnation of the broker.
         """
@@ -333,5 +333,6 @@ def _mark_path(log_path: Path) -> Path:
 
 def _partition_of(path: Path) -> TopicPartition:
     """Return the partition of a log file, which is named `<topic>-<partition>.log`."""
+    # The last hyphen counts, because the name of a topic may have hyphens, too.
     topic, _, partition = path.name.removesuffix(_LOG_SUFFIX).rpartition("-")
     return TopicPartition(topic, int(partition))

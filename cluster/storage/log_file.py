@@ -2,7 +2,8 @@
 
 A frame contains one batch: the payload's length, a CRC-32C over length and payload, and the
 payload, which is the batch in MessagePack. A power loss may leave zeros where data was never
-written. Because the CRC covers the length, zeros are no valid frame. Handles bytes, not files.
+written. Because the CRC covers the length, zeros are no valid frame. This module handles bytes, not
+files.
 """
 
 import struct
@@ -44,7 +45,7 @@ class LogContent:
         return bisect_right(self.positions, position) - 1
 
     def end_offset(self, batch_count: int) -> Offset:
-        """Return the offset after the first `batch_count` batches, 0 for none."""
+        """Return the offset after the first `batch_count` batches; 0 if `batch_count` is 0."""
         return Offset(self.batches[batch_count - 1].next_offset if batch_count else 0)
 
 

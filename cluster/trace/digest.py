@@ -20,7 +20,7 @@ FIRST_STEP_US = 1_000_000
 MAX_MARKS = 32
 """Limit of a trail's marks; above it, every second mark is dropped and the step doubled."""
 MARK_DIGITS = 4
-"""Number of hexadecimal digits of a mark."""
+"""Number of hexadecimal digits of a mark. Unequal digests have equal marks once in 65,536 cases."""
 
 
 class TraceDigest:
@@ -92,9 +92,10 @@ class TraceDigest:
 
 
 class EventsOnly:
-    """Passes on the rows that the run would have without traced messages, with their `seq`.
+    """Passes on the rows that the run would have if it traced no messages.
 
-    `seq` is the number of a row in its incarnation, here without the rows of messages.
+    The rows of messages are left out. `seq`, the number of a row in its incarnation, is set anew,
+    because rows of messages count in the original numbers.
     """
 
     def __init__(self, observer: Callable[[TraceRow], None]) -> None:
@@ -118,14 +119,14 @@ def parted_between(one: str, other: str) -> tuple[int, int | None] | None:
     although the trails differ, for instance because one has more marks. Units: microseconds.
     """
     (step, marks), (other_step, other_marks) = _parse(one), _parse(other)
-    # A step is FIRST_STEP_US times a power of two, so the longer step is a multiple of the shorter.
-    # Only marks at multiples of the longer step are compared, because both trails have these.
+    # A step is FIRST_STEP_US times a power of two, so the longer step is a multiple of the shorter
+    # step. Only marks at multiples of the longer step are compared, because both trails have these.
     common_step = max(step, other_step)
     pairs = list(
         zip(
             marks[common_step // step - 1 :: common_step // step],
             other_marks[common_step // other_step - 1 :: common_step // other_step],
-            strict=False,
+            strict=False,  # one of the two runs may have been longer
         )
     )
     for index, (mark, other_mark) in enumerate(pairs):

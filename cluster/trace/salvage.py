@@ -38,7 +38,7 @@ class _TolerantReader(FrameReader):
 
 
 def salvage_trace(trace_dir: Path, parquet: Path) -> Salvage | None:
-    """Merge the frame files of `trace_dir` into `parquet`; return None if there are none.
+    """Merge the frame files of `trace_dir` into `parquet`; return None without frame files.
 
     The frame files are kept. Raises: OSError.
     """

@@ -4,8 +4,8 @@ It follows the `*.frames` files that the driver (the process that conducts the r
 own machine or in a shared directory, while nodes append to them. A node writes a row to its file a
 short time after the row's event. So rows are merged only up to a watermark, a time that stays
 behind the run's clock. A row that arrives after the watermark has passed its time is dropped. A
-reader that needs all rows reads the complete files after the run. Must not know the runtime that
-writes the files.
+reader that needs all rows reads the complete files after the run. This module must not know which
+runtime writes the files.
 """
 
 from collections import deque

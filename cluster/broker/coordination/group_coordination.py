@@ -95,8 +95,8 @@ class GroupCoordination:
         """
         if unknown:
             self._unknown[request_id] = unknown
-        # The coordinator holds one JoinGroup and one SyncGroup of a member. If it holds another
-        # request afterwards, the earlier one was replaced, and never gets an answer.
+        # The coordinator holds one JoinGroup and one SyncGroup of a member at most. If it no longer
+        # holds the earlier request afterwards, this request was answered or replaced.
         held = self._held_of_sender(envelope.body)
         self.carry_out(self.coordinator.handle(request_id, envelope, self._host.wall_us()))
         if held is not None and self._held_of_sender(envelope.body) != held:
