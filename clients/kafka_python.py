@@ -101,6 +101,7 @@ class _Member(Consumer):
                 partition=record.partition,
                 offset=record.offset,
                 # `rstrip` removes the blanks with which `produce --value-bytes` pads values.
+                # Records of other producers may have no value.
                 value=(record.value or b"").decode().rstrip(),
             )
             for records in by_partition.values()

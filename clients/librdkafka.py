@@ -33,7 +33,8 @@ NO_OFFSET = KafkaError._NO_OFFSET
 """Error of a commit without anything to commit. Despite the underscore, this is the documented name
 of the error."""
 MAX_POLL_RECORDS = 500
-"""Limit of the records that one poll returns."""
+"""Limit of the records that one poll returns: Kafka's default of max.poll.records, a setting that
+librdkafka lacks."""
 
 
 class Librdkafka(Client):
@@ -87,6 +88,7 @@ class _Member(Consumer):
                     partition=message.partition(),
                     offset=message.offset(),
                     # `rstrip` removes the blanks with which `produce --value-bytes` pads values.
+                    # Records of other producers may have no value.
                     value=(message.value() or b"").decode().rstrip(),
                 )
             )
@@ -138,8 +140,8 @@ class _Writer(Producer):
         while True:
             try:
                 self._producer.produce(self._topic, value, key, on_delivery=on_delivery)
-            # The library's queue is full. `poll` handles brokers' answers, which makes room.
             except BufferError:
+                # The library's queue is full. `poll` handles brokers' answers, which makes room.
                 self._producer.poll(0.05)
             else:
                 break

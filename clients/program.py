@@ -145,8 +145,8 @@ class Acknowledged:
     """Collects the brokers' answers to sent records, and writes them as events.
 
     An `acknowledged` event has [number, partition, offset] of each record that was stored. A
-    `refused` event has the number of a record whose delivery failed, and which is not sent again.
-    A broker can have stored a refused record nevertheless, if only its answer was lost.
+    `refused` event has the number of a record whose delivery failed. The record is not sent again.
+    A broker may have stored a refused record nevertheless, if only the broker's answer was lost.
     """
 
     def __init__(self, reporter: Reporter) -> None:
@@ -285,8 +285,9 @@ def _consume(client: Client, options: Options, reporter: Reporter) -> int:
     while not stop.is_requested and not (options.until and total >= options.until):
         try:
             records = consumer.poll(POLL_S)
-        # An error of the library is written as an event, and does not end the program.
         except Exception as error:
+            # An error of the library is written as an event, and does not end the program. The
+            # pause keeps a lasting error from filling stdout.
             reporter.failed("poll", error)
             time.sleep(POLL_S)
             continue
@@ -305,7 +306,8 @@ def _consume(client: Client, options: Options, reporter: Reporter) -> int:
             has_uncommitted = not _commit(consumer, reporter)
             committed_s = time.monotonic()
 
-    # The order matters: the last records are committed before the member leaves its group.
+    # The order matters: the last records are committed before the member leaves its group. After
+    # that, the group lets it commit no more.
     if waiting:
         reporter.write("records", records=waiting, total=total)
     if has_uncommitted and options.commit_interval_s:
@@ -362,4 +364,5 @@ def _produce(client: Client, options: Options, reporter: Reporter) -> int:
     reporter.write(
         "produced", sent=number, acknowledged=acknowledged.count, refused=acknowledged.refused
     )
+    # A record without an answer is neither acknowledged nor refused.
     return 1 if acknowledged.refused or acknowledged.count < number else 0

@@ -39,7 +39,7 @@ def describe_event(row: TraceRow) -> str:
             ("error", row.error),
             ("because", row.cause),
         )
-        if value is not None and value != ""
+        if value is not None and value != ""  # some kinds of rows have "" for "none"
     ]
     if row.detail is not None:
         detail = msgspec.json.decode(row.detail)
@@ -47,6 +47,7 @@ def describe_event(row: TraceRow) -> str:
             f"{name} {_short(value)}" for name, value in detail.items() if name not in _SKIPPED
         ]
     kind = row.kind.replace("_", " ")
+    # `strip` removes the blank before the partition, which has no label.
     listed_facts = ", ".join(fact.strip() for fact in facts)
     return f"{kind}: {listed_facts}" if listed_facts else kind
 

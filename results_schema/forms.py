@@ -23,8 +23,8 @@ class _Stamp(msgspec.Struct, kw_only=True):
 def refusal(content: bytes, kind: str) -> str | None:
     """Return the reason for which this version cannot read a manifest of `kind`; None if it can.
 
-    A file that is no manifest is not refused here: the caller decodes it, and its error has more
-    detail.
+    A file that is no manifest is not refused here. The caller decodes the file next, and the error
+    of this decoding has more detail.
     """
     try:
         stamp = msgspec.json.decode(content, type=_Stamp)

@@ -62,7 +62,7 @@ class JournalEntry(msgspec.Struct, kw_only=True):
     - `in_force_from_us`, `in_force_until_us`: the period in which certainly all affected nodes had
       the fault: from the end of the injection to the beginning of the healing.
     - `healed_at_us`: None if the fault is in force, was not injected, or is momentary.
-    - `nodes`: the affected nodes; for a fault of links, those of the `from` end.
+    - `nodes`: the affected nodes; for a fault of links, the nodes of the `from` end.
     - `node`: the first of `nodes`.
     - `incarnation`, `pid`: number of restarts and process id of `node` at the injection.
     - `members_survive`: False if the fault hits members of a group. The group then may rebalance
@@ -119,7 +119,7 @@ class JournalEntry(msgspec.Struct, kw_only=True):
 
     @property
     def hit_nodes(self) -> tuple[str, ...]:
-        """The affected nodes; for a fault of links, those of the `from` end."""
+        """The affected nodes; for a fault of links, the nodes of the `from` end."""
         return self.nodes or (() if self.node is None else (self.node,))
 
     @property
@@ -146,6 +146,8 @@ class JournalEntry(msgspec.Struct, kw_only=True):
     @property
     def perhaps_in_force(self) -> bool:
         """True if an error or a Ctrl-C interrupted the injection, so that its effect is unknown."""
+        # The node is recorded just before the injection begins. A Ctrl-C leaves the outcome
+        # PLANNED, an error sets FAILED.
         begun = self.node is not None and not self.momentary and self.healed_at_us is None
         return begun and self.outcome in {FaultOutcome.PLANNED, FaultOutcome.FAILED}
 

@@ -124,6 +124,7 @@ def _compile_c(sources: Iterable[Path], c_folder: Path, target: Path) -> None:
     """Compile mypyc's C files, several at once, and link them as one library."""
     from mypyc.build import include_dir  # noqa: PLC0415
 
+    # `build` has checked that there is a compiler. CC may contain options, too.
     compiler = shlex.split(find_compiler() or "cc")
     folders = (sysconfig.get_path("include"), include_dir(), c_folder)
     headers = [f"-I{folder}" for folder in folders]

@@ -126,6 +126,7 @@ def measure(root: Path) -> House:
         parsed_causes=tuple(
             f"{name}:{line}"
             for name, tree in trees.items()
+            # The coordinator may read these texts, and `protocol` defines them.
             if not name.startswith(("coordinator/", "protocol/"))
             # A set, because one line can have several such places.
             for line in sorted(set(_parsed_causes(tree)))

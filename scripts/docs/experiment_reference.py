@@ -58,7 +58,8 @@ def _sections(
     for field in fields_of(struct):
         if field.struct is not None:
             inner_path = f"{path}.{field.key}" if path else field.key
-            # A tuple stands for a list of sections, a dict for a section for each name.
+            # A tuple stands for a list of sections, a dict for a section for each name. The keys of
+            # all dicts are in _PLACEHOLDERS; for other keys the dict's suffix is not used.
             suffixes: dict[object, str] = {tuple: "[]", dict: f".{_PLACEHOLDERS.get(field.key)}"}
             suffix = suffixes.get(get_origin(field.annotation), "")
             yield from _sections(inner_path + suffix, field.struct)

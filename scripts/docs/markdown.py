@@ -41,7 +41,7 @@ def values_text(entry: Schema) -> str:
         # The choices are all fixed values, or else they are schemas.
         if all("const" in choice for choice in choices):
             return ", ".join(f"`{shown(choice['const'])}`" for choice in choices)
-        # That a key can be null is not mentioned.
+        # The choice null is left out.
         texts = [values_text(choice) for choice in choices if choice != {"type": "null"}]
         return " or ".join(texts)
     if "enum" in entry:
