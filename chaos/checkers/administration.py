@@ -69,7 +69,10 @@ DELETE_TOPIC = "delete_topic"
 PREFERRED_LEADER_ELECTION = "preferred_leader_election"
 _ELECTIONS = frozenset({LEADERSHIP_MOVE, PREFERRED_LEADER_ELECTION})
 _NEVER_RIGHT = frozenset({ErrorCode.NONE.name, ErrorCode.UNKNOWN_SERVER_ERROR.name})
-"""Errors that are never allowed, whatever is broken: they show a bug of a broker or client."""
+"""Errors that are never allowed, whatever is broken: they show a bug of a broker or client.
+
+NONE is among them because a refusal must name an error.
+"""
 _WITHOUT_MEMBERS = frozenset({None, "Empty", "Dead"})
 """States of a group that has no members; None: its coordinator does not know the group."""
 _REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance"})
@@ -224,8 +227,8 @@ class Administration(Checker):
         """
         self._leader_changed_us = row.time_us
         if self._group_order is not None:
-            # The new leader may be the group's new coordinator. It refuses orders while it loads
-            # the group.
+            # The new leader may be the coordinator of the order's group. It refuses orders while it
+            # loads the group.
             self._group_order.must_succeed = False
         for fault_id, order in list(self._elections.items()):
             detail = detail_of(order.row)
@@ -240,7 +243,8 @@ class Administration(Checker):
             self._judge_group_order(self._group_order, row)
             self._group_order = None
             return
-        # The plan waits for an order's answer, so a row of another fault shows that it came.
+        # The plan waits for the answer to an order about a group. So a row of another fault shows
+        # that this answer came.
         self._judge_group_effects()
         order = self._topic_orders.pop(row.cause or "", None)
         if order is not None:
@@ -314,7 +318,8 @@ class Administration(Checker):
         if order is None:
             return
         took_us = row.time_us - order.row.time_us
-        # 0: the broker was not running yet. At the timeout: it gave up waiting for permission.
+        # A shutdown that took no time: the broker was not running yet. A shutdown that took the
+        # whole timeout: the broker gave up waiting for the permission. Rule 1 judges neither.
         if not 0 < took_us < CONTROLLED_SHUTDOWN_TIMEOUT_US:
             return
         self._ended_shutdowns += 1
@@ -399,6 +404,8 @@ def _fits(error: str, fault: str, states: tuple[str | None, ...]) -> bool:
 
     `states`: the group's state when the order was given, and when the error came.
     """
+    # The coordinator decides at a moment between the order and the error. So the error may fit
+    # either state.
     has_members = any(state not in _WITHOUT_MEMBERS for state in states)
     match error:
         case ErrorCode.NON_EMPTY_GROUP.name | ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC.name:

@@ -100,7 +100,9 @@ class Answers(Checker):
         if group_id is not None:
             timeout_us = _timeout_us(self.context.groups[group_id], row.api)
         elif row.node.startswith("broker-"):
+            # `row.cause` is the purpose of the connection.
             timeout_us = self.context.broker_timeouts_us.get(row.cause or "", REQUEST_TIMEOUT_US)
+            # The server may hold the request back for so long that it times out without a fault.
             if timeout_us < 2 * self.context.broker_waits_us.get(row.cause or "", 0):
                 return
         else:
@@ -112,6 +114,7 @@ class Answers(Checker):
         quiet_since_us = self._faults.quiet_since_us
         if quiet_since_us is None:  # a fault is in force
             return
+        # The module docstring says why two timeouts, and why appends need more.
         needed_us = 2 * timeout_us + self.context.clock_error_us
         if row.api in APPENDING:
             needed_us += self.context.isr_recovery_us
@@ -128,7 +131,7 @@ class Answers(Checker):
     def _report_unknown_error(self, row: TraceRow) -> None:
         """Report an UNKNOWN_SERVER_ERROR, once per server and API."""
         if (case := (row.node, row.api or "")) in self._failed:
-            self.findings_total += 1
+            self.findings_total += 1  # the same violation again
             return
         self._failed[case] = None
         self.report_finding(f"{row.node} answers {row.api} with {UNKNOWN_SERVER_ERROR}", [row])

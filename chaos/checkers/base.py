@@ -5,8 +5,11 @@ nothing but the trace (the run's recorded events, one row each). Each violation 
 a finding, with the rows that prove it.
 
 Rows come in the order of their times. The clocks of two machines may differ by `clock_error_us`. So
-a checker compares rows of two nodes by epochs and offsets. It compares the rows' times only if
-these differ by more than the clock error.
+a checker compares rows of two nodes by epochs and offsets. It compares the times of two rows only
+if they differ by more than the clock error.
+
+Checkers keep sets of names as dicts whose values are None: the iteration over a dict has the same
+order in every process, the iteration over a set does not.
 """
 
 from abc import ABC, abstractmethod
@@ -152,6 +155,7 @@ class Checker(ABC):
             partition=partition,
             story=tuple(describe_row(row) for row in rows),
             evidence=tuple(rows),
+            # A finding shows each row once, so a cause that is evidence is left out.
             led_to=tuple(in_time_order([*led_to, *(row for row in causes if row not in rows)])),
         )
 
@@ -190,6 +194,7 @@ class Checker(ABC):
         - `excused`: number of exceptions that the promise permits, by name.
         - `inconclusive`: True if the evidence does not suffice for a pass.
         """
+        # A finding is proved by its own rows, so it counts also if other evidence is missing.
         if self.findings_total:
             outcome = CheckOutcome.VIOLATED
         elif inconclusive:

@@ -118,6 +118,7 @@ class CheckContext:
       Kafka's coordinator nor ZooKeeper promises them (module `unpromised`).
 
     Cluster:
+    - `group_max_size`: `group.max.size`, the largest number of members of a group.
     - `min_insync_replicas`: `min.insync.replicas` of the topic `__consumer_offsets`, the number of
       in-sync replicas without which an append fails.
     - `transaction_min_isr`: `min.insync.replicas` of the topic `__transaction_state`.
@@ -135,6 +136,7 @@ class CheckContext:
     - `replica_lag_us`: `replica.lag.time.max.ms`.
     - `offsets_retention_us`: `offsets.retention.minutes`.
     - `leader_balance_us`: interval in which preferred leaders are elected; None: never.
+    - `liveness_timeout_us`: longest time from the healing of all faults until a group is live.
     - `recovery_timeout_us`: longest time that the run waits, after its groups have recovered, for
       the conditions of `Checker.unsettled`.
     - `transaction_timeout_us`: longest transaction timeout of any member.
@@ -175,6 +177,7 @@ class CheckContext:
 
         `all_groups`: the experiment's groups. `mixed`: the groups that such clients have joined.
         """
+        # `all_groups` is needed because `groups` lacks the groups on ZooKeeper.
         return replace(
             self,
             groups={name: group for name, group in self.groups.items() if name not in mixed},

@@ -329,7 +329,7 @@ class DurableCommits(Checker):
                     self._take_answer(register, row, group, offset, acknowledged=False)
                 register.answered_us[row.node] = row.time_us
             case TraceKind.COMMIT_STORED if register.has_answer(row, offset):
-                pass
+                pass  # the register has the commit already, from the row of the member's answer
             case TraceKind.COMMIT_STORED:
                 self._take_stored(row, group, partition, offset)
             case TraceKind.OFFSETS_FETCHED:
@@ -382,6 +382,8 @@ class DurableCommits(Checker):
         register.answered_us[row.node] = row.time_us
         if acknowledged:
             register.take_answer(row, offset)
+        # Case 1. A group without a loss has -1, because 0 is the `earliest` of a commit whose
+        # beginning no row limits.
         acknowledged = acknowledged and earliest > self._lost_us.get(group, -1)
         loss = self._lost_at.get(group)
         # Case 2: a paused, replaced leader may acknowledge a commit that only the lost replica had.
@@ -444,6 +446,7 @@ class DurableCommits(Checker):
         4. A killed consumer of the group explains it, if no known commit has the value.
         5. A coordinator that was replaced, or that answers from half a log, explains it.
         """
+        # Rule 1. The register may have dropped a commit that explains an old fetch.
         began = self._latest_start_us(row, group)
         if began is None or began <= register.forgotten_until_us:
             self._seen["fetches_of_unknown_start"] += 1
@@ -461,7 +464,7 @@ class DurableCommits(Checker):
             self._seen["fetches_with_no_commit_acknowledged_before"] += 1
             if offset < 0:
                 return  # "no offset" is right while no commit is acknowledged
-            # But even then an offset that no commit wrote is a suspicion.
+            # An offset that no commit wrote is a suspicion even now.
 
         # Rule 2
         candidates = [
@@ -593,6 +596,7 @@ class DurableCommits(Checker):
             if known.offset == lost.offset and known.time_us <= row.time_us
         ]
         older = [commit.row for commit in candidates if commit.latest_us <= lost.latest_us]
+        # The finding shows the coordinator's changes from the first of the two commits on.
         since_us = min([lost.earliest_us, *(commit.time_us for commit in older[-1:])])
         returned = "no offset" if row.offset == -1 else f"offset {row.offset}"
         origin = (
@@ -657,8 +661,9 @@ class DurableCommits(Checker):
 
 
 def _is_of_an_earlier_load(newest: TraceRow, known: Sequence[TraceRow]) -> bool:
-    """Return True if another broker led between the last load of a leader and its leadership.
+    """Return True if another broker led after the leader's last load.
 
+    The leader then still answers from this load, which is older than its present leadership.
     - `newest`: the row of the present leadership, or of its load.
     - `known`: all rows of leaderships and loads of the partition until now.
     """

@@ -166,13 +166,14 @@ class Fencing(Checker):
             return
         if row.kind in (TraceKind.LEADER_ELECTED, TraceKind.ISR_CHANGED):
             self._isr[row.partition] = row
+        # A change of the ISR is only kept, as a cause of later losses.
         if row.leader_epoch is None or row.kind == TraceKind.ISR_CHANGED:
             return
         if row.kind == TraceKind.LOG_TRUNCATED:
             self._observe_truncation(row, row.partition)
             return
         if row.kind == TraceKind.LEADER_ELECTED:
-            if row.peer:
+            if row.peer:  # without a peer, the partition has no leader from now on
                 self._elections.setdefault(row.partition, []).append(row)
             return
 
@@ -259,7 +260,7 @@ class Fencing(Checker):
             f"{cut.leader_epoch}",
             [started, cut, completed],
             partition=partition,
-            causes=self._explain_cut(cut, partition)[:-1],
+            causes=self._explain_cut(cut, partition)[:-1],  # the last row is `cut`: evidence
         )
 
     def _explain_cut(self, cut: TraceRow, partition: str) -> list[TraceRow]:
@@ -270,6 +271,7 @@ class Fencing(Checker):
         """
         epoch = self._epochs.get(partition, {}).get(cut.leader_epoch or 0)
         leader = None if epoch is None else epoch.leader_row
+        # The present row of the ISR is later than the truncation, so the kept one is taken.
         known_cut = next(
             (known for known in self._cuts.get(partition, ()) if known.row is cut), None
         )
@@ -284,6 +286,7 @@ class Fencing(Checker):
         first = lost[0]
         for cut in self._cuts.get(partition, ()):
             former_end = detail_of(cut.row).get("from_offset", 0)
+            # The append's last record was in the log before the truncation, and not after it.
             if (
                 cut.row.time_us >= first.started.time_us
                 and (cut.row.offset or 0) < first.end <= former_end
@@ -387,6 +390,7 @@ class Fencing(Checker):
 
     def _record(self, violation: _Violation, partition: str, *, is_announced: bool) -> None:
         """Report a violation, but do not call `on_finding` again if it was announced before."""
+        # `report_finding` calls `on_finding`, so the receiver is removed during the call.
         on_finding = self.on_finding
         if is_announced:
             self.on_finding = None

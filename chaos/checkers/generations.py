@@ -30,7 +30,7 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.results import CheckReport
 
 MAX_STARTED_APPENDS = 4_096
-"""Kept appends per broker incarnation. An append ends within 5 s; so many do not begin in 5 s."""
+"""Kept appends per broker incarnation. An append ends within 5 s, and fewer begin in this time."""
 MAX_CHANGES = 64
 """Kept states of a group in one tenure.
 
@@ -228,6 +228,7 @@ class Generations(Checker):
         self._check_order(row, group_id, before)
         match row.kind:
             case TraceKind.GROUP_LOADED:
+                # If a row has no list of members, they are unknown, so no commit is judged by them.
                 members = detail_of(row).get("members")
                 known = dict.fromkeys(members) if isinstance(members, list) else None
                 self._change(group, row, generation, known)
@@ -268,8 +269,8 @@ class Generations(Checker):
         instance = detail_of(row).get("instance")
         if isinstance(instance, str):
             self._instances[member] = instance
-        # If there is no earlier state, the group has no other members in generation 0. In a later
-        # generation it has other members, which the trace does not show.
+        # Without an earlier state, this is the first member if the generation is 0: the group is
+        # new. In a later generation the group has other members, which the trace does not show.
         born: dict[str, None] | None = {} if row.generation == 0 else None
         members = born if before is None else before.members
         if members is not None:
@@ -279,7 +280,7 @@ class Generations(Checker):
             else:
                 members.pop(member, None)
         if row.kind == TraceKind.MEMBER_REMOVED:
-            group.removed[member] = row
+            group.removed[member] = row  # evidence, if a later commit of the member is accepted
         self._change(group, row, row.generation or 0, members)
 
     def _check_order(self, row: TraceRow, group_id: str, before: _Membership | None) -> None:
@@ -306,7 +307,7 @@ class Generations(Checker):
     # -- commits ------------------------------------------------------------------------------
 
     def _remember_append(self, row: TraceRow) -> None:
-        """Remember the row of an append, at which the coordinator accepted the commits in it.
+        """Remember the row at which the coordinator accepted the commits of an append.
 
         The generation and the member of a commit must be right at this row. The commit's row
         COMMIT_STORED may come 5 s later, when the group may have another generation.
@@ -315,7 +316,7 @@ class Generations(Checker):
             return
         started = self._appends.setdefault((row.node, row.incarnation), {})
         if len(started) >= MAX_STARTED_APPENDS:
-            del started[next(iter(started))]
+            del started[next(iter(started))]  # the oldest: a dict keeps the order of insertion
         started[row.correlation_id] = row.seq
 
     def _check_commit(self, row: TraceRow) -> None:
@@ -390,9 +391,10 @@ class Generations(Checker):
 
     def _lineage_of(self, row: TraceRow) -> Lineage | None:
         """Return the lineage of an assignment's generation; None if the trace does not show it."""
+        # In a consumer's row, the peer is its coordinator.
         begun = self._begun_at.get((row.peer or "", row.group or "", row.generation or 0), ())
-        # A group that was deleted in between may have begun this number twice at one broker. The
-        # row's member shows which of the generations it is.
+        # If the group was deleted in between, one broker may have begun this number twice. The
+        # member of the row shows which of the generations is meant.
         with_member = [generation for generation in begun if row.member in generation.members]
         return next((generation.lineage for generation in reversed(with_member or begun)), None)
 

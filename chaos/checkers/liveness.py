@@ -214,6 +214,7 @@ class Liveness(Checker):
             case TraceKind.NODE_STARTED | TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
                 self._observe_node(row)
             case TraceKind.MEMBER_STATE if group is not None and row.error is not None:
+                # If a failover lost the member's id, the end is excused; `_judge_groups` counts it.
                 if row.cause == MemberStateCause.LEFT and not self._fenced.stopped(row.node):
                     self._check_application_end(row)
             case TraceKind.MEMBER_REMOVED if group is not None:
@@ -283,6 +284,7 @@ class Liveness(Checker):
         """Report an offset of a live group that an administrator cannot read."""
         group_id = row.group or ""
         expected = self.context.groups[group_id]
+        # What prevents a group from being live may also prevent the administrator from reading.
         if self._healed is None or self._groups[group_id].live_us is None:
             return
         if self._excuse_of_partitions(group_id, expected, row.time_us) is not None:
@@ -423,6 +425,7 @@ class Liveness(Checker):
         # The clock error is added because two clocks are compared. The row that made a group live
         # has a consumer's or a coordinator's clock, the row of the healing the driver's.
         deadline = healed_us + self.context.liveness_timeout_us + self.context.clock_error_us
+        # A run that was cut short has none of the later stages. Its watch ends with its last row.
         watched_until = self._waited_until_us or self._last_us
         notes = []
         not_live = []
@@ -495,7 +498,8 @@ class Liveness(Checker):
                 f"polls, max.poll.interval.ms is {seconds(expected.max_poll_interval_us)}",
             )
 
-        # The session of a dead member: it ended too late, or it has not ended.
+        # The session of a dead member: it ended too late, or it has not ended. A `last_expiry_us`
+        # of 0 means that no such session has ended since healing.
         waits_until_us = self._sessions_end_us(group_id)
         settled_us = self._groups[group_id].last_expiry_us + self._settling_us(expected)
         if self._groups[group_id].last_expiry_us and watched_until_us < settled_us:
@@ -556,6 +560,7 @@ class Liveness(Checker):
         coordinators = expected.coordinator_partitions
         for partition in (*coordinators, *of_members):
             known = self._replicas.of(partition)
+            # A partition without a row counts as led: nothing shows that it is the obstacle.
             if known is None or known.leader:
                 continue
             if self._replicas.may_be_led(known):

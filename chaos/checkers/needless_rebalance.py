@@ -166,13 +166,14 @@ class NeedlessRebalance(Checker):
     def _observe_fault(self, row: TraceRow) -> None:
         """Begin to watch the Stable groups that the fault does not hit; stop for those it hits."""
         detail = detail_of(row)
+        # A fault on links names its nodes by the two ends of the links.
         nodes = [
             row.peer or "",
             *(node for end in ("nodes", "from", "to") for node in detail.get(end, ())),
         ]
         hit_groups = {self._presence.group_of(node) for node in nodes} - {None}
-        # An order, such as `remove_members`, hits a server. But it gives members a reason to
-        # rejoin.
+        # An order, such as `remove_members`, hits a server, and yet gives members a reason to
+        # rejoin. So it is not watched as a failover.
         is_order = detail.get("members_survive") is not True and not hit_groups
         for group_id, group in self._groups.items():
             if is_order:
@@ -289,7 +290,7 @@ class NeedlessRebalance(Checker):
                     self._remember_if_coordinators(group, group_id, row)
             case RemovalCause.LEAVE:
                 self._remember_if_coordinators(group, group_id, row)
-                group.watched_since = None
+                group.watched_since = None  # the promise is about groups whose members all survive
             case RemovalCause.DID_NOT_REJOIN:
                 if not self._report_early_removal(group, group_id, row):
                     self._remember_if_coordinators(group, group_id, row)
@@ -338,6 +339,7 @@ class NeedlessRebalance(Checker):
     def _report_early_removal(self, group: _Group, group_id: str, removed: TraceRow) -> bool:
         """Report a removal that came before the end of the time that members have to rejoin."""
         began = group.began.get(removed.node)
+        # A rebalance of an earlier process of the broker has no part in this removal.
         if began is None or began.incarnation != removed.incarnation:
             return False
         lasted_us = removed.node_time_us - began.node_time_us

@@ -209,7 +209,7 @@ class Ownership(Checker):
                     group.loading[row.node] = _Loaded(tuple(members), row.generation or 0)
             case TraceKind.MEMBER_REMOVED:
                 removals = group.removed.setdefault(row.member or "", {})
-                removals.pop(row.node, None)
+                removals.pop(row.node, None)  # so that the new removal takes the last place
                 removals[row.node] = row
             case TraceKind.MEMBER_STATE if row.cause == MemberStateCause.MISSED_POLL:
                 group.slow[owner] = row
@@ -244,6 +244,7 @@ class Ownership(Checker):
         for group in self._groups.values():
             if group.expected.offsets_partition != row.partition:
                 continue
+            # First the overstays up to this row are measured, because the row restarts them.
             self._measure_overstays(group, row.time_us, self._faults.quiet_since_us)
             if row.kind == TraceKind.LOAD_COMPLETED:
                 group.load_completed(row)
@@ -302,8 +303,8 @@ class Ownership(Checker):
             return None, evidence  # the group that had the older owner was lost
         dropped_us = now_us
         if removal is not None and removal.cause == RemovalCause.SESSION_EXPIRY:
-            # The owner was dropped when its session ended. The newer owner may have joined much
-            # later.
+            # The owner was dropped when its session ended; the newer owner may have joined much
+            # later. But the owner cannot be dropped before it got the partition.
             dropped_us = max(removal.time_us, older.time_us)
 
         recent = self._faults.since(dropped_us - group.overstay_bound_us)
@@ -326,6 +327,8 @@ class Ownership(Checker):
                 evidence,
             )
 
+        # Check 4. An owner that got the partition from this coordinator after the load has
+        # restarted its session since then.
         load = self._load_by(group, newer)
         if load is None or (older.peer == load.node and older.time_us > load.time_us):
             return None, evidence

@@ -153,6 +153,8 @@ class Processing(Checker):
             ):
                 self._committed(row)
             case TraceKind.ADMIN_COMMIT:
+                # A commit of unknown outcome may be in the log. A stored one has its own row
+                # COMMIT_STORED.
                 if row.error in GIVEN_UP_BY_THE_CLIENT or row.error == _TIMED_OUT:
                     self._remember_beyond(self._partition(row), row)
             case TraceKind.OFFSET_REMOVED:
@@ -391,7 +393,7 @@ class Processing(Checker):
         jump = _jump_over(known.jumps, start, end)
         commit = known.beyond.get(end) or known.last_commit
         if commit is not None and (commit.offset or 0) <= start:
-            commit = None
+            commit = None  # a commit before the gap skipped nothing of it
         cause = None if jump is None else jump.row.cause
         if jump is not None and cause == PositionCause.LATEST:
             if known.first_commit is None:
@@ -405,7 +407,7 @@ class Processing(Checker):
                 f"{known.first_commit.offset} and more had been committed, and started from the "
                 "latest (auto.offset.reset)"
             )
-            commit = None
+            commit = None  # the reset skipped the records, so no commit is evidence
         elif commit is not None and self._has_lost_last_rows(commit):
             self._skipped["skipped_by_a_member_that_died"] += end - start
             return

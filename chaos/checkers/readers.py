@@ -162,8 +162,8 @@ class Readers(Checker):
 
     def _update_owners(self, row: TraceRow) -> None:
         """Update the partitions that the row took from owners or gave to them."""
-        # The driver writes NODE_KILLED and similar rows, and names the node in `peer`. In a row
-        # that an owner writes, `node` is the owner, and `peer` its coordinator.
+        # In a row of the driver, such as NODE_KILLED, `peer` is the node. In a row of an owner,
+        # `node` is the owner, and `peer` is its coordinator.
         node = row.peer or row.node if row.kind in _PROCESS_KINDS else row.node
         taken = [(group, partition) for group, partition, _ in self._owners.ended]
         for group_id, partition in dict.fromkeys((*taken, *self._owners.partitions_of(node))):
@@ -203,6 +203,7 @@ class Readers(Checker):
         for group_id, reads in self._reads.items():
             quiet_us = self._quiet_us[group_id]
             now_quiet_us = self._undisturbed.since_us(group_id)
+            # The row does not disturb this group. At the end of the run its waits are judged, too.
             if now_quiet_us == quiet_us and not is_last:
                 continue
             self._quiet_us[group_id] = now_quiet_us
@@ -218,7 +219,7 @@ class Readers(Checker):
         """Report a partition that has had no reader, or was not read, for longer than the bound."""
         expected = self.context.groups[group_id]
         if expected.application_us >= expected.max_poll_interval_us:
-            return  # the application is too slow for its own settings
+            return  # the application misses its polls, so its member leaves the group again
         margin_us = self.context.clock_error_us
         if read.lost is not None:
             since_us = max(read.lost.time_us, quiet_us)

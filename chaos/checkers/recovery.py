@@ -234,7 +234,7 @@ class Recovery(Checker):
         if interval_us is None:
             return None
         bound_us = 2 * interval_us + ANSWER_US
-        # A run does not wait longer than its `recovery_timeout`.
+        # A run waits no longer than its `recovery_timeout`, so it would cut the wait short.
         return bound_us if bound_us <= self.context.recovery_timeout_us else None
 
     # -- unfinished waits ---------------------------------------------------------------------
@@ -307,6 +307,8 @@ class Recovery(Checker):
                 what=f"{transaction.transactional_id}: its transaction is {transaction.state}",
                 evidence=(since,),
                 partition=transaction.partition,
+                # Producers begin transactions all the time. A run that waited for each of them
+                # would never end.
                 is_new=transaction.state == ONGOING and since.time_us > self._earliest_us(),
             )
 

@@ -209,7 +209,8 @@ class Stability(Checker):
             left_early = []
         # `may_lead` has the unfenced brokers that are not stopping.
         is_unfenced = any(_broker(broker) in self._replicas.may_lead for broker in left_early)
-        # Outside the judged periods only the rule about a new leader's ISR is judged.
+        # Outside the judged periods only the rule about a new leader's ISR is judged. Any time but
+        # None gets the loss reported; the last argument replaces the text about this time.
         if since_us is None and is_unfenced:
             self._report_loss(
                 row, row.time_us, what, f"{seconds(since_election_us)} after its leader was elected"
@@ -222,7 +223,7 @@ class Stability(Checker):
         if since_us is None:
             return
         if (case := (row.kind, row.node)) in self._reported:
-            self.findings_total += 1
+            self.findings_total += 1  # the same kind of loss again
             return
         self._reported[case] = None
         duration = when or (

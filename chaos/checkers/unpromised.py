@@ -185,9 +185,8 @@ class OneOwnerProcesses(_Unpromised):
 
     def _count(self, overlap: _Overlap, ended_us: int) -> None:
         """Add an overlap that has ended to the figures, if both owners processed records in it."""
-        # At most one of the owners processed records, so no record was processed by both.
         if overlap.both_us is None:
-            return
+            return  # at most one of the owners processed records, so none was processed twice
         # The overlap begins with the later of the two assignments. The times come from the clocks
         # of two nodes, which can differ, so `older` may have the later time.
         length_us = ended_us - max(overlap.newer.time_us, overlap.older.time_us)
@@ -252,7 +251,7 @@ class PositionsNeverGoBack(_Unpromised):
                 self._judge_commit(
                     store, row.offset, row, row.member or "", may_go_back=by_administrator
                 )
-            # After the removal of an offset, the next commit has none to be compared with.
+            # After the removal of an offset, the next commit has no offset to be compared with.
             case TraceKind.OFFSET_REMOVED:
                 self._last.pop((row.group or "", row.partition or "", "Kafka"), None)
             case _:

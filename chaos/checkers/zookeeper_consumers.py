@@ -44,7 +44,7 @@ class _Consumer:
     since: TraceRow | None = None  # the row of the first connection in `session`
     attempt: TraceRow | None = None  # ZOOKEEPER_ATTEMPT_STARTED of the last attempt
     view: TraceRow | None = None  # the last ZOOKEEPER_VIEW
-    # PARTITIONS_ASSIGNED whose owner nodes the next attempt must release; None without such a row
+    # PARTITIONS_ASSIGNED whose owner nodes the next attempt must release; None: nothing is due
     release_due: TraceRow | None = None
     lost: TraceRow | None = None  # the last PARTITIONS_LOST, until the next assignment
     is_alive: bool = True

@@ -47,7 +47,8 @@ WAIT_MAX_US = 60_000_000
 PROBE = "probe"
 """Client id of requests that only find out whether a broker serves as coordinator."""
 PROBE_VERSION = 9  # of OffsetFetch
-# Every other answer, even another error, shows that the broker serves as coordinator.
+# Errors of a broker that does not serve as coordinator. Every other answer shows that it serves,
+# even an answer with another error.
 NOT_SERVING = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -180,6 +181,7 @@ class Actions:
         deadline_us = self._runtime.now_us() + WAIT_MAX_US
         while True:
             status = await self._runtime.status()
+            # The result is None if no controller reports the broker.
             if status.brokers_fenced.get(BrokerId(broker_id)) is False:
                 return
             if self._runtime.now_us() > deadline_us:

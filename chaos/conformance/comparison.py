@@ -137,6 +137,7 @@ class Bindings:
 
         Effects: binds an unbound nested symbol to `came`, if `came` has no symbol.
         """
+        # An id is a text or a number. A bool is an int in Python, and no id.
         if not isinstance(came, str | int) or isinstance(came, bool):
             return False
         if symbol not in self._ours and symbol in self._nested and came not in self._symbols:
@@ -227,6 +228,7 @@ class AnswerComparison:
         if isinstance(expected, str) and SYMBOL.fullmatch(expected):
             is_equal = self._bindings.is_equal(expected, came)
         else:
+            # In Python True equals 1, and False equals 0, so the types are compared first.
             is_equal = type(expected) is type(came) and expected == came
         return None if is_equal else self._value_difference(path, expected, came)
 
@@ -322,6 +324,7 @@ def compare(
         if difference is not None:
             differences[step.step.n] = difference
     for step in _out_of_order(played, rules.tolerance_ms):
+        # A step has one difference at most. A wrong answer says more than a wrong order.
         differences.setdefault(step.step.n, Difference(what=ORDER, **_order_of(step, played)))
     return differences
 

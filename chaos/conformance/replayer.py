@@ -144,6 +144,7 @@ class _Replay:
                 await self._act(actions, step)
             else:
                 self._send(clients, self._by_number[step.n])
+        # The tolerance for an answer may end later than the recording.
         await self._until(self._at_us(transcript.end_ms))
         await self._until_over()
 
@@ -234,7 +235,7 @@ class _Replay:
         clients.send(address, request, step.version, partial(self._take_outcome, played))
 
     def _take_outcome(self, played: PlayedStep, outcome: AnyResponse | str) -> None:
-        """Note the answer, or the end without one, and the ids that the answer gives."""
+        """Note the answer and the ids that it gives, or the outcome of a request without answer."""
         played.ended_us = self._runtime.now_us()
         step = played.step
         if isinstance(outcome, str):

@@ -44,7 +44,7 @@ class GradualWork(Protocol):
     """The remaining work of a gradual fault, which goes on in steps after its injection."""
 
     async def step(self, runtime: Runtime, status: ClusterStatus) -> int | None:
-        """Take one step; return the time of the next one, or None after the last.
+        """Take one step; return the time of the next step, or None after the last step.
 
         Units: microseconds of the run's clock.
         """

@@ -96,6 +96,8 @@ class GroupOrder(FaultKind):
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Send the order; return a Miss if it is refused as a whole or gets no answer."""
+        # `aim` has put the list there. The values of `detail` have the type object, so mypy needs
+        # the test.
         topics = aim.detail.get("topics")
         order = self.order(planned, tuple(topics) if isinstance(topics, list) else ())
         try:
@@ -105,8 +107,9 @@ class GroupOrder(FaultKind):
         except GroupOrderUnanswered as error:
             reason = f"it may have been carried out all the same: {error}"
             return Miss(reason=reason, errors=(error.error,))
-        # The answer has an error, or NONE, for each object of the order (a member, a partition or a
-        # group). If all objects were refused, the fault has hit nothing.
+        # The answer has an error, or NONE, for each object of the order (a member or a partition).
+        # If all objects were refused, the fault has hit nothing. An answer without objects, such as
+        # that of a deletion of a group, is a success.
         refused = {
             subject: code for subject, code in answers.items() if code != ErrorCode.NONE.name
         }
@@ -194,5 +197,6 @@ class ResetOffsets(GroupOrder):
 
 def _group_of(planned: PlannedFault) -> str:
     """Return the group in the target `coordinator-of(<group>)`."""
+    # The check of targets has accepted the target, so the other tuple only satisfies mypy.
     role: tuple[str, Any] = split_target(planned.target) or ("", "")
     return str(role[1])

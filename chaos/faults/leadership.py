@@ -155,6 +155,8 @@ class PreferredLeaderElection(FaultKind):
             for move in aim.moves
             if (partition := parse_partition(move.partition)) is not None
         ]
+        # For all partitions the request has None, as in Kafka. Partitions that have changed since
+        # `aim` are then elected, too.
         elects_all = planned.target.strip() == ALL_PARTITIONS
         return await _elect(
             aim,

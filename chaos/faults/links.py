@@ -130,7 +130,7 @@ class LinkFault(FaultKind):
         # If both ends have the same single target, and the target is always one node, the node
         # would have to have a link to itself. `any-broker` to `any-broker` is allowed, because each
         # end draws its own broker.
-        only_target = min(targets) if len(targets) == 1 else ""
+        only_target = min(targets) if len(targets) == 1 else ""  # `min`: a set has no index
         if (split_target(only_target) or ("", ""))[0] in _ALWAYS_ONE_NODE:
             yield problem(
                 "to",
@@ -139,6 +139,7 @@ class LinkFault(FaultKind):
                 found=f"`{only_target}`",
             )
 
+        # The arguments of one kind of fault have some of these fields.
         for field, what, known in (
             ("purposes", "purpose", tuple(PURPOSES)),
             ("apis", "API", API_NAMES),

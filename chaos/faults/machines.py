@@ -163,6 +163,7 @@ class MachineLoss(_MachineFault):
         del aim
         machine = tools.dead_machines.get(planned.fault_id)
         empty_disk = planned.args.get("disk") == "empty"
+        # The cut goes even if a start fails: it must not outlive its fault.
         try:
             for node in machine.returning if machine is not None else ():
                 if node in tools.lost:
@@ -190,6 +191,7 @@ class MachinePause(_MachineFault):
         "frames are delivered."
     )
     spares_members = False
+    # Without PAUSED: a paused node cannot be paused again, and another fault resumes it.
     hits = frozenset({NodeState.UP, NodeState.STOPPING})
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
@@ -259,4 +261,5 @@ def _index(aim: Aim) -> int:
 def _on_machine(aim: Aim) -> tuple[NodeName, ...]:
     """Return every node on the machine, including nodes that are down or start later."""
     nodes = aim.detail["on_machine"]
+    # The values of `detail` have the type object, so mypy needs the test.
     return tuple(NodeName(str(node)) for node in nodes) if isinstance(nodes, list) else ()

@@ -137,7 +137,7 @@ class Rollout:
         self._free = list(self.spare)
 
     async def step(self, runtime: Runtime, status: ClusterStatus) -> int | None:
-        """Take one step; return the time of the next one, or None after the last.
+        """Take one step; return the time of the next step, or None after the last step.
 
         Units: microseconds of the run's clock.
         """
@@ -191,6 +191,7 @@ class Rollout:
         )
         # False sorts before True, so own places come first. Otherwise the order stays.
         own_places_first = sorted(empty, key=lambda place: place in self.spare)
+        # With surge, more members than the full size may be up. Then none is missing.
         return tuple(own_places_first[: max(0, missing)])
 
     @property
@@ -202,7 +203,7 @@ class Rollout:
 
     def _note_changes(self, status: ClusterStatus, now_us: int) -> None:
         """Note places that became free, and successors that became ready."""
-        for leaving in list(self._stopping):
+        for leaving in list(self._stopping):  # a copy: the loop removes entries
             state = status.nodes.get(NodeName(leaving.place))
             # A process that was asked to stop is never up again. So if the place is up, another
             # operation on the group has started a member there since the last step.
@@ -457,13 +458,14 @@ class Scaling:
     _acts: list[dict[str, object]] = field(default_factory=list)
 
     async def step(self, runtime: Runtime, status: ClusterStatus) -> int | None:
-        """Take one step; return the time of the next one, or None after the last."""
+        """Take one step; return the time of the next step, or None after the last step."""
         now_us = runtime.now_us()
         await self._kill_late(runtime, status, now_us)
         if self.is_superseded:
             return now_us + LOOK_AGAIN_US if self._kill_at_us else None
         occupied = [place for place in self.places if self._is_occupied(place, status)]
         if len(occupied) != self.to and now_us >= self._next_step_us:
+            # The next step must be later than now, also with an `every` of 0.
             self._next_step_us = now_us + max(self.every_us, 1)
             if len(occupied) < self.to:
                 count = min(self.step_size, self.to - len(occupied))
@@ -496,7 +498,7 @@ class Scaling:
 
     async def _grow(self, count: int, runtime: Runtime, status: ClusterStatus) -> None:
         free = [place for place in self.places if status.nodes.get(place) in _GONE]
-        for place in free[:count]:
+        for place in free[:count]:  # fewer, if members of former steps are still stopping
             await start_or_restart(place, runtime, status)
             self.lost.pop(place, None)
             if place in self.spare:
@@ -525,7 +527,7 @@ class Scaling:
             if status.nodes.get(place) in _GONE:
                 del self._kill_at_us[place]
             elif now_us >= kill_at_us:
-                del self._kill_at_us[place]
+                del self._kill_at_us[place]  # a killed process needs no further step
                 await _crash(place, runtime)
 
 

@@ -95,7 +95,8 @@ class _Kill(ProcessFault):
         """Report an empty disk for the only controller, or for a member, which has no disk."""
         if fault.args.get("disk") != "empty" or fault.target is None:
             return
-        # The role is "" for a target without one, which the check of targets reports.
+        # If the target has no role, "" fits none of the cases below; the check of targets reports
+        # the target.
         role = (split_target(fault.target) or ("", ""))[0]
         if role in CONTROLLER_TARGETS and experiment.cluster.controllers == 1:
             yield problem(
@@ -154,6 +155,7 @@ class PowerLoss(_Kill):
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
         """Start the node, then remove the cut: peers see the connections of its former life end."""
+        # The cut goes even if the start fails: it must not outlive its fault.
         try:
             return await super().heal(planned, aim, tools)
         finally:

@@ -217,6 +217,7 @@ class RolloutFault(_Gradual):
         # Percentages are of the size that the experiment defines, not of the members that are up.
         total = _members_total(aim)
         surge = _count(args.max_surge, total, rounded_up=True)
+        # Fewer spare places than the surge asks for may be free, for example after a scaling.
         spare = [place for place in aim.nodes if place not in up][:surge]
         tools.under_way[planned.fault_id] = Rollout(
             orders=Orders(
@@ -242,12 +243,14 @@ class RolloutFault(_Gradual):
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
         """Bring a group whose rollout did not end back to its full size; return the outcome."""
+        # If the injection failed, no rollout was prepared.
         rollout = tools.under_way.get(planned.fault_id)
         if not isinstance(rollout, Rollout):
             return None
         if rollout.outcome in {Outcome.UNDER_WAY, Outcome.HUNG}:
             # The rollout takes no further step, so its missing members are started here.
             for node in rollout.places_to_fill():
+                # The start of the last place took time, so the status is read again.
                 status = await tools.runtime.status()
                 if status.nodes.get(node) is NodeState.NOT_STARTED:
                     await tools.runtime.start_node(node)

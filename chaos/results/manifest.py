@@ -86,6 +86,8 @@ def installed_versions() -> dict[str, str]:
 
 def git_commit() -> str | None:
     """Return the commit of this code, or None if it runs from no checkout."""
+    # An installed copy may lie in a checkout of another project. Git would find that project's
+    # commit, because it searches the folders above, too.
     if not (PACKAGE_ROOT / ".git").exists():
         return None
     try:

@@ -39,7 +39,7 @@ EVENTS_FILE = "part-00000.parquet"
 TRACE_FOLDER = "trace"
 """Folder in a run's directory in which a run in real time collects its nodes' files."""
 _MAX_ATTEMPTS = 1_000
-"""Limit of directories that have the same name and different numbers behind it."""
+"""Limit of directories with the same name, which differ in the number behind the name."""
 
 
 class NotARun(Exception):
@@ -168,7 +168,8 @@ class PastRun:
     def incomplete(self) -> bool:
         """True if the run did not end by itself, so that its trace may end at any row.
 
-        Such a run has a final status other than COMPLETED, or its process died without one.
+        Either the run has a final status other than COMPLETED, or its process died before it wrote
+        a final status.
         """
         if self.manifest.status is RunStatus.RUNNING:
             return not _is_alive(self.manifest.pid, self.manifest.host)
@@ -194,7 +195,7 @@ class PastRun:
             raise NotARun(f"{self.path / 'journal.json'} cannot be read: {error}") from error
 
     def results(self) -> Results | None:
-        """Return the results, None if the run ended before it had any."""
+        """Return the results; None if the run ended before it wrote them."""
         try:
             return msgspec.json.decode((self.path / "results.json").read_bytes(), type=Results)
         except FileNotFoundError:
@@ -307,7 +308,7 @@ def scan_runs(root: Path = DEFAULT_ROOT) -> Iterator[PastRun | NotARun]:
 def run_names(root: Path = DEFAULT_ROOT) -> list[Path]:
     """Return the paths of run directories, relative to `root` (`<experiment>/<timestamp>`), sorted.
 
-    Unlike `scan_runs` it reads no manifest, so a folder without one is listed, too.
+    Unlike `scan_runs` it reads no manifest, so a folder without a manifest is listed, too.
     """
     experiments = (folder for folder in _folders(root) if folder.name != EXPLORATIONS)
     return [run.relative_to(root) for experiment in experiments for run in _folders(experiment)]

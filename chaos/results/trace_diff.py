@@ -123,7 +123,8 @@ def parting(
     """Return the place where two traces begin to differ; None if they are equal.
 
     before, after: the number of rows to return from before and from after that place.
-    The run's id and each row's own number (`seq`) are ignored, because they are no part of events.
+    The run's id and each row's own number (`seq`) are ignored, because they are no parts of an
+    event.
     """
     index = next(
         (
@@ -179,7 +180,7 @@ def differs_by_time_only(parts: Parting) -> bool:
 
 
 def is_before_steady_state(rows: Sequence[TraceRow], index: int) -> bool:
-    """Return True if row `index` comes before the steady state, or if there is none."""
+    """Return True if no row before row `index` begins the steady state."""
     return not any(_is_steady(row) for row in rows[:index])
 
 

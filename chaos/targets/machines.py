@@ -31,6 +31,7 @@ class MachineTarget(TargetKind):
         if layout is None:
             return _NO_MACHINES
         count = len(layout.machines)
+        # `isdecimal` alone also accepts the digits of other scripts.
         if not (argument.isascii() and argument.isdecimal() and int(argument) < count):
             return Unknown(
                 message=f"there is no machine `{argument}`" if argument else "names no machine",

@@ -51,6 +51,8 @@ class AllTopicPartitions(TargetKind):
 
 def parse_partition(text: str) -> TopicPartition | None:
     """Return the partition that `text` names in the form `orders-3`, or None."""
+    # A topic's name may contain dashes, so the last dash counts. `isdecimal` alone also accepts the
+    # digits of other scripts.
     topic, dash, index = text.rpartition("-")
     if not dash or not topic or not (index.isascii() and index.isdecimal()):
         return None

@@ -64,7 +64,7 @@ So an argument may have brackets, but no brackets inside brackets.
 def split_target(target: str) -> tuple[str, str] | None:
     """Return role and argument of `role(argument)`, or None if `target` has another form.
 
-    The argument is empty for a role without one, such as `controller`.
+    The argument is empty for a role that takes no argument, such as `controller`.
     """
     match = _TARGET.fullmatch(target)
     return None if match is None else (match[1], (match[2] or "").strip())

@@ -123,6 +123,7 @@ class Broker(TargetKind):
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
         """Return the error for an argument that is no id of a broker."""
         brokers = experiment.cluster.brokers
+        # `isdecimal` alone also accepts the digits of other scripts.
         if argument.isascii() and argument.isdecimal() and int(argument) < brokers:
             return None
         return Unknown(

@@ -63,6 +63,7 @@ class ControllerChecks:
         node = self._lives[name].node
         if not isinstance(node, ControllerNode):
             return
+        # Another controller, or a new incarnation, has heard no broker and knows of no shutdown.
         if node is not self._node:
             self._node = node
             self._reported.clear()
@@ -117,6 +118,7 @@ class ControllerChecks:
         if not request.want_shut_down:
             return
         life = (broker_id, BrokerEpoch(request.broker_epoch))
+        # A fenced broker may stop at once, whatever its shutdown waited for before.
         shutdown_offset = None if self._was_fenced else self._shutdowns.get(life)
         for partition in _led_by(broker_id, image):
             raise InvariantViolation(
@@ -152,12 +154,16 @@ class ControllerChecks:
                 f"{broker_name(broker_id)} may not stop, although it was fenced or led nothing",
             )
         else:
+            # The controlled shutdown begins: the answer made the broker wait for the others.
             self._shutdowns[life] = image.end_offset - 1
 
     def _find_ignorant_broker(
         self, image: MetadataImage, stopping: BrokerId, shutdown_offset: int
     ) -> BrokerId | None:
-        """Return an active broker that has not reported the shutdown offset, None without one."""
+        """Return an active broker that has not reported the shutdown offset.
+
+        Returns None if each active broker has reported it.
+        """
         return next(
             (
                 broker_id

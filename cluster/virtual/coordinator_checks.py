@@ -51,7 +51,7 @@ class CoordinatorChecks:
         """Check an append when it starts and when it completes.
 
         `row` is a row of `broker`. `partition` is the replica that `broker` has of the partition in
-        the row; None if it has none.
+        the row; None if `broker` has no replica of it.
         - An append with acks other than 0 started with a large enough ISR.
         - An acknowledged append is below the high watermark.
         """
@@ -60,8 +60,11 @@ class CoordinatorChecks:
             if (
                 partition is not None
                 and self._refuses_small_isr
+                # Nearly always the ISR is complete. This test then spares the search for the
+                # setting.
                 and len(partition.isr) < len(partition.replicas)
             ):
+                # As in Kafka, a partition with few replicas needs no more than it has.
                 least = min(self._min_insync_replicas(broker), len(partition.replicas))
                 if len(partition.isr) < least:
                     # Only the row of the append's end makes this a violation. Tombstones are
@@ -112,7 +115,7 @@ class CoordinatorChecks:
             if answer.error_code is ErrorCode.NONE
         }
         if not accepted or not self._gates_answers:
-            return
+            return  # without the gate, answers do not wait for the high watermark
         offsets_partitions = broker.metadata.image.topics.get(CONSUMER_OFFSETS)
         if not offsets_partitions:
             return
@@ -168,6 +171,8 @@ def check_metadata(
     for topic in response.topics:
         for answer in topic.partitions:
             length = lengths[topic.name, answer.partition_index]
+            # Two answers can be wrong: NONE for metadata that is too long, and too_large for other
+            # metadata. Any other error has another reason.
             is_wrong = (
                 length > max_length
                 if answer.error_code is ErrorCode.NONE
@@ -195,6 +200,7 @@ def _remove_found(wanted: dict[bytes, int], log: PartitionLog) -> None:
     storage, end = log.storage, log.high_watermark
     for index in range(len(storage) - 1, -1, -1):
         batch = storage.batch(index)
+        # Control batches are markers of transactions, which have no commits.
         if batch.base_offset >= end or batch.is_control or batch.next_offset > end:
             continue
         for key, value, _ in fields_of(batch, CODECS):

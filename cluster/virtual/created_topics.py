@@ -23,7 +23,7 @@ def check_created(
 
     Raises: InvariantViolation.
     """
-    if request.validate_only:
+    if request.validate_only:  # such a request creates nothing
         return
     created = {each.name for each in response.topics if each.error_code is ErrorCode.NONE}
     for topic in request.topics:
@@ -31,8 +31,9 @@ def check_created(
             config = msgspec.convert(
                 {setting.name: setting.value for setting in topic.configs},
                 TopicConfig,
-                strict=False,
+                strict=False,  # in a request every value is a text
             )
+            # A request with assignments has -1 as its number of partitions.
             partitions = len(topic.assignments) or topic.num_partitions
             check_topic(image, topic.name, partitions, config)
 

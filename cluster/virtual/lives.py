@@ -1,8 +1,8 @@
 """Nodes in virtual time, over all their incarnations: start, kill, stop, pause and restart.
 
-Owns the state that outlives an incarnation (disk, clock, number of incarnations) and the current
-link rules. Must not know what a fault is. Which nodes the cluster itself considers alive is in the
-controller's metadata, not here.
+The module has the state that outlives an incarnation (disk, clock, number of incarnations) and the
+current link rules. It must not know what a fault is. Its states are those of processes: which nodes
+the cluster counts as alive is in the controller's metadata.
 
 - Incarnation: one live period of a node, counted from 0; each has a host of its own.
 - Act: a start, kill, stop, pause, resume or restart. `_begin(node, act)` of the base class checks
@@ -253,7 +253,7 @@ class VirtualLives(NodeLives[VirtualLife]):
         peers_by_node: dict[NodeName, dict[NodeName, None]] = {}
         for names, others in ((sources, destinations), (destinations, sources)):
             for name in names:
-                if name != ADMIN_NODE:
+                if name != ADMIN_NODE:  # the administrator has a host, but no life
                     self._life(name)  # raises UnknownNode
                 peers_by_node.setdefault(name, {}).update((o, None) for o in others if o != name)
         # Both ends of a connection report it under one name, so each connection counts once.

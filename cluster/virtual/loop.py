@@ -247,7 +247,11 @@ class VirtualLoop(_LoopInterface):
         name: object = None,
         context: contextvars.Context | None = None,
     ) -> "asyncio.Task[T]":
-        """Run a coroutine as a task. The default name is `task`; asyncio's would have a number."""
+        """Run a coroutine as a task.
+
+        The default name is `task`. The default name of asyncio has a number, which counts the tasks
+        of all loops of the process and so differs from run to run.
+        """
         return asyncio.Task(coro, loop=self, name=str(name or "task"), context=context)
 
     # -- running ----------------------------------------------------------------------------

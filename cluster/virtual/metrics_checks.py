@@ -77,11 +77,14 @@ class MetricsChecks:
             case TraceKind.ASSIGNMENT_STORED:
                 life.assignments += 1
             case TraceKind.LOAD_STARTED:
+                # As in Kafka, a load's duration includes its wait for earlier loads.
                 waited_us = _detail_of(row)["wait_us"]
                 life.loads_begun[row.partition or ""] = row.node_time_us - waited_us
             case TraceKind.LOAD_COMPLETED:
                 scheduled_us = life.loads_begun.pop(row.partition or "")
                 life.loads.append((row.node_time_us, row.node_time_us - scheduled_us))
+            # LeaderElectionRateAndTimeMs counts these changes, not elections. The module
+            # `controller_metrics` has the reason.
             case TraceKind.BROKER_FENCED | TraceKind.BROKER_UNFENCED:
                 life.broker_changes += 1
             case TraceKind.LEADER_ELECTED:
@@ -116,6 +119,7 @@ class MetricsChecks:
 
 def _meter(name: str, count: int, row: TraceRow, life: _Life) -> dict[str, float]:
     """Return a meter's count, and its mean rate in events per second."""
+    # Kafka's clock has milliseconds, so each time is rounded down before the subtraction.
     elapsed_ms = row.node_time_us // 1_000 - life.started_us // 1_000
     rate = round(count * 1_000 / elapsed_ms, DECIMALS) if elapsed_ms else 0.0
     return {f"{name}.Count": count, f"{name}.MeanRate": rate}

@@ -163,6 +163,7 @@ class ReplicaChecks:
             return
         elif row.kind == TraceKind.LOG_TRUNCATED:
             check_producers(partition.log)
+        # LOG_CLEANED
         elif life is not None and life.host is not None and row.offset is not None:
             self.cleanings.cleaned(life.host, partition.log, row.offset)
 
@@ -223,6 +224,7 @@ class ReplicaChecks:
         if stored is None or stored.leader_epoch != partition.leader_epoch:
             return
         maximal = partition.maximal_isr
+        # Nearly always the two are equal. The first test then spares the sets.
         if stored.isr != maximal and not set(stored.isr) <= set(maximal):
             raise InvariantViolation(
                 "each member of the stored ISR counts for its leader",

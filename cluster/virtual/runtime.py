@@ -1,8 +1,8 @@
 """VirtualRuntime: a whole cluster in one process, in virtual time, from a seed.
 
-Owns the loop, the network, the driver's rows and the list of the tool's own failures.
-`VirtualLives` has the acts on nodes and links. Must not know what a fault, a plan or a verdict is.
-Observers get the trace's rows in the order in which they happen.
+The runtime has the loop, the network, the driver's rows and the list of the tool's own failures.
+Its base class `VirtualLives` has the acts on nodes and links. The runtime must not know what a
+fault, a plan or a verdict is. Observers get the rows of the trace in the order of the events.
 
 - Driver's rows: the trace rows of the run itself, not of a node.
 - Failure of the tool: a bug of this project (a task that died), never a verdict about Kafka.
@@ -168,6 +168,7 @@ class VirtualRuntime(VirtualLives, Runtime):
 
     async def stop(self) -> None:
         """Let each node check itself, then end all nodes. May be called twice."""
+        # A violation is only recorded, because the nodes must be ended all the same.
         try:
             self._check_invariants_once(thoroughly=True)
         except InvariantViolation as violation:

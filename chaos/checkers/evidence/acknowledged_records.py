@@ -112,6 +112,7 @@ class AcknowledgedRecords:
         known = self._offsets.get(partition)
         if known is None:
             known = self._offsets[partition] = IntervalSet()
+        # The first test spares the search: nearly all records begin at the end of the known ones.
         if (known.end or 0) > start and known.covered(start, end):
             first = [
                 other

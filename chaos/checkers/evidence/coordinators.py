@@ -155,6 +155,8 @@ class CoordinatorView:
             newest, before = self._newest.get(group_id, (-1, ""))
             if epoch >= newest:
                 self._newest[group_id] = (epoch, row.node)
+                # A broker that was elected again before another one loaded the group has been its
+                # coordinator all the time.
                 if row.node != before or row.kind == TraceKind.LOAD_COMPLETED:
                     self._coordinator_since_us[group_id] = row.time_us
 
@@ -176,9 +178,9 @@ class CoordinatorView:
     # -- one broker ---------------------------------------------------------------------------
 
     def served_since(self, node: str, partition: str) -> TraceRow | None:
-        """Return the load of a broker that serves a partition, None if the broker does not.
+        """Return the load of a broker that serves a partition; None if it does not serve it.
 
-        A zombie still serves.
+        A zombie still serves its partitions.
         """
         tenure = self._tenures.get(partition, {}).get(node)
         return None if tenure is None or tenure.ended_us is not None else tenure.load
@@ -223,7 +225,7 @@ class CoordinatorView:
         return None if node is None else self._members.get((node, group_id))
 
     def load_of(self, group_id: str, node: str) -> TraceRow | None:
-        """Return the last load of the group's partition by `node`, None if there was none."""
+        """Return the last load of the group's partition by `node`; None before its first load."""
         tenure = self._tenures.get(self._partition_of[group_id], {}).get(node)
         return None if tenure is None else tenure.load
 
@@ -307,7 +309,7 @@ class Expiry:
                 # If no row shows the time in the loaded record, every removal counts as due.
                 emptied_us = None if row.generation is None else by_generation.get(row.generation)
                 by_broker[row.node] = -self._retention_us if emptied_us is None else emptied_us
-            case _:
+            case _:  # any other state: the group has members there
                 by_broker[row.node] = None
                 self._had_members[group_id] = None
 

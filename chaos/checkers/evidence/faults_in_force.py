@@ -149,6 +149,8 @@ class FaultsInForce:
         began = self._active.pop(key, None)
         if began is None:
             return
+        # A fenced, dead broker is settled, too. But servers notice its return, so the end of such a
+        # fault counts as a change.
         concerned_members_only = key in self._settled and self._concerns_members_only(began)
         self._settled.pop(key, None)
         self._note_past(began, row.time_us, concerned_members_only=concerned_members_only)

@@ -38,6 +38,7 @@ class HalfLoads:
             case TraceKind.BECAME_LEADER:
                 self._log_ends[row.node, partition] = row
             case TraceKind.LOAD_COMPLETED:
+                # Only the first load of an epoch has the excuse, so a second one is not kept.
                 load = self._loads.get((row.node, partition))
                 if load is None or load.leader_epoch != row.leader_epoch:
                     self._loads[row.node, partition] = row

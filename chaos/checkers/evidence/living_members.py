@@ -57,11 +57,11 @@ class Presence:
         return [consumer for consumer in expected.consumers if not self._absent.get(consumer)]
 
     def state_row(self, consumer: str) -> TraceRow | None:
-        """Return the consumer's last MEMBER_STATE; None without one in this incarnation."""
+        """Return the consumer's last MEMBER_STATE in this incarnation; None before the first."""
         return self._states.get(consumer)
 
     def state(self, consumer: str) -> str | None:
-        """Return the consumer's state; None without a report in this incarnation."""
+        """Return the state in that row; None before the first row of this incarnation."""
         row = self._states.get(consumer)
         return None if row is None else detail_of(row).get("to")
 

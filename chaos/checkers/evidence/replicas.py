@@ -89,7 +89,7 @@ class Replicas:
         return self._may_lead
 
     def of(self, partition: str) -> SeenPartition | None:
-        """Return the last decision about a partition, None without one."""
+        """Return the last decision about a partition; None before the first decision."""
         return self._partitions.get(partition)
 
     def is_any_without_possible_leader(self) -> bool:
@@ -140,6 +140,8 @@ class Replicas:
         is_of_preferred = (
             row.kind == TraceKind.LEADER_ELECTED and detail_of(row).get("reason") in _OF_PREFERRED
         )
+        # The election of a preferred leader shows the order: the leader is the first replica. So
+        # the moves up to now are carried out or failed, and leave no doubt.
         if is_of_preferred and leader in moved_to:
             replicas = (leader, *replicas)
         if is_of_preferred and leader in replicas[:1]:

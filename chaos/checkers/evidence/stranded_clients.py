@@ -86,6 +86,7 @@ class StrandedClients:
                 self._list(self._unfenced | {row.peer or ""})
             case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
                 self._down.add(row.peer or row.node)
+                # A new process of a consumer asks its bootstrap servers again.
                 self._failures.pop(row.peer or row.node, None)
             case TraceKind.NODE_STARTED:
                 self._down.discard(row.peer or row.node)

@@ -140,6 +140,7 @@ def _missing_commits(
         return "no offset was committed"
     for of_topic in _by_topic(partitions).values() if all_of_topic else ():
         missing = [partition for partition in of_topic if partition not in order.committed]
+        # A topic without any commit may be none of the order's topics.
         if missing and len(missing) < len(of_topic):
             return f"no offset of {missing[0]} was committed"
     return None
@@ -155,6 +156,7 @@ def _missing_removals(order: _Effects, partitions: tuple[str, ...]) -> str | Non
     }
     if all(kept.values()):
         return "the stored offsets of each topic were kept"
+    # If nothing of a topic was deleted, the order may have been refused for this topic.
     for topic, of_topic in topics.items():
         if kept[topic] and not deleted.isdisjoint(of_topic):
             return f"the stored offset of {kept[topic][0]} was kept"

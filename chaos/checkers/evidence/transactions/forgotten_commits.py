@@ -118,6 +118,7 @@ class ForgottenCommits:
         expected = self._context.groups.get(group)
         if expected is None:
             return
+        # -1: no append failed. It is before the beginning of every transaction.
         failed_us = self._failed.get((pending.node, expected.offsets_partition), -1)
         if transaction.began_us <= failed_us <= transaction.decided_us:
             self.forget(group, pending.member, transaction.decided_us, transaction.decided_us)

@@ -64,7 +64,7 @@ class OpenTransactions:
         return self._unstable
 
     def last_state(self, producer_id: int) -> TraceRow | None:
-        """Return the last TRANSACTION_STATE of a producer id, None without one."""
+        """Return the last TRANSACTION_STATE of a producer id; None before the first."""
         return self._last.get(producer_id)
 
     def observe(self, row: TraceRow) -> None:

@@ -91,8 +91,9 @@ class _End:
 
     - `row`: the TRANSACTION_COMPLETED.
     - `pending`: the rows of the producer's offsets that this end ended, the oldest first.
-    - `ended_us`: time of the previous end of the same producer in the group; -1 without one.
-    - `loaded_us`: time of the broker's last load of a partition before the end; -1 without one.
+    - `ended_us`: time of the previous end of the same producer in the group; -1: this is the first.
+    - `loaded_us`: time of the broker's last load of a partition before the end; -1: it has loaded
+      none.
     - `is_over`: True if the transaction of `since` had been carried out before. Then the end may
       belong to another transaction.
     - `is_replaced`: True if an append was in progress whose offset can have replaced the pending
@@ -312,9 +313,9 @@ class TransactionEnds:
             detail = detail_of(end.row)
             is_commit = detail["committed"] or detail["offsets"] > 0
             wanted = _COMMIT if is_commit else _ABORT
-            # Unless the decision of the present transaction fits, the end may be that of the
-            # previous transaction. Even if a later decision fits, it may be. A late end may also
-            # come before the present transaction is decided.
+            # If the present transaction's own decision does not fit, the end may belong to the
+            # previous transaction. This holds even if a later decision fits, and even if the
+            # present transaction is not decided yet.
             own = self._own_decision(end, decided, wanted)
             if own is None and self._is_late_end_of_previous(end, wanted):
                 self.late.append((end.since, end.row))
@@ -322,7 +323,7 @@ class TransactionEnds:
             if end.is_replaced:
                 self.late.append((end.since, end.row))
             if not decided:
-                continue
+                continue  # no decision is known
             if own is not None and wanted == _ABORT:
                 self._note_removed_with(end, own)
             if any(detail_of(row)["to"] == wanted for row in decided):
@@ -330,7 +331,7 @@ class TransactionEnds:
             if any(self._is_lost(row) for row in decided):
                 continue
             if end.is_over:
-                continue
+                continue  # the marker may belong to another transaction
             did, should = ("counted", "aborted") if is_commit else ("forgot", "committed")
             yield WrongEnd(
                 summary=f"{end.row.group}: {end.row.node} {did} the offsets of a transaction of "
