@@ -300,7 +300,7 @@ class GroupCoordinator:
         turn = Turn(self._shared, now_us)
         retention_ms = turn.config.offsets_retention_minutes * MS_PER_MINUTE
         for shard in self._shards.owned.values():
-            # A copy, because `clean_up` removes groups without offsets from the shard.
+            # A copy, because `clean_up` removes Empty groups without offsets from the shard.
             for group in tuple(shard.groups.values()):
                 expired = expired_offsets(group, now_ms=turn.now_ms, retention_ms=retention_ms)
                 clean_up(turn, shard, group, expired, cause=DeletionCause.EXPIRED)

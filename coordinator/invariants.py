@@ -155,6 +155,7 @@ def waiting_requests(
                 held.append(member.awaiting_join.request_id)
             if member.awaiting_sync is not None:
                 held.append(member.awaiting_sync)
+    # A fetch of several groups can be held for each of them. The result has it once.
     for shard in shards.owned.values():
         for _, write in shard.above_high_watermark.held.values():
             answered = write if isinstance(write, HeldHeartbeat) else write.fetch

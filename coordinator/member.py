@@ -36,8 +36,8 @@ class ParkedJoin:
 class Member:
     """One member.
 
-    - `group_instance_id`: a configured name. A member with one is static: it keeps its place in
-      the group through a restart. None for the others, the dynamic members.
+    - `group_instance_id`: a configured name. A member with such a name is static: it keeps its
+      place in the group through a restart. The name of a dynamic member is None.
     - `rebalance_timeout_ms`: time that a rebalance waits for the member to join again.
     - `session_timeout_ms`: time without a request after which the member is removed.
     - `protocol_type`: kind of client; "consumer" for consumers.

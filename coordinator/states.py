@@ -30,6 +30,7 @@ class GroupState(Enum):
 
 
 VALID_PREVIOUS_STATES: dict[GroupState, frozenset[GroupState]] = {
+    # Not from Stable: when the last member goes, a join phase begins, and ends without members.
     GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
     GroupState.PREPARING_REBALANCE: frozenset(
         {GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE}

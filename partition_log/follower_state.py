@@ -1,9 +1,9 @@
 """FollowerState: the progress of one follower, as its leader knows it. Source: Kafka `Replica`.
 
-A follower copies its leader's log by fetches. It is caught up if, within the last
-`replica.lag.time.max.ms`, it had every record that the leader's log had at some moment. A follower
-that is not caught up leaves the in-sync replicas (ISR). A leader epoch is the number of a
-partition's leadership; each election increases it.
+A follower copies its leader's log by fetches. It is caught up if it has every record that the
+leader's log had at some moment within the last `replica.lag.time.max.ms`. A follower that is not
+caught up leaves the in-sync replicas (ISR). A leader epoch is the number of a partition's
+leadership; each election increases it.
 """
 
 from protocol.ids import Offset

@@ -1,10 +1,10 @@
 """Invariants of a log, of a replica, and between the replicas of one partition.
 
-The docstring of each check states what holds; the check raises InvariantViolation with the evidence
-where it does not.
+The docstring of each check states what holds. If it does not hold, the check raises
+InvariantViolation with the evidence.
 
-- ISR: the in-sync replicas that the controller has stored. Maximal ISR: these and those that a
-  proposal in flight adds. A proposal asks the controller for another ISR.
+- ISR: the in-sync replicas that the controller has stored. Maximal ISR: the ISR and the replicas
+  that a proposal in flight adds. A proposal asks the controller for another ISR.
 - Recovery point: offset below which the log is flushed.
 - Marker: the batch that ends a transaction. Unstable offset: one in a transaction that has no
   marker yet.
@@ -30,9 +30,9 @@ from protocol.records.control import decode_marker
 def check_log(log: PartitionLog) -> None:
     """Offsets are contiguous, leader epochs never fall, the high watermark is within the log.
 
-    A compacted log may have holes. The log knows as open exactly those transactions that have no
-    marker. Its state of producers equals the state that a restarted broker would read from the
-    batches.
+    A compacted log may have holes. The log takes a transaction as open exactly if the transaction
+    has no marker. The log's state of producers equals the state that a restarted broker would read
+    from the batches.
 
     The check is slow, because it reads every batch. It is for tests, and for a log that was just
     opened.
@@ -230,10 +230,9 @@ def check_producers(log: PartitionLog) -> None:
     - The producer's epoch is that of its last batch.
     - The remembered batches are the last ones with records in this epoch, oldest first.
 
-    Producers that only the batches have are legal: they have expired. A cleaning removes batches
-    that the state remembers, and markers whose epoch it remembers. Of a compacted log the check
-    therefore asks only that the state remembers those of the last batches that are left, and
-    nothing beyond the log's end.
+    The state may lack a producer that has batches: the producer has expired. A cleaning may remove
+    batches and markers that the state remembers. So the check of a compacted log is weaker. The
+    state must remember those of the last batches that are left, and nothing beyond the log's end.
 
     The check reads every batch. Raises: InvariantViolation.
     Source: Kafka ProducerStateManager, ProducerStateEntry.

@@ -1,9 +1,9 @@
 """Invariants between two replicas of one partition, and between a leader and an acknowledgement.
 
 They hold at every moment between two inputs, as long as both replicas agree on the leader epoch.
-The docstring of each check states what holds; the check raises InvariantViolation with the evidence
-where it does not. `invariants` has the checks of one replica, which a broker makes by itself;
-these need to see several brokers, as a run in virtual time does.
+The docstring of each check states what holds. If it does not hold, the check raises
+InvariantViolation with the evidence. `invariants` has the checks of one replica, which a broker
+makes by itself. The checks here need to see several brokers, as a run in virtual time does.
 """
 
 from partition_log.log import PartitionLog
@@ -16,9 +16,9 @@ from protocol.records.batch import RecordBatch
 def check_in_sync_follower(leader: Partition, follower: Partition) -> None:
     """A member of the ISR has every record below its leader's high watermark.
 
-    Shape: `follower` follows `leader` in its leader epoch, is in its committed ISR, and runs in the
-    broker epoch that its leader knows: a broker that has restarted may have lost records, and its
-    leader has yet to hear that the controller removed it from the ISR, or refused to add it.
+    Shape: `follower` follows `leader` in the same leader epoch, is in the committed ISR, and runs
+    in the broker epoch that the leader knows. (A restarted broker has a new broker epoch, and may
+    have lost records. The leader hears later that the controller has removed it from the ISR.)
     Source: Kafka Partition.maybeIncrementLeaderHW, KIP-497.
     """
     if follower.log_end_offset < leader.high_watermark:
@@ -34,9 +34,9 @@ def check_in_sync_follower(leader: Partition, follower: Partition) -> None:
 def check_known_end(leader: Partition, follower: Partition) -> None:
     """A follower has every record that its leader knows it to have.
 
-    Shape: `follower` has sent the Fetch that its leader knows of in its present broker epoch. It
-    may not have heard of the leader's epoch yet, but must not have heard of a later one, whose
-    leader may have it truncate its log.
+    Shape: `follower` sent the last Fetch that `leader` knows of in its present broker epoch. It has
+    not heard of a later leader epoch, whose leader may let it truncate its log. It need not have
+    heard of this leader's epoch yet.
     """
     known_end = leader.follower_log_end_offset(follower.broker_id)
     if follower.log_end_offset < known_end:
@@ -123,10 +123,10 @@ def check_consumed(partition: Partition, data: PartitionData, *, read_committed:
 
 
 def check_same_batches(log: PartitionLog, other: PartitionLog, up_to: int) -> None:
-    """Two logs have the same batches below `up_to`, which both have.
+    """Two logs, neither of which ends before `up_to`, have the same batches below that offset.
 
-    Of a compacted log each broker cleans its own replica, so one may lack batches that the other
-    has; those at the same offset are of the same leader epoch.
+    Each broker cleans its own replica of a compacted log. So one log may lack batches that the
+    other has, and batches at the same offset need only have the same leader epoch.
     Source: Kafka's replication protocol, KIP-101 (log matching).
     """
     ours = {

@@ -1,9 +1,10 @@
 """PartitionLog, the log of one replica: append, read, truncate.
 
-Owns the offsets: the log start, the log end (the offset that the next record will get) and the high
-watermark (below it, every in-sync replica has the records). Also owns the leader epoch cache (where
-each leadership of the partition begins in the log) and the states of producers. Must not know which
-replica leads: `replica` decides which batches may be appended, and sets the high watermark.
+A PartitionLog owns three offsets: the log start, the log end (the offset that the next record will
+get) and the high watermark (below it, every in-sync replica has the records). It also owns the
+leader epoch cache (where each leadership of the partition begins in the log) and the states of
+producers. It must not know which replica leads: `replica` decides which batches may be appended,
+and sets the high watermark.
 """
 
 from bisect import bisect_left, bisect_right

@@ -23,7 +23,7 @@ NO_OFFSET = Offset(-1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaConfig:
-    """The settings of a replica, under Kafka's names, and a guard that can be switched off.
+    """The settings of a replica, with Kafka's names and defaults, and a guard.
 
     A guard is a check of Kafka's; an experiment switches it off to show what it prevents.
     """
@@ -106,8 +106,8 @@ class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
     data: the answer for the partition. As in Kafka, its high watermark is the one before this
         Fetch. If the Fetch moves the high watermark, the follower learns of it with its next Fetch.
     size_in_bytes: size of the records in `data`.
-    new_high_watermark: set if the Fetch moved the high watermark; its `fetch_offset` tells the
-        leader what the follower has.
+    new_high_watermark: set if the Fetch moved the high watermark. (A follower's Fetch tells the
+        leader which records the follower has.)
     proposal: set if the follower may join the ISR now.
     """
 

@@ -222,6 +222,7 @@ class ProducerStates:
         """
         for producer_id, state in list(self._producers.items()):
             is_expired = now_ms - state.last_timestamp_ms >= expiration_ms
+            # Without its producer, an open transaction would no longer be known as open.
             if is_expired and state.txn_first_offset is None:
                 del self._producers[producer_id]
 

@@ -229,6 +229,7 @@ class Partition:
         self.replicas = replicas
         self.partition_epoch = PartitionEpoch(partition_epoch)
         self.leader_id = self.broker_id
+        # Followers and ISR before the epoch: `begin_epoch` needs the new ones.
         self._in_sync.assign(replicas, is_leader=True)
         self._in_sync.commit(isr)
         trace: tuple[TraceEvent, ...] = ()

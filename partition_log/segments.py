@@ -56,6 +56,7 @@ class Segments:
     def __init__(
         self, log: PartitionLog, *, first_dirty_offset: int, segment_bytes: int, roll_ms: int
     ) -> None:
+        # A truncation may have cut the log below the end of the last cleaning.
         self.first_dirty_offset = min(first_dirty_offset, log.log_end_offset)
         self._log = log
         self._segment_bytes = segment_bytes

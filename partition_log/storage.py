@@ -114,4 +114,7 @@ class Storage(ABC):
 
     @abstractmethod
     def take_recoveries(self) -> tuple[LogRecovery, ...]:
-        """Return the losses found when the disk was opened, by partition; each only once."""
+        """Return the losses found when the disk was opened, sorted by partition.
+
+        A later call does not return them again.
+        """

@@ -67,12 +67,13 @@ class TransactionIndex:
             producer_id = batch.producer_id
             if producer_id == NO_PRODUCER_ID:
                 continue
-            # A marker is recorded only for a producer without a data batch so far.
+            # A data batch is preferred to a later marker: it has the producer's epoch, too, and its
+            # last sequence number. So a marker counts only before the first data batch.
             if not (batch.is_control and has_data.get(producer_id, False)):
                 self._last_batches[producer_id] = batch.base_offset
             has_data[producer_id] = has_data.get(producer_id, False) or not batch.is_control
 
-            # Behind `up_to` only `_last_batches` is recorded: a marker there may still be lost.
+            # A marker at `up_to` or above may still be lost, so there only `_last_batches` counts.
             if batch.next_offset > self._up_to:
                 continue
             if not batch.is_control:

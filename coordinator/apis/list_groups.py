@@ -28,7 +28,8 @@ def handle_list_groups(
 ) -> None:
     """Answer a ListGroups with all groups that are loaded.
 
-    While a partition is loading, the answer carries the error COORDINATOR_LOAD_IN_PROGRESS too.
+    While a partition is loading, its groups are missing. So the answer also carries the error
+    COORDINATOR_LOAD_IN_PROGRESS.
     `is_active`: False once the coordinator is shut down.
     """
     if not is_active:

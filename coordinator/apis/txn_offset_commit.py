@@ -202,7 +202,8 @@ def _append(turn: Turn, pending: PendingVerification, verified: TransactionVerif
         turn.reply(pending.request_id, _response(errors))
         return
 
-    # The shard remembers the group by the producer's id, the only id that the marker will carry.
+    # The marker will name the producer, not the group. So the shard remembers the group by the
+    # producer's id.
     committer = Committer(request.member_id, request.generation_id)
     pending.shard.add_producer(request.producer_id, group, committer)
     records = []

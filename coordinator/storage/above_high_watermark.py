@@ -80,7 +80,8 @@ class AboveHighWatermark:
 
     def __init__(self) -> None:
         self.position: LogPosition | None = LogPosition(0, 0)
-        """None once this broker has lost the leadership of the partition."""
+        """None once this broker has lost the leadership of the partition. The first value is used
+        only until the broker's first report, which follows the load directly."""
         self.held: dict[str, tuple[int, HeldWrite]] = {}
         """Timer key -> the log end offset that must be committed first, and the answer."""
         self._held_count = 0

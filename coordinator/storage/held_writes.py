@@ -59,7 +59,10 @@ def fail_held(turn: Turn, shard: Shard) -> None:
 
 
 def give_up(turn: Turn, shard: Shard, key: str) -> None:
-    """Answer the request whose timer `key` has fired, with COORDINATOR_NOT_AVAILABLE."""
+    """Answer the request whose timer `key` has fired, with COORDINATOR_NOT_AVAILABLE.
+
+    Kafka's Java coordinator translates its REQUEST_TIMED_OUT into this error for the client.
+    """
     _, write = shard.above_high_watermark.held.pop(key)
     _fail(turn, write, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 

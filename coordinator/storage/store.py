@@ -53,6 +53,7 @@ def group_record(
             )
         )
 
+    # The format has no null for these two fields: "" and -1 stand for None.
     timestamp = group.current_state_timestamp_ms
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",

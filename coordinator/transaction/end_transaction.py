@@ -13,7 +13,7 @@ refused from then on.
 
 - Step: a change of one transactional id. It is pending from its preparation until its append has
   completed; no other step begins meanwhile. Raising the epoch is a step of its own kind,
-  PrepareEpochFence, which is never appended: the abort that follows carries the epoch.
+  PrepareEpochFence. It is never appended, because the abort that follows carries the epoch.
 - Turn: the handling of one input. `turn.write` appends a step with its purpose (`EndDecided`), by
   which `end_decided` continues.
 - Owned partition: a partition of `__transaction_state` that this broker has loaded.

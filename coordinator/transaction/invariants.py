@@ -55,7 +55,7 @@ def check_transactions(shared: TransactionShared) -> None:
             "answered_once",
             f"append {append_id} of {pending.transactional_id} ends, and its request is answered",
         )
-    # The timers run from `start` on, which comes before the first load.
+    # `start` sets the timers. A broker without `__transaction_state` never calls it.
     if shared.owned:
         _check_timers(shared)
 

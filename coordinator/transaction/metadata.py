@@ -120,6 +120,7 @@ class TransactionMetadata:
         bumped = self.producer_epoch + 1
         if expected_epoch is None:
             epoch, last_epoch = bumped, NO_PRODUCER_EPOCH
+        # The producer has the current epoch. Or the metadata is new, and no epoch was given out.
         elif self.producer_epoch in (NO_PRODUCER_EPOCH, expected_epoch):
             epoch, last_epoch = bumped, self.producer_epoch
         elif expected_epoch == self.last_producer_epoch:
@@ -182,7 +183,7 @@ class TransactionMetadata:
         The completion is appended only after the markers.
         """
         is_commit = self._state is TransactionState.PREPARE_COMMIT
-        # The decision is in the log, and with it the fencing epoch if there was one.
+        # The decision is in the log. If the producer was fenced, so is the epoch of the fence.
         self.has_failed_epoch_fence = False
         return self._prepare(
             TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT,
@@ -191,10 +192,10 @@ class TransactionMetadata:
         )
 
     def prepare_fence_producer_epoch(self) -> Transition:
-        """Prepare fencing the producer: the abort of its transaction uses the epoch above its own.
+        """Prepare the fencing of the producer, by an epoch above the producer's.
 
-        This step is never appended: `abort_fenced` ends it, and the abort is appended.
-        After an attempt whose append failed, the same epoch is used again.
+        This step is never appended. `abort_fenced` ends it, and the append of the abort carries the
+        epoch. If that append fails, the next attempt uses the same epoch.
         """
         epoch = self.producer_epoch if self.has_failed_epoch_fence else self.producer_epoch + 1
         return self._prepare(

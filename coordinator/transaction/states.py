@@ -39,6 +39,7 @@ STATE_IDS: dict[TransactionState, int] = {
 STATES_BY_ID = {number: state for state, number in STATE_IDS.items()}
 
 VALID_PREVIOUS_STATES: dict[TransactionState, frozenset[TransactionState]] = {
+    # A producer begins: InitProducerId gives it a new epoch.
     TransactionState.EMPTY: frozenset(
         {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
     ),
@@ -51,6 +52,7 @@ VALID_PREVIOUS_STATES: dict[TransactionState, frozenset[TransactionState]] = {
         }
     ),
     TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
+    # PrepareEpochFence is here as in Kafka. In this coordinator it is only ever a pending state.
     TransactionState.PREPARE_ABORT: frozenset(
         {TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE}
     ),

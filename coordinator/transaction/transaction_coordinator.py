@@ -172,6 +172,7 @@ class TransactionCoordinator:
                 _schedule_expiration(turn)
             case CompletionTimer() as timer:
                 write_completion_again(turn, timer.transactional_id)
+            # A timer of this coordinator is never cancelled, so a fired timer is always known.
             case None:
                 raise SimulationError(f"the transaction coordinator never set a timer {key!r}")
         return turn.result
