@@ -100,8 +100,8 @@ class Judge:
     def verdict(self, peer: NodeName, purpose: str | None, frame: Frame) -> Verdict:
         """Judge a frame to `peer` (as sender) or from `peer` (as receiver).
 
-        `purpose` is that of the frame's connection; None (an unknown connection) matches no rule
-        that names purposes.
+        `purpose` is the purpose of the frame's connection. If it is None, because the endpoint does
+        not know the connection, rules that name purposes do not select the frame.
         """
         for rule in self._rules.get(peer, ()):
             if not _selects(rule, purpose, frame):

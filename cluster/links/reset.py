@@ -22,7 +22,10 @@ ConnectionName = tuple[NodeName, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkReset:
-    """Connections to end: those between the two sets, of `purposes` if any are given."""
+    """The connections to end: those between a node of `sources` and a node of `destinations`.
+
+    If `purposes` is not empty, only connections with one of these purposes end.
+    """
 
     sources: tuple[NodeName, ...]
     destinations: tuple[NodeName, ...]

@@ -13,7 +13,7 @@ from cluster.storage.files import Files
 
 
 class MortalFiles(Files):
-    """The system calls of one incarnation. After `end` each raises HostDead."""
+    """The system calls with which one incarnation writes. After `end` each raises HostDead."""
 
     def __init__(self, owner: str) -> None:
         self._owner = owner

@@ -1,9 +1,10 @@
 """LocalLives: incarnation and state of each node of a local run.
 
-It starts, kills, pauses, shuts down and restarts nodes in the one NodeProcess that hosts them all.
-It also owns the directories of their disks, which outlive an incarnation (one life of a node, from
-a start to its end). LocalRuntime owns the run, its trace and its failures. A local run is in real
-time, with all nodes in one process. The kill of a node therefore does not end the process.
+LocalLives starts, kills, pauses, shuts down and restarts nodes in the one NodeProcess that hosts
+them all. It also owns the directories of their disks, which outlive an incarnation (one life of a
+node, from a start to its end). LocalRuntime owns the run, its trace and its failures. A local run
+is in real time, with all nodes in one process. The kill of a node therefore does not end the
+process.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class LocalLife(NodeLife):
-    """A node of the one process."""
+    """A node of the run, with the disk and the state of its live incarnation."""
 
     def __init__(self, spec: NodeSpec) -> None:
         super().__init__(spec.name, spec)

@@ -88,7 +88,7 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
 
     @property
     def disk_trouble(self) -> str | None:
-        """Sentence on the first write that a node's disk refused; None if there is none."""
+        """Sentence on the first write that a node's disk refused; None if no write was refused."""
         return self._disk_trouble
 
     # -- lives -----------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
             new_failures = await process.next_failures(known_failures)
             known_failures += len(new_failures)
             for failure in new_failures:
-                self._disk_trouble = self._disk_trouble or failure.disk_trouble
+                self._disk_trouble = self._disk_trouble or failure.disk_trouble  # keeps the first
                 self._failed(failure.text)
 
     def _publish(self) -> None:

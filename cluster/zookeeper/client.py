@@ -4,10 +4,10 @@ A session is the servers' state for one client. It outlives connections, and exp
 gets a message of the client during the session timeout. A znode is a node of ZooKeeper's tree; an
 ephemeral one is deleted at the end of its session. A zxid is the number of a transaction.
 
-Owns the connection (choice of the next server, pings, detection of silence), the session's id, the
-requests that wait for an answer, and the watches that a new connection must set again. The client
-has no timer for the session's expiry: only a server's answer shows that it has expired (ZK-13). Ids
-such as ZK-13 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+ZooKeeperHandle owns the connection (choice of the next server, pings, detection of silence), the
+session's id, the requests that wait for an answer, and the watches that a new connection must set
+again. The client has no timer for the session's expiry: only a server's answer shows that it has
+expired (ZK-13). Ids such as ZK-13 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: ZooKeeper `ClientCnxn`, `ZooKeeper.ZKWatchManager`, `StaticHostProvider`.
 DEVIATION: after the last server of the list, ZooKeeper's client waits 1 s before it begins again
 with the first; this one does not.
@@ -66,7 +66,7 @@ class KeeperException(Exception):
 
 
 Outcome = Callable[[ZooKeeperResponse | KeeperError], None]
-"""Takes the answer to a request, or the error if there is none; called once."""
+"""Takes the answer to a request, or an error if no answer came; called once."""
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ class ZooKeeperHandle:
 
         self.send(request, resolve)
         outcome: ZooKeeperResponse | KeeperError = await future
-        path = getattr(request, "path", "")
+        path = getattr(request, "path", "")  # not every request has a path
         if isinstance(outcome, KeeperError):
             raise KeeperException(outcome, path)
         if outcome.error_code is not KeeperError.NONE:
@@ -327,7 +327,7 @@ class ZooKeeperHandle:
         now_us = self._host.now_us()
         connection = self._connection
         if connection is None:
-            return
+            return  # never: the end of a connection cancels this timer
         if now_us - self._last_heard_us >= self._read_timeout_us:
             connection.close()
             # `close` reports the end only in a later event; then the report is ignored.

@@ -1,8 +1,8 @@
 """Requests of one server's clients: sessions on their connections, reads, watches, writes.
 
-Owns the session of each connection, the watches, and the writes that wait for their transaction. A
-session's requests are answered in order (ZK-04), because the Host delivers the next request of a
-connection only after the answer to the one before. Ids such as ZK-04 name rules in
+ClientRequests owns the session of each connection, the watches, and the writes that wait for their
+transaction. A session's requests are answered in order (ZK-04), because the Host delivers the next
+request of a connection only after the answer to the one before. Ids such as ZK-04 name rules in
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 
 A transaction (txn) is a write to which the leader has given a number (zxid); each server applies
@@ -256,7 +256,7 @@ class ClientRequests:
     def _bind(
         self, connection: AcceptedConnection, session_id: SessionId, result: ServerResult
     ) -> None:
-        """Assign a session to a connection, and close the session's older connection if any."""
+        """Assign a session to a connection; close the session's older connection, if it has one."""
         old = self._connections.get(session_id)
         if old is not None and old != connection:
             self._close_connection(old, result)

@@ -77,6 +77,8 @@ class ZooKeeperDatabase:
                 self.sessions.pop(txn.session_id, None)
                 return self.tree.end_session(txn.session_id, txn.zxid)
             case ErrorTxn():
+                # A refused write changes nothing. It has a zxid, so that its client gets the answer
+                # in the order of all writes.
                 return ()
 
     def prepare(self, session_id: SessionId, request: ZooKeeperWrite) -> TxnBody:
@@ -115,6 +117,7 @@ class ZooKeeperDatabase:
         stat = self.tree.stat(path)
         if stat is None:
             return KeeperError.NoNode
+        # A client that passes ANY_VERSION acts on whatever is there (ZK-08).
         if version not in (ANY_VERSION, stat.version):
             return KeeperError.BadVersion
         return KeeperError.NONE

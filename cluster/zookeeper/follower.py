@@ -9,7 +9,7 @@ The requests to the leader, in order, each with the method that handles its answ
 4. AckRequest acknowledges a Proposal, one for each. The proposals come as notices (`noticed`).
 
 An epoch is the number of a leadership. A server that promises an epoch follows no leader of an
-older one. A zxid is the number of a transaction, which contains the epoch. Each request of a client
+older one. A zxid is the number of a transaction; it contains the epoch. Each request of a client
 touches (prolongs) its session. Outputs go into `result`. The class closes no connection itself: it
 sets `has_failed`, and the server gives up the role.
 

@@ -1,11 +1,12 @@
 """The leader's role of a server: it gives out zxids, counts acknowledgements, expires sessions.
 
 An epoch is the number of a leadership. A zxid is the number of a transaction: the epoch, and a
-counter within it. A learner is a server that follows the leader, or is about to. When it promises
-an epoch, it will follow no leader of an older epoch. The history is the transactions in the
-leader's log when its epoch begins.
-Owns the learners, the steps until a majority follows (`_advance_epoch`), the proposals after that,
-and the deadlines of sessions. ServerCore applies the committed transactions, up to
+counter within it. A learner is a server that follows the leader, or is about to. A learner that
+promises an epoch follows no leader of an older epoch any more. The history is the transactions in
+the leader's log when its epoch begins.
+
+Leading owns the learners, the steps until a majority follows (`_advance_epoch`), the proposals
+after that, and the deadlines of sessions. ServerCore applies the committed transactions, up to
 `committed_zxid`.
 Source: ZooKeeper `Leader`, `LearnerHandler`, `PrepRequestProcessor`; rules ZK-02, ZK-10 and ZK-12
 of docs/kafka/ZOOKEEPER_CONSUMER.md.
@@ -425,6 +426,7 @@ class Leading:
         """Ping every learner, disconnect silent ones, and fail if no majority is left."""
         ensemble = self._ensemble
         result.add(SetTimer(key=LEAD_TIMER, delay_us=ensemble.tick_us // 2))
+        # A list, because the loop deletes learners.
         for connection, learner in list(self._learners.items()):
             if now_us - learner.heard_us > ensemble.sync_limit_us:
                 del self._learners[connection]

@@ -64,7 +64,7 @@ class ZooKeeperNode:
         )
         self._timers = KeyedTimers(host, self._timer_fired)
         self._leader: tuple[ServerId, Connection] | None = None
-        """The connection to the leader; None while there is none."""
+        """The leader and the connection to it; None while this server follows no leader."""
         self._costs = cluster.costs
         self._busy_until_us = 0
         """In virtual time, the time at which all requests so far will have been carried out."""

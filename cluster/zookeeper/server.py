@@ -1,8 +1,8 @@
 """A ZooKeeper server as a pure state machine: each input returns one list of outputs.
 
-Owns the role (looking for a leader, following, leading), the votes of an election, and the
-committed database. `client_requests` serves the clients while the server has a leader. The log of
-transactions is the only persistent state. Only `_advance`, which applies committed transactions,
+ServerCore owns the role (looking for a leader, following, leading), the votes of an election, and
+the committed database. `client_requests` serves the clients while the server has a leader. The log
+of transactions is the only persistent state. Only `_advance`, which applies committed transactions,
 changes the database. Source: ZooKeeper `QuorumPeer`.
 
 - Zxid: the number of a transaction. It contains the epoch, which is the number of a leadership.
@@ -208,6 +208,7 @@ class ServerCore:
             if vote.state is ServerState.LEADING:
                 self._follow(server, now_us, result)
             elif len(self._votes) == len(self._ensemble.servers):
+                # All servers have voted: the round need not wait for its timer.
                 self._count_votes(now_us, result)
         self._advance(now_us, result)
         return result
@@ -325,6 +326,7 @@ class ServerCore:
         for server in self._ensemble.peers:
             result.add(AskVote(server, self._election_round))
         result.add(SetTimer(key=LOOK_TIMER, delay_us=ELECTION_ROUND_US))
+        # The only server of an ensemble waits for no vote.
         if not self._ensemble.peers:
             self._count_votes(now_us, result)
 

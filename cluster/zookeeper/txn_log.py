@@ -106,7 +106,7 @@ class TxnLog:
         self._keep(txn)
 
     def after(self, zxid: Zxid) -> tuple[Txn, ...]:
-        """Return the transactions after `zxid`, which need not be in the log."""
+        """Return the transactions after `zxid`. `zxid` itself may be missing in the log."""
         return tuple(self._txns[bisect_right(self._zxids, zxid) :])
 
     def between(self, zxid: Zxid, last: Zxid) -> tuple[Txn, ...]:

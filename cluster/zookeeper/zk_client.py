@@ -1,12 +1,11 @@
 """The library zkclient, which Kafka's old consumer used: endless retries, listeners, event thread.
 
-Owns the present session (a new one after an expiry), the listeners, and a queue of events. One
-coroutine, the event thread, calls the listeners one after the other. An exception in a listener is
-logged, and the next event follows. Ids such as ZK-22 name rules in
-docs/kafka/ZOOKEEPER_CONSUMER.md.
-A ZooKeeperHandle is one session, and is useless after the session's expiry. A watch fires only
-once. So the event thread sets the watch again, by reads, before each call of a listener. An
-ephemeral is a znode that is deleted when its session ends.
+ZkClient owns the present session (a new one after an expiry), the listeners, and a queue of events.
+One coroutine, the event thread, calls the listeners one after the other. An exception in a listener
+is logged, and the next event follows. Ids such as ZK-22 name rules in
+docs/kafka/ZOOKEEPER_CONSUMER.md. A ZooKeeperHandle is one session, and is useless after the
+session's expiry. A watch fires only once. So the event thread sets the watch again, by reads,
+before each call of a listener. An ephemeral is a znode that is deleted when its session ends.
 Source: zkclient 0.10 `ZkClient`, `ZkEventThread`; ZK-21 to ZK-24.
 """
 

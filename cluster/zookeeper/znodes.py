@@ -93,7 +93,7 @@ class ZnodeTree:
             yield path, znode.ephemeral_owner, znode.children
 
     def data(self, path: str) -> str:
-        """Return a znode's data. Raises: KeyError if there is none."""
+        """Return a znode's data. Raises: KeyError if there is no znode."""
         return self._znodes[path].data
 
     def stat(self, path: str) -> Stat | None:

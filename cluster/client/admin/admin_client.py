@@ -112,6 +112,7 @@ _COORDINATORS: Lookup[str, FindCoordinatorResponse] = Lookup(
     places=coordinators,
 )
 _LEADERS: Lookup[TopicPartition, MetadataResponse] = Lookup(
+    # Several keys may have the same topic; the request names it once.
     request=lambda keys: MetadataRequest(topics=tuple(dict.fromkeys(key.topic for key in keys))),
     response_type=MetadataResponse,
     places=leaders,
@@ -160,7 +161,7 @@ class AdminClient:
     async def list_groups(
         self, *, states: Sequence[str] = (), types: Sequence[str] = ()
     ) -> GroupListings:
-        """Return the groups of every live broker, or of the one broker; empty filters select all.
+        """Return the groups of every live broker, or only of `broker`; empty filters select all.
 
         A broker that is loading is asked again. If the time ends first, its last list is used.
         Raises: TimeoutError if no broker names the live brokers.
@@ -458,7 +459,7 @@ class AdminClient:
     async def _ask(
         self, group_ids: Sequence[str], ask: Ask[str, V, R], *, waits: bool = False
     ) -> dict[str, V | ClientError]:
-        """Send the request to each group's coordinator, or to the one broker."""
+        """Send the request to each group's coordinator, or only to the client's `broker`."""
         if self._broker is None:
             return await self._driver.ask_each(group_ids, ask, _COORDINATORS, waits=waits)
         places: dict[str, BrokerId | None] = dict.fromkeys(group_ids, self._broker)

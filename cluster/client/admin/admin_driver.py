@@ -176,7 +176,7 @@ class AdminDriver:
         lookup: None if every key has a broker, and no other broker may be asked about it.
         waits: the answer comes only when a log record is replicated, so a request may take all the
             time that is left, up to `request.timeout.ms`.
-        Raises: SimulationError for a key with neither broker nor lookup.
+        Raises: SimulationError if `lookup` is None and a key has no broker.
         """
         places = keys if isinstance(keys, Mapping) else dict.fromkeys(keys)
         if lookup is None and None in places.values():
@@ -212,6 +212,7 @@ class AdminDriver:
 
     async def _ask(self, node: KnownNode, request: AnyRequest, response_type: type[A]) -> A:
         """Send one request; return its answer. Raises: ClientError (TIMED_OUT at the deadline)."""
+        # `with_retries` may begin an attempt at the deadline: then no time is left for an answer.
         if self.host.now_us() >= self.deadline_us:
             raise ClientError(TIMED_OUT, retriable=True)
         future = self.send(node, request, response_type, timeout_us=self._request_timeout_us)
@@ -306,6 +307,7 @@ class _KeyedRequest(Generic[K, V, A, F]):
                 keys_without_broker.append(key)
             else:
                 by_broker.setdefault(progress.broker, []).append(key)
+        # If there is such a key, there is a lookup (`ask_each`); the type checker cannot know it.
         if keys_without_broker and self._lookup is not None:
             self._look_up(tuple(keys_without_broker), self._lookup)
         for broker, broker_keys in by_broker.items():
@@ -412,7 +414,7 @@ class _KeyedRequest(Generic[K, V, A, F]):
         return min([self._driver.deadline_us, *waiting])
 
     def _outcome(self, progress: _Progress[V]) -> V | ClientError:
-        """Return the outcome of a key; GaveUp with the last error if there is none."""
+        """Return the outcome of a key; GaveUp with the last error if it has no outcome."""
         if progress.is_done:
             return progress.outcome  # type: ignore[return-value]  # _finish has set it
         name = TIMED_OUT if progress.error is None else progress.error.name

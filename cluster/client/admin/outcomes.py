@@ -290,7 +290,8 @@ def by_topic(
 ) -> tuple[T, ...]:
     """Return a request's structures for partitions, grouped by topic.
 
-    `entry` builds the structure of a partition, `topic` that of a topic with its entries.
+    `entry` builds the structure of a partition. `topic` builds the structure of a topic from its
+    name and its entries.
     """
     grouped: dict[str, list[E]] = {}
     for partition in partitions:

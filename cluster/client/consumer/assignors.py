@@ -86,7 +86,7 @@ class RoundRobinAssignor:
         turn = 0  # index of the member that is next
         for topic in sorted(partition_counts):
             if not any(topic in member.topics for member in ordered):
-                continue
+                continue  # no member to assign to: the search below would not end
             for partition in range(partition_counts[topic]):
                 while topic not in ordered[turn % len(ordered)].topics:
                     turn += 1

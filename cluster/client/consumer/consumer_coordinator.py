@@ -221,6 +221,8 @@ class ConsumerCoordinator:
         """
         membership = self._membership
         while membership.rejoin_needed_or_pending:
+            # The coordinator may have become unknown since `poll` looked it up, for example during
+            # the wait in `_join_prepare`.
             if self._discovery.coordinator() is None:
                 self._discovery.lookup()
                 return False

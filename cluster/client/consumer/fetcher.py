@@ -1,7 +1,7 @@
 """Fetches of records: one Fetch in flight per leader; the consumer's poll collects the records.
 
-Owns the records that were fetched and not yet passed to the application. Applications here count
-records and never read them, so fetched records are kept as ranges of offsets. A state
+The Fetcher owns the records that were fetched and not yet passed to the application. Applications
+here count records and never read them, so fetched records are kept as ranges of offsets. A state
 (`AssignedPartition`) is one partition of the current assignment, with its position: the next offset
 to read. The Fetcher must not know what a group is.
 Source: Kafka AbstractFetch, FetchCollector.

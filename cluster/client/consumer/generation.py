@@ -83,9 +83,9 @@ _ASSIGNED = StateReason(cause=MemberStateCause.ASSIGNED)
 class ConsumerMember:
     """State and generation of one member of one group.
 
-    Invariant: in COMPLETING_REBALANCE and STABLE, `generation` is the one from the last answer to a
+    Invariant: in COMPLETING_REBALANCE and STABLE, `generation` comes from the last answer to a
     JoinGroup. In the other states `generation` may be absent or old: a member that prepares a
-    rebalance keeps its old one, but may not commit with it.
+    rebalance keeps its old generation, but may not commit with it.
     """
 
     def __init__(self, host: Host, group_id: GroupId) -> None:
@@ -117,12 +117,18 @@ class ConsumerMember:
         )
 
     def joined(self, generation: Generation) -> None:
-        """Note a good answer to JoinGroup. Raises: IllegalTransition unless PREPARING_REBALANCE."""
+        """Note a good answer to JoinGroup.
+
+        Raises: IllegalTransition if the state is not PREPARING_REBALANCE.
+        """
         self.generation = generation
         self._transition_to(MemberState.COMPLETING_REBALANCE, _JOINED)
 
     def synced(self) -> None:
-        """Note a good answer to SyncGroup. Raises: IllegalTransition unless it had joined."""
+        """Note a good answer to SyncGroup.
+
+        Raises: IllegalTransition if the state is not COMPLETING_REBALANCE.
+        """
         self._transition_to(MemberState.STABLE, _ASSIGNED)
 
     def take_member_id(self, member_id: MemberId) -> None:

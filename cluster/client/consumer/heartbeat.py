@@ -44,7 +44,7 @@ class Heartbeat:
         `application` is the wakeup that ends the application's wait in poll.
         """
         self.failure: ClientError | None = None
-        """Error that the application's next poll must raise; None if there is none."""
+        """Error that the application's next poll must raise; None if no heartbeat was fatal."""
         self._host = host
         self._config = config
         self._membership = membership
@@ -148,7 +148,7 @@ class Heartbeat:
         return due_us if poll_deadline_us is None else min(due_us, poll_deadline_us)
 
     def _look_up(self) -> None:
-        """Begin a lookup, or join the one in flight; abandon it if the last call waited for it too.
+        """Begin a lookup, or join the one in flight. A second call abandons the same lookup.
 
         The node that was asked may be silent. Once its lookup is abandoned, the next lookup goes to
         a node with fewer requests in flight. Kafka's thread abandons any lookup that it finds in

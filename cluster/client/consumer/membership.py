@@ -311,6 +311,8 @@ class Membership:
                 self._discovery.mark_unknown(code.name)
                 error = error_from_code(code)
             case _:
+                # As in Kafka, even COORDINATOR_LOAD_IN_PROGRESS is fatal here. So a loading
+                # coordinator answers SyncGroup with REBALANCE_IN_PROGRESS instead.
                 error = unexpected_error(code)
         join.fail(error)
 

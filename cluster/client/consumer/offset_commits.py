@@ -1,8 +1,8 @@
 """OffsetCommit: asynchronous, synchronous and automatic, and each of its errors.
 
-A commit stores, for each partition, the offset from which the group continues. Owns the requests;
-the caller chooses the offsets. Each outcome is traced once per partition. An attempt that never
-left the client is traced as COMMIT_FAILED, too.
+A commit stores, for each partition, the offset from which the group continues. This module owns the
+requests; the caller chooses the offsets. Each outcome is traced once per partition. An attempt that
+never left the client is traced as COMMIT_FAILED, too.
 
 - Generation: the number of a group's rebalance, with the member's id. `sent` is the generation that
   a request carried; the member may have another one by now.

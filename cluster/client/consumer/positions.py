@@ -1,7 +1,7 @@
 """First positions of assigned partitions: committed offsets, or as `auto.offset.reset` says.
 
-Owns the OffsetFetch and ListOffsets requests of the current assignment. Answers for an earlier
-assignment are dropped.
+Positions owns the OffsetFetch and ListOffsets requests of the current assignment. Answers for an
+earlier assignment are dropped.
 
 - Reset: sets the position that `auto.offset.reset` demands: the beginning or the end of the log, as
   the partition's leader reports it.

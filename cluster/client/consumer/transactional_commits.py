@@ -49,7 +49,7 @@ class TransactionalCommits:
         self._membership = membership
         self._producer = producer
         self._wakeup = wakeup
-        # Outcome of the transaction under way; None if there is none.
+        # Outcome of the transaction under way; None if no transaction runs.
         self._running: RequestFuture[None] | None = None
 
     def commit_async(self, offsets: Offsets) -> RequestFuture[None]:

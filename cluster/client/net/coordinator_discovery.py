@@ -9,7 +9,7 @@ its leaderships away). So a search goes as follows:
 3. The next lookup begins. Steps 1 to 3 repeat until an answer names a broker that can be reached.
 A connection is held back while the client waits for its reconnect backoff. The client has a
 connection per node and purpose (use); the one to the coordinator has the purpose `COORDINATOR`.
-Dropping the belief changes neither the member's state nor its generation (the number of its
+When the belief is dropped, the member keeps its state and its generation (the number of its
 rebalance).
 Source: Kafka AbstractCoordinator; docs/kafka, BEHAVIOUR 7.2.
 """

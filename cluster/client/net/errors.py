@@ -31,6 +31,7 @@ class RebalanceInProgressError(ClientError):
     """Kafka's RebalanceInProgressException: poll to finish the rebalance, then try again."""
 
     def __init__(self) -> None:
+        # Not retriable: the same request fails until the application has polled.
         super().__init__(ErrorCode.REBALANCE_IN_PROGRESS.name, retriable=False)
 
 
@@ -48,6 +49,7 @@ class UnjoinedGroupError(ClientError):
     """Kafka's UnjoinedGroupException: the member left while its JoinGroup was on its way."""
 
     def __init__(self) -> None:
+        # Retriable: the next poll joins again, with a new member id.
         super().__init__("UNJOINED_GROUP", retriable=True)
 
 

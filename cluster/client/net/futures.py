@@ -93,7 +93,7 @@ class Wakeup:
         self._waiter: Future[None] | None = None
 
     def set(self) -> None:
-        """Wake the waiter; without one, let the next wait end immediately."""
+        """Wake the waiter; if no coroutine waits, let the next wait end immediately."""
         waiter = self._waiter
         if waiter is None:
             self._is_set = True

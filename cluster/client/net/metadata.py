@@ -1,8 +1,8 @@
 """A client's metadata: the brokers of the cluster, and the leader of each partition.
 
-Owns the cache and its refreshes: on demand with backoff, and every `metadata.max.age.ms`. The cache
-may be stale. A leader epoch is the number of a partition's leadership; each election increases it.
-A leader with an older epoch than the known one is never accepted.
+Metadata owns the cache and its refreshes: on demand with backoff, and every `metadata.max.age.ms`.
+The cache may be stale. A leader epoch is the number of a partition's leadership; each election
+increases it. A leader with an older epoch than the known one is never accepted.
 
 The network client has a connection per node and purpose: BOOTSTRAP for the configured servers,
 GENERAL for brokers that the metadata names. A node is held back (not connected to) during the

@@ -8,8 +8,8 @@ As in Kafka's client, fetches, lookups (of a coordinator) and metadata requests 
 connection. So a lookup waits behind a parked Fetch (one that the node holds until records arrive).
 The coordinator has a separate connection; in Kafka it is a node of its own, with id
 `Integer.MAX_VALUE - id`. Each bootstrap server has a connection, used until the brokers are known.
-From then on, least_loaded_node considers neither the coordinator's connection nor those of the
-bootstrap servers.
+From then on, least_loaded_node ignores the connections of the coordinator and of the bootstrap
+servers.
 Source: Kafka NetworkClient, ClusterConnectionStates, ConsumerNetworkClient.
 """
 
@@ -236,7 +236,7 @@ class NetworkClient:
     def _open_or_reuse(
         self, node: NodeName, purpose: str, state: _ConnectionState
     ) -> Connection | None:
-        """Return the connection; open one if there is none. None if the node is held back."""
+        """Return the connection, which is opened if needed; None if the node is held back."""
         if state.connection is not None:
             return state.connection
         now_us = self._host.now_us()
@@ -272,7 +272,8 @@ class NetworkClient:
         """Start the backoff after a connection ended.
 
         If the connection had opened, the backoff begins with its first step.
-        Does nothing unless the current connection is closed, so it may be called late or twice.
+        Does nothing if the end was noted already, or if the connection is not closed. So this may
+        be called late or twice.
         Source: Kafka ClusterConnectionStates.disconnected.
         """
         if state.connection is None or not state.connection.is_closed:

@@ -1,9 +1,9 @@
 """The producer node: numbered records at a fixed rate, spread round robin over the partitions.
 
-Owns batches from their first record to their acknowledgement. Each partition has a queue of
-batches, and at most one batch in flight, so that retries keep the order. To drain the queues means
-to send the first batch of each queue, if it is ready. Times are in microseconds, Kafka's settings
-in milliseconds; MS is the number of microseconds in one millisecond.
+ProducerNode owns batches from their first record to their acknowledgement. Each partition has a
+queue of batches, and at most one batch in flight, so that retries keep the order. To drain the
+queues means to send the first batch of each queue, if it is ready. Times are in microseconds,
+Kafka's settings in milliseconds; MS is the number of microseconds in one millisecond.
 
 Without enable.idempotence a batch that is sent again after a lost answer may be in the log twice.
 With enable.idempotence, each batch has an identity, by which the partition's leader recognises the
@@ -323,6 +323,7 @@ class ProducerNode:
                 self._retry_or_give_up(batch, answer.error)
                 continue
             outcome = outcomes[partition]
+            # With acks=0 Kafka's producer gets no answer, so an error must have no effect.
             if outcome.error_code is ErrorCode.NONE or self._config.acks == "0":
                 self._succeeded(batch, outcome.base_offset)
             else:

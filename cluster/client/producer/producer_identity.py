@@ -13,8 +13,8 @@ from typing import NamedTuple
 from protocol.ids import NO_PRODUCER_ID, TopicPartition
 
 _SEQUENCES = 1 << 31
-"""Number of sequence numbers; the next one after the last is 0."""
-_EPOCH_MAX = (1 << 15) - 1
+"""Number of sequence numbers: those of a signed 32-bit field. After the last comes 0 again."""
+_EPOCH_MAX = (1 << 15) - 1  # largest value of a signed 16-bit field
 
 
 class BatchIdentity(NamedTuple):

@@ -164,8 +164,8 @@ class TransactionalProducer:
     ) -> NodeName:
         """Commit offsets in a transaction; return the group's coordinator that stored them.
 
-        The steps: `_init` gets a producer id if there is none, `_add_offsets` begins the
-        transaction, `_commit` sends the offsets, and `_end` commits them.
+        The steps: `_init` gets a producer id if the producer has none yet, `_add_offsets` begins
+        the transaction, `_commit` sends the offsets, and `_end` commits them.
 
         `sent`: the member's id and generation, which the group's coordinator checks.
         `metadata`: text to store beside each offset.

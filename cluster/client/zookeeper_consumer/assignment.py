@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from protocol.ids import TopicPartition
 
-_HASH_BITS = 32
+_HASH_BITS = 32  # size of Java's int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ def _round_robin(view: GroupView) -> dict[TopicPartition, str]:
     turn = 0  # index of the next thread, modulo the number of threads
     for partition in ordered:
         if not readers[partition.topic]:
-            continue
+            continue  # no thread to assign to: the search below would not end
         # Skip threads that do not read the topic. For the next partition, go on after the chosen
         # thread.
         while threads[turn % len(threads)] not in readers[partition.topic]:

@@ -1,7 +1,7 @@
 """Fetchers, one per broker, and the leader finder that gives them their partitions.
 
-Owns the choice of the broker for each partition. A fetcher puts fetched records into the queues as
-chunks (consecutive offsets of one partition), and waits while a queue is full. An info
+The leader finder chooses the broker for each partition. A fetcher puts fetched records into the
+queues as chunks (consecutive offsets of one partition), and waits while a queue is full. An info
 (PartitionTopicInfo) is the state of one owned partition: its queue, the next offset to fetch
 (INVALID_OFFSET: the position must be reset), and the offset that the application has reached. An
 interrupt ends the wait of a thread for room in a queue or for the end of a backoff.

@@ -91,6 +91,7 @@ class OffsetManagerChannel:
         while True:
             channel = await self._connected()
             answer = await channel.ask(request, OffsetFetchResponse)
+            # The request names one group, so the answer has one group.
             if answer is not None and answer.groups[0].error_code is ErrorCode.NONE:
                 stored = {
                     TopicPartition(topic.name, entry.partition_index): entry.committed_offset

@@ -1,9 +1,9 @@
 """Where a consumer's offsets are stored: in ZooKeeper, in Kafka, or in both.
 
-Keeps the last value that was written or read for each partition, so that an unchanged value is not
-written again (ZK-61). In ZooKeeper an offset is the data of a znode (a node of its tree). No commit
-is checked against the partition's owner: the last writer wins (ZK-60, ZK-63). Ids such as ZK-61
-name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+OffsetStore keeps the last value that was written or read for each partition, so that an unchanged
+value is not written again (ZK-61). In ZooKeeper an offset is the data of a znode (a node of its
+tree). No commit is checked against the partition's owner: the last writer wins (ZK-60, ZK-63). Ids
+such as ZK-61 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: Kafka 1.1 `ZookeeperConsumerConnector.commitOffsets`, `fetchOffsets`.
 """
 

@@ -59,7 +59,7 @@ class ChunkQueue:
         """Wakeups of the fetchers that wait for room."""
         self._host = host
         self.current: Chunk | None = None
-        """Chunk that the stream works on; None if there is none, or if it was cleared."""
+        """Chunk that the stream took last; None before the first chunk, and after `clear`."""
 
     async def put(self, chunk: Chunk, interrupt: "Interrupt") -> bool:
         """Wait for room and add a chunk; return False if the fetcher was interrupted meanwhile."""
@@ -111,7 +111,7 @@ class Interrupt:
     def __init__(self) -> None:
         self.is_set = False
         self.wakes: Wakeup | None = None
-        """Wakeup of the thread's present or last wait; None if there is none."""
+        """Wakeup of the thread's present or last wait; None if an interrupt ends no wait."""
 
     def set(self) -> None:
         """Interrupt the thread."""
