@@ -128,6 +128,7 @@ class WorkerProcesses:
 
     def _replace(self, worker_process: _Worker, items: Items) -> Died:
         """Start a worker instead of a dead one; return the death as an event."""
+        # The connection may end before the process. The exit code is known after the process ends.
         worker_process.process.join(_END_S)
         worker_process.connection.close()
         self._workers[self._workers.index(worker_process)] = self._start_worker()

@@ -257,7 +257,11 @@ class BrokerApi:
     def _offset_commit(
         self, request_id: RequestId, envelope: RequestEnvelope, request: OffsetCommitRequest
     ) -> None:
-        """Refuse partitions that do not exist; pass the other partitions to the coordinator."""
+        """Refuse partitions that do not exist; pass the other partitions to the coordinator.
+
+        As in Kafka, if none of the partitions exists, the coordinator does not get the request. So
+        the group and the member are not checked.
+        """
         known, unknown = without_unknown(request, self._cache.contains)
         if not unknown:
             self._coordination.handle(request_id, envelope)
@@ -269,7 +273,7 @@ class BrokerApi:
     def _txn_offset_commit(
         self, request_id: RequestId, envelope: RequestEnvelope, request: TxnOffsetCommitRequest
     ) -> None:
-        """Refuse partitions that do not exist; pass the other partitions to the coordinator."""
+        """Refuse partitions that do not exist; pass the others on, as `_offset_commit` does."""
         known, unknown = without_unknown(request, self._cache.contains)
         if not unknown:
             self._coordination.handle(request_id, envelope)
@@ -281,13 +285,13 @@ class BrokerApi:
     def _offset_delete(
         self, request_id: RequestId, envelope: RequestEnvelope, request: OffsetDeleteRequest
     ) -> None:
-        """Refuse partitions that do not exist; pass the other partitions to the coordinator.
+        """Refuse partitions that do not exist; pass the others on, as `_offset_commit` does.
 
-        Without any existing partition the coordinator does not get the request, so the group is
-        not checked, either.
+        In contrast to a commit, a request without any partition is answered here, too.
         """
         known, unknown = without_unknown(request, self._cache.contains)
-        # If all partitions exist, `known` is the request itself, and `unknown` is empty.
+        # If all partitions exist, `known` is the request itself, and `unknown` is empty. Its topics
+        # may have no partitions.
         if any(topic.partitions for topic in known.topics):
             self._coordination.handle(request_id, _with_body(envelope, known), unknown)
         else:

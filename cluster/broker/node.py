@@ -155,7 +155,8 @@ class BrokerNode:
         """Recover the disk, register with the controller, and pull metadata."""
         host = self._host
         report_recoveries(host)
-        # Later incarnations find the preloaded records on the disk.
+        # Before the start of the replicas, which read the logs. Later incarnations find the
+        # preloaded records on the disk.
         if host.incarnation == 0:
             preload(host.storage, self._identity.broker_id, self._cluster)
         self._replicas.start()
@@ -214,6 +215,7 @@ class BrokerNode:
         self._transactions.check_invariants()
         self._replicas.check_invariants(thoroughly=thoroughly)
         self._api.check_invariants()
+        # Until a change is published, the replicas follow older metadata than the cache has.
         if self._metadata.is_published():
             self._replicas.check_follows_metadata()
             if thoroughly:

@@ -2,7 +2,7 @@
 
 BrokerControl decides from the metadata image (the controller's copy of the cluster's metadata) and
 from the times of heartbeats. It returns a Decision: the response, and the records whose replay
-changes the image. It changes only the sessions in BrokerLiveness.
+changes the image. BrokerControl itself changes only the sessions in BrokerLiveness.
 
 - Fenced broker: it is registered, but may lead no partition. It is in no ISR (in-sync replicas of a
   partition), except as the last member.
@@ -109,8 +109,8 @@ class BrokerControl:
         """Note a heartbeat; unfence the broker once it has read its own registration.
 
         At the first heartbeat that asks for a controlled shutdown, the broker loses its leaderships
-        and leaves every ISR. It may stop once all active brokers have applied this change: until
-        then their metadata may send clients to the stopping broker.
+        and leaves every ISR. It may stop once all active brokers have applied this change, because
+        until then their metadata may send clients to the stopping broker.
         Source: Kafka ReplicationControlManager.processBrokerHeartbeat.
         """
         broker = self._image.brokers.get(BrokerId(request.broker_id))

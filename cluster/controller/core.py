@@ -13,8 +13,8 @@ in-sync replicas (ISR).
 
 The hard state is the metadata log, to which the records of decisions are appended. Only the replay
 of records changes the image, so a standby (another controller) that replays the same log can take
-over. The soft state is the time of each broker's last heartbeat, and the Fetch requests that wait
-for the log to grow.
+over. The soft state is the time of each broker's last heartbeat, and the parked Fetch requests,
+which wait for the log to grow.
 Source: Kafka `QuorumController`.
 """
 
@@ -185,7 +185,7 @@ class ControllerCore:
         result = Result()
         if key == FENCE_TIMER:
             self._fence_timer_set = False
-            # One broker at a time: each decision needs the image after the previous decision.
+            # One broker at a time, because a decision needs the image after the previous decision.
             while (decision := self._brokers.fence_stale_broker(now_us)) is not None:
                 self._write(decision, result)
             self._schedule_fencing(result, now_us)

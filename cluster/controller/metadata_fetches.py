@@ -90,6 +90,7 @@ class MetadataFetches:
 
 def _metadata_position(request: FetchRequest) -> FetchPartition | None:
     """Return the requested position in the metadata log, None if other partitions are requested."""
+    # A broker's Fetch of the metadata log names this one partition.
     match request.topics:
         case (topic,) if topic.topic == METADATA_PARTITION.topic:
             match topic.partitions:

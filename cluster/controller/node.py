@@ -43,13 +43,14 @@ class ControllerNode:
         )
         self._partitions: dict[TopicPartition, PartitionStatus] = {}
         """All partitions at the metadata's end offset `_partitions_as_of`."""
-        self._partitions_as_of = -1
+        self._partitions_as_of = -1  # below every offset, so that the first report builds them
 
     def start(self) -> None:
         """Replay the metadata log and begin to serve."""
         report_recoveries(self._host)
         self._carry_out(self._core.start(self._host.now_us()))
         self._host.log(f"active controller in epoch {self._core.controller_epoch}")
+        # Requests come only now, because their answers need the whole log.
         self._host.serve(self._handle)
         self._metrics.start()
 

@@ -45,5 +45,5 @@ class KeyedTimers:
             )
 
     def _fire(self, key: str) -> None:
-        del self._timers[key]
+        del self._timers[key]  # before the call, which may set a timer with this key again
         self._on_fired(key)

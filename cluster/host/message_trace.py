@@ -68,8 +68,9 @@ def _group_columns_of(subject: RequestSubject | None) -> _GroupColumns:
 def _reader_of(path: str | None) -> _Read:
     """Return a reader of the field at a dotted path, such as "topics.partitions".
 
-    If a field is a tuple, the reader goes on with its first item, or returns None if the tuple is
-    empty. If `path` is None, the reader returns None for every request.
+    If a field is a tuple, the reader goes on with its first item, because a column holds one value.
+    For an empty tuple it returns None. If `path` is None, the reader returns None for every
+    request.
     """
     if path is None:
         return lambda request: None

@@ -63,8 +63,10 @@ class FrameTraceWriter:
 
     def flush(self) -> None:
         """Write the buffer. Raises: OSError, e.g. on a full disk."""
+        # A process flushes at the end of a turn, in which the incarnation may have ended.
         if self._closed:
             return
+        # One call may write only a part of the buffer.
         while self._buffer:
             del self._buffer[: os.write(self._file, self._buffer)]
 

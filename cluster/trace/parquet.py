@@ -134,5 +134,6 @@ def read_parquet(path: Path) -> Iterator[TraceRow]:
             )
         for batch in file.iter_batches(batch_size=ROWS_PER_CHUNK):
             columns = [batch.column(name).to_pylist() for name, _ in TRACE_COLUMNS]
+            # The fields of TraceRow are in the order of TRACE_COLUMNS.
             for values in zip(*columns, strict=True):
                 yield TraceRow(**dict(zip(TraceRow.__struct_fields__, values, strict=True)))

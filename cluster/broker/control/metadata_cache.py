@@ -192,6 +192,7 @@ class MetadataCache:
         self, key_type: int, key: str, api_version: int, listener_name: str
     ) -> Coordinator:
         """Return the coordinator of one key. The checks are in Kafka's order (BEHAVIOUR 2.1)."""
+        # A tuple, because before Python 3.12 an enum class raises TypeError for unknown numbers.
         if key_type not in tuple(CoordinatorType):
             # Kafka throws an exception here, and its answer has a message in all versions.
             error = ErrorCode.INVALID_REQUEST

@@ -82,7 +82,7 @@ class TopicForwarding:
         """
         new = [
             name
-            for name in dict.fromkeys(names)
+            for name in dict.fromkeys(names)  # a request may name a topic twice
             if name not in self._in_creation and topic_name_problem(name) is None
         ]
         if not new:

@@ -73,7 +73,7 @@ class CoordinatorAppends:
     def _await(
         self, append: Append, partition: Partition, info: AppendInfo, detail: dict[str, object]
     ) -> None:
-        """Report the outcome when the append is acknowledged, cannot be, or has timed out."""
+        """Report the outcome when the append is acknowledged, has failed, or has timed out."""
 
         def acknowledged(error: ErrorCode) -> None:
             # `timer` is set below: this is called only after `await_acknowledgement` has returned.

@@ -28,6 +28,7 @@ _ERROR = ErrorCode.UNSUPPORTED_VERSION
 
 def static_member_refusal(envelope: RequestEnvelope) -> AnyResponse | None:
     """Return the error for a request with a group.instance.id, None for any other request."""
+    # The pattern `str()` matches every text, but not None.
     match envelope.body:
         case JoinGroupRequest(group_instance_id=str()):
             return join_error("", _ERROR, envelope.api_version)

@@ -67,6 +67,7 @@ class DelayedAppends:
             error = partition.check_acknowledged(delayed.required_offset)
             if error is None:
                 return  # the appends after this one are undecided, too
+            # Done before the callback, so that the append cannot expire any more.
             waiting.popleft()
             delayed.is_done = True
             delayed.on_completed(error)

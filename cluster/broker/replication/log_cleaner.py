@@ -161,6 +161,7 @@ class LogCleaner:
                 ),
                 roll_ms=config.log_roll_hours * _MS_PER_HOUR if roll_ms is None else roll_ms,
             )
+            # Segments lowers the offset if the log ends below it.
             self._first_dirty[name] = Offset(segments.first_dirty_offset)
         return segments
 

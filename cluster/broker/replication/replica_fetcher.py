@@ -61,7 +61,7 @@ class ReplicaFetchers:
 
     def follow(self, partition: Partition) -> None:
         """Fetch `partition` from its leader, from its log end, in its leader epoch."""
-        self.stop(partition.topic_partition)
+        self.stop(partition.topic_partition)  # the previous leader may be another source
         source = partition.leader_id
         fetcher = self._fetchers.get(source)
         if fetcher is None:

@@ -312,7 +312,7 @@ class ReplicaManager:
         self._host.storage.delete(name)
 
     def _make_leader(self, partition: Partition, registration: PartitionRegistration) -> bool:
-        """Lead, or take a new ISR; return True if this is a new leader epoch."""
+        """Make the replica lead, or give the leader a new ISR; return True in a new leader epoch."""
         change = partition.make_leader(
             leader_epoch=registration.leader_epoch,
             partition_epoch=registration.partition_epoch,
@@ -329,7 +329,7 @@ class ReplicaManager:
         return change.is_new_leader_epoch
 
     def _make_follower(self, partition: Partition, registration: PartitionRegistration) -> bool:
-        """Follow the partition's leader; return True if this is a new leader epoch."""
+        """Make the replica follow the partition's leader; return True in a new leader epoch."""
         change = partition.make_follower(
             leader_id=registration.leader,
             leader_epoch=registration.leader_epoch,
@@ -441,7 +441,7 @@ class ReplicaManager:
     ) -> AppendInfo:
         """Append a producer's batch; the caller then calls `complete_delayed`.
 
-        Before the caller waits for a duplicate, it must call `check_acknowledged`: if the first
+        Before the caller waits for a duplicate, it must call `check_acknowledged`. If the first
         append was acknowledged earlier, no later event would complete the wait.
         """
         info = partition.append_batch(
@@ -458,7 +458,7 @@ class ReplicaManager:
     def await_acknowledgement(
         self, partition: Partition, info: AppendInfo, on_completed: AppendCallback
     ) -> DelayedAppend:
-        """Call `on_completed` once an append with acks=all is acknowledged or cannot be."""
+        """Call `on_completed` once an append with acks=all is acknowledged, or has failed."""
         return self._appends.park(partition, info.next_offset, on_completed)
 
     def give_up(self, delayed: DelayedAppend) -> None:
@@ -466,7 +466,7 @@ class ReplicaManager:
         self._appends.expire(delayed)
 
     def complete_delayed(self) -> None:
-        """Complete the delayed appends and fetches that are ready, until none is.
+        """Complete delayed appends and fetches, until none is ready.
 
         Called at the end of an input: earlier, an answer could show only a part of the input's
         effects. A completion may cause a further input, which calls this method again. The inner
