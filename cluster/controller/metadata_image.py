@@ -200,7 +200,7 @@ class MetadataImage:
 
     def _replay_config(self, record: ConfigRecord) -> None:
         settings = _settings(self.topic_config(record.resource_name))
-        if record.value is None:
+        if record.value is None:  # the topic gives up its own value
             settings.pop(record.name, None)
         else:
             settings[record.name] = record.value

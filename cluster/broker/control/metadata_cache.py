@@ -127,6 +127,7 @@ class MetadataCache:
         sent it, and not a real Kafka client. The answer has each broker's address at this
         listener. As in Kafka, a broker without this listener is left out.
         """
+        # None requests all topics.
         topics = self.image.topics if request.topics is None else request.topics
         brokers = tuple(
             MetadataResponseBroker(

@@ -74,6 +74,7 @@ class ProduceApi:
                     )
                 else:
                     self._append(produce, name, data.records, request.acks)
+        # The wait and its timer are set first, because `complete_delayed` may end the wait at once.
         if produce.waiting:
             self._waiting.add(request_id)
             produce.timer = self._host.after(request.timeout_ms * 1_000, self._timed_out, produce)

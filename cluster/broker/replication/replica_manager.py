@@ -111,6 +111,7 @@ class ReplicaManager:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         """Logs on the disk whose partitions are not in the metadata yet."""
         self._checkpointed: bytes | None = None
+        """Content of the last checkpoint that was written; None before the first."""
         self._flusher = LogFlusher(host, cluster, self._all_logs, self._topic_config)
         self._cleaner = LogCleaner(
             host, cluster.broker_config, self._partition_logs, self._topic_config
@@ -132,6 +133,7 @@ class ReplicaManager:
         """Partitions whose high watermark, leader or ISR changed since the last
         `complete_delayed`."""
         self._log_moved: Callable[[Partition], None] | None = None
+        """None unless `watch_offsets_logs` was called."""
         self._is_completing = False
         self._in_controlled_shutdown = False
         self._ends_at_shut_down: list[tuple[PartitionLog, Offset]] = []
@@ -224,6 +226,7 @@ class ReplicaManager:
                 raise InvariantViolation("a replica is one of the metadata", f"{name} is in none")
             leads = known.leader == self._identity.broker_id
             newer = partition.partition_epoch - known.partition_epoch
+            # A replica is never behind the cache, and only a leader may be ahead of it.
             if (
                 partition.is_leader != leads
                 or partition.leader_epoch != known.leader_epoch
@@ -312,7 +315,7 @@ class ReplicaManager:
         self._host.storage.delete(name)
 
     def _make_leader(self, partition: Partition, registration: PartitionRegistration) -> bool:
-        """Make the replica lead, or give the leader a new ISR; return True in a new leader epoch."""
+        """Make the replica lead, or give it a new ISR; return True in a new leader epoch."""
         change = partition.make_leader(
             leader_epoch=registration.leader_epoch,
             partition_epoch=registration.partition_epoch,
