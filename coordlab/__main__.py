@@ -14,8 +14,8 @@ def main() -> None:
     try:
         code = run_cli(sys.argv[1:])
     except KeyboardInterrupt:
-        # `run_cli` handles a Ctrl-C itself. `Output` raises the same exception if the reader of the
-        # output has gone away. Here that happened while `run_cli` printed an error.
+        # `run_cli` handles a Ctrl-C itself. If the reader of the output has gone away, `Output`
+        # interrupts this process like a Ctrl-C. Here `run_cli` was just printing an error.
         code = EXIT_INTERRUPTED
     sys.exit(output.conclude(code))
 

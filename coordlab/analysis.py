@@ -81,8 +81,8 @@ def sum_up(
 ) -> RunSummary | None:
     """Return the summary of a run, computed without Spark; None if it was not computed.
 
-    It is not computed if the run was not completed, or if the run has too many rows. A Ctrl-C ends
-    the computation. In the last two cases a line is printed.
+    It is not computed if the run was not completed. It is not computed either if the run has too
+    many rows, or if a Ctrl-C interrupts the computation; a line then says so.
 
     `max_rows`: a smaller limit than the default one, for callers that will compute Spark's tables
     anyway.

@@ -117,11 +117,12 @@ def load_command(name: str) -> click.Command:
 def run_cli(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; print an error that ends the command, once."""
     try:
+        # In `standalone_mode`, click would handle errors itself and exit with codes of its own.
         code = app.main(list(arguments), prog_name=called_as(), standalone_mode=False)
     except click.ClickException as error:
         error.show()
         return EXIT_BAD_ARGUMENTS
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt):  # click turns a Ctrl-C into Abort
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
     except Exception as error:

@@ -139,6 +139,7 @@ def suite_of_run(
 def junit_of_failure(experiment: str, error: BaseException) -> bytes:
     """Return the document of a run that failed before it had results."""
     error_type = type(error).__name__
+    # The text of some errors is "", for instance that of KeyboardInterrupt.
     return document([suite_of_failure(experiment, str(error) or error_type, kind=error_type)])
 
 

@@ -57,6 +57,7 @@ class RunTimeParam(click.ParamType[int]):
         if isinstance(value, int):
             return value
         text = str(value)
+        # A Decimal is exact, so a printed time gives the same microsecond again.
         if match := _SECONDS.fullmatch(text):
             return round(Decimal(match[1]) * 1_000_000)
         try:

@@ -90,7 +90,10 @@ def experiment_yaml(config: Mapping[str, Any]) -> str:
 
 
 def _results(past: PastRun) -> tuple[Results | None, tuple[str, ...]]:
-    """Return the results and no sentence, or None and a sentence with the reason."""
+    """Return the results, or None and a sentence that says why they cannot be read.
+
+    A run without results has None and no sentence, which is no problem.
+    """
     try:
         return past.results(), ()
     except NotARun as error:

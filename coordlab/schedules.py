@@ -79,7 +79,7 @@ def named_schedule(word: str, space: str) -> Schedule:
         return Schedule(
             experiment=grown.experiment,
             seed=grown.network_seed,
-            # A command takes a seed for one of the default space unless it has `--space`.
+            # Without `--space`, a command reads a seed as a seed of the default space.
             words=(word,) if space == DEFAULT_SPACE else (word, "--space", space),
         )
     loaded = load_experiment(word)

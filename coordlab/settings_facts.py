@@ -152,13 +152,16 @@ def _with_origin(struct: type[msgspec.Struct] | None, name: str, value: str) -> 
     return f"{value} {FROM_STEADY}" if struct is LateMembersDefinition and name == "at" else value
 
 
-def _without_repeats(late: Mapping[str, Any], group: object) -> Mapping[str, Any]:
-    """Return the definition of late members without the settings that equal their group's."""
+def _without_repeats(late: Mapping[str, Any], group_config: object) -> Mapping[str, Any]:
+    """Return the definition of late members without the settings that equal those of their group.
+
+    `group_config`: the settings of the group; None if the file has none.
+    """
     config = late.get("config")
-    if not isinstance(config, Mapping) or not isinstance(group, Mapping):
+    if not isinstance(config, Mapping) or not isinstance(group_config, Mapping):
         return late
     different = {
-        name: value for name, value in config.items() if group.get(name, _MISSING) != value
+        name: value for name, value in config.items() if group_config.get(name, _MISSING) != value
     }
     return {**late, "config": different}
 

@@ -19,8 +19,7 @@ from chaos.standing.registry import FOLDER, NoCluster, find_cluster
 from coordlab.program import called_as
 
 DEFAULT_RUNS = "runs"
-"""The same default as that of `coordlab.options.runs_option`. It is repeated here, because that
-module imports the code for experiments, which takes time."""
+"""The same default as that of `coordlab.options.runs_option`."""
 A = TypeVar("A")  # type of a request's answer
 Command = TypeVar("Command", bound=Callable[..., int])
 

@@ -10,7 +10,7 @@ nothing. The command then compares stories instead.
   such as an election or a rebalance. A story begins when the cluster and its groups have started
   (the steady state).
 - Parting: the place where two traces, or the rows of one node in them, begin to differ.
-- `one` and `other`: the two runs, A and B in the output.
+- `one` and `other`: the two runs. The output calls them A and B.
 - Claim: the time, the check and the summary of a finding (a violation that a check reports).
 """
 
@@ -145,6 +145,7 @@ def diff_command(options: DiffOptions) -> int:
     directories, which are read. Under two seeds latencies differ from the first message on. The
     command then shows the first step that differs, node by node and without times.
     """
+    # Either B or --against-passing says what A is compared with, but not both.
     if (options.other is None) != options.against_passing:
         raise click.UsageError("expected two runs, or one with --against-passing")
     console = Console()
@@ -428,4 +429,8 @@ def _cell(row: TraceRow | None, style: str) -> Text:
 
 
 def _reads_alike(one: TraceRow | None, other: TraceRow | None) -> bool:
+    """Return whether two rows have the same text.
+
+    Rows with the same text can differ in columns that are not printed, such as the id of the run.
+    """
     return one is not None and other is not None and row_words(one) == row_words(other)

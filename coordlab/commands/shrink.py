@@ -164,6 +164,7 @@ def shrink_command(options: ShrinkOptions) -> int:
     with stop_on_ctrl_c() as stop_requested:
         played = play(schedule.experiment, schedule.seed)
         finding = finding_to_keep(played, options.check, schedule.stamp)
+        # After a Ctrl-C during the first run, no search begins.
         if finding is None or stop_requested():
             return _not_shrunk(options, origin, played, console, stopped=stop_requested())
         limit_s = options.time_limit_us / 1e6

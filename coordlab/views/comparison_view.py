@@ -39,7 +39,7 @@ def print_comparison(
 ) -> None:
     """Print the list of columns, then a table for each fault and one for the whole runs.
 
-    `runtimes`: the runtime of each run.
+    `runtimes`: the runtime of each run, for the notes on the comparison.
     """
     letters = [_letters(place) for place in range(len(comparison.columns))]
     console.print()
@@ -116,6 +116,7 @@ def _fitting(
 
     A table has as many columns as fit into `width`, but at least one.
     """
+    # The headings of groups are in the same column as the labels.
     labels = [row.label for row in rows] + list(GROUP_HEADINGS.values())
     # Each table begins with the columns of marks and of labels.
     leading = len(_MARK) + _GAP + max(map(cell_len, labels)) + _GAP

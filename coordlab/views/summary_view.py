@@ -166,6 +166,7 @@ def _print_phases_of(console: Console, fault: FaultSummary) -> None:
         )
     )
     narrow = console.width < _NARROW
+    # The gaps, which are the third chain, are printed with what clients felt.
     chains: tuple[Chain, ...] = ("broker", "client")
     tables = [
         _phase_table(fault, chain, CHAIN_HEADINGS[chain], narrow=narrow)

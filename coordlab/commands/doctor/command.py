@@ -185,7 +185,7 @@ def check_open_files(machine: ThisMachine) -> HealthCheck:
     """Check the limit of open files and sockets."""
     limits = machine.open_files()
     if limits is None:
-        # The check passes: an unknown limit is no reason to raise it.
+        # With these values the check passes: an unknown limit is not reported as too low.
         soft, hard = ENOUGH_OPEN_FILES, ENOUGH_OPEN_FILES
         found = "not known"
     else:

@@ -119,7 +119,7 @@ def progress_text(progress: SearchProgress) -> str:
         texts.append(f"{unknown:,} unknown")
     if tally.broken_runs:
         texts.append(f"{tally.broken_runs:,} BROKEN")
-    # A search that stops only finishes the runs in progress, so its time limit says nothing.
+    # A search that stops only finishes the runs in progress. `left_s` is computed from the limits.
     if progress.left_s is not None and progress.stop is None:
         texts.append(f"{_duration(progress.left_s)} left")
     return "  ".join(texts)

@@ -221,6 +221,7 @@ class RunningCluster(AskedCluster):
     def _unseen(self) -> str | None:
         """Return a sentence about brokers whose traces are on other machines; None without any."""
         traces = self._past.path / TRACE_FOLDER
+        # A broker has one file for each of its incarnations.
         missing = [
             broker.name
             for broker in self._cluster.brokers

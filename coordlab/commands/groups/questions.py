@@ -194,7 +194,8 @@ async def reset_group_offsets(
 
     # `problems`: partition -> the reason why it gets no new offset.
     if topics is None:
-        partitions, problems = tuple(sorted(committed)), dict[TopicPartition, str]()
+        partitions: tuple[TopicPartition, ...] = tuple(sorted(committed))
+        problems: dict[TopicPartition, str] = {}
     else:
         partitions, problems = await _chosen(admin, topics)
     bounds, without_bounds = await _bounds(admin, partitions)

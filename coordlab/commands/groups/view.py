@@ -229,7 +229,7 @@ def print_reset(console: Console, reset: OffsetReset, *, execute: bool) -> None:
 
 
 def print_columns(console: Console, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows under their headings, each column as wide as its widest word."""
+    """Print rows under their headings, each column as wide as its widest cell."""
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
     for index, row in enumerate((headings, *rows)):
         cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))

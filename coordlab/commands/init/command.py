@@ -148,7 +148,7 @@ def text_with_fault(new: NewFile, fault: str) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,
+        autoescape=False,  # the text is YAML, not HTML
     ).get_template("experiment.yaml")
     schema = schema_as_seen_from(new.path)
     return template.render(name=new.name, run_as=new.run_as, schema=schema, **fault_plans()[fault])
@@ -171,6 +171,7 @@ def text_from(new: NewFile, source: str) -> str:
 
     Raises: ExperimentError if there is no such experiment.
     """
+    # The path to the schema may be relative to the folder of the other file.
     text = _SCHEMA_LINE.sub("", find_experiment(source).read_text(encoding="utf-8"))
     named = _NAME_LINE.sub(f"name: {new.name}", text, count=1)
     schema = schema_as_seen_from(new.path)

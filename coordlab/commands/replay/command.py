@@ -265,6 +265,7 @@ def _play_and_inspect(
     recording = recorder.play(at_us=at_us, inspect=inspect)
     results = recording.results
     if not recording.reached:
+        # `at_us` has a value here; only the type checker does not know it.
         ended = f"the run ended at {clock(results.ended_at_us)}, before {clock(at_us or 0)}"
         print_lines(console, [ended], style="bold yellow")
     elif schedule.stamp is not None and schedule.stamp.trail:

@@ -139,6 +139,7 @@ def play_into(
     directory.manifest.clock_error_us = runtime.clock_error_us
     directory.manifest.losses = runtime.losses
     directory.write_manifest()
+    # The last step, because it raises NotRecorded if any write of this run has failed.
     directory.conclude(results, rows=rows)
     return results
 

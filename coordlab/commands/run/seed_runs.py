@@ -84,8 +84,8 @@ class SeedRun:
         if self.failure is not None:
             return SeedState.FAILED
         if results is None:
-            # A run that began but has no results was broken off by Ctrl-C: other errors are in
-            # `failure`.
+            # A run that began but has no results was broken off by Ctrl-C, because any other reason
+            # would be in `failure`.
             return SeedState.NOT_PLAYED if self.past is None else SeedState.INTERRUPTED
         match results.outcome:
             case RunOutcome.INTERNAL_ERROR:
