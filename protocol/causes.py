@@ -18,8 +18,8 @@ class RebalanceCause(StrEnum):
     SESSION_EXPIRY = "session expiry"
     """A member's session timer fired."""
     STATIC_MEMBER_BACK = "static member back"
-    """A new process took the place of a static member's old one, while the group was not Stable, or
-    so that the group chose another protocol."""
+    """A new process took the place of a static member's old process. The group was not Stable then,
+    or it chose another protocol because of the new process."""
     JOIN = "join"
     """A new member joined."""
     LEAVE = "leave"
@@ -49,7 +49,7 @@ class RemovalCause(StrEnum):
     GROUP_MAX_SIZE = "group.max.size"
     """The member rejoined a group that was full already."""
     STATIC_MEMBER_REPLACED = "static member replaced"
-    """A static member got another id: also the cause of the new id's MEMBER_ADDED."""
+    """A static member got another id. The MEMBER_ADDED of the new id has this cause, too."""
 
 
 class GroupStateCause(StrEnum):
@@ -178,6 +178,7 @@ class FencingCause(StrEnum):
     CONTROLLED_SHUTDOWN = "controlled shutdown"
     """The broker has completed a controlled shutdown, and leads no partition any more."""
     REGISTERED_ANEW = "registered anew"
-    """A new process of the broker registered before the old one was fenced."""
+    """A new process of the broker registered before the registration of the old process was
+    fenced."""
     WANTS_TO_BE_FENCED = "wants to be fenced"
     """The broker's heartbeat asks for it."""

@@ -43,9 +43,9 @@ def hot_sources() -> tuple[str, ...]:
 
 
 def find_compiler() -> str | None:
-    """Return the command of the C compiler; None if there is none.
+    """Return the command of the C compiler; None if no compiler is found.
 
-    It is the environment variable CC, else a compiler on the PATH.
+    The command is the environment variable CC, or else the first compiler on the PATH.
     """
     return os.environ.get("CC") or next(filter(shutil.which, ("cc", "gcc", "clang")), None)
 

@@ -127,6 +127,8 @@ class ControlPlane:
         Stopped processes close their ends when they continue.
         """
         live = [process for process in self._processes if process.is_up]
+        # The client ends come first, because their processes name the connections that the servers
+        # must close. A connection that is opened meanwhile has no name in this list, and survives.
         ended = await side_by_side(self._reset_client_ends(p, reset) for p in live)
         names = tuple(name for names_of_process in ended for name in names_of_process)
         # A stopped process cannot name its clients' connections. The servers of these connections

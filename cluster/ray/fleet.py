@@ -4,8 +4,8 @@ The fleet starts, watches and ends processes and the machines' agents, measures 
 fetches files from other machines. A process hosts one or more nodes (brokers, clients). An agent is
 a Ray actor (an object in a process of its own, called over Ray). Each machine has one agent, which
 sends signals, reads the clock and reads files there. The fleet manages processes;
-`cluster.ray.lives` knows the process and incarnation of each node. The driver is the process that
-conducts the run; the fleet is in it.
+`cluster.ray.lives` knows the process and incarnation (the present life) of each node. The driver is
+the process that conducts the run; the fleet is a part of the driver.
 
 Every machine's agent is queried every second (a beat). A machine that does not answer is silent at
 first. After a longer time it is lost, and the fleet gives up its processes.
@@ -104,7 +104,7 @@ class Fleet:
         self.never_up: tuple[Machine, ...] = ()
         """Machines of the cluster on which no agent started."""
         self.disk_trouble: str | None = None
-        """Sentence on the first write that a process's disk refused; None if there is none."""
+        """Sentence on the first write that a disk refused; None if no disk has refused a write."""
         self.control = ControlPlane(self.processes, on_failure=on_failure)
         self.run_id = run_id
         self._seed = seed
@@ -577,13 +577,13 @@ class Fleet:
         )
 
     async def _continue_process(self, process: FleetProcess) -> None:
-        """SIGCONT a process; do nothing if it is not stopped."""
+        """Send SIGCONT to a process; do nothing if it is not stopped."""
         if process.is_stopped:
             await process.agent.send_signal(process.listening.process, signal.SIGCONT)
             process.stopped = asyncio.Future()
 
     async def _try_continue(self, process: FleetProcess) -> None:
-        """SIGCONT a process if it still exists."""
+        """Send SIGCONT to a process if it still exists."""
         try:
             await self._continue_process(process)
         except (ProcessLookupError, ActorGone, TimeoutError):

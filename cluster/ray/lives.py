@@ -7,8 +7,8 @@ and its failures.
 - Incarnation: one life of a node, from a start to its end.
 - Plan: the description of a process, with its name and its nodes.
 - Agent: sends signals to the processes of a machine.
-- Handle and line: the driver calls a process through its handle; its line shows whether its machine
-  answers.
+- Handle: the driver calls a process through the process's handle.
+- Line: shows whether the machine of a process answers.
 """
 
 import asyncio

@@ -51,7 +51,7 @@ class MachineWatch:
         self._states: dict[str, Contact] = {}
 
     def state_of(self, machine: str) -> Contact:
-        """Return the state of a machine; a machine without any query so far counts as HEARD."""
+        """Return the state of a machine; a machine without an answer so far counts as HEARD."""
         return self._states.get(machine, Contact.HEARD)
 
     def record_answer(self, machine: str, now_s: float) -> MachineChange | None:

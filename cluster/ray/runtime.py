@@ -1,11 +1,11 @@
 """RayRuntime: a cluster of real processes on Ray, in real time.
 
-Owns the parts of a run that only Ray has: the connection to Ray, the clocks of several machines,
-machines that are silent or lost, and calls to all node processes. RayLives starts, stops and kills
-nodes. Fleet does the same for processes and watches machines. RealtimeRuntime has the common part
-of the runtimes in real time. The driver is the process that conducts the run. A machine is silent
-while it does not answer, and lost once it was given up. Run time is real time multiplied by the
-time scale.
+The class owns the parts of a run that only Ray has: the connection to Ray, the clocks of several
+machines, machines that are silent or lost, and calls to all node processes. RayLives starts, stops
+and kills nodes. Fleet does the same for processes and watches machines. RealtimeRuntime has the
+common part of the runtimes in real time. The driver is the process that conducts the run. A machine
+is silent while it does not answer, and lost once it was given up. Run time is real time multiplied
+by the time scale.
 """
 
 import asyncio
@@ -139,7 +139,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
 
     @property
     def disk_trouble(self) -> str | None:
-        """Sentence on the first write that a node's disk refused; None if there is none."""
+        """Sentence on the first write that a disk refused; None if no disk has refused a write."""
         return self._fleet.disk_trouble
 
     def pids(self) -> tuple[int, ...]:

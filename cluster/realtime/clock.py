@@ -116,7 +116,7 @@ async def measure_offset(
             and sent_ns <= reading.monotonic_ns <= received_ns
         ):
             return ClockOffset(offset_ns=0, bound_ns=0)
-        bound_ns = (received_ns - sent_ns + 1) // 2
+        bound_ns = (received_ns - sent_ns + 1) // 2  # a limit, so it is rounded up
         if bound_ns < best.bound_ns:
             middle_ns = (sent_ns + received_ns) // 2
             best = ClockOffset(offset_ns=reading.monotonic_ns - middle_ns, bound_ns=bound_ns)

@@ -184,6 +184,7 @@ class RealHost(BaseHost):
         """Write a line to `logs/<node>-<incarnation>.log`."""
         if not self.alive:
             raise self._dead()
+        # `os.write` has no buffer, so the line is in the file even if the process is killed next.
         os.write(self._log_file, f"{self._clock.now_us() / 1e6:12.6f} {message}\n".encode())
 
     def flush(self) -> None:

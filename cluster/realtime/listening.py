@@ -51,5 +51,6 @@ def listener_binding(
 
 def cluster_id(run_id: str) -> str:
     """Return the cluster id for Metadata responses: 22 characters, like Kafka's encoded UUIDs."""
+    # Computed from the run's id, so that all brokers answer with the same cluster id.
     digest = hashlib.sha256(run_id.encode()).digest()[:CLUSTER_ID_BYTES]
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")

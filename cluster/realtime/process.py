@@ -322,6 +322,7 @@ class NodeProcess:
         self._close_listener(host.name)
         self._unflushed.pop(host, None)  # `retire` has flushed and closed the trace
         waiting = self._shutting_down.pop(host.name, None)
+        # The future is done if the call that waits for it was cancelled.
         if waiting is not None and not waiting.done():
             waiting.set_result(is_orderly)
 

@@ -1,8 +1,8 @@
 """RealtimeRuntime: the common part of the runtimes in real time.
 
-Owns the run's clock, the driver's trace, the list of the tool's failures, and the merging of all
-traces at the end. The subclasses in `cluster.local` and `cluster.ray` own nodes, processes and
-machines. This class knows no faults, plans or verdicts.
+The class owns the run's clock, the driver's trace, the list of the tool's failures, and the merging
+of all traces at the end. The subclasses in `cluster.local` and `cluster.ray` own nodes, processes
+and machines. This class knows no faults, plans or verdicts.
 
 The driver is the process that conducts the run; it traces the run's own events as the node DRIVER.
 A failure of the tool is a bug of this project, or a process that died by itself. It is never a

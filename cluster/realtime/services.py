@@ -78,6 +78,7 @@ class NodeService:
 
     async def listen(self) -> ListeningProcess:
         """Open the process's port. Raises: OSError."""
+        # Made here and not in `__init__`, because a NodeProcess needs the running loop.
         self._process = NodeProcess(self._process_id, self._settings)
         address = await self._process.listen(self._bind_address)
         # The objects of Ray and of the imports live as long as the process. `freeze` excludes them
@@ -233,6 +234,7 @@ class AgentService:
         if self._shares_files:
             self._machine_dir = Path(run_dir)
         else:
+            # A slash in the run's id would make the prefix a path.
             prefix = f"coordlab-{self._run_id.replace('/', '-')}-"
             self._machine_dir = Path(tempfile.mkdtemp(prefix=prefix))
         return str(self._machine_dir)

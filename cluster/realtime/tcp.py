@@ -338,7 +338,7 @@ class _OutgoingLink(asyncio.Protocol):
         buffer = self._buffer
         start = len(buffer)
         buffer += _PLACEHOLDER
-        self._encoder.encode_into(message, buffer, -1)
+        self._encoder.encode_into(message, buffer, -1)  # -1: at the end
         length = len(buffer) - start - _HEADER.size
         if length > self._owner.max_frame_bytes:
             del buffer[start:]
@@ -400,6 +400,7 @@ class _IncomingLink(asyncio.Protocol):
             end = start + _HEADER.size + length
             if end > len(buffer):
                 break
+            # A memoryview, because a slice of the bytearray would be one more copy.
             if not self._take(bytes(memoryview(buffer)[start + _HEADER.size : end])):
                 return
             start = end

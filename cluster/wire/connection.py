@@ -186,6 +186,7 @@ class WireConnection(asyncio.Protocol):
                 return
             end = SIZE_BYTES + size
             if len(unread) >= end:
+                # A memoryview, because a slice of the bytearray would be one more copy.
                 payload = bytes(memoryview(unread)[SIZE_BYTES:end])
                 del unread[:end]
                 self._is_first = False

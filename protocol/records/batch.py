@@ -65,10 +65,10 @@ class KafkaHeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class RecordBatch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A batch of records, at the offsets `base_offset` to `base_offset + last_offset_delta`.
 
-    Invariant: `records` has one record for each of these offsets. In a batch that was `cleaned` it
-    has one for each offset that is left. `records` are compressed if `compression`, a
-    CompressionType, is not 0. Without a `kafka` header they are MessagePack. With a `kafka` header
-    they are in Kafka's encoding, and `crc` is the CRC of Kafka's format.
+    Invariant: `records` has one record for each of these offsets; in a `cleaned` batch, one record
+    for each offset that is left. `records` are compressed if `compression`, a CompressionType, is
+    not 0. Without a `kafka` header they are MessagePack. With a `kafka` header they are in Kafka's
+    encoding, and `crc` is the CRC of Kafka's format.
     Units: `base_sequence` counts the producer's records from 0; -1 if the producer is not
     idempotent (does not number its records).
     Source: Kafka `DefaultRecordBatch`.

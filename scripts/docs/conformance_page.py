@@ -39,7 +39,7 @@ FAMILIES = {
 """Kafka's tests that the scenarios are taken from, by the prefix of the scenarios' ids."""
 STATUSES = ("covered", "deviates", "not applicable", "missing")
 """What a scenario can be: covered by a place; a case in which this project differs from Kafka; a
-case that it cannot have; none of these."""
+case that this project cannot have; none of these."""
 _ID = re.compile(rf"\b({'|'.join(FAMILIES)})-(\d+)(?:\.\.(\d+))?")
 """An id or a range of ids: GC-010, GC-010..012. The groups are family, first and last number."""
 

@@ -4,9 +4,9 @@ Old versions of Kafka had this consumer: its members used ZooKeeper's servers, a
 The rules stand in docs/kafka/ZOOKEEPER_CONSUMER.md, each with an id such as ZK-12.
 
 - A test covers a rule if its docstring and comments name the rule's id and quote the rule's text.
-- A story covers a rule if the comments at its head do so. Stories are the parts of a transcript, a
-  text file with the events that a scripted cluster must produce. Each story begins with
-  `== title ==`.
+- A story covers a rule if the comments at its head name the rule's id and quote the rule's text.
+  Stories are the parts of a transcript, a text file with the events that a scripted cluster must
+  produce. Each story begins with `== title ==`.
 
 Some rules have a reason instead of a test: those from which this project deviates, and those that
 need no test. tests/conformance/zookeeper_rules.toml has the reasons. This module only reads the
