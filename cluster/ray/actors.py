@@ -395,8 +395,8 @@ class ProcessHandle(_ActorHandle):
 class AgentHandle(_ActorHandle):
     """Calls to one AgentService; its methods have the full descriptions. Units: real seconds.
 
-    `kill`, `stop` and `wait_gone` wait on the machine, for `timeout_s` at most. The driver waits 5 s
-    longer for their answers.
+    `kill`, `stop` and `wait_gone` wait on the machine, for `timeout_s` at most. The driver waits 5
+    s longer for their answers.
     """
 
     @classmethod
