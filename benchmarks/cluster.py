@@ -84,6 +84,7 @@ class Case:
 
 def on(number: int, *command: str) -> list[str]:
     """Return the command line that runs `command` on a machine, counted from 1."""
+    # Each machine has a HOME of its own, so the machines cannot share Ray's token file.
     environment = ["env", "RAY_AUTH_MODE=disabled"]
     return [MACHINES, "run", str(number), *environment, *command]
 
@@ -205,7 +206,7 @@ class Started:
 
     def _read(self) -> Iterator[str]:
         if self._process.stdout is None:
-            return
+            return  # for the type checker: `__init__` makes a pipe
         for line in self._process.stdout:
             self.lines.append(line.strip())
             yield line
@@ -240,7 +241,10 @@ def described(code: int, results: Results) -> str:
 
 
 def accident_of(number: int, results: Results) -> JournalEntry:
-    """Return the journal's entry about a machine's accident. Raises: CaseFailed without one."""
+    """Return the journal's entry about a machine's accident.
+
+    Raises: CaseFailed if there is no such entry.
+    """
     for entry in results.faults:
         if entry.is_by_accident and entry.target == address_of(number):
             return entry
@@ -300,6 +304,7 @@ def cut_machine() -> str:
     command = start_run("coordinator_crash")
     command.wait_for("in force")
     machines("cut", "2")
+    # Longer than `machine_silent_after` (3 s), shorter than `machine_lost_after` (20 s).
     time.sleep(12)
     machines("mend", "2")
     # Exit code 0: the group did not need machine 2 in that time. 2: the verdict is unknown.
@@ -374,6 +379,7 @@ def _start_spark(number: int, name: str, *words: str) -> subprocess.Popen[bytes]
     address = address_of(number)
     setting = ("env", f"SPARK_LOCAL_IP={address}", f"SPARK_WORKER_DIR={SPARK_WORK}")
     spark = (str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}")
+    # The master has its host in `words`; a worker's words end with the master's address.
     host = () if "--host" in words else ("--host", address)
     return subprocess.Popen(
         on(number, *setting, *spark, *host, *words),
@@ -453,6 +459,7 @@ def section_of(page: str, played: Sequence[Played]) -> str:
     rows = {result.case.name: _row(result) for result in played}
     # The text from this section's heading to the next heading.
     former = page.partition(f"\n## {SECTION}\n")[2].partition("\n## ")[0]
+    # Other lines are the head of the table, or rows of cases that no longer exist.
     for line in former.splitlines():
         name = line.removeprefix("| ").partition(" | ")[0]
         if name in {case.name for case in CASES}:

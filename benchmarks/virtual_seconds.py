@@ -4,7 +4,7 @@ Virtual time is the simulated clock of a run. The speed is measured under three 
 with one controller, three brokers and twelve consumers in a stable group:
 
 1. 10 records a second, one commit a second of each member, the trace off.
-2. 120 records a second, which is 10 for each member; otherwise as 1.
+2. 120 records a second (10 for each member); otherwise as 1.
 3. The load of the `coordinator_crash` experiment (100 records a second, a commit of each member
    every 200 ms), with every message traced. The rows go to a digest and a list, as in a recorded
    run.

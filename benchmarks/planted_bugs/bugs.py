@@ -221,9 +221,9 @@ def _keeps_lost_partitions(stack: ExitStack) -> None:
     release_partitions = ConsumerCoordinator.release_partitions
 
     async def give_up_what_may_be_committed(self: ConsumerCoordinator) -> None:
-        # The method does two things: a member with a generation revokes its partitions, and a
-        # member without one loses them. The bug leaves out the second, so that the member keeps
-        # them.
+        # The real method does two things: a member with a generation revokes its partitions, and a
+        # member without a generation loses them. The bug leaves out the loss, so that the member
+        # keeps its partitions.
         if self._membership.member.has_generation:
             await release_partitions(self)
 

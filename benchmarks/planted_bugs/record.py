@@ -129,7 +129,10 @@ def write_absence(absence: Absence) -> None:
 
 
 def absence_lines(absence: Absence) -> list[str]:
-    """Return the lines of the section about an Absence, which has the commit of its measurement."""
+    """Return the lines of the section about an Absence.
+
+    They name the commit of the measurement, not the present commit.
+    """
     verdict = (
         "**No seed shows one of them.**"
         if not absence.shown

@@ -177,7 +177,7 @@ def read_sample(path: Path) -> tuple[SampleHead, tuple[SampledMutant, ...]]:
 def find_mutants(
     mutants: Sequence[SampledMutant], *, root: Path = ROOT
 ) -> tuple[list[FoundMutant], list[SampledMutant]]:
-    """Return the mutants whose place exists in the code at `root`, and the mutants without one."""
+    """Return the mutants that exist in the code at `root`, and the mutants whose place is gone."""
     packages: dict[str, _Package] = {}
     found, gone = [], []
     for mutant in mutants:

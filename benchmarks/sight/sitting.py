@@ -48,7 +48,7 @@ class JournalHead(msgspec.Struct, frozen=True, kw_only=True):
     - `machinery`: the digest of _MACHINERY.
     - `sample`, `space`: digests of the sample and of the files of the spaces.
     - `commit`, `machine`: for people to read; they need not be equal to continue.
-    - `gone`, `not_switchable`: mutants that are not in the tree; the latter with the reason.
+    - `gone`, `not_switchable`: mutants that are not in the tree; `not_switchable` has the reasons.
     - `base`: the record that the journal continues after the record's last seed.
     """
 

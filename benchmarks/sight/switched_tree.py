@@ -71,6 +71,7 @@ def start_player(
     tree: SwitchedTree, spaces: Sequence[str], workers: int
 ) -> subprocess.Popen[bytes]:
     """Start the process that plays seeds in the copy; it reads orders and writes answers."""
+    # With PYTHONPATH, the player could import modules of the checkout that the copy lacks.
     environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.Popen(
         [sys.executable, "-m", "benchmarks.sight.player", str(workers), *spaces],

@@ -63,7 +63,7 @@ def _place_of(found: FoundMutant) -> Place:
     drawn = Drawn(
         file=found.path.removeprefix(f"{mutant.package}/"),
         source=found.source,
-        line=0,
+        line=0,  # `run_mutants` does not use it
         scope=mutant.scope,
         before=mutant.before,
         after=mutant.after,

@@ -85,6 +85,7 @@ def _structs() -> Iterator[type[msgspec.Struct]]:
     ]
     while waiting:
         struct = waiting.pop()
+        # A fault without arguments needs no definition: `_rules` allows only an empty mapping.
         if struct not in seen and struct is not NoArgs:
             seen[struct] = None
             waiting += struct_types(*(field.annotation for field in fields_of(struct)))

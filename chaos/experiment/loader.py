@@ -47,7 +47,7 @@ class LoadedExperiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedExperiment:
-    """An experiment with its name, which is the name of its file without the suffix.
+    """An experiment that is found by name: the name of its file without the suffix.
 
     `problem` is the reason why the experiment cannot be loaded; None if it can be loaded.
     """
@@ -90,7 +90,7 @@ def experiment_in(root: Item, file: str, overrides: Sequence[str] = ()) -> Exper
     """
     problems = apply_overrides(root, overrides)
     problems += [
-        # Values of the file have a line; values without one came from the command line.
+        # A value without a line is not from the file, so it came from the command line.
         replace(problem, file="--var") if problem.line is None else problem
         for problem in shape_problems(root, Experiment, file)
     ]

@@ -50,7 +50,7 @@ def repair(document: object, struct: type[msgspec.Struct]) -> RepairedDocument |
     repaired: list[tuple[str | int, ...]] = []
     errors = shape_errors(document, struct)
     # Each round repairs one error: it takes the first candidate with fewer errors. Such a candidate
-    # does not have the error, nor a new one.
+    # lacks this error, and has no new error.
     while errors and len(repaired) < _MAX_REPAIRS:
         repaired.append(_unjudged_place(errors[0]))
         for candidate in _candidates(document, errors[0]):

@@ -142,6 +142,7 @@ def resolve_path(dotted: str, root: Item, expected: object) -> list[str | int] |
     # `dotted` may be only the end of a path. Look for a valid path that ends with it.
     for prefix, names in _named_places("", root, expected):
         longer = f"{prefix}.{dotted}"
+        # Most places have no such key. This is tested first, because a walk takes longer.
         if _longest_prefix(dotted, names) and not isinstance(
             _walk_path(longer, root, expected), Problem
         ):
@@ -184,6 +185,7 @@ def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | P
             item = named.get(step)
         elif get_origin(kind) is tuple:  # the step is an index
             listed = children if isinstance(children, list) else []
+            # `index[1]` is the number of `[0]`, `index[2]` that of `0`; one of the two is None.
             index = _INDEX.match(rest)
             if index is None or int(index[1] or index[2]) >= len(listed):
                 return _no_such_place(walked, rest, len(listed))

@@ -234,8 +234,8 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Time that the application takes for each record, in microseconds; for two numbers it is drawn
     evenly between them. A member rejoins only after processing the batch of its last poll."""
     commit_interval_ms: Count | None = None
-    """Interval of the application's commits (commitAsync), in milliseconds; without one it never
-    commits."""
+    """Interval of the application's commits (commitAsync), in milliseconds; without this setting
+    the application never commits."""
     commit_metadata: tuple[str, ...] = ()
     """Texts that these commits store beside each offset, in turn. The brokers refuse a text longer
     than `offset.metadata.max.bytes`, with the whole commit."""
@@ -357,7 +357,8 @@ class FaultDefinition(
     to: OneOrMany | None = None
     """Targets at the other end of the links that the fault hits: one, or a list."""
     duration: Duration | None = None
-    """Duration of the fault; without one it lasts until all faults are healed at the end."""
+    """Duration of the fault. A fault without a duration lasts until all faults are healed at the
+    end."""
     every: Duration | None = None
     """Time between repetitions of the fault; needs `repeat`."""
     repeat: Annotated[int, Meta(ge=1, le=MAX_REPEATS)] | None = None
@@ -664,6 +665,7 @@ def _consumer(
 
 
 def _with_index(config: ConsumerConfig, index: int) -> ConsumerConfig:
+    """Return `config` with the member's index in place of MEMBER_INDEX in `group.instance.id`."""
     instance = config.group_instance_id
     if instance is None or MEMBER_INDEX not in instance:
         return config

@@ -1,7 +1,7 @@
 """Pauses of Python's cyclic garbage collector while runs are played.
 
-The collector frees objects that refer to each other in a cycle. Each collection scans many living
-objects, which takes much time. The collector does not scan frozen objects (`gc.freeze`).
+The collector frees objects that refer to each other in a cycle. Each collection takes much time,
+because it scans many living objects. The collector does not scan frozen objects (`gc.freeze`).
 """
 
 import gc
@@ -54,6 +54,7 @@ def collecting_seldom() -> Iterator[None]:
     are frozen, as in `collecting_afterwards`.
     """
     if not gc.isenabled() or gc.get_freeze_count() > 0:
+        # As above: a caller has disabled the collector.
         yield
         return
     before = gc.get_threshold()
@@ -70,8 +71,8 @@ def collecting_seldom() -> Iterator[None]:
 def collecting_between_runs() -> Iterator[Callable[[], None]]:
     """Collect the cycles of several runs together, during the enclosed code and at its end.
 
-    Yields: a function to call after each run. It collects when LEFT_MAX objects are left, which
-    bounds the memory of a batch.
+    Yields: a function to call after each run. It collects when LEFT_MAX objects are left. So the
+    memory of a batch is bounded.
     """
     with collecting_afterwards():
         yield _collect_if_due

@@ -219,8 +219,8 @@ def _played(
 def _result(results: Results, violated: bool) -> PlayResult:
     """Return the result of a run; a failure of the lab itself counts more than any finding.
 
-    A finding counts in a run without a steady state, too. Without a finding, such a run proves
-    nothing, and neither does a run that ended before the healing.
+    A finding counts in every other run. A run without a finding proves nothing if it had no steady
+    state, or ended before the healing.
     """
     if results.outcome is RunOutcome.INTERRUPTED:
         return PlayResult.INTERRUPTED

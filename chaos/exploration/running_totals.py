@@ -46,7 +46,7 @@ class FindingGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecheckDifference:
-    """A seed with two results, which shows that the lab is not deterministic.
+    """A seed with two results. It shows that the lab is not deterministic.
 
     - `digest`, `digest_again`: the digests of the two traces.
     - `fields`: names of the fields in which the two runs differ.

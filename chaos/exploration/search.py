@@ -4,8 +4,8 @@ A seed draws a plan of faults, or mutates the plan of an earlier run, as `guidan
 that mutates a plan must wait until the results of earlier seeds are known. The search gives batches
 of seeds to workers, and stores the results. The tally has the totals of the search. Some seeds are
 played a second time by another worker (a recheck), to check that the result is the same. The search
-stops at a limit or on request. It must know neither Ray nor the terminal nor a clock: its workers,
-observer and clock are arguments.
+stops at a limit or on request. This module must not depend on Ray, the terminal or a clock. So the
+workers, the observer and the clock are arguments of the search.
 Data flow: seeds -> Workers -> ExplorationRecord -> store, Tally.
 """
 
@@ -65,6 +65,8 @@ class SearchProgress:
     """State of a search, for a live view. Units: seconds of the search's clock in this process.
 
     - `runs_here`: number of runs in this process. The tally also has those of earlier sessions.
+    - `runs_wanted`: number of runs at which the search ends, with those of earlier sessions; None
+      without such a limit.
     - `left_s`: the expected remaining time; None while it is not known.
     """
 
@@ -114,7 +116,7 @@ class Search:
         self._stop_requested = stop_requested
         self._observer = observer
         self._on_group = on_group
-        self._guidance = guidance or Guidance(0.0)
+        self._guidance = guidance or Guidance(0.0)  # with this share no seed mutates a plan
         self._began = clock()
         self._runs_before = tally.runs
         self._seeds = self._seeds_to_play()
@@ -173,6 +175,7 @@ class Search:
         if self._limits.time_limit_s is not None:
             left.append(self._limits.time_limit_s - elapsed_s)
         runs_here = self._tally.runs - self._runs_before
+        # Before the first run has ended, the speed is not known.
         if wanted is not None and runs_here:
             left.append((wanted - self._tally.runs) * elapsed_s / runs_here)
         return max(0.0, min(left)) if left else None
@@ -212,7 +215,8 @@ class Search:
                 self._workers.give(worker, self._items(seeds))
         if any(self._playing.values()) or any(self._replaying.values()):
             return True
-        # An idle worker must not recheck its own seeds, but a worker that is still starting can.
+        # The idle workers may not do the rechecks that wait, because they played these seeds first.
+        # A worker that is still starting may do them.
         return bool(self._waiting_to_be_played_again() and self._workers.coming())
 
     def _waiting_to_be_played_again(self) -> dict[int, str]:

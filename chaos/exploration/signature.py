@@ -20,6 +20,7 @@ MAX_STEPS = 12
 Findings of one kind have the same first steps. The number of later rows is chance.
 """
 
+# A member id is a name with a UUID. The name of a consumer is `consumer-<group>-<index>`.
 _MEMBER_ID = re.compile(r"[\w.-]*\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _NODE = re.compile(r"\b(broker|controller|consumer|producer)-(?:[\w.-]*-)?\d+\b")
 _NUMBER = re.compile(r"\d[\d,.]*\d|\d")

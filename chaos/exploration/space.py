@@ -145,7 +145,7 @@ def _drawn_problems(override: str, base: Item, choices: Sequence[Choice]) -> lis
     key = override.partition("=")[0].strip()
     steps = resolve_path(key, base, Experiment)
     if isinstance(steps, Problem):
-        # The path of the override is wrong, which `apply_overrides` has reported.
+        # The path of the override is wrong. `apply_overrides` has reported this.
         return []
     # Places that draws write, each with its place in the space's file.
     drawn: list[tuple[str, Steps]] = [(f"experiment.{key}", (key,)) for key in KEYS_SET_BY_DRAW]

@@ -5,7 +5,7 @@ The steady state is reached when every group is stable; healing undoes all fault
 run. A coverage mark is the name of a rare situation. A run reaches the mark if the situation occurs
 in it.
 
-This module owns the vocabulary of space files. It must know neither YAML nor how anything is drawn.
+This module defines all keys of space files. It must not depend on YAML, or on how values are drawn.
 """
 
 from typing import Annotated, Any

@@ -146,6 +146,7 @@ def missing_groups(
         group = at_leader[0]
         if group.state != STABLE:
             missing.append(f"group {group_id} is {group.state}")
+        # Guests may only add members, so too few members are an error in any case.
         elif len(group.members) != expected and not (guests and len(group.members) > expected):
             missing.append(f"group {group_id} has {len(group.members)} of {expected} members")
         for name in names:

@@ -519,7 +519,7 @@ class ExperimentRun:
     def _blame_machines(self) -> None:
         """If a machine was away, turn failures of the lab into reasons for the verdict UNKNOWN.
 
-        A call to a lost machine fails, which is an error neither of the lab nor of Kafka.
+        A call to a lost machine fails. Such a failure is no error of the lab or of Kafka.
         """
         events = self._runtime.machine_events
         # `gone` has machines that are lost, or still silent. A machine that came back is blamed

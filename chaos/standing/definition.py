@@ -161,6 +161,7 @@ def _enter(root: Item, flags: Flags) -> list[Problem]:
     for text in flags.topics:
         parts = text.split(":")
         numbers = _numbers(parts[1:])
+        # A topic needs a name, and has at most two numbers.
         if not parts[0] or numbers is None or len(numbers) > 2:
             problems.append(_wrong("--topic", text, "`NAME[:PARTITIONS[:REPLICATION]]`"))
             continue
@@ -172,6 +173,8 @@ def _enter(root: Item, flags: Flags) -> list[Problem]:
         parts = text.split(":")
         numbers = _numbers(parts[2:])
         names = parts[1].split(",") if len(parts) > 1 else []
+        # A group needs a name and at least one topic. No topic's name may be empty. At most one
+        # number follows.
         if not parts[0] or not all(names) or not names or numbers is None or len(numbers) > 1:
             problems.append(_wrong("--group", text, "`NAME:TOPIC[,TOPIC][:MEMBERS]`"))
             continue

@@ -59,6 +59,7 @@ def status_answer(
         not_up={
             str(node): str(state)
             for node, state in status.nodes.items()
+            # `brokers` has the state of each broker.
             if state is not NodeState.UP and not _is_broker(node, status)
         },
         faults=tuple(faults),

@@ -161,7 +161,9 @@ class MemberFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupAtBroker(msgspec.Struct, frozen=True, kw_only=True):
-    """One group at one broker that acts as its coordinator; two brokers may do so for a while.
+    """One group at one broker that acts as its coordinator.
+
+    For a while, two brokers may act as the coordinator of a group.
 
     - `offsets_partition`: the partition of `__consumer_offsets` that stores the group.
     - `generation`: the number of the group's rebalance.

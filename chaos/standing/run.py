@@ -201,6 +201,7 @@ class StandingRun(ExperimentRun):
         """Query the cluster: report findings, and schedule the plan at the first steady state."""
         status = await self._check_and_query()
         self._note_guests(status)
+        # The list comes first, because the loop removes entries.
         started = [node for node in self._not_arrived if status.nodes.get(node) is NodeState.UP]
         for node in started:
             del self._not_arrived[node]
@@ -295,7 +296,7 @@ class StandingRun(ExperimentRun):
     async def _inject(self, request: InjectRequest, pending: PendingRequest) -> None:
         """Inject the ordered fault, or refuse the order.
 
-        An order that can hit nothing is refused, and is added neither to the plan nor the journal.
+        An order that can hit nothing is refused. It is not added to the plan or to the journal.
         """
         status = self._status_history.with_last_partitions(await self._check_and_query())
         experiment = with_current_topics_and_groups(self._experiment, status)

@@ -220,6 +220,7 @@ def _target_errors(
         )
         return
     role = split_target(target)
+    # An unknown fault has no list of targets to compare with.
     if kind is not None and role is not None and role[0] not in kind.targets:
         yield problem(
             path,

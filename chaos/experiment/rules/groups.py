@@ -82,6 +82,7 @@ def _coordination_errors(group: GroupDefinition, path: str) -> Iterator[Problem]
             )
         return
     for place, config in _sections(group):
+        # A section in which every setting has its default changes nothing.
         if config is not None and config != ConsumerConfig():
             yield problem(
                 f"{path}.{place}config",
@@ -96,6 +97,7 @@ def _coordination_errors(group: GroupDefinition, path: str) -> Iterator[Problem]
                 expected="`zookeeper` with `auto.commit.interval.ms`",
             )
     consumer_id = group.zookeeper.consumer_id
+    # Several members need different ids, so the id must contain the member's index.
     if consumer_id is not None and MEMBER_INDEX not in consumer_id and group.members_total > 1:
         yield problem(
             f"{path}.zookeeper.consumer.id",
@@ -149,6 +151,7 @@ def _metadata_errors(
 
     Metadata is a text that is stored beside a committed offset.
     """
+    # `_coordination_errors` has reported the metadata of a group on ZooKeeper.
     if not group.commit_metadata or group.is_on_zookeeper:
         return
     if group.commit_interval_ms is None:
@@ -241,6 +244,7 @@ def _instance_errors(group: GroupDefinition, path: str) -> Iterator[Problem]:
             )
             return
     instance_ids = [config.group_instance_id for config, _ in group.settings_of_members()]
+    # Dynamic members all have None, which is no shared id.
     shared = [(name, n) for name, n in Counter(instance_ids).items() if name is not None and n > 1]
     if shared:
         name, count = shared[0]

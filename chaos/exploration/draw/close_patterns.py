@@ -92,9 +92,9 @@ def twice_on_one_role(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
 def static_restart_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     """Restart a member while its group waits for the assignment; a static member if there is any.
 
-    A static member has a `group.instance.id`, which keeps its place through a restart. The join
-    phase is the first half of a rebalance: members send JoinGroup. Then they send SyncGroup, to get
-    their assignment.
+    A static member has a `group.instance.id`, with which it keeps its place through a restart. The
+    join phase is the first half of a rebalance: members send JoinGroup. Then they send SyncGroup,
+    to get their assignment.
 
     1. SyncGroup is slow, so that time passes between the join phase and the assignment.
     2. An administrator removes all members. Each learns of its removal with its next heartbeat, and

@@ -193,6 +193,7 @@ def _args(draw: FaultDraw, kind: FaultKind, target: str) -> dict[str, Any]:
         return draw.disk()
     if kind.args_type is MachineCutArgs and draw.chance("one_way", ONE_WAY):
         return {"direction": "one_way"}
+    # A new leader can be named only for a single partition, because it must be a replica of it.
     if kind.args_type is MoveArgs and role == "leader-of" and draw.chance("to", 0.3):
         partition = parse_partition(argument)
         if partition is not None:
@@ -251,6 +252,7 @@ def _ends(draw: FaultDraw) -> tuple[str, str, _Links]:
     if between == "controller":
         return rng.choice((server, server, "brokers")), "controller", _CONTROLLER_LINKS
     if between == "brokers":
+        # A node has no link to itself, so the ends must differ.
         others = [
             other
             for other in ("brokers", draw.broker("to"), draw.target(("follower-of",), "to"))

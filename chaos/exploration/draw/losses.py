@@ -41,7 +41,7 @@ def draw_losses(
 
 
 def may_lose_a_broker(experiment: Experiment) -> bool:
-    """Return True if every partition has enough in-sync replicas without one of its brokers."""
+    """Return True if every partition keeps enough in-sync replicas after the loss of a broker."""
     config = experiment.cluster.config
     # For each topic: its number of replicas minus its min.insync.replicas.
     spare = []

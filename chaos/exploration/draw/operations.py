@@ -87,7 +87,7 @@ def _rollout(draw: FaultDraw) -> dict[str, Any]:
     group = draw.experiment.groups[draw.group()]
     surge = rng.randint(0, group.spare_members)
     args: dict[str, Any] = {
-        # 0 is drawn only with a surge, because without one no member could be replaced.
+        # 0 is drawn only with a surge, because without a surge no member could be replaced.
         "max_unavailable": rng.choice((1, 1, 2, "50%", "100%", 0) if surge else (1, 1, 2, "100%")),
         "start_up": _start_up(draw, rng),
     }

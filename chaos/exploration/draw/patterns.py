@@ -5,8 +5,8 @@ of one purpose; `draw.length_ms`, `draw.coordinator` and others draw from such s
 their unit; `after_ms` counts from the beginning of the pattern.
 
 A coordinator is the broker that leads a group's partition of `__consumer_offsets`; it moves when
-the leadership moves. A static member has a `group.instance.id`, which keeps its place in the group
-through a restart. A coordinator removes a member that is silent for its session timeout.
+the leadership moves. A static member has a `group.instance.id`, with which it keeps its place in
+the group through a restart. A coordinator removes a member that is silent for its session timeout.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Patterns for groups on ZooKeeper: faults of sessions, of their connections and of the ensemble.
 
 In a group on ZooKeeper each member computes its own share of the partitions. The ensemble (the
-ZooKeeper servers) keeps a session for each member, which ends if the member is silent.
+ZooKeeper servers) keeps a session for each member. The session ends if the member is silent.
 
 A pattern draws several faults together; `after_ms` counts from the pattern's time.
 `draw.rng(purpose)` is a random stream, `draw.around_ms(timeout, factor, group)` a multiple of a

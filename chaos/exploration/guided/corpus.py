@@ -73,8 +73,9 @@ class Corpus:
             plans = self._plans.setdefault(reached, [])
             if len(plans) < PLANS_EACH:
                 plans.append(run)
-            # The mark or pair has PLANS_EACH plans already. A smaller plan replaces the largest.
             elif run.faults < (largest := max(plans, key=_size)).faults:
+                # The mark or pair has PLANS_EACH plans already. A smaller plan replaces the
+                # largest.
                 plans[plans.index(largest)] = run
 
     def rare(self) -> tuple[list[str], list[Pair]]:

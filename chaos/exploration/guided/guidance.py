@@ -1,8 +1,8 @@
 """Guidance: the choice of the seeds to mutate, and of their parents.
 
-A mutated seed changes the plan (the faults) of an earlier run, its parent, which reached a rare
-situation. A lineage is the seeds that made a plan: the first drew it, each later one mutated it.
-The corpus keeps the plans that are worth a mutation.
+A mutated seed changes the plan (the faults) of an earlier run, its parent. The parent reached a
+rare situation. A lineage is the seeds that made a plan: the first drew it, each later one mutated
+it. The corpus keeps the plans that are worth a mutation.
 
 Seeds are divided into blocks. The parents for block N come from the blocks up to N - 2. So workers
 can begin block N while others still play block N - 1. The choice depends only on whole blocks, not

@@ -149,6 +149,7 @@ def _drop(step: _Step, genome: Genome) -> Genome:
 def _repeat(step: _Step, genome: Genome) -> Genome:
     """Repeat one fault."""
     faults = list(genome.faults)
+    # The limit of a drawn plan holds for a mutated one, too.
     if not faults or len(faults) >= MAX_FAULTS:
         return genome
     fault = step.rng.choice(faults)
@@ -164,6 +165,7 @@ def _add(step: _Step, genome: Genome) -> Genome:
     near_ms = _at_ms(step.rng.choice(faults)) if faults else 0
     at_ms = step.within_window(near_ms + step.gap_ms(MOST_APART_MS))
     space = step.space.faults
+    # All kinds of the space are drawn, also those that the parent's seed did not keep.
     more = draw_one(step.fault_draw(at_ms), {**space.kinds, **space.patterns})
     return genome.with_faults(_sorted([*faults, *more]))
 

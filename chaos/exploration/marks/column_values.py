@@ -1,8 +1,8 @@
 """Coverage marks that one row shows by the values of one or two of its columns.
 
 A coverage mark is a rare situation that a run can reach; a search counts the marks that its runs
-reached. A mark's condition gets two arguments: the cluster as seen so far in the trace, which no
-condition here needs, and the next row of the trace. The column `error` has an error's name.
+reached. A mark's condition gets two arguments: the cluster as seen so far in the trace, and the
+next row. No condition here needs the first argument. The column `error` has an error's name.
 
 Terms in the table below:
 - A static member has a configured `group.instance.id`.

@@ -53,7 +53,8 @@ mark = COORDINATORS.add
 
 # -- leadership moves -----------------------------------------------------------------------------
 # In a LEADER_ELECTED row, `peer` is the new leader, or "" if there is none. `seen.election` returns
-# the row of the partition's previous election.
+# the row of the partition's previous election. The first election of a partition has no previous
+# one, and moves no leadership.
 
 
 @mark(
@@ -154,6 +155,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.LOAD_COMPLETED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # `offset` is the end of the loaded records.
     known = seen.high_watermarks.get((row.node, row.partition or ""))
     return known is not None and (row.offset or 0) > known
 
@@ -266,6 +268,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.PARTITIONS_ASSIGNED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # `row.peer` is the coordinator from which the member got its assignment.
     partition = seen.partition_of(row.group)
     newest = seen.election(partition)
     return (
@@ -338,6 +341,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     partition = seen.partition_of(row.group)
     load = seen.coordinators.served_since(row.node, partition)
+    # A group that the broker never loaded is new. Its first rebalance is no effect of a load.
     return (
         load is not None
         and seen.coordinators.loaded(row.node, row.group or "") is not None

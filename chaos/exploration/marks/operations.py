@@ -52,6 +52,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.MEMBER_REMOVED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # `killed` has every node that has ended, also one that was stopped.
     return (
         row.cause == RemovalCause.SESSION_EXPIRY
         and seen.is_operated_on(row.group)

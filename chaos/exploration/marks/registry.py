@@ -47,8 +47,8 @@ _OPTIONAL_SETS = (frozenset(mark.name for mark in OPERATIONS.marks), frozenset(Z
 def expected_marks(reached: Collection[str]) -> dict[str, str]:
     """Return the marks that a search can reach, with their meanings.
 
-    The marks of an optional set are expected only if one of them is in `reached`, which shows that
-    the space has operations, or groups on ZooKeeper.
+    The marks of an optional set are expected only if one of them is in `reached`. That one shows
+    that the space has operations, or groups on ZooKeeper.
     """
     # All names of each optional set that has no reached mark.
     not_in_space = {name for names in _OPTIONAL_SETS if names.isdisjoint(reached) for name in names}

@@ -275,6 +275,7 @@ class SeenCluster:
     def _append_completed(self, row: TraceRow) -> None:
         place = (row.node, row.partition or "")
         self.in_flight.get(place, {}).pop(row.correlation_id or 0, None)
+        # A failed append without an offset was refused before it reached the log.
         if row.error not in SUCCEEDED and row.offset is not None:
             kept = self.unacknowledged.setdefault(place, deque(maxlen=MAX_KEPT_APPENDS))
             kept.append(row.offset)

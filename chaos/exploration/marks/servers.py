@@ -141,6 +141,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.BROKER_FENCED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # A broker that shuts down, or registers anew, is fenced, too, but does not count here.
     return (
         not seen.is_out(row.peer)
         and detail_of(row).reason == FencingCause.SESSION_ENDED

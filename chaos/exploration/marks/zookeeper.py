@@ -5,11 +5,11 @@ Ids in brackets (ZK-37) are those of the rules in that file. A mark is a rare si
 condition gets a row of one of these kinds, and the state of the cluster as seen before the row.
 State that only these marks need is in `seen.on_zookeeper`.
 
-The ensemble is the ZooKeeper servers. A client has a session with it, which ends if the client is
-silent. An attempt is one try of a consumer to own its share of the partitions: it reads the group's
-members (its view), computes its share, and claims each partition by an owner node in ZooKeeper. A
-watch makes a server send an event when something changes. A zxid is the number of a transaction; it
-is the `offset` of a row.
+The ensemble is the ZooKeeper servers. A client has a session with the ensemble. The session ends if
+the client is silent. An attempt is one try of a consumer to own its share of the partitions: it
+reads the group's members (its view), computes its share, and claims each partition by an owner node
+in ZooKeeper. A watch makes a server send an event when something changes. A zxid is the number of a
+transaction; it is the `offset` of a row.
 """
 
 from chaos.checkers.context import detail_of
@@ -103,7 +103,7 @@ def _member_vanished(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.ZOOKEEPER_CLAIM_CONFLICT,
 )
 def _owner_was_dead(seen: SeenCluster, row: TraceRow) -> bool:
-    # The owner is a thread id, which begins with the consumer id of its member.
+    # The owner is a thread id, which contains the consumer id of its member.
     owner = str(detail_of(row)["owner"])
     return any(member in owner for member in seen.on_zookeeper.dead_members)
 
@@ -119,6 +119,7 @@ def _anothers_node_deleted(seen: SeenCluster, row: TraceRow) -> bool:
         return False
     # Only the first row of a transaction counts: at later rows the znode is gone from the tree.
     znode = seen.zookeeper_tree.now(detail["path"])
+    # A znode with the session None is persistent: no session owns it.
     return znode is not None and znode.session not in (None, detail["session"])
 
 

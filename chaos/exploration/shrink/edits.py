@@ -3,7 +3,7 @@
 Shrinking looks for smaller and smaller experiments that still fail. A candidate is an experiment
 that it tries. This module also has the rules that keep a smaller experiment valid (a reference to a
 removed node, group or topic is removed, too), the check of a candidate's warnings, and the size of
-an experiment. It must know neither runs (`shrink`) nor the order of edits (`passes`).
+an experiment. It must not depend on runs (`shrink`) or on the order of edits (`passes`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ from protocol.ids import broker_name
 T = TypeVar("T")
 
 _ABOUT_THE_PLAN = ("faults", "run.")
-"""Beginnings of the paths of some warnings, which say that a fault may have no effect.
+"""Beginnings of the paths of warnings that say: a fault may have no effect.
 
 These warnings are ignored, because the run of a candidate shows whether its faults have an effect.
 """
@@ -71,7 +71,7 @@ def sizes_of(experiment: Experiment) -> Sizes:
 
 
 def last_act_us(experiment: Experiment) -> int:
-    """Return the time of the last act after the steady state; 0 without one.
+    """Return the time of the last act after the steady state; 0 if there is no act.
 
     An act is the beginning or the end of a fault, or the start of a late member.
     """

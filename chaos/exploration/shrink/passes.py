@@ -62,7 +62,7 @@ class ShrinkPass:
     """One way to make an experiment smaller.
 
     - `does`: a description for the display.
-    - `steps`: makes the generator of candidates, which begins from an experiment.
+    - `steps`: takes an experiment, and returns a generator of smaller candidates.
     """
 
     does: str
@@ -262,6 +262,7 @@ def _shorter_operations(current: Experiment) -> Steps:
                 candidate = _with_argument(index, name)(current, microseconds(written[0]))
                 if (yield candidate):
                     current = candidate
+            # The argument is read again, because the candidate above may have changed it.
             length_us = _length_us(current.faults[index].args[name])
             if length_us is not None:
                 edit = _with_argument(index, name)

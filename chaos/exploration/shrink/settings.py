@@ -62,7 +62,7 @@ def unusual_settings(experiment: Experiment) -> tuple[Place, ...]:
 
 
 def with_defaults(experiment: Experiment, places: Sequence[Place]) -> Experiment:
-    """Return `experiment` with the defaults at `places`, which `unusual_settings` has returned."""
+    """Return `experiment` with the defaults at `places`, a result of `unusual_settings`."""
     for place in places:
         holder: msgspec.Struct = at(experiment, place[:-1])
         # `unusual_settings` returns no place of a required field, which would have no default.

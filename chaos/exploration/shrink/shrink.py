@@ -287,6 +287,7 @@ class Shrinker:
         self._activity = "waiting less long"
         for number, wait in enumerate(waits):
             if self._judge(with_wait(self._best, wait), self._seed) is not None:
+                # `_confirm` changes to the longer ones if this one is too short.
                 self._waits = tuple(waits[number:])
                 return
 

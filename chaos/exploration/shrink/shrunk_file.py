@@ -3,9 +3,9 @@
 A schedule is an experiment with its plan of faults, and a network seed (from which the delays of
 messages are drawn). Shrinking has made the schedule as small as possible while it still shows its
 violation. Robustness is the share of other network seeds with which the schedule shows the
-violation, too. A finding is a violation with its evidence, which is rows of the trace (the run's
-recorded events). The finding's story has a sentence for each of these rows. Its signature has the
-check and the claim, without names and numbers.
+violation, too. A finding is a violation with its evidence: rows of the trace (the run's recorded
+events). The finding's story has a sentence for each of these rows. Its signature has the check and
+the claim, without names and numbers.
 
 Data flow: Shrunk -> one complete run -> its finding as a story -> text of an experiment file.
 """
