@@ -193,7 +193,7 @@ class GroupCoordinator:
             # The handler may have answered before it failed. Example: (1) a JoinGroup finds the
             # group full, removes its member and is refused; (2) without that member, the join phase
             # of the others is complete; (3) the next generation cannot begin, which raises. Kafka
-            # ignores a second answer to a request, so none is sent here.
+            # ignores a second answer to a request, so no second answer is sent here.
             if all(reply.request_id != request_id for reply in turn.result.replies):
                 turn.reply(request_id, _server_error(body, envelope.api_version))
         return turn.result
@@ -418,7 +418,7 @@ class GroupCoordinator:
         return self._shards.load_reports.get(partition)
 
     def load_error(self, partition: int) -> str | None:
-        """Return why the last load of `partition` ended early, None if it read the whole log."""
+        """Return `LoadReport.error` of the last load of `partition`; None before the first load."""
         report = self._shards.load_reports.get(partition)
         return None if report is None else report.error
 
@@ -555,7 +555,7 @@ class GroupCoordinator:
     def _accepts_epoch(self, partition: int, leader_epoch: int) -> bool:
         """Return True, and remember `leader_epoch`, unless it is older than the known epoch.
 
-        With the guard off, an older epoch is accepted, too, but not remembered.
+        With the guard off, an older epoch is accepted, but not remembered.
         """
         known = self._shards.known_epochs.get(partition)
         if known is None or leader_epoch >= known:

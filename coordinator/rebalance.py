@@ -71,7 +71,7 @@ class RebalanceReason:
     error: ErrorCode | None = None
 
     def detail(self) -> dict[str, object] | None:
-        """Return what has no column of its own in the trace, None if there is nothing."""
+        """Return the fields that have no column in the trace, None if all of them are empty."""
         detail: dict[str, object] = {}
         if self.client_reason is not None:
             detail["client_reason"] = self.client_reason

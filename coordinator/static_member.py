@@ -139,8 +139,8 @@ def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCod
 
     # The member is still in the group, since its removal would have answered the JoinGroup.
     can_skip_assignment = parked.api_version >= SKIP_ASSIGNMENT_VERSION
-    # True if the answer tells the member that it is the leader. Below v9 it is False for a real
-    # leader, too; the comment at `leader_id` below has the reason.
+    # True if the answer tells the member that it is the leader. Below v9 this is also False for a
+    # real leader; the comment at `leader_id` below has the reason.
     is_leader = can_skip_assignment and group.is_leader(append.new_member_id)
     # A leader's answer needs the list of members, which Kafka cannot build in the states Dead and
     # PreparingRebalance. A follower's answer has no such list, and is given in every state.
@@ -154,7 +154,7 @@ def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCod
         append.new_member_id,
         # Below v9 an answer cannot tell a leader to skip the assignment. A leader would compute a
         # new assignment, which a Stable group does not store. So the answer names the old leader
-        # id: the new process takes itself for a follower, and only fetches its assignment.
+        # id: the new process then acts as a follower, and only fetches its assignment.
         leader_id=group.leader_id if can_skip_assignment else append.old_leader_id,
         members=group.current_member_metadata() if is_leader else (),
         skip_assignment=is_leader,

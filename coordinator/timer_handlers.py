@@ -103,7 +103,7 @@ def _expire_sync(turn: Turn, group: Group, generation_id: int) -> None:
 
 
 def _expire_session(turn: Turn, group: Group, member_id: str) -> None:
-    """Remove a member whose session has ended, unless a request of it is parked."""
+    """Remove a member whose session has ended, unless a request of the member is parked."""
     member = group.members.get(member_id)
     if member is None or member.outlives_session_timeout:
         return

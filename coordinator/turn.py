@@ -205,7 +205,7 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
     def acks_of_commits(self) -> int:
         """The acks of the append that stores committed offsets: the replicas that it waits for."""
         # With the switch, as in Kafka's Java coordinator, the append waits for the leader only. The
-        # answer to the client waits for the high watermark even so.
+        # answer to the client still waits for the high watermark.
         return ACKS_LEADER if self._shared.java.commits_apply_on_append else ACKS_ALL
 
     @property

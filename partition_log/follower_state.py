@@ -18,7 +18,7 @@ class SharedFetchTime:
     """Time of a follower's last fetch from the log ends of many partitions.
 
     One Fetch of a follower names all its partitions, and mostly only one of them has a new record.
-    In the others the follower is at the log end, and only the time of the Fetch must be recorded.
+    In the other partitions the follower is at the log end, and only the Fetch's time is recorded.
     Writing it to each FollowerState would be most of the cost of the Fetch. So all these states
     share one time object instead.
     Units: `time_us` is on the leader's clock.
@@ -119,7 +119,7 @@ class FollowerState:
         self._shared = shared
 
     def count_alone(self) -> None:
-        """Stop sharing: keep the last shared time, ignore later ones. Otherwise no effect."""
+        """Stop sharing, if a time is shared: keep the last shared time, and ignore later times."""
         shared = self._shared
         if shared is not None:
             self._shared = None

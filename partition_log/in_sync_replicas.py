@@ -100,9 +100,9 @@ class InSyncReplicas:
     def stays_at_end(self, broker: BrokerId, broker_epoch: int, now_us: int | None) -> bool:
         """Record a Fetch from the log end and return True, if only its time must be recorded.
 
-        This is so if the follower is in the ISR and has fetched from the same log end before, with
-        the same broker epoch. Then neither the ISR nor the high watermark can move. If it is not
-        so, nothing is recorded, and the Fetch must be handled by `Partition.fetch`.
+        The result is True if the follower is in the ISR and has fetched from the same log end
+        before, with the same broker epoch. Then neither the ISR nor the high watermark can move. If
+        the result is False, nothing is recorded, and `Partition.fetch` must handle the Fetch.
 
         now_us: the time of the Fetch; None if the Fetch was recorded when it arrived, and its
             partitions are only read again.
@@ -253,10 +253,10 @@ class InSyncReplicas:
     # -- followers --
 
     def _broker_epoch(self, broker: BrokerId) -> int:
-        """Return the broker epoch for a member of a proposal.
+        """Return the broker epoch that a proposal names for a broker.
 
-        For a follower it is that of its last fetch, -1 if there was none. For the leader itself it
-        is that of its registration.
+        A follower has the broker epoch of its last Fetch, or -1 if it has sent no Fetch. The leader
+        has the broker epoch of its registration.
         """
         if broker == self._broker_id:
             return self.registered_epoch(broker)

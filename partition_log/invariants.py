@@ -30,9 +30,9 @@ from protocol.records.control import decode_marker
 def check_log(log: PartitionLog) -> None:
     """Offsets are contiguous, leader epochs never fall, the high watermark is within the log.
 
-    A compacted log may have holes. The log takes a transaction as open exactly if the transaction
-    has no marker. The log's state of producers equals the state that a restarted broker would read
-    from the batches.
+    A compacted log may have holes. In the log's state, a transaction is open exactly if it has no
+    marker. The state of the producers equals the state that a restarted broker would read from the
+    batches.
 
     The check is slow, because it reads every batch. It is for tests, and for a log that was just
     opened.

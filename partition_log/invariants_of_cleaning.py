@@ -121,8 +121,8 @@ def check_segments(segments: Segments) -> None:
 
     A batch is too large if the segment would exceed segment.bytes with it. It is too late if its
     timestamp is more than segment.ms after the segment's first timestamp. A segment's first batch
-    is neither. The check goes through the batches again and compares the borders that it finds with
-    those of `segments`, of which it knows only the dirty part of the log.
+    is neither. The check reads the batches again, and compares the borders that it finds with those
+    of `segments`. There are borders in the dirty part of the log only.
     Source: Kafka LogSegment.shouldRoll.
     """
     storage, name = segments.log.storage, segments.log.topic_partition
@@ -222,11 +222,11 @@ def _check_horizon(
     """Check the delete horizon of a batch that still has records.
 
     - If the batch had a horizon before the cleaning, it keeps it.
-    - If it had none and some record may expire, its horizon is `next_ms`.
-    - If it had none and no record may expire, it has none.
+    - If it had no horizon and some record may expire, its horizon is `next_ms`.
+    - If it had no horizon and no record may expire, it gets no horizon.
 
     If no record may expire any more (a later record replaced the last tombstone), the batch may
-    keep its horizon or have none.
+    keep its horizon or lose it.
     """
     earlier_ms, horizon_ms = _horizon_ms(source), _horizon_ms(batch)
     expected_ms = next_ms if may_expire and earlier_ms == _NO_HORIZON else earlier_ms

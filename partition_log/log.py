@@ -66,7 +66,8 @@ class PartitionLog:
     ) -> None:
         """Open the log.
 
-        `high_watermark` is the one in the broker's checkpoint; it is limited to the log's offsets.
+        `high_watermark` is the value in the broker's checkpoint. It is limited to the log's
+        offsets.
 
         Raises: InvariantViolation if a stored batch begins before the end of its predecessor.
         """

@@ -69,7 +69,7 @@ class MemoryLogStorage(LogStorage):
             raise SimulationError(f"cannot replace {length} batches of {len(self._batches)}")
         before = () if self.on_replace is None else tuple(self._batches)
         self._batches[:length] = batches
-        # `batches` count as flushed, and so do the flushed ones among the batches after them.
+        # The new batches are flushed. The batches after them stay flushed if they were.
         self._flushed_length = len(batches) + max(0, self._flushed_length - length)
         if self.on_replace is not None:
             self.on_replace(before, length, batches)

@@ -44,7 +44,7 @@ _SEQUENCES = 1 << 31
 class AppendedBatch(NamedTuple):
     """A batch of a producer in the log.
 
-    Sequences are -1 if the batch has none: the leader itself built it, from the offsets that the
+    Both sequences are -1 if the leader itself has built the batch, from the offsets that the
     producer committed in a transaction.
     """
 

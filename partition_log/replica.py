@@ -209,6 +209,8 @@ class Partition:
             raise SimulationError(
                 f"{self.topic_partition}: {self.broker_id} is made leader of {replicas}"
             )
+        # The controller's answer to an AlterPartition may come before the metadata of its change.
+        # It has raised the partition epoch already.
         if partition_epoch < self.partition_epoch:
             return LeadershipChange(stale=True)
         if (
@@ -402,6 +404,7 @@ class Partition:
         known = self._check_producer(validated)
         if known is not None:
             return known
+        # -1 tells the producer that the records keep its timestamps.
         return self._append(
             validated, now_us, -1 if log_append_time_ms is None else log_append_time_ms
         )
@@ -701,7 +704,8 @@ class Partition:
 
     def _nothing_new(self) -> PartitionData:
         """Return the answer for a fetcher that has every record."""
-        # Built once and reused while it is right: idle followers ask for it thousands of times.
+        # Built once and reused while it is right: idle followers ask for it thousands of times. Its
+        # other fields never change: the log start does not move, and the leader is this broker.
         answer = self._empty_answer
         if (
             answer is None
@@ -766,6 +770,7 @@ class Partition:
         proposal = self._in_sync.propose_expansion(
             broker, leader_epoch=self.leader_epoch, partition_epoch=self.partition_epoch
         )
+        # As in Kafka: only a new log end of the follower can raise the high watermark.
         moved = (
             follower.log_end_offset != previous_end_offset
             and self._in_sync.maybe_increment_high_watermark(now_us)

@@ -68,7 +68,7 @@ class LogStorage(ABC):
     def replace_prefix(self, length: int, batches: Sequence[RecordBatch]) -> None:
         """Replace the first `length` batches by `batches`, atomically.
 
-        `batches` are flushed. Batches after the replaced ones that were flushed stay so.
+        The new batches are flushed. The batches after them stay flushed if they were.
         Raises: SimulationError if there are fewer than `length`.
         """
 

@@ -80,10 +80,10 @@ def offsets_stored(
 ) -> None:
     """Answer the request; make its commit the committed offset, or a late commit, or drop it.
 
-    `shard` is the group's shard. It is None if the partition was unloaded meanwhile; the client is
-    answered even so. `completed.base_offset` is the place of the commit's record in the log, None
-    if the log never had the record. If there is both a place and an error, the log has the commit,
-    but the append was not acknowledged in time.
+    `shard` is the group's shard. It is None if the partition was unloaded meanwhile; the client
+    still gets an answer. `completed.base_offset` is the place of the commit's record in the log,
+    None if the log never had the record. If there is both a place and an error, the log has the
+    commit, but the append was not acknowledged in time.
 
     Raises: SimulationError if an append is acknowledged without an offset.
     """
@@ -132,7 +132,8 @@ def late_commits_committed(turn: Turn, shard: Shard, high_watermark: int) -> Non
 def _committed(turn: Turn, commit: WrittenCommit) -> None:
     """Make a commit in the log the committed offsets of its group, and trace it.
 
-    If the group was deleted or unloaded since, it is Dead. Then only the trace row is written.
+    If the group was deleted or unloaded since, it is Dead. Then only the trace row is written,
+    because the log has the commit all the same.
     """
     group, offsets = commit.group, commit.group.offsets
     for partition, value in commit.values.items():
@@ -193,8 +194,8 @@ def _store(
         case GroupState.EMPTY:
             pass  # no member has sent the request, so there is no session to restart
         case GroupState.STABLE | GroupState.PREPARING_REBALANCE:
-            # In a join phase members may still commit: they do so for the partitions that they
-            # are about to lose.
+            # In a join phase members may still commit, because they may be about to lose the
+            # partitions.
             member = group.members[request.member_id]
             restart_session(turn, group, member, Api.OFFSET_COMMIT)
         # The member is in the new generation, and waits for its assignment. It has no partitions

@@ -139,7 +139,7 @@ def _partitions(
 def _fetch_partition(
     group: Group | None, partition: TopicPartition, *, require_stable: bool
 ) -> OffsetFetchResponsePartition:
-    """Return the offset of one partition: -1 if it has none, or an error if it is unstable."""
+    """Return the offset of a partition, -1 without an offset; or an error if it is unstable."""
     index = partition.partition
     if group is None:
         return OffsetFetchResponsePartition(partition_index=index)

@@ -84,6 +84,7 @@ def transaction_verified(
 ) -> None:
     """Append the offsets of a verified transaction, or answer with the error."""
     group, request = pending.group, pending.request
+    # Kafka translates an error of the verification like an error of the append.
     error = offset_append_error(verified.error, turn.java)
     # Member and generation are checked only now: during the verification the generation may have
     # ended, or the group may have been unloaded (it is Dead then).
@@ -191,8 +192,8 @@ def complete_transaction(turn: Turn, shard: Shard, producer_id: int, *, is_commi
 def _append(turn: Turn, pending: PendingVerification, verified: TransactionVerified) -> None:
     """Append the offsets of a verified request, and add them to the open transaction.
 
-    Partitions whose metadata is too large are left out. `verified.guard`: shows to the log that the
-    transaction was verified (not one of `turn.guards`).
+    Partitions whose metadata is too large are left out. `verified.guard` is not one of
+    `turn.guards`: it is a number by which the log knows that the transaction was verified.
     """
     group, request = pending.group, pending.request
     values, is_too_large = values_to_store(turn, request.topics)

@@ -7,9 +7,9 @@ that moment is committed, but at most offsets.commit.timeout.ms. A request that 
 answered immediately.
 
 A turn is the handling of one input; replies and timers go through it. A shard has the groups of one
-partition of `__consumer_offsets`. The keys of its `above_high_watermark.held` are those of the
-timers. A value is a pair: the high watermark to wait for, and the request with its answer. RT-3
-names a scenario of BEHAVIOUR.md.
+partition of `__consumer_offsets`. Its `above_high_watermark.held` maps the key of a timer to a
+pair: the high watermark to wait for, and the request with its answer. RT-3 names a scenario of
+BEHAVIOUR.md.
 Source: Kafka (Java) `CoordinatorRuntime.CoordinatorWriteEvent`, `CoordinatorContext.append`,
 `unload`; docs/kafka/BEHAVIOUR.md 2.4, 2.7, 5.3, 6.4, RT-3.
 """

@@ -46,7 +46,8 @@ class LoadReport:
     """Outcome of a load."""
 
     error: str | None = None
-    """Why the load stopped early; None if it read the whole log."""
+    """Why the load failed, else None. A load that was stopped early is a failure only with the
+    switch `failed_load_refuses`."""
     unknown_records: int = 0
     """Number of records of kinds that only newer coordinators know; they were ignored."""
 
@@ -103,10 +104,10 @@ class Load:
     def _offset(
         self, groups: dict[str, Group], key_bytes: bytes, written: tuple[int, bytes], now_us: int
     ) -> tuple[Group, TopicPartition, CommittedOffset]:
-        """Decode an offset record, and return its group, too; create the group if it is missing.
+        """Decode an offset record, and return it with its group; create a group that is missing.
 
-        A group is missing if the log has no group record of it: a simple group, which never had
-        members.
+        A group is missing if the log has no group record of it. This is a simple group, which never
+        had members.
         """
         key = decode_key(key_bytes)
         if not isinstance(key, OffsetCommitKey):
@@ -224,7 +225,7 @@ def group_from_record(
     for stored in value.members:
         if value.protocol is None:  # only a group without members may lack it
             raise CorruptRecord(f"group {group_id} has members and no protocol")
-        rebalance_timeout_ms = stored.rebalance_timeout_ms  # -1: an old record without one
+        rebalance_timeout_ms = stored.rebalance_timeout_ms  # -1: an old record lacks the field
         group.add(
             Member(
                 member_id=stored.member_id,

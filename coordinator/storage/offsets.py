@@ -274,7 +274,7 @@ class GroupOffsets:
         return tuple(name for name in partitions if self._committed.pop(name, None) is not None)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-        """Remove all offsets of `partitions`, unfinished ones too.
+        """Remove all offsets of `partitions`, also those of unfinished commits.
 
         Returns: the partitions that had a committed or written offset, and so need a tombstone.
         A transaction stays open until its marker, even if this removes its last offset, as in

@@ -160,8 +160,8 @@ def _verify(
     partitions: tuple[TopicPartition, ...],
 ) -> dict[TopicPartition, ErrorCode]:
     """Return an error for each partition, NONE if it is part of the transaction."""
-    # Unlike in `_check`, a step whose append is in flight is no error here: the log checks a
-    # transactional batch once more when it is appended.
+    # Unlike in `_check`, a step whose append is in flight is no error here, because the log checks
+    # a transactional batch once more when it is appended.
     found = _find(turn, asked.transactional_id)
     if isinstance(found, ErrorCode):
         return dict.fromkeys(partitions, found)

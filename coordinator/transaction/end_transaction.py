@@ -8,8 +8,8 @@ The end of a transaction takes three steps:
 
 The coordinator itself aborts a transaction that has run longer than the producer's
 transaction.timeout.ms, or that is open when a new producer begins with the same transactional id.
-It does so with an epoch above the old producer's, which fences the old producer: its requests are
-refused from then on.
+The abort has an epoch above that of the old producer. This fences the old producer: its requests
+are refused from then on.
 
 - Step: a change of one transactional id. It is pending from its preparation until its append has
   completed; no other step begins meanwhile. Raising the epoch is a step of its own kind,

@@ -111,7 +111,7 @@ class TransactionMetadata:
     def prepare_new_epoch(
         self, *, txn_timeout_ms: int, expected_epoch: int | None, now_ms: int
     ) -> Transition | None:
-        """Prepare the next epoch; return None if a newer producer has fenced the one that asks.
+        """Prepare the next epoch; return None if the producer that asks was fenced by a newer one.
 
         `expected_epoch` is the epoch that the producer believes to have (KIP-360). It is None if
         the producer has just started.
@@ -221,7 +221,7 @@ class TransactionMetadata:
         self.last_producer_epoch = NO_PRODUCER_EPOCH
 
     def complete_transition_to(self, step: Transition) -> None:
-        """Make the values of a step the current ones: the log has acknowledged them.
+        """Make the values of a step the current values, after the log has acknowledged them.
 
         Raises: IllegalTransition if another step is pending, or the table of states forbids it.
         """
