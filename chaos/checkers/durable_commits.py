@@ -84,11 +84,17 @@ from protocol.trace import MESSAGE_KINDS, TraceKind, TraceRow
 from results_schema.results import CheckReport
 
 RESIGNING_US = 5_000_000
-"""Longest time until a broker that the controller can reach learns that it is no longer leader."""
+"""Longest time until a broker that the controller can reach learns that it is no longer leader.
+
+The checker Ownership has the same bound, and the measured time.
+"""
 KILL_SEEN_US = 1_000_000
 """Longest time from a client's DISCONNECTED to the driver's row of the kill that caused it."""
 MAX_KEPT_ASSIGNMENTS = 8
-"""Number of a member's assignments that are kept: the most recent ones."""
+"""Number of a member's assignments that are kept: the most recent ones.
+
+More than one is kept because the answer to a commit may come in a later generation.
+"""
 VERIFYING_STAGE = "verifying"
 """In this stage the run verifies offsets: a fetch expects every commit acknowledged before it."""
 
@@ -247,6 +253,7 @@ class DurableCommits(Checker):
             case TraceKind.APPEND_COMPLETED:
                 pass
             case TraceKind.GROUP_STATE:
+                # The group's deletion takes the offsets of open transactions, too. No row shows it.
                 if row.cause == DeletionCause.DELETED:
                     self._may_lose_transactions(row.group or "", row.time_us)
             case TraceKind.OFFSET_REMOVED:
@@ -267,6 +274,7 @@ class DurableCommits(Checker):
         for end in ends:
             self.report_finding(end.summary, end.evidence, group=end.evidence[-1].group)
         for since, late in self._transaction_ends.late:
+            # The late end has taken all offsets of the producer since `since`.
             self._forgotten.forget(since.group or "", since.member, since.time_us, late.time_us)
             self._excused[LATE_END] += 1
         self._transaction_ends.late.clear()
@@ -300,6 +308,8 @@ class DurableCommits(Checker):
                 self._forgiven += register.forgive()
         for group_id in held:
             self._may_lose_transactions(group_id, election.time_us)
+            # Only a leader of this partition acknowledges commits of the group, so `_take_answer`
+            # compares such a leader with the elected one.
             if lost == self.context.groups[group_id].offsets_partition:
                 self._lost_at[group_id] = election
 
@@ -327,6 +337,7 @@ class DurableCommits(Checker):
                 if row.error not in _DEFINITE_NAMES and row.peer is not None:
                     self._seen["offsets_of_unknown_outcome"] += 1
                     self._take_answer(register, row, group, offset, acknowledged=False)
+                # The member sends its next commit only after this failure.
                 register.answered_us[row.node] = row.time_us
             case TraceKind.COMMIT_STORED if register.has_answer(row, offset):
                 pass  # the register has the commit already, from the row of the member's answer
@@ -423,8 +434,8 @@ class DurableCommits(Checker):
     def _is_pending(self, commit: Commit) -> bool:
         """Return True if the commit may still take effect, because its client stopped waiting.
 
-        It cannot take effect any more if the broker's process ended while the request may have been
-        there, because the request ended with the process.
+        The request may have been at the broker when the broker's process ended. Then the request
+        ended with the process, and the commit cannot take effect any more.
         """
         if commit.acknowledged or commit.row.error not in GIVEN_UP_BY_THE_CLIENT:
             return False
@@ -582,7 +593,7 @@ class DurableCommits(Checker):
             return
         lost = max(settled, key=lambda commit: commit.latest_us)
         if register.reported is lost.row:
-            return
+            return  # an earlier fetch has proved the same loss
         register.reported = lost.row
         if self._forgotten.has_forgotten(group, lost.row.member, lost.earliest_us, lost.latest_us):
             self._excused[FORGOTTEN] += 1

@@ -47,6 +47,7 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.results import OLD_EPOCH_ATTEMPTS, CheckReport
 
 MAX_EVIDENCE_APPENDS = 3
+"""Lost appends whose rows a finding shows; its sentence has the number of all of them."""
 MAX_KEPT_APPENDS = 10_000
 """Number of kept appends per epoch: the newest ones, which have the highest offsets.
 
@@ -344,6 +345,7 @@ class Fencing(Checker):
         for partition, epochs in sorted(self._epochs.items()):
             numbers = sorted(epochs)
             for position, older in enumerate(numbers):
+                # An append may be lost at any later takeover, not only at the next one.
                 for newer in numbers[position + 1 :]:
                     overtaken += len(epochs[older].acknowledged)
                     violation = self._compare(partition, older, newer, epochs[older].acknowledged)

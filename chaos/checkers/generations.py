@@ -15,8 +15,8 @@ exception: a generation that a coordinator loads is the same generation as befor
 A lineage is the origin of a generation: the tenure that began it, and the number of times that the
 group had been deleted. A loaded generation keeps its lineage.
 
-A commit is judged by the members at the row at which the coordinator accepted it. Therefore this
-module keeps former members; `evidence.coordinators` has only the present ones.
+A commit is judged by the members that the group had when the coordinator accepted the commit.
+Therefore this module keeps former members; `evidence.coordinators` has only the present ones.
 """
 
 from collections import deque
@@ -169,6 +169,7 @@ class Generations(Checker):
                 pass  # a commit in a transaction: its row TXN_COMMIT_PENDING was judged before
             case TraceKind.COMMIT_STORED | TraceKind.TXN_COMMIT_PENDING:
                 self._check_commit(row)
+            # The rows of the loaded groups come before LOAD_COMPLETED, so a tenure begins here.
             case TraceKind.LOAD_STARTED:
                 self._begin_tenure(row)
             case TraceKind.UNLOAD_COMPLETED:

@@ -8,9 +8,8 @@ commits has had a commit acknowledged since healing. Names in brackets are modul
 The watch is the time from healing to the end of the run's wait for its groups. A group that is not
 live at the end of the watch may have an excuse; then the outcome is inconclusive. The excuses:
 - the group's partition of `__consumer_offsets` has no leader, and no in-sync replica that may lead;
-- too few replicas of that partition are in sync. This is an excuse only if too few brokers with a
-  replica have lived as long as an ISR (the in-sync replicas) needs to become whole again
-  (`isr_recovery_us`);
+- too few replicas of that partition are in sync, and too few brokers with a replica have lived for
+  `isr_recovery_us`, the time in which an ISR (the in-sync replicas) becomes whole again;
 - a partition of a member has no leader, and no in-sync replica that may lead;
 - the application is too slow for its own settings;
 - the session of a dead member (the time after which its coordinator removes it) has not ended, or
@@ -489,6 +488,7 @@ class Liveness(Checker):
         """Return the excuse for a group that is not live, or None if it has none."""
         if expected.consumers and not self._present(group_id):
             return _Excuse(name="all members are dead", case="all its members are dead")
+        # Such an application misses its polls, or cannot commit within the bound.
         if expected.application_us >= min(
             expected.max_poll_interval_us, self.context.liveness_timeout_us
         ):

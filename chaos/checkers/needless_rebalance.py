@@ -333,6 +333,7 @@ class NeedlessRebalance(Checker):
             [last, *([] if group.watched_since is None else [group.watched_since]), expired],
             group=group_id,
         )
+        # The rebalance that follows has this cause, so it is no finding of its own.
         group.watched_since = None
         return True
 
@@ -353,7 +354,7 @@ class NeedlessRebalance(Checker):
             [began, removed],
             group=group_id,
         )
-        group.watched_since = None
+        group.watched_since = None  # as in `_report_early_expiry`
         return True
 
     def _load_of(self, group_id: str, broker: str, member: str | None) -> TraceRow | None:
@@ -388,6 +389,7 @@ class NeedlessRebalance(Checker):
                 group.began[row.node] = row
                 if is_its_coordinator:  # a replaced coordinator rebalances only its own copy
                     self._judge_rebalance(group, group_id, row)
+                # After the judgement, because a rebalance is no reason for itself.
                 self._remember_if_coordinators(group, group_id, row)
             case TraceKind.GENERATION_STARTED if is_its_coordinator:
                 self._judge_rebalance(group, group_id, row)

@@ -310,6 +310,7 @@ class Ownership(Checker):
         recent = self._faults.since(dropped_us - group.overstay_bound_us)
         if not recent:
             return "nothing was broken", evidence
+        # The earliest fault allows most: its silence may have begun first.
         first = min(recent, key=lambda fault: fault.time_us)
         evidence.append(first)
         # The last heartbeat may have come up to one interval before the fault.

@@ -244,6 +244,7 @@ class Processing(Checker):
         reached = processed.end
         if reached is not None and start < reached:
             self._count_again(known, owner, row, start, end)
+        # A member without a known position left nothing out, as far as the trace shows.
         elif known.positions.get(owner, start) < start:
             # The member did not go on at its position: it dropped the records before `start`.
             self._remember_jump(known, row)

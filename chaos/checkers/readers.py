@@ -284,6 +284,7 @@ class Readers(Checker):
         bound_us = 2 * expected.request_timeout_us + expected.application_us + SLACK_US
         if expected.transaction_partitions:
             bound_us += self.context.transaction_timeout_us
+            # Twice, because a new transaction coordinator restarts this interval.
             bound_us += 2 * self.context.transaction_cleanup_us
         return bound_us
 
@@ -308,7 +309,7 @@ class Readers(Checker):
         read.has_position = True
         # A position that was reset is progress, but nothing was read.
         read.read_since_healing = read.read_since_healing or (self._healed and has_read)
-        read.reported = False
+        read.reported = False  # a later wait is a violation of its own
         has_unread = self._written.get(row.partition or "", 0) > offset
         read.unread = row if has_unread else None
 

@@ -1,9 +1,10 @@
 """Faults of links: connections between two sets of nodes are cut, held, slowed or reset.
 
 The two sets are the ends of the fault. For example, `from` has the isolated nodes, and `to` the
-nodes from which they are isolated. An Aim has the nodes that a fault hits, a Miss the reason why it
-hits none. The blast radius (the groups and partitions that a fault affects) is that of `from`. If
-`from` has only controllers, it is that of `to`, because controllers host no partition of a group.
+nodes from which they are isolated. An Aim has the nodes that a fault hits. A Miss has the reason
+why a fault hits no node. The blast radius (the groups and partitions that a fault affects) is that
+of `from`. If `from` has only controllers, it is that of `to`, because controllers host no partition
+of a group.
 
 A frame is one message on a connection. The link table has rules. Each rule has an effect on the
 frames that its Selector chooses by source, destination, purpose of the connection, and API (the

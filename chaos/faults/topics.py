@@ -2,7 +2,7 @@
 
 The fault is momentary: when the controller's answer comes, the topic is deleted, and nothing undoes
 this. Each broker removes its replicas when it reads of the deletion in the metadata. An Aim has the
-nodes that a fault will hit, a Miss the reason why it hit nothing.
+nodes that a fault will hit. A Miss has the reason why a fault hit nothing.
 """
 
 from collections.abc import Iterator

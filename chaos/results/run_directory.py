@@ -370,6 +370,7 @@ def replace_file(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
         temporary.replace(path)
     except OSError:
+        # On a full disk, a partial file would take room that the next attempt needs.
         temporary.unlink(missing_ok=True)
         raise
 

@@ -1,7 +1,8 @@
 """Checks of each log cleaning in virtual time, which compare the log before and after it.
 
-When the simulated disk replaces the cleaned part of a log, it has both states. A cleaning that
-changes nothing replaces nothing; its trace row shows that it has ended.
+The check is made when the simulated disk replaces the cleaned part of a log, because the disk then
+has both states. A cleaning that changes nothing replaces nothing. It is checked when its trace row
+shows that it has ended.
 """
 
 from collections.abc import Sequence

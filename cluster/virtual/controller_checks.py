@@ -209,6 +209,7 @@ class ControllerChecks:
             for partition, _ in image.partitions():
                 known = broker.metadata.image.partition(partition)
                 replica = broker.partitions.get((partition.topic, partition.partition))
+                # A broker's replica learns of a new leader later than its metadata.
                 if (known is not None and known.leader == stopping) or (
                     replica is not None and replica.leader_id == stopping
                 ):

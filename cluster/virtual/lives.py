@@ -283,6 +283,7 @@ class VirtualLives(NodeLives[VirtualLife]):
             host.trace(TraceEvent(kind=TraceKind.NODE_STARTED, detail={"role": role_of(life.spec)}))
             life.node.start()
         except BaseException:
+            # A node that could not start is down, and its host must take no frames.
             self._end_life(life, host)
             host.retire()
             raise

@@ -407,7 +407,7 @@ class VirtualLoop(_LoopInterface):
             if args is None and callback._cancelled:
                 continue  # the clock does not move: a cancelled timer is no event
             if until_us is not None and when_us > until_us:
-                heappush(heap, entry)
+                heappush(heap, entry)  # a later run makes this call
                 break
             self.current_us = when_us
             allowed = self._max_events_per_instant
@@ -424,6 +424,7 @@ class VirtualLoop(_LoopInterface):
             else:
                 callback._run()
         if until_us is not None and not self._stopping:
+            # The clock never goes back, even if `until_us` had passed before.
             self.current_us = max(self.current_us, until_us)
 
     def _compact(self) -> None:

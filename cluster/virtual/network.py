@@ -3,8 +3,8 @@
 The network does the work of kernels and cables. Frames of a link arrive in order, each after a
 drawn latency. An OpenFrame to a node that is not up is refused, so the client learns of it one
 round trip later. Other frames to a node that is not up are answered with a reset, if the sender
-still considers their connection open. The network must not know what a connection is:
-it delivers a frame to the host that is up under the destination's name when the frame arrives.
+still considers their connection open. The network keeps no connections. It delivers a frame to the
+host that is up under the destination's name when the frame arrives.
 
 - Host: the receiving side of one incarnation of a node. It is up from `attach` to `detach`.
 - Client and server are the two ends of a connection: the client has opened it.

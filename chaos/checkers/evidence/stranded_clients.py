@@ -75,7 +75,7 @@ class StrandedClients:
             for listed in self._listed
             if broker in listed and listed <= self._down
         )
-        return next(known, frozenset())
+        return next(known, frozenset())  # one such set suffices
 
     def observe(self, row: TraceRow) -> None:
         """Take a row of STRANDING_KINDS."""

@@ -120,7 +120,7 @@ class Undisturbed:
             return
         group = self._groups[self._group_of[node]]
         group.changed_us = row.time_us
-        group.stopped.pop(node, None)
+        group.stopped.pop(node, None)  # neither an ended nor a new process is paused
         if lives:
             group.alive[node] = None
         else:

@@ -13,8 +13,8 @@ that the transaction coordinator writes to the offsets partition (the partition 
    producer's next transactions have committed offsets in the meantime, the effects end these
    transactions, too (Kafka `scheduleHandleTxnCompletion`). They also remove an offset of the
    producer whose append is in progress: its transaction is acknowledged, and its marker finds no
-   offset (Kafka `GroupMetadata.completePendingTxnOffsetCommit`). An offset that this one has
-   replaced, of a transaction that had been committed, is lost with it.
+   offset (Kafka `GroupMetadata.completePendingTxnOffsetCommit`). If the removed offset had
+   replaced an offset of a committed transaction, that older offset is lost, too.
 
 Schedules of the corpus (files that the tests play) show the cases:
 `failed_append_empties_the_slot_of_the_next_attempt`,

@@ -5,20 +5,21 @@ abort, the group must forget them. The decision is a TRANSACTION_STATE row of th
 coordinator. The group's coordinator gets the transaction's marker (the record that ends the
 transaction in a partition) later. Its row TRANSACTION_COMPLETED is the end in the group. Sometimes
 the marker arrives after the next decision for the same producer. So any decision since the
-transaction's first offset in the group may match its end. If no decision matches, or only one that
-is later than the transaction's own, the end may still be a late one (see the last list below).
+transaction's first offset in the group may match its end. Sometimes no decision matches, or only a
+decision that is later than the transaction's own. Then the end may still be a late end (see the
+last list below).
 
 An end is not judged in three cases:
 - No decision is known. The transaction coordinator may have died after its decision and before its
   row, and a coordinator that loads this decision writes no such row.
-- The marker may belong to another transaction, because the decision on this one had been carried
-  out everywhere before. (If a coordinator loads a group together with the marker, no row shows the
-  end.)
+- The marker may belong to another transaction, because the decision on this transaction had been
+  carried out everywhere before. (If a coordinator loads a group together with the marker, no row
+  shows the end.)
 - The log of transactions lost data with its last in-sync replica (`lost_data`), and has only an
   older decision now.
 
 As in Kafka, the end of the producer's previous transaction may come late (`forgotten_commits`), and
-then end the present transaction, too. An end is taken for such a late end if all of this holds:
+then end the present transaction, too. An end counts as such a late end if three conditions hold:
 1. The previous transaction was decided before the present one committed anything in the group, and
    this decision is the one that the end shows.
 2. The previous transaction has not ended in the group before.
