@@ -31,8 +31,8 @@ def called_as() -> str:
     script = Path(sys.argv[0])
     if script.name != SCRIPT:
         return PROGRAM
-    # The short name is only right if the PATH leads to this script, and not to that of another
-    # installation.
+    # The short name is only right if the PATH leads to this script, and not to another
+    # installation's script.
     script_on_path = shutil.which(SCRIPT)
     is_this_one = script_on_path is not None and Path(script_on_path).resolve() == script.resolve()
     return SCRIPT if is_this_one else shlex.quote(str(script))

@@ -39,11 +39,11 @@ def terminate_as_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def ask_on_first_ctrl_c(ask: Callable[[], object]) -> Iterator[None]:
-    """Call `ask` at the first Ctrl-C within this context. The previous handler gets the second one.
+    """Call `ask` at the first Ctrl-C within this context; a second Ctrl-C is for the old handler.
 
-    The context must be entered in a coroutine of an asyncio.Runner. Then the previous handler is
-    the Runner's, which cancels the main task. `ask` must not raise, because that would leave the
-    main task alive.
+    The context must be entered in a coroutine of an asyncio.Runner. Then the old handler is that of
+    the Runner, which cancels the main task. `ask` must not raise, because an exception would leave
+    the main task alive.
     """
     before = signal.getsignal(signal.SIGINT)
 
@@ -56,7 +56,7 @@ def ask_on_first_ctrl_c(ask: Callable[[], object]) -> Iterator[None]:
     try:
         yield
     finally:
-        # After a Ctrl-C, `first` has restored the previous handler already.
+        # After a Ctrl-C, `first` has restored the old handler already.
         if signal.getsignal(signal.SIGINT) is first:
             signal.signal(signal.SIGINT, before)
 

@@ -55,7 +55,7 @@ from results_schema.results import EXIT_PASS, EXIT_UNKNOWN, EXIT_VIOLATED, Resul
 _MAX_NODES = 10
 """Limit of the nodes whose first difference is printed."""
 _NO_MORE = "(no more)"
-"""Text in the column of the trace that has ended before the other one."""
+"""Text in the column of a trace that has ended before the other trace."""
 _Claim = tuple[int, str, str]
 """The time, the check and the summary of a finding."""
 _ROWS = click.IntRange(min=0, max=10_000)

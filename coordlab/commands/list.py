@@ -122,7 +122,7 @@ def find_past_runs(root: Path, *, limit: int | None = None) -> PastRuns:
             past_runs.append(run_or_error)
         else:
             unreadable.append(str(run_or_error))
-    # `scan_runs` yields the runs of one experiment after those of another.
+    # `scan_runs` yields all runs of an experiment before any run of the next experiment.
     past_runs.sort(key=lambda past: past.manifest.started_at)
     shown = past_runs if limit is None else _newest_entries(past_runs, limit)
     return PastRuns(

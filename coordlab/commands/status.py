@@ -89,7 +89,7 @@ def status_lines(status: StatusAnswer) -> Iterator[str]:
 
 
 def _group_lines(group: GroupAtBroker) -> Iterator[str]:
-    """Yield a line on a group as one broker knows it, then one for each member."""
+    """Yield a line on a group as one broker knows it, then a line for each member."""
     count = len(group.members)
     yield (
         f"group {group.group}: {group.state} at broker {group.coordinator}, generation "

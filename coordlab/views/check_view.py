@@ -26,8 +26,8 @@ _CHECK_STYLES = {
 _MAX_STORY_LINES = 12
 _MAX_FINDINGS = 5
 _NARROW = 70
-"""Least width of a terminal for the table. In a narrower one, a cell of the table would have room
-for one word per line only."""
+"""Least width of a terminal for the table. On a narrower terminal, a cell of the table would have
+room for only one word in each line."""
 
 
 def print_checks(console: Console, checks: tuple[CheckReport, ...]) -> None:

@@ -43,9 +43,9 @@ _FAULT_STYLES = {"planned": "dim", "healed": "green", "done": "green"}
 _WIDE = 100
 """Least width at which columns stand two spaces apart."""
 _NARROW = 70
-"""Least width of a terminal for tables; a narrower one gets one line for each group or fault."""
+"""Least width of a terminal for tables. A narrower terminal has a line for each group or fault."""
 _MAX_BROKERS = 8
-"""Limit of the brokers that are named one by one; more are grouped by state."""
+"""Limit of the brokers that are named one by one. If there are more, they are grouped by state."""
 _MAX_GROUPS = 12
 _MAX_FAULTS = 8
 _MAX_PLANNED = 3
@@ -93,12 +93,13 @@ class RunLines:
             self._yielded_fates[fault.fault_id] = new_fate
             # The time of the latest change: the injection, or the healing after it.
             at_us = fault.fired_at_us if fault.healed_at_us is None else fault.healed_at_us
-            # Only the line on a fault's beginning names the nodes that it hit.
-            injected = fault.outcome is FaultOutcome.HIT and fault.healed_at_us is None
-            hit = f"hit {fault.hit}; " if injected else ""
-            change = f"{fault.fault} {fault.target}: {hit}{new_fate}"
             if fault.is_by_accident:
                 change = f"{fault.note}, with {nodes_shown(fault.nodes)} on it"
+            else:
+                # Only the line on the beginning of a fault names the nodes that it hit.
+                injected = fault.outcome is FaultOutcome.HIT and fault.healed_at_us is None
+                hit = f"hit {fault.hit}; " if injected else ""
+                change = f"{fault.fault} {fault.target}: {hit}{new_fate}"
             yield timed(at_us or progress.time_us, change)
 
         for finding in progress.findings[self._yielded_findings :]:

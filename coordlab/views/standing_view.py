@@ -93,7 +93,7 @@ def _shown_faults(faults: tuple[JournalEntry, ...]) -> list[JournalEntry]:
 
 
 class StandingLines:
-    """Turns each progress into lines: those of `RunLines`, and changes of brokers and groups.
+    """Turns each progress into the lines of `RunLines`, and lines on changes of brokers and groups.
 
     A progress describes the present state, so this object remembers the state before it.
     """

@@ -58,15 +58,18 @@ _VERDICT_STYLES = {
     Verdict.UNKNOWN: "bold yellow",
 }
 _MAX_FAULTS_IN_FULL = 2
-"""Up to this number of faults, each has tables of its own. Of more faults, each has one line."""
+"""Up to this number of faults, each fault has tables of its own. If there are more faults, each has
+one line."""
 _MAX_FAULTS_LISTED = 20
 MAX_BLOCKS = 6
 """Limit of the printed pairs of coordinators, and of owners, that overlapped. Spark's tables have
 all of them."""
 _NARROW = 60
-"""Least width of a terminal for all columns of a table of phases; a narrower one keeps two."""
+"""Least width of a terminal for all columns of a table of phases. A narrower terminal has only the
+columns _NARROW_CELLS."""
 _NARROW_FAULTS = 75
-"""Least width of a terminal for the table of many faults; a narrower one gets a line for each."""
+"""Least width of a terminal for the table of many faults. A narrower terminal has a line for each
+fault."""
 _NARROW_CELLS = ("p50", "max")
 """Columns of a table of phases on a narrow terminal."""
 _FAULT_COLUMNS = {

@@ -134,7 +134,7 @@ class ThisMachine:
         return None
 
     def memory_granted(self) -> int | None:
-        """Return the memory that this process's control groups still grant; None without a limit.
+        """Return the memory that this process's control groups still grant; None if unlimited.
 
         Each group from this process's own up to the root may have a limit. A group still grants its
         limit minus the used memory; the smallest of these numbers counts. The kernel counts the

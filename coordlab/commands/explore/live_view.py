@@ -126,7 +126,7 @@ def progress_text(progress: SearchProgress) -> str:
 
 
 def marks_text(tally: Tally) -> str:
-    """Return the number of coverage marks (situations to reach) that were reached, of all."""
+    """Return how many of the coverage marks (situations to reach) were reached."""
     # Some marks are possible only in some spaces, for example with groups on ZooKeeper. These marks
     # are expected only if a run has reached one of them.
     expected = len(expected_marks(reached_marks(tally)))
@@ -134,7 +134,7 @@ def marks_text(tally: Tally) -> str:
 
 
 def rechecks_text(tally: Tally) -> str:
-    """Return the number of seeds whose second run was equal, of all that were played twice."""
+    """Return how many seeds were played twice, and how many of them gave the same trace."""
     return f"played twice, equal {tally.rechecked - len(tally.differences):,}/{tally.rechecked:,}"
 
 
@@ -154,7 +154,11 @@ def _group_line(group: FindingGroup) -> Text:
 
 
 def _most_serious_failure(tally: Tally) -> str:
-    """Return the last failure of coordlab itself, among those of the most serious kind so far."""
+    """Return the last failure of coordlab itself that is of the most serious kind so far.
+
+    The kinds, from the most serious one: a seed with two results, a seed that ended its worker, and
+    any other failure of a run.
+    """
     if tally.differences:
         return f"seed {tally.differences[-1].seed} is not deterministic"
     if tally.lost:

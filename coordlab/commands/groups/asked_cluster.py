@@ -219,7 +219,7 @@ class RunningCluster(AskedCluster):
         return log
 
     def _unseen(self) -> str | None:
-        """Return a sentence about brokers whose traces are on other machines; None without any."""
+        """Return a sentence about brokers with traces on other machines; None if there are none."""
         traces = self._past.path / TRACE_FOLDER
         # A broker has one file for each of its incarnations.
         missing = [

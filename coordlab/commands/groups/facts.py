@@ -23,7 +23,7 @@ EMPTY = "Empty"
 STABLE = "Stable"
 """The state of a group whose members all have their assignment."""
 WHOLE_TOPIC = -1
-"""Value of `partition` for an error of a whole topic whose partitions are unknown."""
+"""Value of `partition` for an error of a whole topic, if its partitions are unknown."""
 
 
 class CoordinatedGroup(msgspec.Struct, frozen=True, kw_only=True):

@@ -97,7 +97,7 @@ class Compared:
     - `same`: whether the trace has the stamp's digest; None if there is no stamp.
     - `said`: the result as a sentence.
     - `parts_after_us`, `parts_before_us`: the traces begin to differ between these two times. Both
-      are None without a stamp, with equal traces, and with a stamp that has no trail.
+      are None if the traces are equal, if there is no stamp, or if the stamp has no trail.
       `parts_before_us` is also None if the traces differ only after the end of the trails.
 
     The field names are also the keys of the JSON output.
@@ -228,8 +228,8 @@ def _play_whole(
         summary = sum_up(console, directory.path, recording.results)
         print_summary(console, directory.manifest, recording.results, summary)
         _print_compared(console, compared, changed)
-        # `run` and a search can judge the same trace differently: if a fault of the plan hit no
-        # node, the verdict of `run` is unknown, but that of a search is not.
+        # `run` and a search can judge the same trace differently. If a fault of the plan hit no
+        # node, the verdict of `run` is unknown, but a search ignores that.
         if played.result.value != recording.results.verdict.value:
             print_lines(
                 console,

@@ -271,7 +271,7 @@ def _seeds_options(options: RunOptions, seeds: tuple[int, ...]) -> SeedsOptions:
 
 
 def _seed(options: RunOptions, experiment: Experiment) -> int:
-    """Return the seed of the command line, else that of a replay file, else 0."""
+    """Return the seed of the command line, else the seed in the file's `replay`, else 0."""
     if options.seed is not None:
         return options.seed
     return 0 if experiment.replay is None else experiment.replay.seed

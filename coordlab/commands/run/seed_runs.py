@@ -53,7 +53,7 @@ _STATE_BY_VERDICT = {
     Verdict.UNKNOWN: SeedState.UNKNOWN,
 }
 _CHOOSING_MEASURES = ("detect", "commit gap", "processing gap")
-"""Measures by which `SeedRuns.chosen` finds the median run. It takes the first one that at least
+"""Measures by which `SeedRuns.chosen` finds the median run. It uses the first measure that at least
 one run has."""
 
 
@@ -144,7 +144,7 @@ class SeedRuns:
 
     @property
     def exit_code(self) -> int:
-        """The exit code: that of an interruption, else of a failure, else of the worst verdict."""
+        """The exit code of an interruption, else of a failure, else of the worst verdict."""
         if self.interrupted or self.of(SeedState.INTERRUPTED):
             return EXIT_INTERRUPTED
         if self.of(SeedState.FAILED):
@@ -198,7 +198,7 @@ class SeedRuns:
         return Chosen(run=run, because=f"its length, {duration_text(value_us)}, is the median")
 
     def _median_run(self, values_us: Mapping[int, int | None]) -> tuple[SeedRun, int] | None:
-        """Return the finished run with the median value, and this value; None without any value.
+        """Return the finished run with the median value, and this value; None if there is no value.
 
         Of two middle values, the lower one is the median, so that a run has this value.
 

@@ -205,7 +205,8 @@ def _with_answer(unplayed: SeedRun, played: PlayedSeed) -> SeedRun:
 def _with_directory(run: SeedRun, path: Path) -> SeedRun:
     """Return a run with the manifest and results in its directory, as far as they can be read.
 
-    If results exist but cannot be read, that becomes the run's `failure`, unless it has one.
+    If results exist but cannot be read, the error becomes the `failure` of the run, unless the run
+    has a failure already.
     """
     try:
         past = open_run(path)
