@@ -67,10 +67,11 @@ from protocol.errors import SimulationError
 from protocol.ids import Incarnation, NodeName
 
 MAX_HELD_PER_CONNECTION = 100_000
-"""Limit of waiting frames. A client's timeouts close a silent connection long before it."""
+"""Limit of waiting frames. A client's timeouts close a silent connection long before that many
+frames wait."""
 
 After = Callable[[int, Callable[[], None]], object]
-"""Calls a function after a number of microseconds, never before it returns; it is Host.after."""
+"""Host.after: calls a function after a number of microseconds; 0 means a later call of the loop."""
 
 
 class Connections(Protocol):
@@ -114,7 +115,10 @@ class _Waiting:
 
 
 class _Direction:
-    """One direction of a gate: a stream of waiting frames per connection."""
+    """One direction of a gate: a stream of waiting frames per connection.
+
+    `forward` carries a frame on. `lose` gets each response that a rule loses.
+    """
 
     def __init__(
         self,
@@ -153,6 +157,7 @@ class _Direction:
             # The endpoint may not know the connection yet, or no longer. Then a waiting frame of
             # the connection has the purpose.
             purpose = purpose or stream[-1].purpose
+            # Of a connection that is closed during a cut, only the close arrives.
             if isinstance(frame, CloseFrame):
                 self.drop_cut_frames(end)
                 stream = self._streams.get(end)  # None if all of its frames were dropped
@@ -341,7 +346,7 @@ class LinkGate:
             self._received.offer(_receiving_end(frame), frame)
 
     def peer_lost(self, peer: NodeName, incarnation: Incarnation | None = None) -> None:
-        """Take the death of a peer's process, as Endpoint.peer_lost does, unless a cut hides it.
+        """End the connections with a peer whose process died. A cut hides the death.
 
         Each connection ends separately, behind the frames held on it. A connection whose OpenFrame
         has not left yet does not end: its open hangs, as it would towards a silent machine.

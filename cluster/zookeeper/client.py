@@ -258,7 +258,7 @@ class ZooKeeperHandle:
         # The requests fail before `on_state` is called, because a listener may then send new
         # requests, which must not fail with the lost connection.
         self._fail_all(KeeperError.ConnectionLoss)
-        if self.is_connected:
+        if self.is_connected:  # otherwise an attempt to connect has failed: no state ends
             self._enter(KeeperState.DISCONNECTED)
         self._timer = self._host.after(
             self._host.rng.randrange(RECONNECT_MAX_MS) * _MS, self._connect

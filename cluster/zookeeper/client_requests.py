@@ -6,9 +6,9 @@ request of a connection only after the answer to the one before. Ids such as ZK-
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 
 A transaction (txn) is a write to which the leader has given a number (zxid); each server applies
-it. It names the server that got the write, and that server's request number. With this number the
-server finds the client that waits. The role of a server is Leading or Following. Outputs
-go into `result`: replies, notices (events of watches), and HangUp, which closes a connection.
+it. A transaction names the server that got the write, and a request number. By this number, the
+server finds the client that waits. The role of a server is Leading or Following. Outputs go into
+`result`: replies, notices (events of watches), and HangUp, which closes a connection.
 Source: ZooKeeper `ZooKeeperServer`, `FinalRequestProcessor`.
 """
 

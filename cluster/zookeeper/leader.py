@@ -248,6 +248,8 @@ class Leading:
         """
         if self.has_failed:
             return
+        # A parked request belongs to the next step of its learner. The three loops below answer the
+        # request as soon as this step is taken.
         # Step 1.
         if self._epoch is None:
             if not self._is_majority(len(self._learners)):

@@ -331,7 +331,7 @@ class ServerCore:
             self._count_votes(now_us, result)
 
     def _own_vote(self) -> VoteResponse:
-        """Return this server's vote. As long as it does not serve, its state is LOOKING."""
+        """Return this server's vote. A server that does not serve clients votes as LOOKING."""
         return VoteResponse(
             state=self.state if self.is_serving else ServerState.LOOKING,
             current_epoch=self._log.current_epoch,

@@ -159,7 +159,7 @@ def _description(group: DescribedGroup, broker: BrokerId) -> GroupDescription:
 
 def _decode_assigned(member: DescribedGroupMember) -> tuple[TopicPartition, ...]:
     """Return the partitions in a member's assignment, sorted."""
-    if not member.member_assignment:
+    if not member.member_assignment:  # only members of a stable group have an assignment
         return ()
     try:
         return tuple(sorted(decode_assignment(member.member_assignment).partitions()))
@@ -249,6 +249,7 @@ def leaders(
     response: MetadataResponse, keys: tuple[TopicPartition, ...]
 ) -> Mapping[TopicPartition, BrokerId | ClientError]:
     """Return the leader of each partition."""
+    # Error of a partition that is missing in the answer: the broker does not know it.
     unknown = ClientError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name, retriable=False)
     by_partition: dict[TopicPartition, BrokerId | ClientError] = dict.fromkeys(keys, unknown)
     for topic in response.topics:
@@ -266,6 +267,7 @@ def log_offsets(
     response: ListOffsetsResponse, _broker: BrokerId, keys: tuple[TopicPartition, ...]
 ) -> Mapping[TopicPartition, int | ClientError]:
     """Return the requested offset of each partition's log."""
+    # Error of a partition that is missing in the answer.
     missing = ClientError(ErrorCode.UNKNOWN_SERVER_ERROR.name, retriable=False)
     by_partition: dict[TopicPartition, int | ClientError] = dict.fromkeys(keys, missing)
     for topic in response.topics:

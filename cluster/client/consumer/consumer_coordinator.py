@@ -183,7 +183,7 @@ class ConsumerCoordinator:
         self._listener = listener
 
     async def poll(self, deadline_us: int) -> bool:
-        """Do the group's work; return True if poll must soon run again without a wakeup.
+        """Do the group's work; return True if poll must run again soon, even if not woken.
 
         Only discovery waits here, until `deadline_us`; a join goes on while poll fetches.
         Raises: ClientError for the application.

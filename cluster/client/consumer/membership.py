@@ -1,9 +1,9 @@
 """Joining and leaving the group: JoinGroup, SyncGroup, LeaveGroup, and each of their errors.
 
 A rebalance gives a group's members new partitions: each member sends JoinGroup, then SyncGroup. The
-generation is its number. This module knows whether the member must rejoin. It owns the join in
-flight: one JoinGroup and the SyncGroup after it. The value of a join is the member's assignment, as
-bytes. A `Subscriber` computes assignments.
+number of the rebalance, with the member's id, is the member's generation. This module knows whether
+the member must rejoin. It owns the join in flight: one JoinGroup and the SyncGroup after it. The
+value of a join is the member's assignment, as bytes. A `Subscriber` computes assignments.
 
 Handlers run when an answer arrives, even while the application is busy. Work that needs the
 application (revoke, assign) waits for its next poll.

@@ -84,7 +84,7 @@ class Positions:
         self._resets_in_flight: dict[NodeName, None] = {}
 
     async def update(self, deadline_us: int) -> bool:
-        """Look up missing positions; return True if poll must soon run again without a wakeup.
+        """Look up missing positions; return True if poll must run again soon, even if not woken.
 
         Waits for committed offsets until `deadline_us`; resets continue in the background.
         Raises: ClientError that no retry can help; NO_OFFSET_FOR_PARTITION.

@@ -116,7 +116,7 @@ class Metadata:
         return self._partition_counts.get(topic)
 
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch:
-        """Return the leader of `partition`; none if the leader is not a live broker."""
+        """Return the leader of `partition`; NO_LEADER_OR_EPOCH if it is not a live broker."""
         known = self._leaders.get(partition, NO_LEADER_OR_EPOCH)
         return known if known.leader in self._live else NO_LEADER_OR_EPOCH
 

@@ -49,10 +49,11 @@ class KnownNode(NamedTuple):
 class _ConnectionState:
     """State of one (node, purpose) over all its connections. Times are on the host's clock.
 
-    failures: number of ended connections since one last opened; sets the backoff.
+    failures: number of ended connections since a connection last opened; sets the backoff.
     setup_failures: failed attempts since a connection last opened; sets the setup timeout.
     retry_at_us: end of the backoff.
-    last_attempt_us: time of the last attempt to connect, -1 before the first.
+    last_attempt_us: time of the last attempt to connect. -1 before the first attempt, so that
+        least_loaded_node prefers a node that was never tried.
     was_open: True once it was noted that the current connection has opened.
     """
 

@@ -133,7 +133,8 @@ class ProducerNode:
             partitions = self._metadata.partition_count(self._spec.topic)
             if not partitions or self._buffered >= BUFFERED_RECORDS_MAX:
                 await self._wakeup.wait(None)
-                due_us = self._host.now_us()  # no records are made up for the time of the wait
+                # Records that would have been due during the wait are not produced later.
+                due_us = self._host.now_us()
                 continue
             self._append(TopicPartition(self._spec.topic, number % partitions), number)
             number += 1
