@@ -37,6 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MACHINES = str(ROOT / "scripts" / "machines")
 SUBNET = "10.219.55"
 HEAD = f"{SUBNET}.11"
+"""Address of machine 1, on which Ray's head, Spark's master and all commands run."""
 PORT = 6379
 RUNS = "/tmp/coordlab-runs"
 """Folder of the runs, on machine 1. Each machine has a /tmp of its own: when a machine is killed,
@@ -192,7 +193,7 @@ class Started:
     def end(self) -> int:
         """Read the output to its end; return the exit code. Raises: CaseFailed on a traceback."""
         for _ in self._read():
-            continue
+            continue  # `_read` keeps the lines
         code = self._process.wait()
         if any(line.startswith("Traceback") for line in self.lines):
             raise CaseFailed("a traceback was printed")

@@ -399,6 +399,8 @@ def memory() -> list[Measurement]:
         return weight(lambda: Core(loads=batches).coordinator), _size(records)
 
     def members(number: int) -> tuple[int, int]:
+        # The size of the records is known only in `stable`. It is stored beside the coordinator, so
+        # that `weight` measures the coordinator alone.
         written: list[int] = []
 
         def stable() -> GroupCoordinator:

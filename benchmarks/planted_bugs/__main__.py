@@ -26,6 +26,7 @@ from chaos.exploration.space import load_space
 
 ABSENT_FROM = "standard"
 ABSENT_SEEDS = 2_000
+"""Defaults of --absent: the space whose seeds must not show the bugs, and the number of seeds."""
 _PRINT_EVERY = 20
 """Number of seeds after which --absent prints a line."""
 

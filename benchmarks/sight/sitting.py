@@ -34,6 +34,7 @@ from chaos.results.replay_stamp import python_version
 
 JOURNALS = ROOT / ".soak" / "sight"
 SEEDS = 500
+"""Number of seeds of a complete record."""
 SPACES = ("standard", "zookeeper")
 """Spaces of the seeds. Every tenth seed is drawn from the second space (`player.space_of`), the
 only one in which consumers use ZooKeeper."""

@@ -50,7 +50,7 @@ def _write_late_settings(document: dict[str, Any], group: GroupDefinition) -> No
     # Without late members the document lacks the key `late_members`, and the loop does nothing.
     for late, written in zip(group.late_members, document.get("late_members", ()), strict=False):
         if late.config is None:
-            continue
+            continue  # these members have the group's settings as a whole
         late_settings = msgspec.to_builtins(late.config)
         for key in document.get("config", {}):  # the group's settings that are not at the default
             # `written` has a "config", because `late.config` is not None, its default.

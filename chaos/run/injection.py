@@ -254,6 +254,7 @@ class FaultInjector:
             raise ToolFailed("; ".join(failures))
 
     def _record_miss(self, entry: JournalEntry, miss: Miss) -> None:
+        """Record in journal, trace and log that a fault hit nothing."""
         entry.outcome = FaultOutcome.MISSED
         entry.error = miss.reason
         entry.forget_aim()
@@ -269,6 +270,7 @@ class FaultInjector:
         self._log(f"{entry.fault_id} hit nothing: {miss.reason}")
 
     def _record_aim(self, entry: JournalEntry, aim: Aim, kind: FaultKind) -> None:
+        """Enter the nodes that a fault is about to hit into its entry of the journal."""
         entry.node = aim.nodes[0]
         entry.nodes = aim.nodes
         if aim.to_nodes:

@@ -58,11 +58,12 @@ def plan_of(experiment: Experiment) -> Plan:
     return tuple(
         _planned_fault(fault, index, repetition)
         for index, fault in enumerate(experiment.faults)
-        for repetition in range(fault.repeat or 1)
+        for repetition in range(fault.repeat or 1)  # None: the fault is injected once
     )
 
 
 def _planned_fault(fault: FaultDefinition, index: int, repetition: int) -> PlannedFault:
+    """Return one injection of a fault of the file; `repetition` counts from 0."""
     every_us = 0 if fault.every is None else microseconds(fault.every)
     fault_id = f"{fault.fault}-{index}"
     return PlannedFault(

@@ -197,6 +197,7 @@ class ExperimentRun:
     # -- the stages --
 
     async def _run_stages(self) -> None:
+        """Go through the stages from the start to the verification; a GiveUp ends them early."""
         try:
             self._enter_stage("starting")
             await self._runtime.start(apart=self._starts_apart)
@@ -220,6 +221,7 @@ class ExperimentRun:
         await self._inject_faults()
 
     async def _reach_steady_state(self) -> None:
+        """Wait for the steady state, and then for a moment that depends on no timer."""
         await self._wait_for_steady_state()
         if self._starts_apart:
             # The steady state comes at a moment that depends on the members' timers. If the plan
@@ -238,6 +240,7 @@ class ExperimentRun:
         self._journal.changed()
 
     async def _wait_for_steady_state(self) -> None:
+        """Wait until the cluster is steady. Raises: GiveUp after `steady_state_timeout`."""
         timeout = self._experiment.run.steady_state_timeout
         missing = await self._wait(
             lambda status: missing_for_steady_state(self._experiment, status),
@@ -255,6 +258,7 @@ class ExperimentRun:
             raise GiveUp(f"no steady state within {timeout}{because}: {summarize(missing)}")
 
     async def _inject_faults(self) -> None:
+        """Carry out the plan and the starts of late members; then let the run go on for a while."""
         self._enter_stage("faults")
         began_us = self._runtime.now_us()
         moments: list[Moment] = [*schedule_of(self._plan, arrivals_of(self._experiment))]
@@ -338,6 +342,7 @@ class ExperimentRun:
         }
 
     def _missing_for_liveness(self, status: ClusterStatus) -> list[str]:
+        """Return what is missing for liveness, with the facts of this run as arguments."""
         for name, member in status.members.items():
             if name in self._silent_at_healing:
                 # The node's commits at healing are unknown: demand one more than it has now.
@@ -623,6 +628,7 @@ class ExperimentRun:
         return interrupted
 
     def _finish_checks(self) -> tuple[CheckReport, ...]:
+        """Return the reports of all checkers; none if the checking itself has failed."""
         try:
             if self._read_trace is not None:
                 self._suite.observe_all(self._read_trace())
@@ -632,6 +638,7 @@ class ExperimentRun:
             return ()
 
     def _conclude(self, reports: tuple[CheckReport, ...], *, interrupted: bool) -> Results:
+        """Reach the verdict, write the results if there is a directory, and return them."""
         reports = without_lost_evidence(
             reports,
             self._runtime.machine_events,

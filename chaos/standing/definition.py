@@ -31,6 +31,7 @@ from chaos.standing.registry import DEFAULT_NAME
 DEFAULT_PARTITIONS = 6
 DEFAULT_MEMBERS = 3
 DEFAULT_RECORDS_PER_SECOND = 100.0
+"""Numbers that are used if a flag leaves them out."""
 _MOST_REPLICAS = 3
 """Number of replicas of a topic that a flag defines, unless there are fewer brokers."""
 _NUMBER_DIGITS_MAX = 9
@@ -93,6 +94,7 @@ def _of_command_line(problem: Problem) -> Problem:
 
 
 def _define(file: str | None, flags: Flags, *, name: str | None, plays: bool) -> StandingDefinition:
+    """Carry out the steps of the module docstring. Arguments are those of `define`."""
     path = None if file is None else find_experiment(file)
     shown_as = COMMAND_LINE if path is None else path_from_here(path)
     root = _blank(flags) if path is None else read_document(path, shown_as)

@@ -57,6 +57,6 @@ def is_loopback(host: str | None) -> bool:
     try:
         entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
-        return False
+        return False  # a host that cannot be found is not taken for this machine
     addresses = [str(socket_address[0]) for *_, socket_address in entries]
     return all(address == "::1" or address.startswith("127.") for address in addresses)

@@ -22,13 +22,14 @@ from chaos.standing.messages import Answer, PresenceRequest, Request
 FOLDER = ".up"
 """A hidden folder, so that it is not taken for a run directory."""
 DEFAULT_NAME = "lab"
-_OWNER_ONLY = 0o600
+_OWNER_ONLY = 0o600  # mode of the files: other users must not read the token
 _CLAIM_ATTEMPTS = 100
 """Limit of the attempts to claim a name.
 
 If an attempt meets the claim of a dead cluster, it removes the claim, and another attempt follows.
 """
 _PRESENCE_TIMEOUT_S = 5.0
+"""Longest wait for the answer to a PresenceRequest. A cluster that takes longer counts as alive."""
 
 
 class StandingCluster(msgspec.Struct, frozen=True, kw_only=True):

@@ -139,6 +139,10 @@ class StandingRun(ExperimentRun):
     # -- from the start to the end of the orders --
 
     async def _until_healing(self) -> None:
+        """Serve orders and the plan from the moment at which the brokers serve.
+
+        This replaces the first stages of ExperimentRun: orders need no steady state.
+        """
         await self._wait_until_brokers_serve()
         self._live_at_us = self._runtime.now_us()
         self._enter_stage(SERVING)
@@ -168,6 +172,7 @@ class StandingRun(ExperimentRun):
             await self._runtime.sleep(START_POLL_US)
 
     def _missing_to_serve(self, status: ClusterStatus) -> list[str]:
+        """Return what is missing until the brokers serve."""
         brokers = range(self._experiment.cluster.brokers)
         fenced = [
             f"broker {broker} is not registered"
@@ -228,6 +233,7 @@ class StandingRun(ExperimentRun):
         unknown_before, self._unknown_ids = self._unknown_ids, {}
         for group_id, coordinators in status.groups.items():
             if group_id not in self._experiment.groups:
+                # No consumer of the lab joins such a group.
                 self._unjudged[group_id] = None
                 continue
             for member_id in (member for group in coordinators for member in group.members):
@@ -370,6 +376,7 @@ class StandingRun(ExperimentRun):
         return entry
 
     async def _heal(self, request: HealRequest, pending: PendingRequest) -> None:
+        """Heal the faults that the request means, or refuse the order."""
         chosen = self._faults_to_heal(request)
         if isinstance(chosen, OrderRefusal):
             pending.answer(chosen)
@@ -451,6 +458,7 @@ class StandingRun(ExperimentRun):
         )
 
     def _finish_checks(self) -> tuple[CheckReport, ...]:
+        """Return the reports; those of `judge_again` replace the first ones if there are any."""
         if self._judge_again is not None:
             # An error here is a failure of the tool, and must not prevent results and manifest.
             try:

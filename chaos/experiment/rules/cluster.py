@@ -51,7 +51,7 @@ def machine_errors(experiment: Experiment) -> Iterator[Problem]:
     """Yield the names in `cluster.machines` that are no node, and nodes that are named twice."""
     machines = experiment.cluster.machines
     if isinstance(machines, int):
-        return
+        return  # only a number of machines is given, and no names
     nodes = placing_order(experiment)
     known: dict[str, str] = {}  # node -> path of its first occurrence
     for index, names in enumerate(machines):
@@ -146,7 +146,7 @@ def _min_insync_warnings(experiment: Experiment) -> Iterator[Problem]:
     factor, min_insync = config.offsets_topic_replication_factor, config.min_insync_replicas
     fault = _first_broker_fault(experiment)
     if fault is None:
-        return
+        return  # no broker is ever absent
     if _needs_every_replica(factor, min_insync):
         yield problem(
             f"{_CONFIG}.min.insync.replicas",
@@ -206,6 +206,7 @@ def _fault_until_the_end(experiment: Experiment) -> str | None:
 
 
 _SILENCING_FAULTS = frozenset({"crash", "power_loss", "pause"})
+"""Faults in which a broker falls silent. The controller notices them by the session timeout."""
 
 
 def _first_broker_fault(experiment: Experiment) -> str | None:
@@ -238,6 +239,7 @@ def _is_aimed_at_a_broker(fault: FaultDefinition) -> bool:
 
 _BROKERS = frozenset({*BROKER_TARGETS, "brokers"})
 _SERVERS = frozenset({*_BROKERS, *CONTROLLER_TARGETS})
+"""Roles of targets that are servers. `brokers`, an end of links, stands for all brokers."""
 
 
 def _roles(targets: tuple[str, ...]) -> list[str]:

@@ -48,6 +48,7 @@ def fault_errors(experiment: Experiment, fault: FaultDefinition, path: str) -> I
 
 def fault_warnings(experiment: Experiment, fault: FaultDefinition, path: str) -> Iterator[Problem]:
     """Yield warnings about a fault."""
+    # All warnings are about nodes that come back too early.
     if fault.duration is None or fault.target is None:
         return
     lasts_us = microseconds(fault.duration)

@@ -303,7 +303,7 @@ def group_warnings(experiment: Experiment, group: GroupDefinition, path: str) ->
 
     if group.is_on_zookeeper:
         yield from _patience_warnings(group, path)
-        return
+        return  # the other warnings are about members of a coordinator
     of_group = list(consumer_warnings(config, group, broker, f"{path}.config"))
     yield from of_group
     for index, late in enumerate(group.late_members):

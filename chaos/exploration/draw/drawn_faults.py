@@ -276,6 +276,7 @@ def _ends_at_zookeeper(draw: FaultDraw) -> tuple[str, str, _Links] | None:
     """
     rng = draw.rng("ensemble")
     drawn = rng.random()
+    # The caller has checked that there is an ensemble. The fallbacks are for the type checker.
     server = rng.choice(("zookeeper-leader", draw.zookeeper_server() or "zookeepers"))
     if drawn < BETWEEN_ZOOKEEPERS:
         other = rng.choice(("zookeepers", draw.zookeeper_server("other server") or "zookeepers"))

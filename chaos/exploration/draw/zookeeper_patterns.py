@@ -135,6 +135,7 @@ def ensemble_in_trouble(draw: FaultDraw) -> Faults:
     rng = draw.rng("servers")
     faults, after_ms = [], 0
     for place in range(rng.choice((1, 1, 2, 3))):
+        # There is an ensemble here, so the fallback is only for the type checker.
         target = rng.choice(("zookeeper-leader", draw.zookeeper_server(f"server {place}") or ""))
         down_ms = rng.choice((300, 1_000, 3_000, 8_000))
         kind = rng.choice(("crash", "pause", "power_loss"))

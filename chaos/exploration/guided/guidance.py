@@ -122,7 +122,7 @@ class Guidance:
 
 def _view_of(run: PlayedRun) -> RunSeen:
     return RunSeen(
-        lineage=run.lineage or (run.seed,),
+        lineage=run.lineage or (run.seed,),  # PlayedRun has a lineage only for a mutated seed
         marks=run.marks,
         faults=run.faults_hit + run.faults_missed,  # the sum is the size of the plan
         passed=run.result is PlayResult.PASS,

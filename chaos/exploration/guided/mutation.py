@@ -202,6 +202,7 @@ _CHANGES_WITH_WEIGHTS: tuple[tuple[_Change, int], ...] = (
     (_add, 3),
     (_set, 2),
 )
+# Two lists, because `Random.choices` takes values and weights apart.
 _CHANGES = [change for change, _ in _CHANGES_WITH_WEIGHTS]
 _WEIGHTS = [weight for _, weight in _CHANGES_WITH_WEIGHTS]
 

@@ -226,6 +226,7 @@ class SeenCluster:
         self.paused.pop(row.node, None)
 
     def _ended(self, row: TraceRow) -> None:
+        # The driver writes NODE_KILLED about `peer`. A node that stops writes its own row.
         node = row.peer or row.node
         self.killed[node] = row.time_us
         self.paused.pop(node, None)

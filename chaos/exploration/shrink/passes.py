@@ -272,7 +272,7 @@ def _shorter_operations(current: Experiment) -> Steps:
 def _length_us(written: object) -> int | None:
     """Return the value of an argument that is a length of time; None for another argument."""
     if isinstance(written, str):
-        with suppress(ValueError):
+        with suppress(ValueError):  # the text is no length, such as `hang`
             return microseconds(written)
     return None
 
